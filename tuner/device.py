@@ -1,0 +1,63 @@
+"""What a device allows: the limits ``r(h)`` of a device model, as plain data.
+
+Workers fill a :class:`Device` from the driver, or from a table by architecture; expressions read it
+as ``device.<name>``. Knows nothing of how the values were obtained.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Backend = Literal["opencl", "cuda"]
+
+#: The attributes an expression may read as ``device.<name>``.
+EXPRESSION_ATTRIBUTES = (
+    "max_threads_per_block",
+    "warp_size",
+    "multiprocessors",
+    "max_shared_bytes_per_block",
+    "shared_bytes_per_multiprocessor",
+    "registers_per_multiprocessor",
+    "max_registers_per_block",
+    "l2_bytes",
+    "compute_capability",
+    "name",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device model and its limits.
+
+    Sizes are in bytes; ``max_block`` and ``max_grid`` are per axis (x, y, z), in threads and blocks;
+    registers are 32-bit and 0 where the backend does not tell; ``compute_capability`` is
+    ``10 * major + minor`` on CUDA (90 for an H100) and 0 elsewhere. ``arch`` is what the compiler is
+    told (``sm_90``), ``base_align`` the alignment of a fresh allocation.
+    """
+
+    backend: Backend
+    name: str
+    arch: str
+    is_cpu: bool
+    driver: str
+    max_threads_per_block: int
+    max_block: tuple[int, int, int]
+    max_grid: tuple[int, int, int]
+    warp_size: int
+    multiprocessors: int
+    max_shared_bytes_per_block: int
+    shared_bytes_per_multiprocessor: int
+    registers_per_multiprocessor: int
+    max_registers_per_block: int
+    max_registers_per_thread: int
+    max_threads_per_multiprocessor: int
+    max_blocks_per_multiprocessor: int
+    l2_bytes: int
+    memory_bytes: int
+    compute_capability: int
+    base_align: int
+    dtypes: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        """What tells targets apart: two devices of one model share leaders."""
+        return f"{self.backend}:{self.name}"

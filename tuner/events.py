@@ -1,0 +1,111 @@
+"""The events of a run: facts that are journalled, and signals that are not.
+
+Facts are append-only and enough to rebuild a session; signals concern the work in flight and are
+worth nothing after a crash. Plain data, encoded by pydantic with ``kind`` as discriminator.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tuner.device import Device
+from tuner.fleet import Sample
+from tuner.trial import Configuration, Full, Outcome, Rejected
+
+Reason = Literal[
+    "trials",
+    "seconds",
+    "exhausted",
+    "stopped",
+    "interrupted",
+    "baseline",
+    "fleet",
+]
+"""Why searching ended: a budget, the space, a request, or a failure of baseline or fleet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochOpened:
+    """A process began, or resumed, this run on the device it names; ``environment`` is its digest."""
+
+    kind: Literal["epoch.opened"] = "epoch.opened"
+    device: Device
+    environment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselinePrepared:
+    """The baseline passed its checks; its time per shape, tune then held-out."""
+
+    kind: Literal["baseline.prepared"] = "baseline.prepared"
+    cells: tuple[Full, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineRefused:
+    """The baseline cannot be trusted; the run ends here."""
+
+    kind: Literal["baseline.refused"] = "baseline.refused"
+    rejected: Rejected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialProposed:
+    """A configuration was chosen; journalled before anything is sent."""
+
+    kind: Literal["trial.proposed"] = "trial.proposed"
+    trial: int
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFinished:
+    """A trial's outcome. ``searched`` is the run's searching time so far, in seconds, over resumes."""
+
+    kind: Literal["trial.finished"] = "trial.finished"
+    trial: int
+    outcome: Outcome
+    bench: str
+    device_seconds: float
+    searched: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchEnded:
+    """No more proposals; finalists are confirmed next."""
+
+    kind: Literal["search.ended"] = "search.ended"
+    reason: Reason
+    searched: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmationSampled:
+    """One fresh process timed all finalists and the baseline."""
+
+    kind: Literal["confirmation.sampled"] = "confirmation.sampled"
+    process: int
+    samples: tuple[Sample, ...]
+    failed: tuple[tuple[int, Rejected], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The run is over; its result is a function of the events before."""
+
+    kind: Literal["run.finished"] = "run.finished"
+
+
+Fact = Annotated[
+    EpochOpened
+    | BaselinePrepared
+    | BaselineRefused
+    | TrialProposed
+    | TrialFinished
+    | SearchEnded
+    | ConfirmationSampled
+    | RunFinished,
+    Field(discriminator="kind"),
+]

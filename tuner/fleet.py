@@ -1,0 +1,179 @@
+"""What the driver asks of a fleet of workers, and what it answers: jobs out, answers back.
+
+A fleet carries jobs to compile workers and benches: in this process's children, through Ray, or
+simulated on a virtual clock. It decides nothing; the session does.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.device import Device
+from tuner.plan import Binary, Build, Plan
+from tuner.spec.experiment import Experiment
+from tuner.trial import Configuration, Full, Outcome, Rejected
+
+BASELINE = -1
+"""The candidate index of the baseline; trials count from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A compiled configuration, or the baseline: everything a bench needs to run it.
+
+    ``binaries`` are in the order of ``plan.builds``. ``configuration`` is for messages only.
+    """
+
+    trial: int
+    configuration: Configuration
+    plan: Plan
+    binaries: tuple[Binary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSetup:
+    """What every bench of a run shares.
+
+    ``secret`` seeds the inputs and reaches no prompt and no kernel; ``baseline`` has one cell per
+    tune shape, then one per held-out shape.
+    """
+
+    experiment: Experiment
+    baseline: Candidate
+    secret: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileJob:
+    """Compile every build of one candidate; answered by :class:`Compiled`."""
+
+    trial: int
+    builds: tuple[Build, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareJob:
+    """Make the oracle and the baseline's times ready; answered by :class:`Prepared`."""
+
+    setup: BenchSetup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchJob:
+    """Verify and time candidates on the tune shapes; answered by one :class:`Benched` for each."""
+
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmJob:
+    """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
+
+    Answered by :class:`Confirmed`. ``process`` numbers the replication.
+    """
+
+    process: int
+    finalists: tuple[Candidate, ...]
+
+
+Job = CompileJob | PrepareJob | BenchJob | ConfirmJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """The binaries in the order of the job's builds, or why there are none."""
+
+    trial: int
+    result: tuple[Binary, ...] | Rejected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The baseline's time per shape, tune then held-out; or why it cannot serve as one.
+
+    ``notes`` are for the report: what was not checked and why.
+    """
+
+    result: tuple[Full, ...] | Rejected
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benched:
+    """One trial's outcome, the bench it ran on, and the device seconds it took."""
+
+    trial: int
+    outcome: Outcome
+    bench: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One process's median for one finalist (or the baseline) on one shape, in nanoseconds.
+
+    ``shape`` counts tune shapes, then held-out ones; ``cache`` is ``cold`` or ``hot``.
+    """
+
+    trial: int
+    shape: int
+    cache: str
+    median_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """One process's samples; ``failed`` maps finalists that failed in it to the reason."""
+
+    process: int
+    samples: tuple[Sample, ...]
+    failed: tuple[tuple[int, Rejected], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A job whose worker died before answering (wholly, for a bench job: the rest of its trials)."""
+
+    job: Job
+    reason: str
+
+
+Answer = Compiled | Prepared | Benched | Confirmed | Lost
+
+
+class Fleet(Protocol):
+    """Carries jobs to workers and brings back answers.
+
+    Implementations: ``cluster.fleets.local``, ``cluster.fleets.ray``, ``tuner.simulation``. All obey
+    ``tests/conformance/fleet.py``.
+    """
+
+    @property
+    def device(self) -> Device:
+        """The device model that this run tunes for."""
+        ...
+
+    @property
+    def compile_slots(self) -> int:
+        """How many compile jobs run at once."""
+        ...
+
+    @property
+    def bench_slots(self) -> int:
+        """How many bench jobs run at once: one per device of the model."""
+        ...
+
+    def now(self) -> float:
+        """Seconds on the fleet's clock, which never goes back."""
+        ...
+
+    def submit(self, job: Job) -> None:
+        """Queue a job. Answers come from :meth:`answers`, never from here."""
+        ...
+
+    async def answers(self, timeout: float) -> tuple[Answer, ...]:
+        """Wait for at least one answer, at most ``timeout`` seconds of the fleet's clock."""
+        ...
+
+    async def close(self) -> None:
+        """Stop all work and release every device; pending jobs are dropped."""
+        ...

@@ -1,0 +1,1 @@
+"""What a run found: result, tables, and the exported kernel."""

@@ -1,0 +1,1 @@
+"""Search strategies on top of Hyperopt, behind one ask/tell port."""

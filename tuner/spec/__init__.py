@@ -1,0 +1,1 @@
+"""The experiment: its YAML format, its checks, its resolution for one shape."""

@@ -1,0 +1,162 @@
+"""A configuration, the trial of it, and its outcome: the values everything else passes around.
+
+``Outcome`` is either :class:`Measured`, one cell per tune shape, or :class:`Rejected`. Both are plain
+data; a candidate's failure is a value, never an exception.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, PlainSerializer
+
+Value = bool | int | str
+"""A parameter's value: a bool, an integer, or the name of an enum member."""
+
+
+def _as_items(given: object) -> object:
+    return tuple(given.items()) if isinstance(given, Mapping) else given
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One value per parameter, in the template's order; its identity is the content hash."""
+
+    values: Annotated[
+        tuple[tuple[str, Value], ...],
+        BeforeValidator(_as_items),
+        PlainSerializer(dict, return_type=dict[str, Value]),
+    ]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Value]) -> "Configuration":
+        """Build one from a mapping, keeping its order."""
+        return cls(tuple(values.items()))
+
+    def as_dict(self) -> dict[str, Value]:
+        """The values by parameter name."""
+        return dict(self.values)
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits over names and values."""
+        return hashlib.sha256(json.dumps(self.values).encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values) or "(no parameters)"
+
+
+class Stage(StrEnum):
+    """Where in its life a candidate was rejected, in order."""
+
+    COMPILE = "compile"
+    LIMITS = "limits"
+    LAUNCH = "launch"
+    VERIFY = "verify"
+    TIME = "time"
+    FLEET = "fleet"
+
+
+class Code(StrEnum):
+    """Why a candidate was rejected: what code decides on; ``detail`` is for people only."""
+
+    COMPILE_ERROR = "compile_error"
+    COMPILE_TIMEOUT = "compile_timeout"
+    COMPILER_CRASH = "compiler_crash"
+    THREADS = "threads_over_limit"
+    GRID = "grid_over_limit"
+    SHARED_MEMORY = "shared_memory_over_limit"
+    REGISTERS = "registers_over_limit"
+    LAUNCH_FAILED = "launch_failed"
+    ILLEGAL_ADDRESS = "illegal_address"
+    TRAP = "trap"
+    CRASH = "crash"
+    HANG = "hang"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRONG_RESULT = "wrong_result"
+    NOT_WRITTEN = "not_written"
+    INPUT_OVERWRITTEN = "input_overwritten"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    IMPOSSIBLE_TIME = "impossible_time"
+    WORKER_LOST = "worker_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Full:
+    """A cell timed by the full protocol. Times in nanoseconds per launch.
+
+    ``median_ns`` and ``mad_ns`` (median absolute deviation) are over ``samples`` timings;
+    ``baseline_ns`` is the baseline's median in the same child.
+    """
+
+    kind: Literal["full"] = "full"
+    median_ns: float
+    mad_ns: float
+    samples: int
+    baseline_ns: float
+
+    @property
+    def ratio(self) -> float:
+        """Time divided by the baseline's: below 1 is faster."""
+        return self.median_ns / self.baseline_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """A cell outside the configuration's constraints; dispatch would use the baseline there."""
+
+    kind: Literal["infeasible"] = "infeasible"
+    reason: str
+
+    @property
+    def ratio(self) -> float:
+        """Counts as the baseline."""
+        return 1.0
+
+
+Cell = Full | Infeasible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A verified and timed configuration: one cell per tune shape, in the spec's order."""
+
+    kind: Literal["measured"] = "measured"
+    cells: tuple[Cell, ...]
+
+    @property
+    def general(self) -> bool:
+        """Whether every cell was run, so that the configuration can serve all shapes."""
+        return all(isinstance(cell, Full) for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A configuration that failed, where and why; ``shape`` is the tune shape's index if one matters."""
+
+    kind: Literal["rejected"] = "rejected"
+    stage: Stage
+    code: Code
+    detail: str
+    shape: int | None = None
+
+
+Outcome = Measured | Rejected
+
+
+def geometric_mean(ratios: Sequence[float], weights: Sequence[float]) -> float:
+    """Weighted geometric mean; raises ``ValueError`` for lengths that differ or a ratio ≤ 0."""
+    total = math.fsum(weights)
+    logs = (w * math.log(r) for r, w in zip(ratios, weights, strict=True))
+    return math.exp(math.fsum(logs) / total)
+
+
+def loss(outcome: Outcome, weights: Sequence[float]) -> float | None:
+    """What a search minimises: the weighted geometric mean of time ÷ baseline; ``None`` if rejected."""
+    if isinstance(outcome, Rejected):
+        return None
+    return geometric_mean([cell.ratio for cell in outcome.cells], weights)

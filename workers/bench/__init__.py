@@ -1,0 +1,1 @@
+"""The isolated bench: a disposable child that alone holds the device, and its supervisor."""

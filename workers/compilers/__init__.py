@@ -1,0 +1,1 @@
+"""Compilers behind one port, each run in a persistent process of its own."""

@@ -1,0 +1,1 @@
+"""Device backends behind one port, alive only inside a bench child."""
