@@ -1,1 +1,1 @@
-"""The composition root: command line, settings, driver, and the fleets that carry jobs to workers."""
+"""The composition root: command line, settings, driver, and the fleets that carry jobs."""

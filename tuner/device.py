@@ -28,10 +28,10 @@ EXPRESSION_ATTRIBUTES = (
 class Device:
     """One device model and its limits.
 
-    Sizes are in bytes; ``max_block`` and ``max_grid`` are per axis (x, y, z), in threads and blocks;
-    registers are 32-bit and 0 where the backend does not tell; ``compute_capability`` is
-    ``10 * major + minor`` on CUDA (90 for an H100) and 0 elsewhere. ``arch`` is what the compiler is
-    told (``sm_90``), ``base_align`` the alignment of a fresh allocation.
+    Sizes are in bytes; ``max_block`` and ``max_grid`` are per axis (x, y, z), in threads and
+    blocks; registers are 32-bit and 0 where the backend does not tell; ``compute_capability`` is
+    ``10 * major + minor`` on CUDA (90 for an H100) and 0 elsewhere. ``arch`` is what the compiler
+    is told (``sm_90``), ``base_align`` the alignment of a fresh allocation.
     """
 
     backend: Backend

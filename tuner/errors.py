@@ -18,7 +18,7 @@ class SpecError(KernelwrightError):
 
 
 class EnvironmentProblem(KernelwrightError):
-    """This machine lacks something: a device, a driver, a package, a writable folder, a free lock."""
+    """The machine lacks something: a device, a driver, a package, a writable folder, a lock."""
 
     exit_code = 3
 

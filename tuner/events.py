@@ -27,7 +27,7 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOpened:
-    """A process began, or resumed, this run on the device it names; ``environment`` is its digest."""
+    """A process began or resumed this run on ``device``; ``environment`` is a digest."""
 
     kind: Literal["epoch.opened"] = "epoch.opened"
     device: Device
@@ -62,7 +62,7 @@ class TrialProposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
-    """A trial's outcome. ``searched`` is the run's searching time so far, in seconds, over resumes."""
+    """A trial's outcome; ``searched`` is the run's searching seconds so far, over resumes."""
 
     kind: Literal["trial.finished"] = "trial.finished"
     trial: int

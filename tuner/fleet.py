@@ -131,7 +131,7 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A job whose worker died before answering (wholly, for a bench job: the rest of its trials)."""
+    """A job whose worker died before answering; of a bench job, the trials still unanswered."""
 
     job: Job
     reason: str
@@ -143,8 +143,8 @@ Answer = Compiled | Prepared | Benched | Confirmed | Lost
 class Fleet(Protocol):
     """Carries jobs to workers and brings back answers.
 
-    Implementations: ``cluster.fleets.local``, ``cluster.fleets.ray``, ``tuner.simulation``. All obey
-    ``tests/conformance/fleet.py``.
+    Implementations: ``cluster.fleets.local``, ``cluster.fleets.ray``, ``tuner.simulation``. All
+    obey ``tests/conformance/fleet.py``.
     """
 
     @property

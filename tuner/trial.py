@@ -1,7 +1,7 @@
 """A configuration, the trial of it, and its outcome: the values everything else passes around.
 
-``Outcome`` is either :class:`Measured`, one cell per tune shape, or :class:`Rejected`. Both are plain
-data; a candidate's failure is a value, never an exception.
+``Outcome`` is either :class:`Measured`, one cell per tune shape, or :class:`Rejected`. Both are
+plain data; a candidate's failure is a value, never an exception.
 """
 
 import hashlib
@@ -136,7 +136,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """A configuration that failed, where and why; ``shape`` is the tune shape's index if one matters."""
+    """A configuration that failed, where and why; ``shape`` is the tune shape's index, if any."""
 
     kind: Literal["rejected"] = "rejected"
     stage: Stage
@@ -156,7 +156,7 @@ def geometric_mean(ratios: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def loss(outcome: Outcome, weights: Sequence[float]) -> float | None:
-    """What a search minimises: the weighted geometric mean of time ÷ baseline; ``None`` if rejected."""
+    """What a search minimises: weighted geometric mean of time ÷ baseline; ``None`` if rejected."""
     if isinstance(outcome, Rejected):
         return None
     return geometric_mean([cell.ratio for cell in outcome.cells], weights)

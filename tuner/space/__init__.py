@@ -1,1 +1,1 @@
-"""The space of feasible configurations, and what one configuration means for compiler and device."""
+"""The space of feasible configurations, and what one of them means for compiler and device."""

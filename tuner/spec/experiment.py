@@ -16,6 +16,7 @@ from tuner.spec.fields import OneOrMany, PythonFunction, Source
 from tuner.trial import Value
 
 STRICT = ConfigDict(extra="forbid", strict=True)
+NO_BYTES = Expression.constant(0)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 Positive = Annotated[int, Field(ge=1)]
@@ -48,7 +49,7 @@ class Launch:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     grid: Axes
     block: Axes
-    shared_bytes: Expression = Expression.constant(0)
+    shared_bytes: Expression = NO_BYTES
     cooperative: bool = False
     entry: str | None = None
     arguments: tuple[Name, ...] | None = None
@@ -124,7 +125,7 @@ class FromFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromPython:
-    """``function(shape: dict, argument: str, seed: int) -> ndarray`` from a file beside the spec."""
+    """``function(shape: dict, argument: str, seed: int) -> ndarray``, in a file by the spec."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     python: PythonFunction
@@ -207,7 +208,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerFlag:
-    """A whitelisted option: with a parameter as its ``value``, or present only ``when`` one holds."""
+    """A whitelisted option: with a parameter as ``value``, or present only ``when`` one holds."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     flag: str
