@@ -1,0 +1,58 @@
+"""Occupancy against values that NVIDIA's calculator gives."""
+
+import pytest
+
+from tests.tuner.space.devices import cuda_device
+from tuner.space.occupancy import occupancy, registers_per_block
+
+SM_80 = cuda_device(80)
+SM_86 = cuda_device(86)
+SM_90 = cuda_device(90)
+SM_120 = cuda_device(120)
+
+
+@pytest.mark.parametrize(
+    ("device", "threads", "registers", "shared", "blocks", "limiter"),
+    [
+        (SM_80, 256, 32, 0, 8, "warps"),
+        (SM_80, 256, 64, 0, 4, "registers"),
+        (SM_80, 32, 16, 0, 32, "blocks"),
+        (SM_80, 128, 32, 48 * 1024, 3, "shared memory"),
+        (SM_80, 1024, 65, 0, 0, "registers"),
+        (SM_80, 1024, 64, 0, 1, "registers"),
+        (SM_80, 256, 255, 0, 1, "registers"),
+        (SM_80, 96, 40, 0, 16, "registers"),
+        (SM_86, 256, 32, 0, 6, "warps"),
+        (SM_86, 32, 16, 0, 16, "blocks"),
+        (SM_90, 1024, 32, 0, 2, "warps"),
+        (SM_90, 128, 168, 0, 3, "registers"),
+        (SM_90, 128, 32, 227 * 1024, 1, "shared memory"),
+        (SM_90, 128, 32, 227 * 1024 + 1, 0, "shared memory"),
+        (SM_90, 128, 32, 113 * 1024, 2, "shared memory"),
+        (SM_120, 1024, 32, 0, 1, "warps"),
+        (SM_120, 64, 32, 0, 24, "warps"),
+    ],
+)
+def test_known_values(device, threads, registers, shared, blocks, limiter):
+    found = occupancy(device, threads, registers, shared)
+    assert found.blocks == blocks
+    assert found.limiter == limiter
+    warps = -(-threads // 32)
+    assert found.warps == blocks * warps
+    assert found.fraction == pytest.approx(
+        blocks * warps / (device.max_threads_per_multiprocessor // 32)
+    )
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "needed"),
+    [
+        (1024, 64, 65536),
+        (1024, 65, 73728),
+        (32, 1, 4 * 256),
+        (33, 32, 4 * 1024),
+        (160, 32, 8 * 1024),
+    ],
+)
+def test_registers_come_in_units_of_a_warp(threads, registers, needed):
+    assert registers_per_block(threads, registers, SM_80) == needed

@@ -1,0 +1,91 @@
+"""Usage against limits, ``u(θ;h) ⪯ r(h)``: what a device refuses to launch, and why.
+
+Before compilation only the launch geometry is known; afterwards the compiler's report is added.
+Knows nothing of expressions or of how a plan came about.
+"""
+
+import math
+from collections.abc import Sequence
+
+from tuner.device import Device
+from tuner.plan import Binary, CellPlan, KernelStep, Plan, Usage
+from tuner.space.occupancy import registers_per_block
+from tuner.trial import Code, Rejected, Stage
+
+AXES = "xyz"
+
+
+def over_limit(plan: Plan, device: Device, binaries: Sequence[Binary] = ()) -> Rejected | None:
+    """The first limit of ``device`` that a launch of ``plan`` exceeds, if any.
+
+    Args:
+        plan: a lowered configuration, or the baseline.
+        device: the limits.
+        binaries: the compiled builds in the order of ``plan.builds``; none before compilation, when
+            registers and static shared memory are unknown.
+
+    Returns:
+        A rejection at stage ``limits`` that names the shape's index, or ``None``.
+    """
+    for index, cell in enumerate(plan.cells):
+        if not isinstance(cell, CellPlan):
+            continue
+        usages = dict(binaries[cell.build].usage) if binaries else {}
+        for step in cell.steps:
+            if not isinstance(step, KernelStep):
+                continue
+            excess = launch_excess(step, device)
+            if excess is None and step.entry in usages:
+                excess = usage_excess(step, usages[step.entry], device)
+            if excess is not None:
+                code, detail = excess
+                return Rejected(stage=Stage.LIMITS, code=code, detail=detail, shape=index)
+    return None
+
+
+def launch_excess(step: KernelStep, device: Device) -> tuple[Code, str] | None:
+    """What a launch asks for beyond ``device``, judged by its geometry alone."""
+    threads = math.prod(step.block)
+    if threads > device.max_threads_per_block:
+        block = "×".join(map(str, step.block))
+        return Code.THREADS, (
+            f"a block of {block} = {threads} threads; {device.name} allows "
+            f"{device.max_threads_per_block}"
+        )
+    for axis, size, limit in zip(AXES, step.block, device.max_block, strict=True):
+        if size > limit:
+            return Code.THREADS, f"{size} threads along {axis}; {device.name} allows {limit}"
+    for axis, size, limit in zip(AXES, step.grid, device.max_grid, strict=True):
+        if size > limit:
+            return Code.GRID, f"{size} blocks along {axis}; {device.name} allows {limit}"
+    if step.shared_bytes > device.max_shared_bytes_per_block:
+        return Code.SHARED_MEMORY, (
+            f"{step.shared_bytes} bytes of dynamic shared memory; {device.name} allows "
+            f"{device.max_shared_bytes_per_block} per block"
+        )
+    return None
+
+
+def usage_excess(step: KernelStep, usage: Usage, device: Device) -> tuple[Code, str] | None:
+    """What the same launch exceeds by the compiler's report; what that leaves out is not judged."""
+    threads = math.prod(step.block)
+    if usage.max_threads_per_block is not None and threads > usage.max_threads_per_block:
+        return Code.THREADS, (
+            f"a block of {threads} threads; this kernel was compiled for at most "
+            f"{usage.max_threads_per_block} (its launch bounds or its use of registers)"
+        )
+    if usage.static_shared_bytes is not None:
+        total = usage.static_shared_bytes + step.shared_bytes
+        if total > device.max_shared_bytes_per_block:
+            return Code.SHARED_MEMORY, (
+                f"{usage.static_shared_bytes} bytes of static and {step.shared_bytes} of dynamic "
+                f"shared memory; {device.name} allows {device.max_shared_bytes_per_block} per block"
+            )
+    if usage.registers is not None and device.max_registers_per_block:
+        needed = registers_per_block(threads, usage.registers, device)
+        if needed > device.max_registers_per_block:
+            return Code.REGISTERS, (
+                f"{threads} threads of {usage.registers} registers take {needed}; {device.name} "
+                f"has {device.max_registers_per_block} per block: fewer threads, or --maxrregcount"
+            )
+    return None
