@@ -1,0 +1,201 @@
+"""The port of a device: what the bench child can do with one device, and nothing more.
+
+Runs inside the bench child, beside candidate code, so it decides nothing: it stages buffers,
+launches, reads clocks and reports; :mod:`workers.bench.bench` judges. A backend is a module
+``workers.devices.<backend>`` with two functions, ``open_device(index: int) -> DeviceBackend`` and
+``count_devices() -> int``; it obeys ``tests/conformance/device_backend.py``.
+
+A *case* is the arguments of one shape, staged in one or more buffer *sets* of equal contents; a
+*launchable* is one cell of a plan bound to a case. Everything is one cycle, for checking and timing
+alike: ``case.restore`` (inputs as they were, outputs poisoned), ``launchable.burst`` (launch a
+sequence of sets, timed), ``case.inspect`` (guards, inputs, outputs of one set).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from tuner.device import Device
+from tuner.plan import Binary, CellPlan
+from tuner.trial import Code
+from workers.verify import Comparison, Expected
+
+GUARD_BYTES = 4096
+"""At least so many canary bytes lie before and behind every buffer."""
+
+
+class DeviceFailure(Exception):
+    """A candidate failed on the device; classified by the driver's status code, never by text.
+
+    After a ``sticky`` one the process must be replaced.
+    """
+
+    def __init__(self, code: Code, detail: str, *, sticky: bool = False) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.sticky = sticky
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedBuffer:
+    """One buffer argument: guarded at both ends and aligned to exactly ``align`` bytes.
+
+    Exactly: the address is a multiple of ``align`` and not of ``2 * align``. ``size`` is in bytes and
+    spans the strides; ``shape`` and ``strides`` are in elements. ``contents`` is the path of a
+    read-only file of ``size`` raw bytes for ``in``, ``inout`` and ``constant`` buffers; the same path
+    always holds the same bytes. ``symbol`` names a ``constant``'s variable in the module.
+    """
+
+    name: str
+    kind: Literal["in", "out", "inout", "scratch", "constant"]
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    size: int
+    align: int
+    contents: str | None = None
+    symbol: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedScalar:
+    """A scalar argument, passed by value as ``dtype``."""
+
+    name: str
+    dtype: str
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedNull:
+    """A null pointer argument."""
+
+    name: str
+
+
+Staged = StagedBuffer | StagedScalar | StagedNull
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """How to time one case: buffer ``sets``, launches in one burst, timed bursts, warm-up bursts.
+
+    Hot uses the first set alone. A burst's order visits the sets in a random cycle.
+    """
+
+    sets: int
+    launches: int
+    warmup: int
+    bursts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Bytes that a launch had no right to change: ``where`` is the guard or the input itself."""
+
+    argument: str
+    where: Literal["front", "back", "input"]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What one set looks like after a launch.
+
+    ``outputs`` holds the raw bytes (``size`` of them, gaps of strides included) of every ``out`` and
+    ``inout`` argument that was not compared on the device; ``comparisons`` the verdict on those that
+    were.
+    """
+
+    damage: Damage | None
+    outputs: dict[str, bytes]
+    comparisons: dict[str, Comparison]
+
+
+class Case(Protocol):
+    """The arguments of one shape, staged in ``sets`` buffer sets at addresses that never change."""
+
+    @property
+    def sets(self) -> int:
+        """How many buffer sets there are."""
+        ...
+
+    def refill(self, contents: Mapping[str, str]) -> None:
+        """Write new contents (argument → path) into every set, at the same addresses.
+
+        Arguments left out are written again as they were; guards are made whole.
+        """
+        ...
+
+    def restore(self, sets: Sequence[int], poison: int) -> None:
+        """Ready these sets for a launch: ``inout`` as filled, ``out`` and scratch set to a byte."""
+        ...
+
+    def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
+        """Look at one set after a burst: guards, ``in`` bytes, outputs.
+
+        A backend that compares on its device compares the outputs named in ``expected`` there, and
+        scrubs the oracle's device copy before it returns; a CPU backend returns every output's bytes.
+        """
+        ...
+
+    def release(self) -> None:
+        """Free every buffer."""
+        ...
+
+
+class Module(Protocol):
+    """Loaded machine code of one candidate; a new one for each, so that no state is shared."""
+
+    def release(self) -> None:
+        """Unload it."""
+        ...
+
+
+class Launchable(Protocol):
+    """A cell of a plan bound to a case; its scratch buffers belong to the case until released."""
+
+    def burst(self, order: Sequence[int]) -> tuple[float, ...]:
+        """Launch the given sets in order, wait for all, and return nanoseconds per launch.
+
+        One number for each launch, or a single mean where launches are timed as one (a replayed
+        graph). Nothing but the launches lies between the clock's readings. Raises
+        :class:`DeviceFailure`.
+        """
+        ...
+
+    def release(self) -> None:
+        """Free what binding allocated."""
+        ...
+
+
+class DeviceBackend(Protocol):
+    """One device, opened in this process. All methods raise :class:`DeviceFailure`."""
+
+    @property
+    def device(self) -> Device:
+        """The device's model and limits, from the driver."""
+        ...
+
+    def rotation(
+        self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
+    ) -> Rotation:
+        """How to time a case whose buffers take ``size`` bytes, with the spec's counts."""
+        ...
+
+    def stage(self, arguments: Sequence[Staged], sets: int) -> Case:
+        """Allocate and fill the buffers of one shape."""
+        ...
+
+    def load(self, binaries: Sequence[Binary]) -> Module:
+        """Load the binaries, in the order of the plan's builds."""
+        ...
+
+    def bind(self, module: Module, cell: CellPlan, case: Case) -> Launchable:
+        """Check the cell's launches against this device, allocate its scratch, set its arguments."""
+        ...
+
+    def close(self) -> None:
+        """Release the device."""
+        ...
