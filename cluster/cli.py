@@ -1,0 +1,250 @@
+"""The command line: names, options and help of every command, and what a failure looks like.
+
+Imports neither pydantic, numpy, yaml nor ray, so that ``--help`` answers at once: what a command
+does lies in :mod:`cluster.commands` and is imported when it runs.
+"""
+
+import os
+import sys
+import tempfile
+import traceback
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster import shadow
+from tuner.errors import KernelwrightError
+
+app = typer.Typer(
+    name="kernelwright",
+    help="Tune GPU kernels: search a template's parameters on real devices, verified and measured.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class FleetName(StrEnum):
+    """Where the work is done."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+Spec = Annotated[
+    str, typer.Argument(metavar="SPEC", help="A YAML file, or the name of a bundled experiment.")
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+Fleet = Annotated[
+    FleetName,
+    typer.Option("--fleet", help="ray: on a cluster, or one started here; local: no Ray."),
+]
+RunDir = Annotated[
+    Path | None, typer.Option("--run-dir", help="Where to keep the run; must not exist yet.")
+]
+Trials = Annotated[
+    int | None,
+    typer.Option("--trials", min=1, help="Configurations to try, instead of the spec's."),
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option("--seconds", min=0.001, help="Searching time, instead of the spec's."),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device", help="Part of a device's name, or its index in `kernelwright doctor`."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.callback()
+def _before_any_command() -> None:
+    shadow.check()
+
+
+@app.command()
+def init(
+    kernel: Annotated[
+        Path | None, typer.Argument(metavar="KERNEL", help="A .cu or .cl file.")
+    ] = None,
+    *,
+    entry: Annotated[
+        str | None, typer.Option("--entry", help="Which kernel, if the file has several.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write here instead of stdout.")
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of specs, for editors.")
+    ] = False,
+) -> None:
+    """Write a commented spec from a kernel's signature."""
+    from cluster.commands import specs
+
+    specs.init(kernel, entry=entry, output=output, schema=schema)
+
+
+@app.command()
+def validate(
+    spec: Spec,
+    *,
+    target: Annotated[
+        str | None, typer.Option("--target", help="An architecture such as sm_90; needs no GPU.")
+    ] = None,
+    compile_corners: Annotated[
+        bool, typer.Option("--compile", help="Compile the baseline and the space's corners too.")
+    ] = False,
+    device: DeviceOption = None,
+    as_json: Json = False,
+) -> None:
+    """Check a spec: all errors at once, tolerances, the size of the space, an estimate."""
+    from cluster.commands import specs
+
+    specs.validate(
+        spec, target=target, compile_corners=compile_corners, device=device, as_json=as_json
+    )
+
+
+@app.command()
+def run(
+    spec: Spec,
+    *,
+    fleet: Fleet = FleetName.RAY,
+    run_dir: RunDir = None,
+    trials: Trials = None,
+    seconds: Seconds = None,
+    device: DeviceOption = None,
+    as_json: Json = False,
+) -> None:
+    """Tune a kernel: search, verify, time, confirm, report, export."""
+    from cluster.commands import runs
+
+    runs.run(
+        spec,
+        fleet=fleet.value,
+        run_dir=run_dir,
+        trials=trials,
+        seconds=seconds,
+        device=device,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def resume(
+    run_dir: Run,
+    *,
+    fleet: Fleet = FleetName.RAY,
+    trials: Trials = None,
+    seconds: Seconds = None,
+    device: DeviceOption = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run that was interrupted; nothing finished is measured again."""
+    from cluster.commands import runs
+
+    runs.resume(
+        run_dir,
+        fleet=fleet.value,
+        trials=trials,
+        seconds=seconds,
+        device=device,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def trial(
+    spec: Spec,
+    *,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter's value; repeat for each."),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape", metavar="NAME=VALUE,…", help="One shape instead of the tune shapes."
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    as_json: Json = False,
+) -> None:
+    """Compile, check and time one configuration: the way to reproduce a result."""
+    from cluster.commands import trials
+
+    trials.trial(spec, assignments=assignments or [], shape=shape, device=device, as_json=as_json)
+
+
+@app.command()
+def status(run_dir: Run, *, as_json: Json = False) -> None:
+    """Show how far a run is; works while it goes on."""
+    from cluster.commands import results
+
+    results.status(run_dir, as_json=as_json)
+
+
+@app.command()
+def stop(run_dir: Run) -> None:
+    """Ask a run to stop searching, confirm what it has, and finish."""
+    from cluster.commands import results
+
+    results.stop(run_dir)
+
+
+@app.command()
+def report(run_dir: Run, *, as_json: Json = False) -> None:
+    """Print the result of a run."""
+    from cluster.commands import results
+
+    results.report(run_dir, as_json=as_json)
+
+
+@app.command()
+def export(
+    run_dir: Run,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A folder; RUN/export by default.")
+    ] = None,
+) -> None:
+    """Write the tuned source, with its values baked in, and a C header that dispatches by shape."""
+    from cluster.commands import results
+
+    results.export(run_dir, output=output)
+
+
+@app.command()
+def doctor(*, as_json: Json = False) -> None:
+    """Say what this machine can do: devices, compilers, Ray, and what is missing."""
+    from cluster.commands import doctor as command
+
+    command.doctor(as_json=as_json)
+
+
+def main() -> None:
+    """Entry point: any failure becomes one message and the exit code of its kind."""
+    try:
+        app()
+    except KernelwrightError as error:
+        typer.echo(f"kernelwright: error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except Exception as error:
+        typer.echo(
+            f"kernelwright: bug: {type(error).__name__}: {str(error).partition(chr(10))[0]} "
+            f"(traceback in {_keep_traceback()})",
+            err=True,
+        )
+        sys.exit(1)
+
+
+def _keep_traceback() -> str:
+    handle, path = tempfile.mkstemp(prefix="kernelwright-traceback-", suffix=".txt")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(traceback.format_exc())
+    return path

@@ -1,0 +1,59 @@
+"""Everything that Kernelwright reads from, or takes out of, its process environment.
+
+The one module that touches ``os.environ``: the rest is told. Knows nothing of specs or sessions.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the environment says, read once at start.
+
+    ``ray_address`` is the cluster to join (set by the user, and by Ray for a submitted job);
+    ``in_job`` whether this process is the entry point of ``ray job submit``.
+    """
+
+    ray_address: str | None
+    in_job: bool
+
+    @classmethod
+    def read(cls, environ: MutableMapping[str, str] = os.environ) -> "Settings":
+        """Read them from ``environ``, the process's own by default."""
+        return cls(
+            ray_address=environ.get("RAY_ADDRESS") or None,
+            in_job="RAY_JOB_CONFIG_JSON_ENV_VAR" in environ,
+        )
+
+
+def take_secrets(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """Remove keys and tokens from the environment and return them.
+
+    Called before Ray or any child starts, since Ray's workers inherit the environment and log parts
+    of it. Ray's own variables stay: its token is what guards it.
+    """
+    names = [name for name in environ if _SECRET.search(name) and not name.startswith("RAY_")]
+    return {name: environ.pop(name) for name in names}
+
+
+def guard_local_ray(folder: Path, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Have a Ray that this process starts refuse clients without a token, unless the user chose.
+
+    Ray listens on every interface; without a token anyone who reaches a port runs code here. The
+    token is a fresh one, in a file of ``folder`` that only this user can read.
+    """
+    if "RAY_AUTH_MODE" in environ:
+        return
+    environ["RAY_AUTH_MODE"] = "token"
+    if "RAY_AUTH_TOKEN" not in environ and "RAY_AUTH_TOKEN_PATH" not in environ:
+        token = folder / "ray_token"
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32))
+        environ["RAY_AUTH_TOKEN_PATH"] = str(token)

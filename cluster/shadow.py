@@ -1,0 +1,60 @@
+"""Start-up check: our four top-level packages must be ours.
+
+``agents`` and ``cluster`` are common names. A distribution that installs a package of the same name
+either hides ours or overwrites its files; both end in baffling import errors, so it is named first.
+"""
+
+import importlib.util
+from pathlib import Path
+
+from tuner.errors import EnvironmentProblem
+
+PACKAGES = ("agents", "cluster", "tuner", "workers")
+_DISTRIBUTION = "kernelwright"
+
+
+def check(root: Path | None = None) -> None:
+    """Raise :class:`EnvironmentProblem` if one of our packages comes from elsewhere.
+
+    Args:
+        root: the folder that holds our packages; where this file lies by default.
+    """
+    home = (root or Path(__file__).parents[1]).resolve()
+    for package in PACKAGES:
+        for place in _places(package):
+            if place != home / package:
+                raise EnvironmentProblem(
+                    f"the Python package {package!r} is loaded from {place}, not from "
+                    f"{home / package}: {_owner(place.parent, package)} hides ours. Install "
+                    "Kernelwright in a virtual environment of its own."
+                )
+    for record in home.glob("*.dist-info/RECORD"):
+        if record.parent.name.lower().startswith(f"{_DISTRIBUTION}-"):
+            continue
+        text = "\n" + record.read_text(encoding="utf-8", errors="replace")
+        for package in PACKAGES:
+            if f"\n{package}/" in text:
+                raise EnvironmentProblem(
+                    f"the distribution {_name(record.parent)!r} writes into our Python package "
+                    f"{package!r} in {home}. Install Kernelwright in a virtual environment of its "
+                    "own."
+                )
+
+
+def _places(package: str) -> list[Path]:
+    found = importlib.util.find_spec(package)
+    if found is None or found.submodule_search_locations is None:
+        return [] if found is None else [Path(str(found.origin)).resolve()]
+    return [Path(place).resolve() for place in list(found.submodule_search_locations)[:1]]
+
+
+def _owner(folder: Path, package: str) -> str:
+    for record in folder.glob("*.dist-info/RECORD"):
+        text = "\n" + record.read_text(encoding="utf-8", errors="replace")
+        if f"\n{package}/" in text or f"\n{package}.py," in text:
+            return f"the distribution {_name(record.parent)!r}"
+    return f"a package in {folder}"
+
+
+def _name(dist_info: Path) -> str:
+    return dist_info.name.removesuffix(".dist-info").rsplit("-", 1)[0]
