@@ -1,7 +1,7 @@
 """What counts as the right answer: the bound of an element, and the comparison of whole arrays.
 
 Owns :class:`Expected` and :class:`Comparison`, and the comparer that runs in the supervisor. A
-backend that compares on its device (:mod:`workers.devices.port`) obeys the same rules to the letter.
+backend that compares on its device (:mod:`workers.devices.port`) obeys the same rules exactly.
 Must not know of devices, processes or candidates.
 
 The rules. ``close``: where either side is not finite both must be the same (NaN with NaN, an
@@ -40,9 +40,11 @@ class Comparison:
 
     ``index`` is the worst element's place in the C-ordered array; ``error`` its distance divided by
     its bound (infinite where one side is not finite); with ``failures`` 0 it is the largest of all.
+    ``unwritten`` counts the failing elements that still hold the poison in every byte.
     """
 
     failures: int
+    unwritten: int
     index: int
     got: float
     want: float

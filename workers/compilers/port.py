@@ -18,7 +18,8 @@ class Compiler(Protocol):
         """Compile one build.
 
         A source that does not compile, or lacks an entry, is a ``Rejected`` of stage
-        ``compile`` whose detail shows the compiler's words with the user's own file and line numbers. Raises
+        ``compile`` whose detail shows the compiler's words with the user's own file and line
+        numbers. Raises
         :class:`tuner.errors.EnvironmentProblem` if the toolchain is not there.
         """
         ...

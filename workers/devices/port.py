@@ -41,10 +41,10 @@ class DeviceFailure(Exception):
 class StagedBuffer:
     """One buffer argument: guarded at both ends and aligned to exactly ``align`` bytes.
 
-    Exactly: the address is a multiple of ``align`` and not of ``2 * align``. ``size`` is in bytes and
-    spans the strides; ``shape`` and ``strides`` are in elements. ``contents`` is the path of a
-    read-only file of ``size`` raw bytes for ``in``, ``inout`` and ``constant`` buffers; the same path
-    always holds the same bytes. ``symbol`` names a ``constant``'s variable in the module.
+    Exactly: the address is a multiple of ``align`` and not of ``2 * align``. ``size`` is in bytes
+    and spans the strides; ``shape`` and ``strides`` are in elements. ``contents`` is the path of a
+    read-only file of ``size`` raw bytes for ``in``, ``inout`` and ``constant`` buffers; the same
+    path always holds the same bytes. ``symbol`` names a ``constant``'s variable in the module.
     """
 
     name: str
@@ -103,9 +103,9 @@ class Damage:
 class Inspection:
     """What one set looks like after a launch.
 
-    ``outputs`` holds the raw bytes (``size`` of them, gaps of strides included) of every ``out`` and
-    ``inout`` argument that was not compared on the device; ``comparisons`` the verdict on those that
-    were.
+    ``outputs`` holds the raw bytes (``size`` of them, gaps of strides included) of every ``out``
+    and ``inout`` argument that was not compared on the device; ``comparisons`` the verdict on those
+    that were.
     """
 
     damage: Damage | None
@@ -136,7 +136,8 @@ class Case(Protocol):
         """Look at one set after a burst: guards, ``in`` bytes, outputs.
 
         A backend that compares on its device compares the outputs named in ``expected`` there, and
-        scrubs the oracle's device copy before it returns; a CPU backend returns every output's bytes.
+        scrubs the oracle's device copy before it returns; a CPU backend returns every output's
+        bytes.
         """
         ...
 
@@ -193,7 +194,7 @@ class DeviceBackend(Protocol):
         ...
 
     def bind(self, module: Module, cell: CellPlan, case: Case) -> Launchable:
-        """Check the cell's launches against this device, allocate its scratch, set its arguments."""
+        """Check the cell's launches against the device, allocate its scratch, set its arguments."""
         ...
 
     def close(self) -> None:
