@@ -1,0 +1,160 @@
+"""What is known about a run: the fold of its facts, and who leads.
+
+Rebuilt from a journal by :meth:`History.apply` alone. Knows nothing of work in flight, which is
+:mod:`tuner.session.session`, nor of how results are presented.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tuner.device import Device
+from tuner.events import (
+    BaselinePrepared,
+    BaselineRefused,
+    ConfirmationSampled,
+    EpochOpened,
+    Fact,
+    Reason,
+    RunFinished,
+    SearchEnded,
+    TrialFinished,
+    TrialProposed,
+)
+from tuner.spec.experiment import Experiment
+from tuner.trial import Configuration, Full, Measured, Outcome, Rejected, geometric_mean, loss
+
+
+@dataclass(slots=True)
+class Trial:
+    """One proposed configuration and what became of it.
+
+    ``outcome`` is ``None`` while it is open, and for good if the search ended before it was
+    measured (``abandoned``). ``current`` says whether the outcome was taken in the run's present
+    environment: one from another device, driver or compiler leads nothing.
+    """
+
+    number: int
+    configuration: Configuration
+    outcome: Outcome | None = None
+    bench: str = ""
+    device_seconds: float = 0.0
+    current: bool = True
+    abandoned: bool = False
+
+
+class History:
+    """Facts in, the state of the run out."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.weights: tuple[float, ...] = tuple(s.weight for s in experiment.shapes.tune)
+        self.device: Device | None = None
+        self.environment = ""
+        self.epochs = 0
+        self.baseline: tuple[Full, ...] = ()
+        self.notes: tuple[str, ...] = ()
+        self.refused: Rejected | None = None
+        self.trials: dict[int, Trial] = {}
+        self.confirmations: list[ConfirmationSampled] = []
+        self.searched = 0.0
+        self.ended: Reason | None = None
+        self.finished = False
+
+    @classmethod
+    def of(cls, experiment: Experiment, facts: Iterable[Fact]) -> "History":
+        """The history that a journal tells."""
+        history = cls(experiment)
+        for fact in facts:
+            history.apply(fact)
+        return history
+
+    def apply(self, fact: Fact) -> None:
+        """Take in the next fact; a journal's own order is always accepted."""
+        match fact:
+            case EpochOpened():
+                self._open_epoch(fact)
+            case BaselinePrepared(cells=cells, notes=notes):
+                self.baseline, self.notes = cells, notes
+            case BaselineRefused(rejected=rejected):
+                self.refused = rejected
+            case TrialProposed(trial=number, configuration=configuration):
+                self.trials[number] = Trial(number, configuration)
+            case TrialFinished():
+                self._finish(fact)
+            case SearchEnded(reason=reason, searched=searched):
+                self.ended, self.searched = reason, searched
+                for trial in self.open():
+                    trial.abandoned = True
+            case ConfirmationSampled():
+                self.confirmations.append(fact)
+            case RunFinished():
+                self.finished = True
+
+    def _open_epoch(self, fact: EpochOpened) -> None:
+        if self.epochs and fact.environment != self.environment:
+            incumbents = self.finalists()
+            for trial in self.trials.values():
+                trial.current = False
+            for number in incumbents:
+                self.trials[number].outcome = None
+            self.confirmations.clear()
+            self.refused = None
+        self.device, self.environment = fact.device, fact.environment
+        self.epochs += 1
+
+    def _finish(self, fact: TrialFinished) -> None:
+        trial = self.trials[fact.trial]
+        trial.outcome, trial.bench, trial.device_seconds = (
+            fact.outcome,
+            fact.bench,
+            fact.device_seconds,
+        )
+        trial.current = True
+        self.searched = fact.searched
+
+    def open(self) -> list[Trial]:
+        """Trials that still want an outcome, in order."""
+        return [t for t in self.trials.values() if t.outcome is None and not t.abandoned]
+
+    def loss(self, number: int) -> float | None:
+        """The trial's weighted mean of time ÷ baseline; ``None`` if it was rejected or is open."""
+        outcome = self.trials[number].outcome
+        return None if outcome is None else loss(outcome, self.weights)
+
+    def _measured(self) -> list[tuple[Trial, Measured]]:
+        failed = {number for c in self.confirmations for number, _ in c.failed}
+        return [
+            (trial, trial.outcome)
+            for trial in self.trials.values()
+            if trial.current and isinstance(trial.outcome, Measured) and trial.number not in failed
+        ]
+
+    def ranking(self) -> list[int]:
+        """Trials that can serve every tune shape, best first; none that failed confirmation."""
+        general = [
+            (geometric_mean([cell.ratio for cell in outcome.cells], self.weights), trial.number)
+            for trial, outcome in self._measured()
+            if outcome.general
+        ]
+        return [number for _, number in sorted(general)]
+
+    def leader(self) -> int | None:
+        """The best general trial so far, not necessarily confirmed."""
+        return next(iter(self.ranking()), None)
+
+    def leader_for(self, shape: int) -> int | None:
+        """The best trial for one tune shape so far, not necessarily confirmed."""
+        ratios = [
+            (outcome.cells[shape].ratio, trial.number)
+            for trial, outcome in self._measured()
+            if isinstance(outcome.cells[shape], Full)
+        ]
+        return min(ratios)[1] if ratios else None
+
+    def finalists(self) -> tuple[int, ...]:
+        """Who is to be confirmed: the best ``confirm.top`` general ones and each shape's best."""
+        best: Sequence[int | None] = [
+            *self.ranking()[: self.experiment.confirm.top],
+            *(self.leader_for(shape) for shape in range(len(self.weights))),
+        ]
+        return tuple(dict.fromkeys(number for number in best if number is not None))
