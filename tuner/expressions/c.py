@@ -1,0 +1,140 @@
+"""An expression as C: for the dispatch header that carries a tuned kernel into an application.
+
+The rendering computes in ``long long`` and keeps the order and the short circuits of the original.
+Floor division and modulo go through :data:`C_HELPERS`, so that they round like the original for
+negative operands too. Two things differ: a division by zero yields 0, and an overflow wraps or is
+undefined as C has it. Callers therefore check the experiment's shape domain first.
+"""
+
+from collections.abc import Callable
+
+from tuner.expressions.tree import (
+    INT_MIN,
+    Apply,
+    Chain,
+    Choice,
+    Const,
+    DeviceAttribute,
+    ExpressionError,
+    Logic,
+    Name,
+    Node,
+)
+
+C_HELPERS = """\
+static inline long long kw_floor_div(long long a, long long b)
+{
+    long long q = b == 0 ? 0 : a / b;
+    return q - (b != 0 && a % b != 0 && (a < 0) != (b < 0));
+}
+static inline long long kw_mod(long long a, long long b)
+{
+    return b == 0 ? 0 : a - kw_floor_div(a, b) * b;
+}
+static inline long long kw_ceil_div(long long a, long long b)
+{
+    return -kw_floor_div(-a, b);
+}
+static inline long long kw_round_up(long long a, long long b)
+{
+    return kw_ceil_div(a, b) * b;
+}
+static inline long long kw_min(long long a, long long b)
+{
+    return a < b ? a : b;
+}
+static inline long long kw_max(long long a, long long b)
+{
+    return a > b ? a : b;
+}
+static inline long long kw_abs(long long a)
+{
+    return a < 0 ? -a : a;
+}
+static inline long long kw_pow(long long base, long long exponent)
+{
+    long long result = 1;
+    while (exponent-- > 0)
+        result *= base;
+    return result;
+}
+static inline long long kw_log2(long long a)
+{
+    long long result = 0;
+    while (a >>= 1)
+        ++result;
+    return result;
+}
+"""
+"""The functions that rendered expressions call; a header holds them once."""
+
+_CALLS = {
+    "//": "kw_floor_div",
+    "%": "kw_mod",
+    "**": "kw_pow",
+    "min": "kw_min",
+    "max": "kw_max",
+    "abs": "kw_abs",
+    "ceil_div": "kw_ceil_div",
+    "round_up": "kw_round_up",
+    "log2": "kw_log2",
+}
+
+
+_MAX_LENGTH = 100_000
+
+
+def render(node: Node, rename: Callable[[str], str]) -> str:
+    """The tree as one C expression; raises :class:`ExpressionError` for names and device limits."""
+    text = _render(node, rename)
+    if len(text) > _MAX_LENGTH:
+        raise ExpressionError("the expression is too long in C")
+    return text
+
+
+def _render(node: Node, rename: Callable[[str], str]) -> str:
+    match node:
+        case Const(value=str() as text):
+            raise ExpressionError(f"the name '{text}' has no value in C; bind its symbol first")
+        case Const(value):
+            number = int(value)
+            return f"({number + 1}LL - 1)" if number == INT_MIN else _literal(number)
+        case Name(name):
+            return rename(name)
+        case DeviceAttribute(name):
+            raise ExpressionError(f"device.{name} has no value in C; bind the device first")
+        case Apply("in", operands):
+            # An expression has no effects, so that naming it once for each item changes nothing.
+            first, *items = (render(operand, rename) for operand in operands)
+            return _joined(" || ", [f"({first} == {item})" for item in items])
+        case Apply("neg" | "pos" | "not" as operator, (operand,)):
+            return f"({ {'neg': '-', 'pos': '+', 'not': '!'}[operator] }{render(operand, rename)})"
+        case Apply(("+" | "-" | "*") as operator, (a, b)):
+            return f"({render(a, rename)} {operator} {render(b, rename)})"
+        case Apply(operator, operands):
+            first, *others = (render(operand, rename) for operand in operands)
+            if not others:
+                return first if operator in ("min", "max") else f"{_CALLS[operator]}({first})"
+            for other in others:
+                first = f"{_CALLS[operator]}({first}, {other})"
+            return first
+        case Chain(operators, operands):
+            said = [render(operand, rename) for operand in operands]
+            links = zip(said, operators, said[1:], strict=False)
+            return _joined(" && ", [f"({a} {operator} {b})" for a, operator, b in links])
+        case Logic(operator, operands):
+            sign = " && " if operator == "and" else " || "
+            return _joined(sign, [render(operand, rename) for operand in operands])
+        case Choice(condition, then, otherwise):
+            chosen = (render(part, rename) for part in (condition, then, otherwise))
+            return "({} ? {} : {})".format(*chosen)
+        case _:
+            raise AssertionError(node)
+
+
+def _literal(number: int) -> str:
+    return f"{number}LL" if number >= 0 else f"({number}LL)"
+
+
+def _joined(sign: str, parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({sign.join(parts)})"

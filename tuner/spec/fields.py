@@ -1,0 +1,125 @@
+"""Field types of the experiment that need more than a plain type: short forms, and files beside it.
+
+A file is named by a path relative to the spec that names it and read while the spec is validated,
+so that an :class:`~tuner.spec.experiment.Experiment` holds all of its text. The folder travels in
+pydantic's validation context as ``{"directory": Path}``; without it, as for a spec that a run
+directory keeps, only the text itself is accepted.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
+
+MAX_FILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OneOrMany:
+    """Annotates a tuple that may be written as a single value, with ``lo`` to ``hi`` items."""
+
+    lo: int
+    hi: int
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def check(items: tuple[Any, ...]) -> tuple[Any, ...]:
+            if not self.lo <= len(items) <= self.hi:
+                raise ValueError(f"takes {self.lo} to {self.hi} values, not {len(items)}")
+            return items
+
+        items = core_schema.no_info_after_validator_function(check, handler(source))
+        return core_schema.no_info_before_validator_function(
+            lambda given: tuple(given) if isinstance(given, tuple | list) else (given,), items
+        )
+
+
+def read_text(path: Path) -> str:
+    """The text of a regular UTF-8 file of at most 1 MiB; raises ``ValueError`` saying what ails."""
+    try:
+        if not path.exists():
+            raise ValueError(f"no such file: {path}")
+        if not path.is_file():
+            raise ValueError(f"not a regular file: {path}")
+        with path.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
+    if b"\0" in data:
+        raise ValueError(f"{path} is not a text file: it holds a zero byte")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: byte {error.start}") from None
+
+
+def directory_of(info: ValidationInfo, given: str) -> Path:
+    """The folder that relative paths start from; raises ``ValueError`` where files are not read."""
+    if info.context is None:
+        raise ValueError(f"names the file '{given}', but here the text itself must stand")
+    directory = info.context["directory"]
+    assert isinstance(directory, Path)
+    return directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A source file: its name for messages, and its text. Written in YAML as a path."""
+
+    name: str
+    text: str
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def from_path(given: object, info: ValidationInfo) -> object:
+            if not isinstance(given, str):
+                return given
+            path = directory_of(info, given) / given
+            return cls(name=path.name, text=read_text(path))
+
+        return core_schema.with_info_before_validator_function(from_path, handler(source))
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "string", "description": "path of the file, relative to this one"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonFunction:
+    """A function of a Python file: never imported here. Written as ``file.py:function``."""
+
+    file: str
+    text: str
+    function: str
+
+    @classmethod
+    def split(cls, given: str) -> tuple[str, str]:
+        """``file.py:function`` as (file, function); raises ``ValueError`` for another form."""
+        file, separator, function = given.rpartition(":")
+        if not separator or not file.endswith(".py") or not function.isidentifier():
+            raise ValueError(f"'{given}' is not of the form file.py:function")
+        return file, function
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def from_path(given: object, info: ValidationInfo) -> object:
+            if not isinstance(given, str):
+                return given
+            file, function = cls.split(given)
+            path = directory_of(info, given) / file
+            return cls(file=path.name, text=read_text(path), function=function)
+
+        return core_schema.with_info_before_validator_function(from_path, handler(source))
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"^.+\.py:[A-Za-z_]\w*$"}
