@@ -11,7 +11,8 @@ from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, P
 class Bench:
     """One device's bench: synchronous, for one thread at a time; raises only machinery failures.
 
-    The device is locked for this bench, host-wide, from the first call to :meth:`close`.
+    The device is locked host-wide during each of :meth:`prepare`, :meth:`run` and :meth:`confirm`,
+    so that several benches, also of other runs, may share it without disturbing each other's times.
     """
 
     def __init__(self, backend: Backend, index: int) -> None:
@@ -27,7 +28,7 @@ class Bench:
         """The device's model and limits.
 
         Raises:
-            EnvironmentProblem: no such device, or it is in use by another bench.
+            EnvironmentProblem: no such device, no driver or no package for it.
         """
         raise NotImplementedError
 

@@ -179,6 +179,14 @@ class DeviceBackend(Protocol):
         """The device's model and limits, from the driver."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """What names this very device on this host, whatever its index here: its UUID if it has one.
+
+        Letters, digits, dots, dashes and underscores; the host-wide lock is named after it.
+        """
+        ...
+
     def rotation(
         self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
     ) -> Rotation:
