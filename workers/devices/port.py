@@ -181,7 +181,7 @@ class DeviceBackend(Protocol):
 
     @property
     def identity(self) -> str:
-        """What names this very device on this host, whatever its index here: its UUID if it has one.
+        """What names this very device on this host whatever its index: its UUID if it has one.
 
         Letters, digits, dots, dashes and underscores; the host-wide lock is named after it.
         """
