@@ -1,0 +1,374 @@
+"""One kind of child process for everything that may hang, crash or lie.
+
+Owns spawning (``python -m``, its own session, an environment of allowed names only), the channel
+(length-prefixed frames on a socket of its own, never stdout), deadlines, the watch over resident
+memory, and death: a child dies with its parent, and its whole process group with it. Knows nothing of what the frames mean. A frame is a JSON text and raw blobs, all of bounded length;
+nothing that a child sends is ever unpickled, since candidate code runs in it.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+START_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_LOG_BYTES = 64 * 1024
+_MAX_TEXT = 64 * 1024 * 1024
+_MAX_BLOBS = 4096
+_HEADER = struct.Struct("!QQ")
+_LENGTH = struct.Struct("!Q")
+_PR_SET_PDEATHSIG = 1
+
+# fmt: off
+_ALLOWED = frozenset((
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
+    "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "XDG_CACHE_HOME",
+))
+_ALLOWED_PREFIXES = (
+    "LC_", "CUDA_", "NVIDIA_", "CUPY_", "NVRTC_", "OCL_ICD_", "OPENCL_", "POCL_", "PYOPENCL_",
+    "OMP_", "OPENBLAS_", "MKL_",
+)
+# fmt: on
+_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+Frame = tuple[bytes, list[bytes]]
+
+
+class ChannelClosed(Exception):
+    """The other end is gone."""
+
+
+class ChildFailed(Exception):
+    """The child gave no answer, and is dead now. ``how`` says why, ``detail`` is for people."""
+
+    def __init__(self, how: Literal["died", "hung", "memory", "garbage"], detail: str) -> None:
+        super().__init__(detail)
+        self.how = how
+        self.detail = detail
+
+
+class Channel:
+    """Frames over a socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def send(
+        self,
+        text: bytes,
+        blobs: Sequence[bytes | memoryview] = (),
+        timeout: float | None = None,
+    ) -> None:
+        """Send one frame; each part must be written within ``timeout`` seconds.
+
+        Raises:
+            ChannelClosed: the other end is gone.
+            TimeoutError: it does not read.
+        """
+        lengths = b"".join(_LENGTH.pack(len(blob)) for blob in blobs)
+        self._sock.settimeout(timeout)
+        try:
+            for part in (_HEADER.pack(len(text), len(blobs)) + lengths + text, *blobs):
+                self._sock.sendall(part)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ChannelClosed from error
+
+    def receive(self, limit: int, check: "_Check | None" = None) -> Frame:
+        """Receive one frame of at most ``limit`` bytes of blobs.
+
+        Raises:
+            ChannelClosed: end of stream.
+            ValueError: lengths out of bounds.
+        """
+        self._sock.settimeout(_POLL_SECONDS if check else None)
+        size, count = _HEADER.unpack(self._read(_HEADER.size, check))
+        if size > _MAX_TEXT or count > _MAX_BLOBS:
+            raise ValueError(f"a frame of {size} bytes and {count} blobs")
+        heads = self._read(count * _LENGTH.size, check)
+        lengths = [length for (length,) in _LENGTH.iter_unpack(heads)]
+        if sum(lengths) > limit:
+            raise ValueError(f"{sum(lengths)} bytes of blobs where {limit} are allowed")
+        text = self._read(size, check)
+        return bytes(text), [bytes(self._read(length, check)) for length in lengths]
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+    def _read(self, size: int, check: "_Check | None") -> bytearray:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        while view:
+            if check is not None:
+                check.now()
+            try:
+                got = self._sock.recv_into(view)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise ChannelClosed from error
+            if got == 0:
+                raise ChannelClosed
+            view = view[got:]
+        return buffer
+
+
+@dataclass(slots=True)
+class _Check:
+    """What is looked at between two waits for bytes: the deadline and the child's memory."""
+
+    pid: int
+    deadline: float
+    seconds: float
+    memory_limit: int
+
+    def now(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise ChildFailed("hung", f"no answer within {self.seconds:.3g} s")
+        resident = resident_bytes(self.pid)
+        if resident > self.memory_limit:
+            raise ChildFailed(
+                "memory",
+                f"used {resident >> 20} MiB of memory where {self.memory_limit >> 20} are allowed",
+            )
+
+
+class Child:
+    """A child process that answers requests, one at a time.
+
+    Starts with the first request; after a :class:`ChildFailed` the next request starts a new one.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self._module = module
+        self._arguments = tuple(arguments)
+        self._environment = dict(environment or {})
+        self._memory_limit = memory_limit or physical_memory() // 2
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._log = _Log()
+        self._closed = False
+        self._guard = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process else None
+
+    @property
+    def log(self) -> str:
+        """The end of what the child wrote to stdout and stderr."""
+        return self._log.text()
+
+    def start(self) -> None:
+        """Start the process if none runs, and wait until it is ready.
+
+        Raises:
+            ChildFailed: it ended, or was not ready in time.
+        """
+        with self._guard:
+            if self._closed:
+                raise ChildFailed("died", "closed")
+            if self._process is not None:
+                return
+            ours, theirs = socket.socketpair()
+            self._log = _Log()
+            with theirs:
+                self._process = _spawner.submit(self._spawn, theirs.fileno()).result()
+            self._channel = Channel(ours)
+        self._exchange(None, (), START_SECONDS, 0)
+
+    def request(
+        self,
+        text: bytes,
+        blobs: Sequence[bytes | memoryview] = (),
+        *,
+        timeout: float,
+        limit: int = 1 << 32,
+    ) -> Frame:
+        """Send a frame and wait for the answer, at most ``timeout`` seconds.
+
+        Raises:
+            ChildFailed: no valid frame came; the process group has been killed.
+        """
+        self.start()
+        return self._exchange(text, blobs, timeout, limit)
+
+    def kill(self) -> None:
+        """Kill the process group at once and forget it."""
+        with self._guard:
+            self._kill()
+
+    def close(self) -> None:
+        """End the process for good: by closing its channel, then by force. Safe to call twice."""
+        with self._guard:
+            self._closed = True
+            if self._channel is not None:
+                self._channel.close()
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(1.0)
+            self._kill()
+
+    def _exchange(
+        self, text: bytes | None, blobs: Sequence[bytes | memoryview], timeout: float, limit: int
+    ) -> Frame:
+        process, channel = self._process, self._channel
+        if process is None or channel is None:
+            raise ChildFailed("died", "closed")
+        check = _Check(process.pid, time.monotonic() + timeout, timeout, self._memory_limit)
+        try:
+            if text is not None:
+                channel.send(text, blobs, timeout)
+            return channel.receive(limit, check)
+        except TimeoutError:
+            self.kill()
+            raise self._with_log("hung", "does not read its requests") from None
+        except ChildFailed as error:
+            self.kill()
+            raise self._with_log(error.how, error.detail) from None
+        except ChannelClosed:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+            ending = _ending(process.poll())
+            self.kill()
+            raise self._with_log("died", ending) from None
+        except ValueError as error:
+            self.kill()
+            raise self._with_log("garbage", f"sent {error}") from None
+
+    def _with_log(
+        self, how: Literal["died", "hung", "memory", "garbage"], text: str
+    ) -> ChildFailed:
+        lines = self._log.text().strip().splitlines()
+        return ChildFailed(how, f"{text}; last words: {lines[-1][:300]}" if lines else text)
+
+    def _spawn(self, descriptor: int) -> "subprocess.Popen[bytes]":
+        root = str(Path(__file__).resolve().parent.parent)
+        environment = allowed_environment(os.environ) | self._environment
+        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        command = [sys.executable, "-P", "-m", self._module, str(descriptor), str(os.getpid())]
+        process = subprocess.Popen(
+            [*command, *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env=environment,
+            pass_fds=(descriptor,),
+            start_new_session=True,
+        )
+        self._log.follow(process)
+        return process
+
+    def _kill(self) -> None:
+        process, channel = self._process, self._channel
+        self._process = self._channel = None
+        if channel is not None:
+            channel.close()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self._log.finish()
+
+
+class _Log:
+    """The last bytes of a child's stdout and stderr, read by a thread so that it never blocks."""
+
+    def __init__(self) -> None:
+        self._tail = bytearray()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, process: "subprocess.Popen[bytes]") -> None:
+        self._thread = threading.Thread(target=self._drain, args=(process,), daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        if self._thread is not None:
+            self._thread.join(1.0)
+
+    def text(self) -> str:
+        return bytes(self._tail).decode(errors="replace")
+
+    def _drain(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        with process.stdout as stream:
+            while piece := os.read(stream.fileno(), 4096):
+                self._tail += piece
+                del self._tail[:-_LOG_BYTES]
+
+
+_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernelwright-spawn")
+"""Children die with the thread that spawned them; this one lives as long as the process."""
+
+
+def serve_as_child() -> tuple[Channel, list[str]]:
+    """In the child: tie its life to its parent's and open the channel.
+
+    Returns the channel and the arguments after the two of its own (descriptor, parent). Exits at
+    once if the parent is gone already.
+    """
+    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+    os.set_inheritable(descriptor, False)
+    return Channel(socket.socket(fileno=descriptor)), sys.argv[3:]
+
+
+def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a child may see: what Python and the device need, and no keys."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if (name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES))
+        and not any(word in name.upper() for word in _SECRET_WORDS)
+    }
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process in bytes, 0 if it is gone."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _ending(status: int | None) -> str:
+    if status is None:
+        return "closed its channel and went on running"
+    if status < 0:
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
+    return f"exited with status {status} without an answer"
