@@ -14,7 +14,7 @@ The protocol, which the driver obeys and nothing else knows:
    Journal it if it is a fact, apply it, and go back to 2 before the next answer is looked at.
 4. ``Finish`` ends the process; ``history.finished`` tells whether the run is over or resumable.
 
-A worker that was given up may answer after all: ``expects`` says whether a fact is still waited for.
+A worker that was given up may answer after all: ``expects`` tells whether a fact is waited for.
 
 Determinism: with one bench, trial ``k`` is proposed knowing the outcomes of exactly the trials up
 to ``k - lookahead`` (on a CPU device: of all earlier phases), told in order, however the answers

@@ -1,0 +1,153 @@
+"""The journal: facts as JSON lines, appended by one writer, the only truth about a run.
+
+Every line ends with a newline, so a line without one was torn by a crash: it is dropped, and no act
+followed from it, because facts are synced before the acts that they announce. Anything else that
+cannot be read is damage, which is named by its line and never skipped. Knows nothing of sessions.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.errors import EnvironmentProblem
+from tuner.events import Fact, TrialFinished, TrialProposed
+
+VERSION = 1
+HEADER = json.dumps({"journal": "kernelwright", "version": VERSION}).encode() + b"\n"
+
+
+@cache
+def _facts() -> TypeAdapter[Fact]:
+    return TypeAdapter(Fact)
+
+
+def encode(fact: Fact) -> bytes:
+    """One fact as a line."""
+    return _facts().dump_json(fact) + b"\n"
+
+
+def read_journal(path: Path) -> list[Fact]:
+    """Every fact of a journal, in order, while it may still be growing.
+
+    Raises:
+        EnvironmentProblem: it cannot be read, is of another version, or is damaged.
+    """
+    return _decode(path, _whole_lines(path))
+
+
+def _whole_lines(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _decode(path: Path, data: bytes) -> list[Fact]:
+    header, _, rest = data.partition(b"\n")
+    if not data:
+        return []
+    if header + b"\n" != HEADER:
+        raise EnvironmentProblem(
+            f"{path}:1: not a journal of version {VERSION}; it was written by another version of "
+            "kernelwright, or is no journal"
+        )
+    return list(_checked(path, rest.split(b"\n")[:-1]))
+
+
+def _checked(path: Path, lines: list[bytes]) -> Iterator[Fact]:
+    """Facts that decode and refer to nothing unheard of."""
+    proposed = 0
+    for number, line in enumerate(lines, start=2):
+        try:
+            fact = _facts().validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise _damaged(path, number, f"{where}: {first['msg']}".removeprefix(": ")) from None
+        match fact:
+            case TrialProposed(trial=trial):
+                if trial != proposed:
+                    raise _damaged(path, number, f"trial {trial} where {proposed} is due")
+                proposed += 1
+            case TrialFinished(trial=trial):
+                if not 0 <= trial < proposed:
+                    raise _damaged(path, number, f"trial {trial} was never proposed")
+            case _:
+                pass
+        yield fact
+
+
+def _damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"{path}:{number}: the journal is damaged here ({what}); restore the file from a copy, or "
+        f"keep its first {number - 1} lines to go on from there"
+    )
+
+
+class Journal:
+    """A journal opened by its one writer, who holds the run directory's lock."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or begin a journal; a torn last line is cut off, :attr:`facts` are what it holds.
+
+        Raises:
+            EnvironmentProblem: it cannot be read or written, or is damaged.
+        """
+        self.path = path
+        data = _whole_lines(path) if path.exists() else b""
+        self.facts = _decode(path, data)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.ftruncate(self._descriptor, len(data))
+            os.lseek(self._descriptor, 0, os.SEEK_END)
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot write {path}: {error.strerror}") from None
+        self._dirty = False
+        if not data:
+            self._write(HEADER)
+            self.sync()
+
+    def append(self, fact: Fact) -> None:
+        """Hand a fact to the operating system, so that it survives this process."""
+        self._write(encode(fact))
+
+    def sync(self) -> None:
+        """Force all that was appended to the disk, so that it survives the machine."""
+        if self._dirty:
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise EnvironmentProblem(f"cannot sync {self.path}: {error.strerror}") from None
+            self._dirty = False
+
+    def _write(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot write {self.path}: {error.strerror}") from None
+        self._dirty = True
+
+    def close(self) -> None:
+        """Sync and close; closing twice does nothing."""
+        if self._descriptor >= 0:
+            self.sync()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
