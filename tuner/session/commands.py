@@ -32,13 +32,15 @@ class Propose:
 class Compile:
     """Lower, check against the limits and compile one trial, or the baseline (``BASELINE``).
 
-    ``configuration`` is empty for the baseline. Answered by
+    ``configuration`` is empty for the baseline. The plan has a cell per tune shape, followed by one
+    per held-out shape if ``held_out`` (for the baseline and for finalists). Answered by
     :class:`tuner.session.signals.CandidateCompiled`, which carries a refusal by the limits too.
     The driver keeps the candidate until the trial has finished, a finalist's until the end.
     """
 
     trial: int
     configuration: Configuration
+    held_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ The protocol is in the package's docstring. Knows no fleet, no proposer and no f
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
 from enum import StrEnum
 from itertools import count
 from typing import Literal
@@ -298,7 +297,7 @@ class Session:
     def _baseline_next(self) -> list[Command]:
         if self._baseline == "absent":
             self._baseline = "compiling"
-            return [Compile(BASELINE, Configuration(()))]
+            return [Compile(BASELINE, Configuration(()), held_out=True)]
         if self._baseline == "compiled":
             self._baseline = "preparing"
             return [Prepare()]
@@ -352,12 +351,12 @@ class Session:
         if self._in_phases and self._jobs:
             return []
         trials, self._queue = list(self._queue), deque()
-        return self._compile(trials)
+        return self._compile(trials, held_out=False)
 
-    def _compile(self, trials: Iterable[int]) -> list[Command]:
-        wanted = list(trials)
-        self._compiling.update(wanted)
-        return [Compile(trial, self.history.trials[trial].configuration) for trial in wanted]
+    def _compile(self, trials: list[int], *, held_out: bool) -> list[Command]:
+        self._compiling.update(trials)
+        known = self.history.trials
+        return [Compile(trial, known[trial].configuration, held_out) for trial in trials]
 
     def _benches_next(self) -> list[Command]:
         if self._in_phases and self._compiling:
@@ -386,7 +385,7 @@ class Session:
         commands: list[Command] = []
         wanted = self._unconfirmed()
         if absent := [n for n in wanted if n not in self._confirmable | self._compiling]:
-            return self._compile(absent)
+            return self._compile(absent, held_out=True)
         if self._compiling:
             return []
         while len(self._confirming) < self._benches and (wanted := self._unconfirmed()):
