@@ -224,7 +224,11 @@ def _call(name: str, arguments: list[ast.expr], depth: int) -> Node:
 
 
 def _refusal(tree: ast.expr) -> str:
-    return f"{shown(ast.unparse(tree))} is outside the grammar of expressions"
+    try:
+        text = shown(ast.unparse(tree))
+    except RecursionError:
+        text = f"a {type(tree).__name__}"
+    return f"{text} is outside the grammar of expressions"
 
 
 def walk(node: Node) -> Iterator[Node]:
