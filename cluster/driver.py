@@ -1,0 +1,233 @@
+"""The driver: a thin shell that executes a session's commands and feeds the answers back.
+
+Obeys the protocol of :mod:`tuner.session` and decides nothing. Owns the order of journal and acts,
+and the compiled candidates in flight. Knows nothing of Ray, of signals or of terminals.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+from cluster.progress import Progress
+from tuner.events import (
+    BaselinePrepared,
+    BaselineRefused,
+    ConfirmationSampled,
+    Fact,
+    TrialFinished,
+    TrialProposed,
+)
+from tuner.fleet import (
+    BASELINE,
+    Answer,
+    Benched,
+    BenchJob,
+    BenchSetup,
+    Candidate,
+    Compiled,
+    CompileJob,
+    Confirmed,
+    ConfirmJob,
+    Fleet,
+    Job,
+    Lost,
+    Prepared,
+    PrepareJob,
+)
+from tuner.plan import Binary, Plan
+from tuner.search.port import Proposer
+from tuner.session.commands import (
+    Bench,
+    Command,
+    Compile,
+    Confirm,
+    Finish,
+    Prepare,
+    Propose,
+    Record,
+    Work,
+)
+from tuner.session.session import Session
+from tuner.session.signals import (
+    CandidateCompiled,
+    JobLost,
+    Signal,
+    SpaceExhausted,
+    StopRequested,
+)
+from tuner.space.limits import over_limit
+from tuner.space.lower import lower
+from tuner.trial import Configuration, Rejected
+
+TICK_SECONDS = 0.5
+"""How long answers are waited for at most, so that budgets of time and requests are kept."""
+
+
+class Journal(Protocol):
+    """Where facts go before anything that follows from them is done."""
+
+    def append(self, fact: Fact) -> None:
+        """Write one fact."""
+        ...
+
+    def sync(self) -> None:
+        """Return once everything appended is on disk."""
+        ...
+
+
+class Driver:
+    """Runs one session to its end, or until it is told to stop.
+
+    Args:
+        session: with the journal's facts and this process's ``EpochOpened`` applied.
+        fleet: closed by whoever opened it.
+        proposer: told of every earlier proposal.
+        journal: opened for appending.
+        secret: the seed of the inputs.
+    """
+
+    def __init__(
+        self, *, session: Session, fleet: Fleet, proposer: Proposer, journal: Journal, secret: int
+    ) -> None:
+        self._session = session
+        self._experiment = session.experiment
+        self._fleet = fleet
+        self._proposer = proposer
+        self._journal = journal
+        self._secret = secret
+        self._plans: dict[int, tuple[Configuration, Plan]] = {}
+        self._candidates: dict[int, Candidate] = {}
+
+    def stop(self, reason: Literal["stopped", "interrupted"]) -> None:
+        """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
+        self._session.apply(StopRequested(reason))
+
+    async def run(self) -> AsyncIterator[Progress]:
+        """Drive the session until it finishes, yielding how far it is after each step."""
+        while self._act():
+            yield Progress.of(self._session, self._fleet.now())
+            for answer in await self._fleet.answers(TICK_SECONDS):
+                event = self._event(answer)
+                if event is not None:
+                    self._take(event)
+                    if not self._act():
+                        break
+        self._journal.sync()
+        yield Progress.of(self._session, self._fleet.now())
+
+    def _act(self) -> bool:
+        """Execute what the session wants now; whether it goes on."""
+        while commands := self._session.decide(self._fleet.now()):
+            for command in commands:
+                if isinstance(command, Finish):
+                    return False
+                self._execute(command)
+        return True
+
+    def _take(self, event: Fact | Signal) -> None:
+        if not isinstance(event, Signal):
+            if not self._session.expects(event):
+                return
+            self._journal.append(event)
+        self._session.apply(event)
+        if isinstance(event, TrialFinished):
+            self._candidates.pop(event.trial, None)
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case Record(fact=fact):
+                self._take(fact)
+            case Propose(trial=trial, tell=tell):
+                for earlier, loss in tell:
+                    self._proposer.tell(earlier, loss)
+                configuration = self._proposer.ask(trial)
+                self._take(
+                    SpaceExhausted()
+                    if configuration is None
+                    else TrialProposed(trial=trial, configuration=configuration)
+                )
+            case Compile(trial=trial, configuration=configuration):
+                self._compile(trial, configuration)
+            case Prepare():
+                self._send(
+                    PrepareJob(
+                        setup=BenchSetup(
+                            experiment=self._experiment,
+                            baseline=self._candidates[BASELINE],
+                            secret=self._secret,
+                        )
+                    )
+                )
+            case Bench(trials=trials):
+                self._send(BenchJob(candidates=tuple(self._candidates[t] for t in trials)))
+            case Confirm(process=process, finalists=finalists):
+                chosen = tuple(self._candidates[trial] for trial in finalists)
+                self._send(ConfirmJob(process=process, finalists=chosen))
+
+    def _send(self, job: Job) -> None:
+        self._journal.sync()
+        self._fleet.submit(job)
+
+    def _compile(self, trial: int, configuration: Configuration) -> None:
+        """Lower one candidate and send its builds, unless a limit refuses it at once.
+
+        The baseline and the finalists are judged on held-out shapes too.
+        """
+        shapes = self._experiment.shapes
+        known = self._session.history.trials.get(trial)
+        judged = known is None or known.outcome is not None
+        plan = lower(
+            self._experiment,
+            None if trial == BASELINE else self._experiment.template,
+            configuration,
+            (*shapes.tune, *shapes.held_out) if judged else shapes.tune,
+            self._fleet.device,
+        )
+        if refusal := over_limit(plan, self._fleet.device):
+            self._take(CandidateCompiled(trial, refusal))
+            return
+        self._plans[trial] = (configuration, plan)
+        self._send(CompileJob(trial=trial, builds=plan.builds))
+
+    def _event(self, answer: Answer) -> Fact | Signal | None:
+        match answer:
+            case Compiled(trial=trial, result=result):
+                return CandidateCompiled(trial, self._keep(trial, result))
+            case Prepared(result=result, notes=notes):
+                if isinstance(result, Rejected):
+                    return BaselineRefused(rejected=result)
+                return BaselinePrepared(cells=result, notes=notes)
+            case Benched(trial=trial, outcome=outcome, bench=bench, seconds=seconds):
+                return TrialFinished(
+                    trial=trial,
+                    outcome=outcome,
+                    bench=bench,
+                    device_seconds=seconds,
+                    searched=self._session.searched(self._fleet.now()),
+                )
+            case Confirmed(process=process, samples=samples, failed=failed):
+                return ConfirmationSampled(process=process, samples=samples, failed=failed)
+            case Lost(job=job, reason=reason):
+                return JobLost(self._work(job), reason)
+
+    def _keep(self, trial: int, result: tuple[Binary, ...] | Rejected) -> Rejected | None:
+        """Hold a compiled candidate ready for the bench, or say why there is none."""
+        configuration, plan = self._plans.pop(trial)
+        if isinstance(result, Rejected):
+            return result
+        if refusal := over_limit(plan, self._fleet.device, result):
+            return refusal
+        self._candidates[trial] = Candidate(
+            trial=trial, configuration=configuration, plan=plan, binaries=result
+        )
+        return None
+
+    def _work(self, job: Job) -> Work:
+        match job:
+            case CompileJob(trial=trial):
+                return Compile(trial, self._plans.pop(trial)[0])
+            case PrepareJob():
+                return Prepare()
+            case BenchJob(candidates=candidates):
+                return Bench(tuple(candidate.trial for candidate in candidates))
+            case ConfirmJob(process=process, finalists=finalists):
+                return Confirm(process, tuple(candidate.trial for candidate in finalists))

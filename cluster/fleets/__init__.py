@@ -1,0 +1,1 @@
+"""Fleets: the ways in which jobs reach compile workers and benches."""

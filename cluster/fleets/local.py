@@ -1,0 +1,142 @@
+"""The fleet of one machine: threads, each with a child process of its own. No Ray.
+
+A child asks the kernel to die with the *thread* that spawned it, so each worker's thread lives as
+long as the worker.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from cluster.fleets.pool import PooledFleet, WorkerLost
+from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem, KernelwrightError
+from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.plan import Binary, Build
+from tuner.trial import Rejected
+from workers.bench.bench import Bench
+from workers.compilers.worker import CompileWorker
+from workers.devices.discover import Found, list_devices
+
+T = TypeVar("T")
+
+
+def open_local_fleet(backend: Backend, wanted: str | None = None) -> PooledFleet:
+    """A fleet over this machine's devices of one model. To be called inside an event loop.
+
+    Args:
+        backend: whose devices.
+        wanted: part of a device's name, or an index; any device by default.
+
+    Raises:
+        EnvironmentProblem: there is no such device.
+    """
+    model, indices = choose(list_devices((backend,)), backend, wanted)
+    slots = compile_slots(model, processors=len(os.sched_getaffinity(0)), benches=len(indices))
+    return PooledFleet(
+        model,
+        [ThreadCompiler(model) for _ in range(slots)],
+        [ThreadBench(backend, index) for index in indices],
+    )
+
+
+def choose(
+    found: tuple[Found, ...], backend: Backend, wanted: str | None
+) -> tuple[Device, tuple[int, ...]]:
+    """The model to tune for, and the indices of its devices; one device where that is the CPU.
+
+    Raises:
+        EnvironmentProblem: nothing fits ``wanted``; says what there is.
+    """
+    devices = [(one.index, one.device) for one in found if one.device is not None]
+    if not devices:
+        problems = "; ".join(one.problem for one in found if one.problem) or "none was found"
+        raise EnvironmentProblem(f"no {backend} device: {problems}")
+    fitting = [
+        (index, device)
+        for index, device in devices
+        if wanted is None or wanted == str(index) or wanted.lower() in device.name.lower()
+    ]
+    if not fitting:
+        there = ", ".join(f"{index} ({device.name})" for index, device in devices)
+        raise EnvironmentProblem(f"no {backend} device fits {wanted!r}; there are: {there}")
+    first = fitting[0][1]
+    same = tuple(index for index, device in fitting if device.model == first.model)
+    return first, same[:1] if first.is_cpu else same
+
+
+def compile_slots(device: Device, *, processors: int, benches: int) -> int:
+    """One core stays free for each bench, except on a CPU device, where the two never overlap."""
+    return max(1, processors if device.is_cpu else processors - benches)
+
+
+class _Thread:
+    """Runs blocking calls in one thread of its own, one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    async def call(self, function: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, function)
+        except KernelwrightError:
+            raise
+        except Exception as error:
+            raise WorkerLost(f"{type(error).__name__}: {error}") from error
+
+    async def close(self, release: Callable[[], None]) -> None:
+        """Abort what runs, by ``release`` from another thread, and wait for it."""
+        await asyncio.to_thread(release)
+        await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
+
+
+class ThreadCompiler:
+    """A compile slot: a thread with a compile process."""
+
+    def __init__(self, device: Device) -> None:
+        self._worker = CompileWorker(device)
+        self._thread = _Thread("compile")
+
+    async def ready(self) -> None:
+        """A thread is always there."""
+
+    async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
+        """Compile every build."""
+        return await self._thread.call(lambda: self._worker.compile(builds))
+
+    async def close(self) -> None:
+        """End the compile process."""
+        await self._thread.close(self._worker.close)
+
+
+class ThreadBench:
+    """A bench: a thread with the child process that alone touches the device."""
+
+    def __init__(self, backend: Backend, index: int) -> None:
+        self._bench = Bench(backend, index)
+        self._thread = _Thread("bench")
+
+    async def ready(self) -> str:
+        """A thread has one life."""
+        return ""
+
+    async def prepare(self, setup: BenchSetup) -> Prepared:
+        """Make oracle and baseline ready."""
+        return await self._thread.call(lambda: self._bench.prepare(setup))
+
+    async def run(self, candidates: tuple[Candidate, ...]) -> AsyncIterator[Benched]:
+        """Yield one outcome for each candidate."""
+        for candidate in candidates:
+            yield await self._thread.call(partial(self._bench.run, candidate))
+
+    async def confirm(self, job: ConfirmJob) -> Confirmed:
+        """Time finalists and baseline in a fresh process."""
+        return await self._thread.call(lambda: self._bench.confirm(job))
+
+    async def close(self) -> None:
+        """End the child and free the device."""
+        await self._thread.close(self._bench.close)

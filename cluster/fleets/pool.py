@@ -1,0 +1,236 @@
+"""What every real fleet shares: two queues, a set of workers, and the answers that come back.
+
+Owns who works on what and what a worker's death means (:class:`tuner.fleet.Lost`). Knows nothing of
+threads, child processes or Ray: a worker is one of the two small ports below. Decides nothing about
+the search.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, Protocol
+
+from tuner.device import Device
+from tuner.errors import KernelwrightError
+from tuner.fleet import (
+    Answer,
+    Benched,
+    BenchJob,
+    BenchSetup,
+    Candidate,
+    Compiled,
+    CompileJob,
+    Confirmed,
+    ConfirmJob,
+    Job,
+    Lost,
+    Prepared,
+    PrepareJob,
+)
+from tuner.plan import Binary, Build
+from tuner.trial import Rejected
+
+REBIRTH_SECONDS = 0.5
+"""Between two looks at a worker that is not there."""
+
+BenchingJob = PrepareJob | BenchJob | ConfirmJob
+
+
+class WorkerLost(Exception):
+    """A worker died, or its machinery failed, before it answered; the next call finds a new one."""
+
+
+class Compiler(Protocol):
+    """One compile slot."""
+
+    async def ready(self) -> None:
+        """Return once it can take work; after a death this may never return."""
+        ...
+
+    async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
+        """Compile every build; raises :class:`WorkerLost`."""
+        ...
+
+    async def close(self) -> None:
+        """Release its processes."""
+        ...
+
+
+class Bench(Protocol):
+    """One device, with everything that may touch it."""
+
+    async def ready(self) -> str:
+        """Return once it can take work, with the name of its present life.
+
+        A bench that was born again has another name, and has forgotten what it prepared. After a
+        death this may never return.
+        """
+        ...
+
+    async def prepare(self, setup: BenchSetup) -> Prepared:
+        """Make oracle and baseline ready, for every later call; raises :class:`WorkerLost`."""
+        ...
+
+    def run(self, candidates: tuple[Candidate, ...]) -> AsyncIterator[Benched]:
+        """Yield one outcome for each candidate, in order; raises :class:`WorkerLost`."""
+        ...
+
+    async def confirm(self, job: ConfirmJob) -> Confirmed:
+        """Time finalists and baseline in a fresh process; raises :class:`WorkerLost`."""
+        ...
+
+    async def close(self) -> None:
+        """Release the device."""
+        ...
+
+
+class PooledFleet:
+    """Port :class:`tuner.fleet.Fleet` over workers that each take one job at a time.
+
+    Args:
+        device: the model that every bench holds.
+        compilers: one for each compile slot.
+        benches: one for each device.
+
+    Must be made inside a running event loop.
+    """
+
+    def __init__(
+        self, device: Device, compilers: Sequence[Compiler], benches: Sequence[Bench]
+    ) -> None:
+        self._device = device
+        self._compilers = tuple(compilers)
+        self._benches = tuple(benches)
+        self._to_compile: asyncio.Queue[CompileJob] = asyncio.Queue()
+        self._to_bench: asyncio.Queue[BenchingJob] = asyncio.Queue()
+        self._answers: asyncio.Queue[Answer | Exception] = asyncio.Queue()
+        self._setup: BenchSetup | None = None
+        self._working = {"compile": len(self._compilers), "bench": len(self._benches)}
+        self._tasks = [
+            *(asyncio.create_task(self._serve_compiler(worker)) for worker in self._compilers),
+            *(asyncio.create_task(self._serve_bench(worker)) for worker in self._benches),
+        ]
+
+    @property
+    def device(self) -> Device:
+        """The device model of every bench."""
+        return self._device
+
+    @property
+    def compile_slots(self) -> int:
+        """How many compile jobs run at once."""
+        return len(self._compilers)
+
+    @property
+    def bench_slots(self) -> int:
+        """How many bench jobs run at once."""
+        return len(self._benches)
+
+    def now(self) -> float:
+        """Seconds on the monotonic clock."""
+        return time.monotonic()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job for the first free worker of its kind."""
+        if isinstance(job, CompileJob):
+            self._to_compile.put_nowait(job)
+        else:
+            self._to_bench.put_nowait(job)
+
+    async def answers(self, timeout: float) -> tuple[Answer, ...]:
+        """Wait for at least one answer, at most ``timeout`` seconds.
+
+        Raises:
+            KernelwrightError: a worker found that this machine cannot do the work at all.
+        """
+        try:
+            received = [await asyncio.wait_for(self._answers.get(), timeout)]
+        except TimeoutError:
+            return ()
+        while not self._answers.empty():
+            received.append(self._answers.get_nowait())
+        answers = tuple(one for one in received if not isinstance(one, Exception))
+        for problem in (one for one in received if isinstance(one, Exception)):
+            if not answers:
+                raise problem
+            self._answers.put_nowait(problem)
+        return answers
+
+    async def close(self) -> None:
+        """Drop pending jobs and release every worker."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(
+            *(compiler.close() for compiler in self._compilers),
+            *(bench.close() for bench in self._benches),
+            return_exceptions=True,
+        )
+
+    async def _serve_compiler(self, compiler: Compiler) -> None:
+        while True:
+            job: CompileJob | None = None
+            try:
+                await compiler.ready()
+                job = await self._to_compile.get()
+                result = await compiler.compile(job.builds)
+                self._answers.put_nowait(Compiled(trial=job.trial, result=result))
+            except WorkerLost as lost:
+                await self._mourn(job, lost)
+            except Exception as problem:
+                self._retire("compile", job, problem)
+                return
+
+    async def _serve_bench(self, bench: Bench) -> None:
+        prepared = None
+        while True:
+            job: BenchingJob | None = None
+            try:
+                life = await bench.ready()
+                job = await self._to_bench.get()
+                if isinstance(job, PrepareJob):
+                    self._setup = job.setup
+                    self._answers.put_nowait(await bench.prepare(job.setup))
+                    prepared = life
+                    continue
+                if prepared != life:
+                    await self._prepare_again(bench)
+                    prepared = life
+                if isinstance(job, ConfirmJob):
+                    self._answers.put_nowait(await bench.confirm(job))
+                    continue
+                async for benched in bench.run(job.candidates):
+                    self._answers.put_nowait(benched)
+                    job = _without(job, benched.trial)
+            except WorkerLost as lost:
+                await self._mourn(job, lost)
+            except Exception as problem:
+                self._retire("bench", job, problem)
+                return
+
+    async def _prepare_again(self, bench: Bench) -> None:
+        if self._setup is None:
+            raise ValueError("a bench needs a PrepareJob before any other job")
+        prepared = await bench.prepare(self._setup)
+        if isinstance(prepared.result, Rejected):
+            raise WorkerLost(f"the baseline failed on this bench: {prepared.result.detail}")
+
+    async def _mourn(self, job: Job | None, lost: WorkerLost) -> None:
+        if job is None:  # it died while idle: whoever restarts it needs a moment
+            await asyncio.sleep(REBIRTH_SECONDS)
+        else:
+            self._answers.put_nowait(Lost(job=job, reason=str(lost)))
+
+    def _retire(
+        self, kind: Literal["compile", "bench"], job: Job | None, problem: Exception
+    ) -> None:
+        """One worker cannot go on: others take its job; with the last of its kind the run ends."""
+        self._working[kind] -= 1
+        if not isinstance(problem, KernelwrightError) or self._working[kind] == 0:
+            self._answers.put_nowait(problem)
+        elif job is not None:
+            self._answers.put_nowait(Lost(job=job, reason=str(problem)))
+
+
+def _without(job: BenchJob, trial: int) -> BenchJob:
+    return BenchJob(candidates=tuple(c for c in job.candidates if c.trial != trial))

@@ -1,0 +1,277 @@
+"""The fleet of a Ray cluster: bench actors that hold the devices, compile actors on any node.
+
+Must run inside a process that Ray knows, in its event loop. Owns where actors are placed and what
+their deaths mean. Knows nothing of how Ray was started.
+"""
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.fleets.local import choose, compile_slots
+from cluster.fleets.pool import PooledFleet, WorkerLost
+from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem, KernelwrightError
+from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.plan import Binary, Build
+from tuner.trial import Rejected
+from workers.bench.bench import Bench
+from workers.compilers.worker import CompileWorker
+from workers.devices.discover import list_devices
+
+PLACEMENT_SECONDS = 60.0
+"""How long the cluster may take to find room for the first bench."""
+
+STRAGGLER_SECONDS = 15.0
+"""How long further benches may take after the first."""
+
+CLOSING_SECONDS = 2.0
+"""How long an idle actor may take to release its children before it is killed."""
+
+Handle = Any
+"""An actor handle; Ray's own type tells nothing about its methods."""
+
+
+class BenchActor:
+    """Holds one device. Synchronous, so that everything on the device is one queue."""
+
+    def __init__(self, backend: Backend, index: int) -> None:
+        self._bench = Bench(backend, index)
+
+    def life(self) -> str:
+        """A name for this process, which changes when the actor is restarted."""
+        return f"{os.uname().nodename}/{os.getpid()}"
+
+    def device(self) -> Device:
+        """What the device allows."""
+        return self._bench.device()
+
+    def prepare(self, setup: BenchSetup) -> Prepared:
+        """Make oracle and baseline ready."""
+        return self._bench.prepare(setup)
+
+    def run(self, candidates: tuple[Candidate, ...]) -> Iterator[Benched]:
+        """Stream one outcome for each candidate, so that a batch costs one call."""
+        for candidate in candidates:
+            yield self._bench.run(candidate)
+
+    def confirm(self, job: ConfirmJob) -> Confirmed:
+        """Time finalists and baseline in a fresh process."""
+        return self._bench.confirm(job)
+
+    def close(self) -> None:
+        """Release the device."""
+        self._bench.close()
+
+
+class CompileActor:
+    """Holds one compile process."""
+
+    def __init__(self, device: Device) -> None:
+        self._worker = CompileWorker(device)
+
+    def ready(self) -> None:
+        """Answer once placed."""
+
+    def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
+        """Compile every build."""
+        return self._worker.compile(builds)
+
+    def close(self) -> None:
+        """End the compile process."""
+        self._worker.close()
+
+
+async def open_ray_fleet(
+    backend: Backend,
+    wanted: str | None = None,
+    *,
+    gpus: bool | None = None,
+) -> PooledFleet:
+    """A fleet over the cluster's free devices of one model.
+
+    Args:
+        backend: whose devices.
+        wanted: part of a device's name, or the index of a device of this node that is not one of
+            Ray's GPUs; any device by default.
+        gpus: whether a bench takes one of Ray's GPUs, on whatever node, or a device of this node
+            that Ray does not count; by default whether the backend is CUDA.
+
+    Raises:
+        EnvironmentProblem: no device, or none that is free.
+    """
+    if (backend == "cuda") if gpus is None else gpus:
+        return await _over_gpus(backend, wanted)
+    found = await asyncio.to_thread(list_devices, (backend,))
+    device, indices = choose(found, backend, wanted)
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    benches = await _placed(
+        [ActorBench(backend, index, num_cpus=1, scheduling_strategy=here) for index in indices]
+    )
+    # These compile on the benches' own node, and take none of Ray's slots: on a CPU device, where
+    # compiling and timing take turns, the bench's slot stands for both, so one free CPU is enough.
+    slots = compile_slots(device, processors=len(os.sched_getaffinity(0)), benches=len(benches))
+    compilers = [ActorCompiler(device, num_cpus=0, scheduling_strategy=here) for _ in range(slots)]
+    return PooledFleet(device, compilers, benches)
+
+
+async def _over_gpus(backend: Backend, wanted: str | None) -> PooledFleet:
+    resources = ray.cluster_resources()
+    gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
+    if not gpus:
+        raise EnvironmentProblem("no node of the Ray cluster has a GPU")
+    # One core for each bench, unless that would leave none to compile on.
+    share = 1 if processors > gpus else 0
+    # Ray shows each actor its own GPU alone, so the index is always 0.
+    placed = await _placed(
+        [ActorBench(backend, 0, num_gpus=1, num_cpus=share) for _ in range(gpus)]
+    )
+    models: dict[str, list[tuple[ActorBench, Device]]] = defaultdict(list)
+    for bench in placed:
+        device = await bench.device()
+        models[device.model].append((bench, device))
+    fitting = {
+        model: held
+        for model, held in models.items()
+        if wanted is None or wanted.lower() in held[0][1].name.lower()
+    }
+    if not fitting:
+        there = ", ".join(f"{len(held)} × {held[0][1].name}" for held in models.values())
+        raise EnvironmentProblem(f"no GPU of the cluster fits {wanted!r}; there are: {there}")
+    chosen = max(fitting, key=lambda model: len(fitting[model]))
+    await asyncio.gather(
+        *(bench.close() for model, held in models.items() if model != chosen for bench, _ in held)
+    )
+    device = fitting[chosen][0][1]
+    slots = compile_slots(device, processors=processors, benches=gpus)
+    compilers = [
+        ActorCompiler(device, num_cpus=share, scheduling_strategy="SPREAD") for _ in range(slots)
+    ]
+    return PooledFleet(device, compilers, [bench for bench, _ in fitting[chosen]])
+
+
+async def _placed(benches: Sequence["ActorBench"]) -> list["ActorBench"]:
+    """The benches that found room; the others are given up."""
+    births = {asyncio.create_task(bench.ready()): bench for bench in benches}
+    done, waiting = await asyncio.wait(
+        births, timeout=PLACEMENT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+    )
+    if done and waiting:
+        more, waiting = await asyncio.wait(waiting, timeout=STRAGGLER_SECONDS)
+        done |= more
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*(births[task].close() for task in waiting))
+    if not done:
+        raise EnvironmentProblem(
+            f"the Ray cluster had no free room for a bench within {PLACEMENT_SECONDS:.0f} s; "
+            "`ray status` shows what takes it"
+        )
+    for task in done:
+        await task
+    return [births[task] for task in done]
+
+
+class ActorCompiler:
+    """A compile slot of the fleet: one compile actor."""
+
+    def __init__(self, device: Device, **placement: Any) -> None:
+        self._actor = _create(CompileActor, placement, device)
+
+    async def ready(self) -> None:
+        """Return once the actor is placed."""
+        with _losses(final=True):
+            await self._actor.ready.remote()
+
+    async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
+        """Compile every build."""
+        with _losses():
+            result: tuple[Binary, ...] | Rejected = await self._actor.compile.remote(builds)
+            return result
+
+    async def close(self) -> None:
+        """End the actor and its child."""
+        await _release(self._actor)
+
+
+class ActorBench:
+    """A bench of the fleet: one bench actor."""
+
+    def __init__(self, backend: Backend, index: int, **placement: Any) -> None:
+        self._actor = _create(BenchActor, placement, backend, index)
+
+    async def ready(self) -> str:
+        """Return once the actor lives, with the name of its process."""
+        with _losses(final=True):
+            life: str = await self._actor.life.remote()
+            return life
+
+    async def device(self) -> Device:
+        """What the device allows."""
+        with _losses():
+            device: Device = await self._actor.device.remote()
+            return device
+
+    async def prepare(self, setup: BenchSetup) -> Prepared:
+        """Make oracle and baseline ready."""
+        with _losses():
+            prepared: Prepared = await self._actor.prepare.remote(setup)
+            return prepared
+
+    async def run(self, candidates: tuple[Candidate, ...]) -> AsyncIterator[Benched]:
+        """Yield outcomes as they stream in; those before a death survive it."""
+        with _losses():
+            stream = self._actor.run.options(num_returns="streaming").remote(candidates)
+            async for outcome in stream:
+                yield await outcome
+
+    async def confirm(self, job: ConfirmJob) -> Confirmed:
+        """Time finalists and baseline in a fresh process."""
+        with _losses():
+            confirmed: Confirmed = await self._actor.confirm.remote(job)
+            return confirmed
+
+    async def close(self) -> None:
+        """End the actor and its child."""
+        await _release(self._actor)
+
+
+def _create(actor: type, placement: dict[str, Any], *arguments: object) -> Handle:
+    """An actor that Ray restarts for ever, and whose calls are never repeated behind our back."""
+    remote = ray.remote(max_restarts=-1, max_task_retries=0, **placement)(actor)
+    return remote.remote(*arguments)
+
+
+@contextmanager
+def _losses(*, final: bool = False) -> Iterator[None]:
+    """Tell what a worker raised from its death; ``final``: one that Ray gave up is no mere loss."""
+    try:
+        yield
+    except RayTaskError as error:
+        if isinstance(error.cause, KernelwrightError):
+            raise error.cause from None
+        raise WorkerLost(f"{type(error.cause).__name__}: {error.cause}") from error
+    except ActorDiedError as error:
+        if final:
+            raise EnvironmentProblem(f"a worker cannot be started: {_first_line(error)}") from error
+        raise WorkerLost(_first_line(error)) from error
+    except RayError as error:
+        raise WorkerLost(_first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+async def _release(actor: Handle) -> None:
+    """Let an idle actor end its children properly; a busy one is killed, and they die with it."""
+    with suppress(TimeoutError, RayError):
+        await asyncio.wait_for(actor.close.remote(), CLOSING_SECONDS)
+    ray.kill(actor, no_restart=True)
