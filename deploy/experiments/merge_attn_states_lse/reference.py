@@ -6,8 +6,8 @@ import numpy as np
 def merge_attn_states_lse(prefix_out, prefix_lse, suffix_out, suffix_lse, **_sizes):
     """Mean of two attention results [n, h, d], weighted by ``exp`` of their log-sum-exp [n, h].
 
-    An infinite log-sum-exp, of either sign, counts as minus infinity: an empty part. Two empty parts
-    give NaN.
+    An infinite log-sum-exp, of either sign, counts as minus infinity: an empty part. Two empty
+    parts give NaN.
     """
     prefix = np.where(np.isinf(prefix_lse), -np.inf, prefix_lse)
     suffix = np.where(np.isinf(suffix_lse), -np.inf, suffix_lse)

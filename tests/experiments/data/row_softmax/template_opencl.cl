@@ -1,7 +1,8 @@
 // out[r] = softmax(scores[r]), BLOCK work-items to a row.
 //
 // With ONLINE the maximum and the sum are found in one pass, the sum corrected whenever the maximum
-// grows; without it in two. The work-items' pairs are merged in local memory.
+// grows; without it in two. Each lane of a vector of VEC scores keeps a maximum and a sum of its
+// own; the pairs of all lanes, then those of all work-items, are merged at the end.
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #if VEC == 1
@@ -25,20 +26,29 @@ void row_softmax(global const float *restrict scores, global float *restrict out
   global float *y = out + row * columns;
   int vectors = columns / VEC;
 
-  float top = -FLT_MAX;
-  float sum = 0.0f;
+  FLOATS top = -FLT_MAX;
+  FLOATS sum = 0.0f;
 #if ONLINE
-  for (int i = lane; i < columns; i += BLOCK) {
-    float higher = fmax(top, x[i]);
-    sum = sum * exp(top - higher) + exp(x[i] - higher);
+  for (int at = lane; at < vectors; at += BLOCK) {
+    FLOATS score = LOAD(at, x);
+    FLOATS higher = fmax(top, score);
+    sum = sum * exp(top - higher) + exp(score - higher);
     top = higher;
   }
 #else
-  for (int i = lane; i < columns; i += BLOCK) top = fmax(top, x[i]);
-  for (int i = lane; i < columns; i += BLOCK) sum += exp(x[i] - top);
+  for (int at = lane; at < vectors; at += BLOCK) top = fmax(top, LOAD(at, x));
+  for (int at = lane; at < vectors; at += BLOCK) sum += exp(LOAD(at, x) - top);
 #endif
-  tops[lane] = top;
-  sums[lane] = sum;
+  const float *lane_tops = (const float *)&top;
+  const float *lane_sums = (const float *)&sum;
+  float own_top = lane_tops[0];
+  for (int i = 1; i < VEC; ++i) own_top = fmax(own_top, lane_tops[i]);
+  for (int i = vectors * VEC + lane; i < columns; i += BLOCK) own_top = fmax(own_top, x[i]);
+  float own_sum = 0.0f;
+  for (int i = 0; i < VEC; ++i) own_sum += lane_sums[i] * exp(lane_tops[i] - own_top);
+  for (int i = vectors * VEC + lane; i < columns; i += BLOCK) own_sum += exp(x[i] - own_top);
+  tops[lane] = own_top;
+  sums[lane] = own_sum;
   barrier(CLK_LOCAL_MEM_FENCE);
   float row_top = tops[0];
   for (int i = 1; i < BLOCK; ++i) row_top = fmax(row_top, tops[i]);
