@@ -1,0 +1,80 @@
+"""Small files that other processes read and write at the same time: whole or not there at all.
+
+Owns atomic writing and bounded reading; knows nothing of what the files mean.
+"""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from tuner.errors import EnvironmentProblem
+
+
+class UnreadableFile(ValueError):
+    """A file that must not be believed: not a regular file, too large, or not UTF-8."""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put ``text`` at ``path`` in one act that survives a crash, replacing what was there.
+
+    Raises:
+        EnvironmentProblem: the folder is full, missing or not writable; nothing is left behind.
+    """
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise EnvironmentProblem(
+            f"{path}: cannot be written ({error.strerror}); free space or choose another folder"
+        ) from error
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents.
+
+    Raises:
+        EnvironmentProblem: it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentProblem(f"{path}: cannot be created ({error.strerror})") from error
+
+
+def read_bounded(path: Path, limit: int) -> str | None:
+    """The text of a regular file of at most ``limit`` bytes; ``None`` if there is no such file.
+
+    Links are not followed: whoever writes into a shared folder must not choose what is read.
+
+    Raises:
+        UnreadableFile: the file is there and must not be believed.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableFile(f"cannot be opened ({error.strerror})") from error
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnreadableFile("is not a regular file")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise UnreadableFile(f"is larger than {limit} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"is not UTF-8 text (byte {error.start})") from error

@@ -1,0 +1,1 @@
+"""Language models behind one port: recorded, by files, and (lazily) by network."""

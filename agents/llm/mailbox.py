@@ -1,0 +1,207 @@
+"""A folder as a language model: each request is one file, each reply another.
+
+Owns the mailbox's layout and both its sides: the run that asks, and whoever answers (another
+program, another host, a person). Nothing in the folder is trusted: a reply counts once it is whole,
+of the right form and names the request's digest; the first such reply is moved to ``accepted/`` and
+stays the answer whatever comes later. Files that nobody asked for are never read.
+
+    DIR/requests/NAME.json   what is asked
+    DIR/replies/NAME.json    the answer, written under another name and renamed
+    DIR/accepted/NAME.json   the answer, taken
+    DIR/problems/NAME.txt    why a reply was not taken
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from agents.files import UnreadableFile, make_folder, read_bounded, write_whole
+from agents.llm.port import (
+    NO_USAGE,
+    REPLIES,
+    REQUESTS,
+    ModelUnavailable,
+    Reply,
+    Request,
+    Usage,
+    Waiting,
+)
+from tuner.errors import EnvironmentProblem
+
+LIMIT_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Letter:
+    """A reply as its file holds it: only ``request`` and ``text`` must be given."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+    format: Literal["kernelwright-reply"] = "kernelwright-reply"
+    version: Literal[1] = 1
+    request: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    text: Annotated[str, Field(max_length=4_000_000)]
+    finish_reason: Literal["stop", "length", "other"] = "stop"
+    model: Annotated[str, Field(max_length=200)] = ""
+    usage: Usage = NO_USAGE
+    cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+    def reply(self) -> Reply:
+        return Reply(
+            text=self.text,
+            finish_reason=self.finish_reason,
+            model=self.model,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+        )
+
+
+_LETTERS: TypeAdapter[_Letter] = TypeAdapter(_Letter)
+
+
+class Mailbox:
+    """Asks through a folder.
+
+    Args:
+        directory: The mailbox; created if missing.
+        exit_when_waiting: Return :class:`Waiting` at once where no reply lies ready.
+        poll_seconds: How often to look for a reply.
+        timeout_seconds: How long to wait for one reply.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        exit_when_waiting: bool = False,
+        poll_seconds: float = 1.0,
+        timeout_seconds: float = 24 * 3600.0,
+    ) -> None:
+        self._directory = directory
+        self._exit_when_waiting = exit_when_waiting
+        self._poll_seconds = poll_seconds
+        self._timeout_seconds = timeout_seconds
+        for name in ("requests", "replies", "accepted", "problems"):
+            make_folder(directory / name)
+
+    async def complete(self, request: Request) -> Reply | Waiting:
+        """Post the request, unless it already lies there, and take the reply.
+
+        Raises:
+            ModelUnavailable: no valid reply came in time.
+            EnvironmentProblem: the folder cannot be written.
+        """
+        name = _name(request)
+        asked = self._directory / "requests" / f"{name}.json"
+        if not asked.exists():
+            write_whole(asked, _request_file(request, name))
+        end = time.monotonic() + self._timeout_seconds
+        while True:
+            reply = self._take(request, name)
+            if reply is not None:
+                return reply
+            if self._exit_when_waiting:
+                return Waiting(where=str(asked))
+            if time.monotonic() >= end:
+                raise ModelUnavailable(
+                    f"{asked}: no valid reply within {self._timeout_seconds:g} s"
+                )
+            await asyncio.sleep(self._poll_seconds)
+
+    def _take(self, request: Request, name: str) -> Reply | None:
+        accepted = self._directory / "accepted" / f"{name}.json"
+        offered = self._directory / "replies" / f"{name}.json"
+        problem = self._directory / "problems" / f"{name}.txt"
+        for path in (accepted, offered):
+            try:
+                text = read_bounded(path, LIMIT_BYTES)
+                letter = None if text is None else _read_letter(text, request)
+            except UnreadableFile as error:
+                complaint = f"{path}: the reply {error}; replace it\n"
+                if not problem.exists() or problem.read_text(encoding="utf-8") != complaint:
+                    write_whole(problem, complaint)
+                continue
+            if letter is None:
+                continue
+            if path is offered:
+                # Written from what was checked, not moved: the file may change meanwhile.
+                write_whole(accepted, text or "")
+                offered.unlink(missing_ok=True)
+                problem.unlink(missing_ok=True)
+            return letter.reply()
+        return None
+
+
+def pending(directory: Path) -> Iterator[Request]:
+    """The requests in a mailbox that have no reply yet, by name; foreign files are passed over."""
+    for path in sorted((directory / "requests").glob("*.json")):
+        if any((directory / folder / path.name).exists() for folder in ("replies", "accepted")):
+            continue
+        try:
+            fields: Any = json.loads(read_bounded(path, LIMIT_BYTES) or "")
+            request = REQUESTS.validate_json(json.dumps(fields["request"]))
+        except (UnreadableFile, ValueError, TypeError, KeyError, RecursionError):
+            continue
+        if path.stem == _name(request):
+            yield request
+
+
+def answer(directory: Path, request: Request, reply: Reply) -> None:
+    """Put a reply into the mailbox, whole or not at all.
+
+    Raises:
+        EnvironmentProblem: the mailbox is not there or cannot be written.
+    """
+    folder = directory / "replies"
+    if not folder.is_dir():
+        raise EnvironmentProblem(f"{directory}: is not a mailbox (it has no replies folder)")
+    fields = REPLIES.dump_python(reply, mode="json")
+    del fields["kind"]
+    letter = {"format": "kernelwright-reply", "version": 1, "request": request.digest, **fields}
+    write_whole(folder / f"{_name(request)}.json", json.dumps(letter, ensure_ascii=False, indent=1))
+
+
+def _read_letter(text: str, request: Request) -> _Letter:
+    try:
+        letter = _LETTERS.validate_json(text)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in detail["loc"]) or "the file"
+        raise UnreadableFile(
+            f"is half-written or of another form ({place}: {detail['msg']})"
+        ) from (error)
+    if letter.request != request.digest:
+        raise UnreadableFile(
+            f"answers request {letter.request[:8]}, not this one ({request.digest[:8]})"
+        )
+    return letter
+
+
+def _name(request: Request) -> str:
+    return f"{request.position}-{request.digest[:8]}"
+
+
+def _request_file(request: Request, name: str) -> str:
+    return json.dumps(
+        {
+            "format": "kernelwright-request",
+            "version": 1,
+            "digest": request.digest,
+            "reply_to": f"replies/{name}.json",
+            "reply_form": {
+                "format": "kernelwright-reply",
+                "version": 1,
+                "request": request.digest,
+                "text": "(the whole answer)",
+                "finish_reason": "stop",
+            },
+            "request": REQUESTS.dump_python(request, mode="json"),
+        },
+        ensure_ascii=False,
+        indent=1,
+    )
