@@ -2,7 +2,8 @@
 
 Owns spawning (``python -m``, its own session, an environment of allowed names only), the channel
 (length-prefixed frames on a socket of its own, never stdout), deadlines, the watch over resident
-memory, and death: a child dies with its parent, and its whole process group with it. Knows nothing of what the frames mean. A frame is a JSON text and raw blobs, all of bounded length;
+memory, and death: a child dies with its parent, and its whole process group with it. Knows nothing
+of what the frames mean. A frame is a JSON text and raw blobs, all of bounded length;
 nothing that a child sends is ever unpickled, since candidate code runs in it.
 """
 

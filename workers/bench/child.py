@@ -1,0 +1,147 @@
+"""The bench child: a thin server of one device, run as ``python -m workers.bench.child``.
+
+Holds the device context alone and does what it is told, one request at a time. Decides nothing and
+knows no expected value: candidate code runs in this process.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import cast, get_args
+
+from tuner.device import Backend
+from tuner.errors import EnvironmentProblem
+from tuner.plan import Binary
+from workers.bench.protocol import (
+    Bind,
+    Broken,
+    Describe,
+    Described,
+    Done,
+    Failed,
+    Fire,
+    Fired,
+    Load,
+    PlanRotation,
+    Refill,
+    Release,
+    Reply,
+    Request,
+    Rotated,
+    Stage,
+    decode_request,
+    encode_reply,
+)
+from workers.devices.discover import open_device
+from workers.devices.port import Case, DeviceBackend, DeviceFailure, Launchable, Module, Staged
+from workers.process import ChannelClosed, serve_as_child
+
+
+class _Server:
+    """One device and the handles given out on it."""
+
+    def __init__(self, backend: Backend, index: int) -> None:
+        self._backend: Backend = backend
+        self._index = index
+        self._opened: DeviceBackend | None = None
+        self._cases: dict[int, Case] = {}
+        self._modules: dict[int, Module] = {}
+        self._launchables: dict[int, tuple[Launchable, Case]] = {}
+
+    def answer(self, request: Request, blobs: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
+        """Do one request; failures become replies."""
+        try:
+            return self._do(request, blobs)
+        except DeviceFailure as failure:
+            reply = Failed(code=failure.code, detail=failure.detail, sticky=failure.sticky)
+            return reply, []
+        except EnvironmentProblem as problem:
+            return Broken(detail=str(problem)), []
+
+    @property
+    def _device(self) -> DeviceBackend:
+        if self._opened is None:
+            self._opened = open_device(self._backend, self._index)
+        return self._opened
+
+    def _do(self, request: Request, blobs: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
+        device = self._device
+        match request:
+            case Describe():
+                return Described(device=device.device, identity=device.identity), []
+            case PlanRotation():
+                rotation = device.rotation(
+                    request.size, request.cache, request.warmup, request.repeats
+                )
+                return Rotated(rotation=rotation), []
+            case Stage():
+                arguments: list[Staged] = [*request.buffers, *request.scalars, *request.nulls]
+                self._cases[request.case] = device.stage(arguments, request.sets)
+            case Refill():
+                self._cases[request.case].refill(request.contents)
+            case Load():
+                self._modules[request.module] = device.load(
+                    [
+                        Binary(
+                            build=head.build,
+                            code=code,
+                            usage=head.usage,
+                            symbols=head.symbols,
+                            compile_seconds=0.0,
+                        )
+                        for head, code in zip(request.binaries, blobs, strict=True)
+                    ]
+                )
+            case Bind():
+                case_ = self._cases[request.case]
+                module = self._modules[request.module]
+                launchable = device.bind(module, request.cell, case_)
+                self._launchables[request.launchable] = (launchable, case_)
+            case Fire():
+                return self._fire(request)
+            case Release():
+                self._release(request)
+        return Done(), []
+
+    def _fire(self, request: Fire) -> tuple[Reply, list[bytes]]:
+        launchable, case = self._launchables[request.launchable]
+        case.restore(sorted(set(request.order)), request.poison)
+        times = launchable.burst(request.order)
+        if request.inspect is None:
+            return Fired(times=times), []
+        seen = case.inspect(request.inspect, request.expected)
+        reply = Fired(
+            times=times,
+            damage=seen.damage,
+            outputs=tuple(seen.outputs),
+            comparisons=seen.comparisons,
+        )
+        return reply, list(seen.outputs.values())
+
+    def _release(self, request: Release) -> None:
+        match request.what:
+            case "case":
+                self._cases.pop(request.handle).release()
+            case "module":
+                self._modules.pop(request.handle).release()
+            case "launchable":
+                self._launchables.pop(request.handle)[0].release()
+
+
+def main() -> None:
+    """Serve until the channel closes."""
+    channel, (backend, index) = serve_as_child()
+    if backend not in get_args(Backend):
+        sys.exit(f"unknown backend {backend!r}")
+    server = _Server(cast("Backend", backend), int(index))
+    channel.send(b"ready")
+    while True:
+        try:
+            text, blobs = channel.receive(1 << 32)
+        except ChannelClosed:
+            return
+        reply, answers = server.answer(decode_request(text), blobs)
+        channel.send(encode_reply(reply), answers)
+
+
+if __name__ == "__main__":
+    main()

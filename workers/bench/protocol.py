@@ -1,0 +1,202 @@
+"""The messages between supervisor and bench child, and their bytes.
+
+Requests mirror the device port one to one; handles (``case``, ``module``, ``launchable``) are
+numbers that the supervisor chooses. Replies come from a process in which candidate code has run, so
+they are validated like any other outside input.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from tuner.device import Device
+from tuner.plan import CellPlan, Usage
+from tuner.trial import Code
+from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar
+from workers.verify import Comparison, Expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryHead:
+    """A :class:`tuner.plan.Binary` without its code, which travels as a blob."""
+
+    build: str
+    usage: tuple[tuple[str, Usage], ...]
+    symbols: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """Answered by :class:`Described`."""
+
+    kind: Literal["describe"] = "describe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRotation:
+    """Answered by :class:`Rotated`."""
+
+    kind: Literal["rotation"] = "rotation"
+    size: int
+    cache: Literal["cold", "hot"]
+    warmup: int
+    repeats: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Stage a case."""
+
+    kind: Literal["stage"] = "stage"
+    case: int
+    buffers: tuple[StagedBuffer, ...]
+    scalars: tuple[StagedScalar, ...]
+    nulls: tuple[StagedNull, ...]
+    sets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refill:
+    """Write contents (argument → path) into every set of a case."""
+
+    kind: Literal["refill"] = "refill"
+    case: int
+    contents: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Load binaries; their code follows as blobs, in order."""
+
+    kind: Literal["load"] = "load"
+    module: int
+    binaries: tuple[BinaryHead, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """Bind a cell to a case."""
+
+    kind: Literal["bind"] = "bind"
+    launchable: int
+    module: int
+    cell: CellPlan
+    case: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fire:
+    """Restore, burst, inspect: the one way to launch, for checks and timing alike.
+
+    ``inspect`` names the set to look at afterwards, if any. Answered by :class:`Fired`.
+    """
+
+    kind: Literal["fire"] = "fire"
+    launchable: int
+    order: tuple[int, ...]
+    poison: int
+    inspect: int | None = None
+    expected: dict[str, Expected] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Release a case, module or launchable."""
+
+    kind: Literal["release"] = "release"
+    what: Literal["case", "module", "launchable"]
+    handle: int
+
+
+Request = Annotated[
+    Describe | PlanRotation | Stage | Refill | Load | Bind | Fire | Release,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """It is done."""
+
+    kind: Literal["done"] = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """The device, and what names it on this host."""
+
+    kind: Literal["described"] = "described"
+    device: Device
+    identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotated:
+    """How to time a case."""
+
+    kind: Literal["rotated"] = "rotated"
+    rotation: Rotation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order."""
+
+    kind: Literal["fired"] = "fired"
+    times: tuple[float, ...]
+    damage: Damage | None = None
+    outputs: tuple[str, ...] = ()
+    comparisons: dict[str, Comparison] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A :class:`workers.devices.port.DeviceFailure`."""
+
+    kind: Literal["failed"] = "failed"
+    code: Code
+    detail: str
+    sticky: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A :class:`tuner.errors.EnvironmentProblem`: no device, no driver, no package."""
+
+    kind: Literal["broken"] = "broken"
+    detail: str
+
+
+Reply = Annotated[Done | Described | Rotated | Fired | Failed | Broken, Field(discriminator="kind")]
+
+_REQUESTS: TypeAdapter[Request] = TypeAdapter(Request)
+_REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)
+
+
+def encode_request(request: Request) -> bytes:
+    """A request as JSON; not-a-number and infinities are kept."""
+    return json.dumps(_REQUESTS.dump_python(request)).encode()
+
+
+def decode_request(text: bytes) -> Request:
+    """The request that a JSON text holds."""
+    return _REQUESTS.validate_json(text)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A reply as JSON."""
+    return json.dumps(_REPLIES.dump_python(reply)).encode()
+
+
+def decode_reply(text: bytes) -> Reply:
+    """The reply that a JSON text holds.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    try:
+        return _REPLIES.validate_json(text)
+    except ValidationError as error:
+        raise ValueError(f"no valid reply: {error.errors()[0]['msg']}") from None
