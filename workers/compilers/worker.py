@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from tuner.device import Device
+from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
-from tuner.trial import Rejected
+from tuner.trial import Code, Rejected, Stage
+from workers.compilers.protocol import Problem, decode_result, encode_job
+from workers.process import Child, ChildFailed
+
+_MAX_BINARY = 1 << 28
 
 
 class CompileWorker:
@@ -17,6 +22,7 @@ class CompileWorker:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._child = Child("workers.compilers.child", environment={"PYOPENCL_NO_CACHE": "1"})
 
     def compile(
         self, builds: Sequence[Build], timeout: float = 120.0
@@ -26,11 +32,41 @@ class CompileWorker:
         Raises:
             EnvironmentProblem: the toolchain is missing.
         """
-        raise NotImplementedError
+        binaries = []
+        for build in builds:
+            result = self._one(build, timeout)
+            if isinstance(result, Rejected):
+                return result
+            binaries.append(result)
+        return tuple(binaries)
 
     def close(self) -> None:
         """End the process. Safe to call twice, and from another thread to abort a compile."""
-        raise NotImplementedError
+        self._child.close()
+
+    def _one(self, build: Build, timeout: float) -> Binary | Rejected:
+        try:
+            self._child.start()
+        except ChildFailed as failure:
+            raise EnvironmentProblem(f"the compile process does not start: {failure}") from None
+        try:
+            text, blobs = self._child.request(
+                encode_job(self._device, build), timeout=timeout, limit=_MAX_BINARY
+            )
+            result = decode_result(text, blobs, build)
+        except ChildFailed as failure:
+            hung = failure.how == "hung"
+            code = Code.COMPILE_TIMEOUT if hung else Code.COMPILER_CRASH
+            detail = f"the compiler {'gave' if hung else 'failed:'} {failure.detail}"
+            return Rejected(stage=Stage.COMPILE, code=code, detail=detail)
+        except ValueError as error:
+            self._child.kill()
+            return Rejected(
+                stage=Stage.COMPILE, code=Code.COMPILER_CRASH, detail=f"the compiler sent {error}"
+            )
+        if isinstance(result, Problem):
+            raise EnvironmentProblem(result.detail)
+        return result
 
     def __enter__(self) -> "CompileWorker":
         return self

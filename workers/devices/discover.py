@@ -1,11 +1,20 @@
-"""Which devices this machine has, asked in a short-lived child so that no driver is loaded here."""
+"""Which devices this machine has, asked in a short-lived child so that no driver is loaded here.
+
+Run as ``python -m workers.devices.discover BACKEND`` it is that child.
+"""
 
 import importlib
 from dataclasses import dataclass
 from typing import cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem
 from workers.devices.port import DeviceBackend
+from workers.process import Child, ChildFailed, serve_as_child
+
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +30,15 @@ class Found:
     problem: str | None = None
 
 
+_FOUND = TypeAdapter(tuple[Found, ...])
+
+
 def list_devices(backends: tuple[Backend, ...] = ("cuda", "opencl")) -> tuple[Found, ...]:
     """All devices of these backends, in order.
 
     A backend that is not installed or finds no driver is one entry with its problem.
     """
-    raise NotImplementedError
+    return tuple(found for backend in backends for found in _ask(backend))
 
 
 def open_device(backend: Backend, index: int) -> DeviceBackend:
@@ -37,3 +49,46 @@ def open_device(backend: Backend, index: int) -> DeviceBackend:
     """
     module = importlib.import_module(f"workers.devices.{backend}")
     return cast("DeviceBackend", module.open_device(index))
+
+
+def _ask(backend: Backend) -> tuple[Found, ...]:
+    child = Child("workers.devices.discover", [backend])
+    try:
+        text, _ = child.request(b"list", timeout=_SECONDS, limit=0)
+        return _FOUND.validate_json(text)
+    except (ChildFailed, ValidationError) as failure:
+        return (_problem(backend, -1, f"looking for devices failed: {failure}"),)
+    finally:
+        child.close()
+
+
+def _look(backend: Backend) -> tuple[Found, ...]:
+    module = importlib.import_module(f"workers.devices.{backend}")
+    try:
+        count = module.count_devices()
+    except EnvironmentProblem as problem:
+        return (_problem(backend, -1, str(problem)),)
+    found = []
+    for index in range(count):
+        try:
+            device = open_device(backend, index).device
+            found.append(Found(backend=backend, index=index, device=device))
+        except EnvironmentProblem as problem:
+            found.append(_problem(backend, index, str(problem)))
+    return tuple(found)
+
+
+def _problem(backend: Backend, index: int, text: str) -> Found:
+    return Found(backend=backend, index=index, problem=text)
+
+
+def main() -> None:
+    """Answer one request."""
+    channel, (backend,) = serve_as_child()
+    channel.send(b"ready")
+    channel.receive(0)
+    channel.send(_FOUND.dump_json(_look(cast("Backend", backend))))
+
+
+if __name__ == "__main__":
+    main()

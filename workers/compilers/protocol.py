@@ -1,0 +1,84 @@
+"""What travels between a compile worker and its process: builds one way, results the other."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from tuner.device import Device
+from tuner.plan import Binary, Build, Usage
+from tuner.trial import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The toolchain is not there; ``detail`` names the remedy."""
+
+    detail: str
+    kind: Literal["problem"] = "problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Success:
+    """A :class:`tuner.plan.Binary` without its code, which travels as a blob."""
+
+    kind: Literal["binary"] = "binary"
+    build: str
+    usage: tuple[tuple[str, Usage], ...]
+    symbols: tuple[tuple[str, str], ...]
+    compile_seconds: float
+
+
+Result = Binary | Rejected | Problem
+
+_JOB: TypeAdapter[tuple[Device, Build]] = TypeAdapter(tuple[Device, Build])
+_RESULT: TypeAdapter[Any] = TypeAdapter(
+    Annotated[_Success | Rejected | Problem, Field(discriminator="kind")]
+)
+
+
+def encode_job(device: Device, build: Build) -> bytes:
+    """One compile as JSON."""
+    return _JOB.dump_json((device, build))
+
+
+def decode_job(text: bytes) -> tuple[Device, Build]:
+    """The compile that a JSON text asks for."""
+    return _JOB.validate_json(text)
+
+
+def encode_result(result: Result) -> tuple[bytes, list[bytes]]:
+    """A result as JSON and blobs."""
+    if not isinstance(result, Binary):
+        return _RESULT.dump_json(result), []
+    head = _Success(
+        build=result.build,
+        usage=result.usage,
+        symbols=result.symbols,
+        compile_seconds=result.compile_seconds,
+    )
+    return _RESULT.dump_json(head), [result.code]
+
+
+def decode_result(text: bytes, blobs: list[bytes], build: Build) -> Result:
+    """The result that came back for a build.
+
+    Raises:
+        ValueError: it is none, or one of another build.
+    """
+    try:
+        result = _RESULT.validate_json(text)
+    except ValidationError as error:
+        raise ValueError(f"no valid result: {error.errors()[0]['msg']}") from None
+    if not isinstance(result, _Success):
+        assert isinstance(result, Rejected | Problem)
+        return result
+    if result.build != build.digest or len(blobs) != 1:
+        raise ValueError("the binary of another build")
+    return Binary(
+        build=result.build,
+        code=blobs[0],
+        usage=result.usage,
+        symbols=result.symbols,
+        compile_seconds=result.compile_seconds,
+    )
