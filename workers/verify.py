@@ -12,9 +12,13 @@ Every element is compared.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 Mode = Literal["close", "exact", "ulp", "unordered"]
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +53,86 @@ class Comparison:
     got: float
     want: float
     error: float
+
+
+def compare(
+    got: NDArray[Any], want: NDArray[Any], expected: Expected, poison: int | None = None
+) -> Comparison:
+    """Compare an output with its oracle, element by element.
+
+    Args:
+        got: the output, in the argument's own type.
+        want: the oracle, of the same shape; ``float64`` or the argument's own type.
+        expected: how near is near; its path is not read.
+        poison: the byte that the output held before the launch, if it was poisoned.
+    """
+    if got.shape != want.shape:
+        raise ValueError(f"an output of shape {got.shape} for an oracle of shape {want.shape}")
+    got, want = got.reshape(-1), want.reshape(-1)
+    if expected.mode == "unordered":
+        got, want = np.sort(got), np.sort(want)
+    worst, place, failures, unwritten = -1.0, 0, 0, 0
+    for start in range(0, got.size, _CHUNK):
+        part, goal = got[start : start + _CHUNK], want[start : start + _CHUNK]
+        errors = _errors(part, goal, expected)
+        wrong = ~(errors <= 1.0)
+        failures += int(np.count_nonzero(wrong))
+        if poison is not None and wrong.any():
+            raw = np.ascontiguousarray(part[wrong]).view(np.uint8).reshape(-1, part.dtype.itemsize)
+            unwritten += int(np.count_nonzero((raw == poison).all(axis=1)))
+        here = int(np.argmax(errors))
+        if errors[here] > worst:
+            worst, place = float(errors[here]), start + here
+    return Comparison(
+        failures=failures,
+        unwritten=unwritten,
+        index=place,
+        got=float(got[place]),
+        want=float(want[place]),
+        error=worst,
+    )
+
+
+def _errors(got: NDArray[Any], want: NDArray[Any], expected: Expected) -> NDArray[np.float64]:
+    """Distance divided by bound, infinite where it must fail whatever the bound; never NaN."""
+    if expected.mode == "exact":
+        return np.where(_same(got, want), 0.0, np.inf)
+    if expected.mode == "ulp":
+        return _ulp_errors(got, want.astype(got.dtype, copy=False), expected.ulp)
+    if got.dtype.kind in "iub" and want.dtype.kind in "iub" and not expected.rtol + expected.atol:
+        return np.where(got == want, 0.0, np.inf)
+    x, r = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(x) & np.isfinite(r)
+    with np.errstate(all="ignore"):
+        bound = expected.atol + expected.rtol * np.abs(r)
+        distance = np.abs(x - r)
+        errors = np.where(distance <= bound, distance / np.maximum(bound, 1e-300), np.inf)
+        errors = np.where((distance > bound) & (bound > 0), distance / bound, errors)
+    return np.where(finite, errors, np.where(_same(x, r), 0.0, np.inf))
+
+
+def _ulp_errors(got: NDArray[Any], want: NDArray[Any], ulp: int) -> NDArray[np.float64]:
+    if got.dtype.kind in "iub":
+        steps = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    else:
+        steps = np.abs(_ordered(got) - _ordered(want)).astype(np.float64)
+        steps[np.isnan(got) != np.isnan(want)] = np.inf
+        steps[np.isnan(got) & np.isnan(want)] = 0.0
+        infinite = np.isinf(got.astype(np.float64)) | np.isinf(want.astype(np.float64))
+        steps[infinite & (got != want)] = np.inf
+    return np.where(steps <= ulp, steps / max(ulp, 1), np.maximum(steps / max(ulp, 1), 1.0 + 1e-9))
+
+
+def _ordered(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Each value's place among the representable ones of its type, -0 beside 0."""
+    width = values.dtype.itemsize
+    bits = np.ascontiguousarray(values).view(f"u{width}").astype(np.float64)
+    sign = 2.0 ** (8 * width - 1)
+    return np.where(bits >= sign, sign - bits, bits)
+
+
+def _same(got: NDArray[Any], want: NDArray[Any]) -> NDArray[np.bool_]:
+    same: NDArray[np.bool_] = got == want
+    if got.dtype.kind not in "iub" and want.dtype.kind not in "iub":
+        same = same | (np.isnan(got) & np.isnan(want))
+    return same

@@ -1,0 +1,66 @@
+"""Element types as NumPy knows them, and the way between dense arrays and strided storage."""
+
+import math
+from typing import cast
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from tuner.spec.resolve import ResolvedArgument
+
+Array = NDArray[np.generic]
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """The NumPy type of an element type of the format."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return cast("np.dtype[np.generic]", np.dtype(ml_dtypes.bfloat16))
+    return np.dtype(name)
+
+
+def is_float(name: str) -> bool:
+    """Whether an element type has fractions."""
+    return name.startswith(("float", "bfloat"))
+
+
+def to_storage(dense: Array, argument: ResolvedArgument) -> bytes:
+    """A dense array as the argument's bytes; gaps of strides are zero."""
+    dtype = numpy_dtype(argument.dtype)
+    storage = np.zeros(argument.size // dtype.itemsize, dtype)
+    _strided(storage, argument)[...] = dense.astype(dtype, copy=False)
+    return storage.tobytes()
+
+
+def from_storage(storage: bytes, argument: ResolvedArgument) -> Array:
+    """The dense array that the argument's bytes hold; a view where there are no gaps."""
+    return _strided(np.frombuffer(storage, numpy_dtype(argument.dtype)), argument)
+
+
+def gaps_changed(storage: bytes, argument: ResolvedArgument, byte: int) -> bool:
+    """Whether a byte between the elements of an output no longer holds the poison ``byte``."""
+    item = numpy_dtype(argument.dtype).itemsize
+    if argument.size == argument.elements * item:
+        return False
+    taken = np.zeros(argument.size // item, bool)
+    _strided(taken, argument)[...] = True
+    words = np.frombuffer(storage, np.uint8).reshape(-1, item)
+    return bool((words[~taken] != byte).any())
+
+
+def _strided(storage: Array, argument: ResolvedArgument) -> Array:
+    item = storage.dtype.itemsize
+    if math.prod(argument.shape) == storage.size and _is_row_major(argument):
+        return storage.reshape(argument.shape)
+    return as_strided(storage, argument.shape, [step * item for step in argument.strides])
+
+
+def _is_row_major(argument: ResolvedArgument) -> bool:
+    expected = 1
+    for extent, step in zip(reversed(argument.shape), reversed(argument.strides), strict=True):
+        if extent > 1 and step != expected:
+            return False
+        expected *= extent
+    return True

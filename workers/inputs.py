@@ -1,0 +1,171 @@
+"""What inputs hold: a function of the argument, the shape, the secret seed and the distribution.
+
+Every argument has a random stream of its own, so that adding one changes no other. Knows nothing of
+files, devices and kernels; ``{python: …}`` fills come from the reference process.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.errors import SpecError
+from tuner.spec.experiment import FromFile, FromPython
+from tuner.spec.resolve import IntegerRange, ResolvedArgument, integer_limits
+from workers.elements import is_float, numpy_dtype
+
+Distribution = Literal["default", "large", "zeros", "ends", "specials"]
+"""``large``: magnitudes :data:`LARGE` times as great; ``ends``: only the ends of the range."""
+
+LARGE = 16.0
+_SPECIAL_SHARE = 0.01
+_FLIPS = 16
+_SPECIALS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
+
+PythonFill = Callable[[FromPython, str, int], NDArray[Any]]
+"""Calls a ``{python: …}`` fill: (function, argument, seed) → array."""
+
+
+def stream(secret: int, *labels: object) -> np.random.Generator:
+    """The random stream of one purpose; labels are told apart by their text."""
+    text = "|".join(str(label) for label in (secret, *labels))
+    digest = hashlib.sha256(text.encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "little"))
+
+
+def fill(
+    argument: ResolvedArgument,
+    rng: np.random.Generator,
+    distribution: Distribution,
+    python: PythonFill,
+) -> NDArray[Any]:
+    """Contents of an ``in``, ``constant`` or ``inout`` argument: dense, of its shape and type.
+
+    Raises:
+        SpecError: a file or function gives another shape or a type that does not convert.
+    """
+    if isinstance(argument.fill, FromFile | FromPython):
+        return _foreign(argument, rng, python)
+    values = _values(argument, rng, distribution)
+    dtype = numpy_dtype(argument.dtype)
+    if not is_float(argument.dtype):
+        return values.astype(dtype)
+    with np.errstate(over="ignore"):
+        converted: NDArray[Any] = values.astype(dtype)
+    if distribution == "specials" and argument.specials:
+        chosen = rng.random(argument.shape) < _SPECIAL_SHARE
+        chosen.reshape(-1)[int(rng.integers(argument.elements))] = True
+        names = rng.integers(len(argument.specials), size=argument.shape)
+        table = np.array([_SPECIALS[name] for name in argument.specials]).astype(dtype)
+        converted = np.where(chosen, table[names], converted)
+    return converted
+
+
+def flipped(
+    contents: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator
+) -> NDArray[Any]:
+    """The same contents with a few elements drawn anew (swapped, in a permutation)."""
+    if argument.fill in ("offsets", "zeros") or isinstance(argument.fill, FromFile | FromPython):
+        return contents
+    changed = contents.copy().reshape(-1)
+    if argument.fill == "permutation":
+        i, j = (int(k) for k in rng.integers(changed.size, size=2))
+        changed[[i, j]] = changed[[j, i]]
+    else:
+        count = max(1, min(_FLIPS, changed.size // 8))
+        places = rng.choice(changed.size, count, replace=False)
+        fresh = _values(argument, rng, "default").reshape(-1)[places]
+        with np.errstate(over="ignore"):
+            changed[places] = fresh.astype(changed.dtype)
+    return changed.reshape(contents.shape)
+
+
+def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
+    """Whether a distribution means anything for this argument other than the default one."""
+    if isinstance(argument.fill, IntegerRange):
+        return distribution == "ends"
+    if argument.fill not in ("normal", "uniform"):
+        return False
+    match distribution:
+        case "default":
+            return True
+        case "large":
+            return is_float(argument.dtype) and argument.range is None
+        case "zeros":
+            return argument.range is None or argument.range[0] <= 0 <= argument.range[1]
+        case "ends":
+            return argument.range is not None
+        case "specials":
+            return bool(argument.specials)
+
+
+def _values(
+    argument: ResolvedArgument, rng: np.random.Generator, distribution: Distribution
+) -> NDArray[Any]:
+    shape = argument.shape
+    if not applies(argument, distribution):
+        distribution = "default"
+    if isinstance(argument.fill, IntegerRange):
+        lo, hi = argument.fill.lo, argument.fill.hi
+        if distribution == "ends":
+            return np.where(rng.random(shape) < 0.5, lo, hi)
+        return rng.integers(lo, hi, size=shape, endpoint=True, dtype=_wide(argument))
+    if argument.fill == "permutation":
+        return rng.permutation(argument.elements).reshape(shape)
+    if argument.fill == "offsets":
+        return _offsets(argument, rng)
+    if argument.fill == "zeros" or distribution == "zeros":
+        return np.zeros(shape)
+    if distribution == "ends" and argument.range is not None:
+        return np.where(rng.random(shape) < 0.5, *argument.range)
+    return _numbers(argument, rng, LARGE if distribution == "large" else 1.0)
+
+
+def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float) -> NDArray[Any]:
+    shape, limits = argument.shape, argument.range
+    if not is_float(argument.dtype):
+        lowest, highest = integer_limits(argument.dtype)
+        low, high = (int(limits[0]), int(limits[1])) if limits else (lowest, highest)
+        if argument.fill == "uniform" or argument.dtype == "bool":
+            return rng.integers(low, high, size=shape, endpoint=True, dtype=_wide(argument))
+        return np.clip(np.rint(10 * rng.standard_normal(shape)), low, high)
+    if argument.fill == "uniform":
+        return rng.uniform(*(limits or (0.0, 1.0)), shape) * scale
+    drawn = rng.standard_normal(shape) * scale
+    return np.clip(drawn, *limits) if limits else drawn
+
+
+def _wide(argument: ResolvedArgument) -> type[np.int64 | np.uint64]:
+    return np.uint64 if argument.dtype == "uint64" else np.int64
+
+
+def _offsets(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
+    last = int(argument.range[1]) if argument.range else argument.elements - 1
+    inner = np.sort(rng.integers(0, last, size=max(0, argument.elements - 2), endpoint=True))
+    return np.concatenate([[0], inner, [last]])[: argument.elements].reshape(argument.shape)
+
+
+def _foreign(
+    argument: ResolvedArgument, rng: np.random.Generator, python: PythonFill
+) -> NDArray[Any]:
+    if isinstance(argument.fill, FromPython):
+        source = f"{argument.fill.python.file}:{argument.fill.python.function}"
+        values = python(argument.fill, argument.name, int(rng.integers(2**31)))
+    else:
+        assert isinstance(argument.fill, FromFile)
+        source = argument.fill.file
+        try:
+            values = np.load(Path(source), allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise SpecError(f"argument '{argument.name}': cannot read {source}: {error}") from None
+    if values.shape != argument.shape:
+        raise SpecError(
+            f"argument '{argument.name}': {source} holds shape {values.shape}, not {argument.shape}"
+        )
+    dtype = numpy_dtype(argument.dtype)
+    if not is_float(argument.dtype) and values.dtype.kind not in "iub":
+        raise SpecError(f"argument '{argument.name}': {source} holds {values.dtype}, not {dtype}")
+    return values.astype(dtype)

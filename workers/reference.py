@@ -1,0 +1,160 @@
+"""The user's Python functions, in a process of their own: references and ``{python: …}`` fills.
+
+A **reference** is a plain function in a file beside the spec. It is called with keyword arguments:
+every ``in``, ``constant`` and ``inout`` argument as an array (float64 where the kernel has any float
+type, the kernel's own type for integers and bools) and every scalar as a Python number; names that
+its signature does not have are left out. It returns a dict with an array for every ``out`` and
+``inout`` argument, or the one array where there is one such argument.
+
+A **fill** is ``function(shape: dict, argument: str, seed: int) -> array``.
+
+Run as ``python -m workers.reference`` this module is that process.
+"""
+
+import importlib.util
+import inspect
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.errors import SpecError
+from tuner.spec.fields import PythonFunction
+from tuner.trial import Value
+from workers.process import ChannelClosed, Child, ChildFailed, serve_as_child
+
+REFERENCE_SECONDS = 300.0
+_KINDS = "fiub"
+
+
+class ReferenceFailed(SpecError):
+    """The user's function raised, hung, or returned something else than it should."""
+
+
+class ReferenceProcess:
+    """Calls functions of one experiment, in one child, with a time-out."""
+
+    def __init__(self, seconds: float = REFERENCE_SECONDS) -> None:
+        self._child = Child("workers.reference")
+        self._seconds = seconds
+
+    def call(
+        self, function: PythonFunction, arguments: Mapping[str, NDArray[Any] | Value | float]
+    ) -> dict[str, NDArray[Any]]:
+        """Call with keyword arguments; a single array comes back under the empty name.
+
+        Raises:
+            ReferenceFailed: with the function's own last words.
+        """
+        arrays = {n: np.ascontiguousarray(a) for n, a in arguments.items() if _is_array(a)}
+        head = {
+            "file": function.file,
+            "text": function.text,
+            "function": function.function,
+            "arrays": {n: [a.dtype.str, a.shape] for n, a in arrays.items()},
+            "values": {n: v for n, v in arguments.items() if n not in arrays},
+        }
+        place = f"{function.file}:{function.function}"
+        blobs = [a.reshape(-1).view(np.uint8).data for a in arrays.values()]
+        try:
+            text, answers = self._child.request(
+                json.dumps(head).encode(), blobs, timeout=self._seconds
+            )
+            return _decode(text, answers, place)
+        except ChildFailed as failure:
+            raise ReferenceFailed(f"{place}: {failure.detail}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            self._child.kill()
+            raise ReferenceFailed(f"{place}: unreadable answer: {error}") from None
+
+    def close(self) -> None:
+        """End the process."""
+        self._child.close()
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _decode(text: bytes, blobs: list[bytes], place: str) -> dict[str, NDArray[Any]]:
+    head = json.loads(text)
+    if "error" in head:
+        raise ReferenceFailed(f"{place}: {str(head['error'])[:2000]}")
+    found = {}
+    for (name, (dtype, shape)), blob in zip(head["arrays"].items(), blobs, strict=True):
+        kind = np.dtype(str(dtype))
+        if kind.kind not in _KINDS:
+            raise ReferenceFailed(f"{place}: returned elements of type {kind}")
+        found[str(name)] = np.frombuffer(blob, kind).reshape([int(extent) for extent in shape])
+    return found
+
+
+class _Functions:
+    """Functions by (text, name), each file imported once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._found: dict[tuple[str, str], Callable[..., Any]] = {}
+
+    def get(self, file: str, text: str, name: str) -> Callable[..., Any]:
+        key = (text, name)
+        if key not in self._found:
+            path = self._folder / str(len(self._found)) / Path(file).name
+            path.parent.mkdir()
+            path.write_text(text)
+            spec = importlib.util.spec_from_file_location(f"_user_{len(self._found)}", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            function = getattr(module, name, None)
+            if not callable(function):
+                raise AttributeError(f"{file} has no function {name!r}")
+            self._found[key] = function
+        return self._found[key]
+
+
+def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> dict[str, Any]:
+    function = functions.get(head["file"], head["text"], head["function"])
+    arguments: dict[str, Any] = dict(head["values"])
+    for (name, (dtype, shape)), blob in zip(head["arrays"].items(), blobs, strict=True):
+        arguments[name] = np.frombuffer(bytearray(blob), np.dtype(dtype)).reshape(shape)
+    parameters = inspect.signature(function).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        arguments = {name: value for name, value in arguments.items() if name in parameters}
+    result = function(**arguments)
+    found = dict(result) if isinstance(result, Mapping) else {"": result}
+    return {str(name): np.ascontiguousarray(array) for name, array in found.items()}
+
+
+def main() -> None:
+    """Serve until the channel closes."""
+    channel, _ = serve_as_child()
+    channel.send(b"ready")
+    with TemporaryDirectory(prefix="kernelwright-") as folder:
+        functions = _Functions(Path(folder))
+        while True:
+            try:
+                text, blobs = channel.receive(1 << 40)
+            except ChannelClosed:
+                return
+            try:
+                found = _answer(functions, json.loads(text), blobs)
+            except Exception as error:
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                place = f" (line {last.lineno} of {Path(last.filename).name})"
+                message = {"error": f"{type(error).__name__}: {error}{place}"}
+                channel.send(json.dumps(message).encode())
+                continue
+            heads = {name: [array.dtype.str, array.shape] for name, array in found.items()}
+            views = [array.reshape(-1).view(np.uint8).data for array in found.values()]
+            channel.send(json.dumps({"arrays": heads}).encode(), views)
+
+
+if __name__ == "__main__":
+    main()
