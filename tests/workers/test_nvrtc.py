@@ -7,7 +7,8 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
-from workers.compilers.nvrtc import foreign_include, open_compiler, usage_by_symbol
+from workers.compilers.includes import foreign_include
+from workers.compilers.nvrtc import open_compiler, usage_by_symbol
 from workers.devices.architectures import ARCHITECTURES, device_for
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")

@@ -15,6 +15,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
+from workers.compilers.includes import foreign_include
 
 STANDARD = "--std=c++17"
 """The language of a source that names none."""
@@ -24,11 +25,6 @@ _DETAIL_CHARACTERS = 8000
 _BAD_SOURCE = 6
 """``NVRTC_ERROR_COMPILATION``: the candidate's fault; any other status is not."""
 
-_SPACE = r"(?:[ \t\v\f]|/\*(?:[^*]|\*(?!/))*\*/)*"
-_INCLUDE = re.compile(
-    rf"(?:\#|%:){_SPACE}(?:include_next|include|import|embed)\b{_SPACE}(?P<what>[^\n]*)"
-)
-_NAMED = re.compile(r"""(?:<([^<>"\n]+)>|"([^"\n]+)")""")
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers")
@@ -112,28 +108,6 @@ class NvrtcCompiler:
             symbols=tuple(symbols.items()),
             compile_seconds=time.perf_counter() - began,
         )
-
-
-def foreign_include(file: str, text: str) -> str | None:
-    """Why an ``#include`` of this text is refused, if one is.
-
-    Only plain relative names are allowed, so that the folders given to the compiler bound what can
-    be read. Comments and strings are looked into as well: telling them apart is what an attack
-    would play on, and no honest one holds such a line.
-    """
-    spliced = text.replace("??/", "\\").replace("??=", "#").replace("\r\n", "\n")
-    spliced = re.sub(r"\\[ \t]*\n", "", spliced)
-    for found in _INCLUDE.finditer(spliced):
-        named = _NAMED.match(found["what"])
-        if named is None:
-            return f"{file}: an include must name its file: {found[0].strip()}"
-        name = named[1] or named[2]
-        if name.startswith(("/", "\\", "~")) or ":" in name or ".." in re.split(r"[/\\]", name):
-            return (
-                f"{file}: #include {named[0]} leaves the toolchain and the experiment's "
-                "include_dirs: name the file relative to one of them"
-            )
-    return None
 
 
 def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:

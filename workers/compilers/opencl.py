@@ -14,7 +14,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
-from workers.compilers.nvrtc import foreign_include
+from workers.compilers.includes import foreign_include
 from workers.devices.opencl import opencl_devices
 
 _MESSAGE = re.compile(r"^(error|warning|note): (\S+:\d+:\d+): (.*)$", re.MULTILINE)
