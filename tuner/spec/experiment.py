@@ -5,14 +5,15 @@ what types cannot say is :mod:`tuner.spec.check`. Every expression is parsed her
 elsewhere. Field names are the YAML keys.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from tuner.device import Backend
 from tuner.expressions import Expression
-from tuner.spec.fields import OneOrMany, PythonFunction, Source
+from tuner.spec.fields import FunctionName, OneOrMany, SourceFile
 from tuner.trial import Value
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -73,7 +74,7 @@ class Kernel:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     language: Backend
-    source: Source
+    source: SourceFile
     entry: str
     include_dirs: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = field(default=())
@@ -128,7 +129,7 @@ class FromPython:
     """``function(shape: dict, argument: str, seed: int) -> ndarray``, in a file by the spec."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    python: PythonFunction
+    python: FunctionName
 
 
 Fill = (
@@ -143,16 +144,17 @@ Fill = (
 class Argument:
     """One kernel argument, in the kernel's order.
 
-    ``dtype`` is an element type or a type symbol. ``shape`` (and ``strides``, in elements) are over
-    the symbols. ``align`` is the alignment in bytes that the kernel may assume, the element size by
-    default: buffers are offset to exactly it. ``values`` fills ``in`` and ``constant`` arguments,
-    ``initial`` an ``inout``; ``value`` is a scalar's. ``symbol`` names the module's constant.
+    ``dtype`` is an element type or a type symbol; only a ``null`` has none. ``shape`` (and
+    ``strides``, in elements) are over the symbols. ``align`` is the alignment in bytes that the
+    kernel may assume, the element size by default: buffers are offset to exactly it. ``values``
+    fills ``in`` and ``constant`` arguments, ``initial`` an ``inout``; ``value`` is a scalar's.
+    ``symbol`` names the module's constant.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     name: Name
     kind: Literal["in", "out", "inout", "scalar", "scratch", "constant", "null"]
-    dtype: Name = "uint8"
+    dtype: Name = ""
     shape: Annotated[tuple[Expression, ...], OneOrMany(0, 8)] = ()
     strides: Annotated[tuple[Expression, ...], OneOrMany(0, 8)] = ()
     align: Positive | None = None
@@ -178,13 +180,43 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class ShapeBinding:
-    """One binding of the symbols, and its weight in the objective."""
+    """One binding of the symbols, and its weight in the objective.
 
-    symbols: dict[str, Value]
-    weight: float = 1.0
+    Written flat, as ``{tokens: 512, d: 11008, weight: 2}``.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    symbols: Annotated[dict[Name, Value], Field(min_length=1)]
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.symbols.items())
+
+
+def _split_binding(flat: object) -> object:
+    if not isinstance(flat, Mapping):
+        return flat
+    weight = {key: value for key, value in flat.items() if key == "weight"}
+    return {"symbols": {key: flat[key] for key in flat if key not in weight}, **weight}
+
+
+def _join_binding(binding: ShapeBinding) -> dict[str, Value | float]:
+    weight = {} if binding.weight == 1 else {"weight": binding.weight}
+    return {**binding.symbols, **weight}
+
+
+Binding = Annotated[
+    ShapeBinding,
+    BeforeValidator(_split_binding),
+    PlainSerializer(_join_binding),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {"weight": {"type": "number", "exclusiveMinimum": 0}},
+            "additionalProperties": {"type": ["integer", "string", "boolean"]},
+        }
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +225,8 @@ class Shapes:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     domain: tuple[Expression, ...] = ()
-    tune: Annotated[tuple[ShapeBinding, ...], Field(min_length=1)]
-    held_out: tuple[ShapeBinding, ...] = ()
+    tune: Annotated[tuple[Binding, ...], Field(min_length=1)]
+    held_out: tuple[Binding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +268,7 @@ class Template:
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    source: Source
+    source: SourceFile
     entry: str
     parameters: dict[Name, Annotated[tuple[Value, ...], Field(min_length=1)]]
     constraints: tuple[Expression, ...] = ()
@@ -293,7 +325,7 @@ class Experiment:
     kernel: Kernel
     arguments: Annotated[tuple[Argument, ...], Field(min_length=1)]
     shapes: Shapes
-    reference: PythonFunction | None = None
+    reference: FunctionName | None = None
     cost: Cost | None = None
     template: Template | None = None
     search: Search = Search()

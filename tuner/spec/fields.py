@@ -8,9 +8,9 @@ directory keeps, only the text itself is accepted.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic import BeforeValidator, GetCoreSchemaHandler, ValidationInfo, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
 MAX_FILE_BYTES = 1 << 20
@@ -69,57 +69,49 @@ def directory_of(info: ValidationInfo, given: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A source file: its name for messages, and its text. Written in YAML as a path."""
+    """A source file: its name for messages, and its text."""
 
     name: str
     text: str
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def from_path(given: object, info: ValidationInfo) -> object:
-            if not isinstance(given, str):
-                return given
-            path = directory_of(info, given) / given
-            return cls(name=path.name, text=read_text(path))
 
-        return core_schema.with_info_before_validator_function(from_path, handler(source))
+def _read_source(given: object, info: ValidationInfo) -> object:
+    if not isinstance(given, str):
+        return given
+    path = directory_of(info, given) / given
+    return Source(name=path.name, text=read_text(path))
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"type": "string", "description": "path of the file, relative to this one"}
+
+SourceFile = Annotated[
+    Source,
+    BeforeValidator(_read_source),
+    WithJsonSchema({"type": "string", "description": "path of the file, relative to this one"}),
+]
+"""A :class:`Source` that is written as a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonFunction:
-    """A function of a Python file: never imported here. Written as ``file.py:function``."""
+    """A function of a Python file, which is never imported here."""
 
     file: str
     text: str
     function: str
 
-    @classmethod
-    def split(cls, given: str) -> tuple[str, str]:
-        """``file.py:function`` as (file, function); raises ``ValueError`` for another form."""
-        file, separator, function = given.rpartition(":")
-        if not separator or not file.endswith(".py") or not function.isidentifier():
-            raise ValueError(f"'{given}' is not of the form file.py:function")
-        return file, function
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def from_path(given: object, info: ValidationInfo) -> object:
-            if not isinstance(given, str):
-                return given
-            file, function = cls.split(given)
-            path = directory_of(info, given) / file
-            return cls(file=path.name, text=read_text(path), function=function)
+def _read_function(given: object, info: ValidationInfo) -> object:
+    if not isinstance(given, str):
+        return given
+    file, separator, function = given.rpartition(":")
+    if not separator or not file.endswith(".py") or not function.isidentifier():
+        raise ValueError(f"'{given}' is not of the form file.py:function")
+    path = directory_of(info, given) / file
+    return PythonFunction(file=path.name, text=read_text(path), function=function)
 
-        return core_schema.with_info_before_validator_function(from_path, handler(source))
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"^.+\.py:[A-Za-z_]\w*$"}
+FunctionName = Annotated[
+    PythonFunction,
+    BeforeValidator(_read_function),
+    WithJsonSchema({"type": "string", "pattern": r"^.+\.py:[A-Za-z_]\w*$"}),
+]
+"""A :class:`PythonFunction` that is written as ``file.py:function``."""
