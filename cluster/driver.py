@@ -56,7 +56,7 @@ from tuner.session.signals import (
 )
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
-from tuner.trial import Configuration, Rejected
+from tuner.trial import Rejected
 
 TICK_SECONDS = 0.5
 """How long answers are waited for at most, so that budgets of time and requests are kept."""
@@ -94,7 +94,7 @@ class Driver:
         self._proposer = proposer
         self._journal = journal
         self._secret = secret
-        self._plans: dict[int, tuple[Configuration, Plan]] = {}
+        self._plans: dict[int, tuple[Compile, Plan]] = {}
         self._candidates: dict[int, Candidate] = {}
 
     def stop(self, reason: Literal["stopped", "interrupted"]) -> None:
@@ -107,7 +107,7 @@ class Driver:
             yield Progress.of(self._session, self._fleet.now())
             for answer in await self._fleet.answers(TICK_SECONDS):
                 event = self._event(answer)
-                if event is not None:
+                if isinstance(event, Signal) or self._session.expects(event):
                     self._take(event)
                     if not self._act():
                         break
@@ -125,8 +125,6 @@ class Driver:
 
     def _take(self, event: Fact | Signal) -> None:
         if not isinstance(event, Signal):
-            if not self._session.expects(event):
-                return
             self._journal.append(event)
         self._session.apply(event)
         if isinstance(event, TrialFinished):
@@ -145,8 +143,8 @@ class Driver:
                     if configuration is None
                     else TrialProposed(trial=trial, configuration=configuration)
                 )
-            case Compile(trial=trial, configuration=configuration):
-                self._compile(trial, configuration)
+            case Compile():
+                self._compile(command)
             case Prepare():
                 self._send(
                     PrepareJob(
@@ -167,28 +165,23 @@ class Driver:
         self._journal.sync()
         self._fleet.submit(job)
 
-    def _compile(self, trial: int, configuration: Configuration) -> None:
-        """Lower one candidate and send its builds, unless a limit refuses it at once.
-
-        The baseline and the finalists are judged on held-out shapes too.
-        """
+    def _compile(self, command: Compile) -> None:
+        """Lower one candidate and send its builds, unless a limit refuses it at once."""
         shapes = self._experiment.shapes
-        known = self._session.history.trials.get(trial)
-        judged = known is None or known.outcome is not None
         plan = lower(
             self._experiment,
-            None if trial == BASELINE else self._experiment.template,
-            configuration,
-            (*shapes.tune, *shapes.held_out) if judged else shapes.tune,
+            None if command.trial == BASELINE else self._experiment.template,
+            command.configuration,
+            (*shapes.tune, *shapes.held_out) if command.held_out else shapes.tune,
             self._fleet.device,
         )
         if refusal := over_limit(plan, self._fleet.device):
-            self._take(CandidateCompiled(trial, refusal))
+            self._take(CandidateCompiled(command.trial, refusal))
             return
-        self._plans[trial] = (configuration, plan)
-        self._send(CompileJob(trial=trial, builds=plan.builds))
+        self._plans[command.trial] = (command, plan)
+        self._send(CompileJob(trial=command.trial, builds=plan.builds))
 
-    def _event(self, answer: Answer) -> Fact | Signal | None:
+    def _event(self, answer: Answer) -> Fact | Signal:
         match answer:
             case Compiled(trial=trial, result=result):
                 return CandidateCompiled(trial, self._keep(trial, result))
@@ -211,20 +204,20 @@ class Driver:
 
     def _keep(self, trial: int, result: tuple[Binary, ...] | Rejected) -> Rejected | None:
         """Hold a compiled candidate ready for the bench, or say why there is none."""
-        configuration, plan = self._plans.pop(trial)
+        command, plan = self._plans.pop(trial)
         if isinstance(result, Rejected):
             return result
         if refusal := over_limit(plan, self._fleet.device, result):
             return refusal
         self._candidates[trial] = Candidate(
-            trial=trial, configuration=configuration, plan=plan, binaries=result
+            trial=trial, configuration=command.configuration, plan=plan, binaries=result
         )
         return None
 
     def _work(self, job: Job) -> Work:
         match job:
             case CompileJob(trial=trial):
-                return Compile(trial, self._plans.pop(trial)[0])
+                return self._plans.pop(trial)[0]
             case PrepareJob():
                 return Prepare()
             case BenchJob(candidates=candidates):

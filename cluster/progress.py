@@ -124,7 +124,8 @@ class _Lines:
         now, last = time.monotonic(), self._last
         news = last is None or (progress.phase, progress.leader) != (last.phase, last.leader)
         if news or (str(progress) != str(last) and now - self._printed >= LINE_SECONDS):
-            print(f"kernelwright: {progress}", file=self._stream, flush=True)
+            self._stream.write(f"kernelwright: {progress}\n")
+            self._stream.flush()
             self._last, self._printed = progress, now
 
 

@@ -6,7 +6,9 @@ The one module that touches ``os.environ``: the rest is told. Knows nothing of s
 import os
 import re
 import secrets
-from collections.abc import MutableMapping
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,17 +45,22 @@ def take_secrets(environ: MutableMapping[str, str] = os.environ) -> dict[str, st
     return {name: environ.pop(name) for name in names}
 
 
-def guard_local_ray(folder: Path, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Have a Ray that this process starts refuse clients without a token, unless the user chose.
+@contextmanager
+def environment_for_ray(
+    settings: Settings, environ: MutableMapping[str, str] = os.environ
+) -> Iterator[None]:
+    """The environment that Ray may see: no keys, and a token if this process starts a Ray.
 
     Ray listens on every interface; without a token anyone who reaches a port runs code here. The
-    token is a fresh one, in a file of ``folder`` that only this user can read.
+    token is a fresh one, in a file that only this user can read. A choice of the user's stands.
     """
-    if "RAY_AUTH_MODE" in environ:
-        return
-    environ["RAY_AUTH_MODE"] = "token"
-    if "RAY_AUTH_TOKEN" not in environ and "RAY_AUTH_TOKEN_PATH" not in environ:
-        token = folder / "ray_token"
-        token.touch(mode=0o600)
-        token.write_text(secrets.token_hex(32))
-        environ["RAY_AUTH_TOKEN_PATH"] = str(token)
+    take_secrets(environ)
+    with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
+        if not settings.ray_address and "RAY_AUTH_MODE" not in environ:
+            environ["RAY_AUTH_MODE"] = "token"
+            if "RAY_AUTH_TOKEN" not in environ and "RAY_AUTH_TOKEN_PATH" not in environ:
+                token = Path(folder, "ray_token")
+                token.touch(mode=0o600)
+                token.write_text(secrets.token_hex(32))
+                environ["RAY_AUTH_TOKEN_PATH"] = str(token)
+        yield

@@ -24,8 +24,8 @@ from workers.devices.discover import Found, list_devices
 T = TypeVar("T")
 
 
-def open_local_fleet(backend: Backend, wanted: str | None = None) -> PooledFleet:
-    """A fleet over this machine's devices of one model. To be called inside an event loop.
+async def open_local_fleet(backend: Backend, wanted: str | None = None) -> PooledFleet:
+    """A fleet over this machine's devices of one model.
 
     Args:
         backend: whose devices.
@@ -34,7 +34,8 @@ def open_local_fleet(backend: Backend, wanted: str | None = None) -> PooledFleet
     Raises:
         EnvironmentProblem: there is no such device.
     """
-    model, indices = choose(list_devices((backend,)), backend, wanted)
+    found = await asyncio.to_thread(list_devices, (backend,))
+    model, indices = choose(found, backend, wanted)
     slots = compile_slots(model, processors=len(os.sched_getaffinity(0)), benches=len(indices))
     return PooledFleet(
         model,

@@ -1,0 +1,44 @@
+import stat
+from pathlib import Path
+
+from cluster.settings import Settings, environment_for_ray, take_secrets
+
+
+def test_keys_leave_the_environment_and_rays_token_stays():
+    environ = {
+        "OPENAI_API_KEY": "k",
+        "HF_TOKEN": "t",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "RAY_AUTH_TOKEN": "r",
+        "KEYBOARD": "de",
+        "PATH": "/bin",
+    }
+    taken = take_secrets(environ)
+    assert taken == {"OPENAI_API_KEY": "k", "HF_TOKEN": "t", "AWS_SECRET_ACCESS_KEY": "s"}
+    assert environ == {"RAY_AUTH_TOKEN": "r", "KEYBOARD": "de", "PATH": "/bin"}
+
+
+def test_a_ray_started_here_gets_a_token_that_others_cannot_read():
+    environ = {"SOME_API_KEY": "k"}
+    with environment_for_ray(Settings(ray_address=None, in_job=False), environ):
+        token = Path(environ["RAY_AUTH_TOKEN_PATH"])
+        assert environ["RAY_AUTH_MODE"] == "token"
+        assert "SOME_API_KEY" not in environ
+        assert len(token.read_text()) == 64
+        assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert not token.exists()
+
+
+def test_a_choice_of_the_users_stands():
+    chosen = {"RAY_AUTH_MODE": "disabled"}
+    with environment_for_ray(Settings(ray_address=None, in_job=False), chosen):
+        assert chosen == {"RAY_AUTH_MODE": "disabled"}
+    joined: dict[str, str] = {}
+    with environment_for_ray(Settings(ray_address="auto", in_job=False), joined):
+        assert joined == {}
+
+
+def test_a_submitted_job_is_recognised():
+    environ = {"RAY_ADDRESS": "127.0.0.1:6379", "RAY_JOB_CONFIG_JSON_ENV_VAR": "{}"}
+    assert Settings.read(environ) == Settings(ray_address="127.0.0.1:6379", in_job=True)
+    assert Settings.read({"RAY_ADDRESS": ""}) == Settings(ray_address=None, in_job=False)
