@@ -1,0 +1,67 @@
+"""Each strategy against the conformance class, and how one is selected."""
+
+import subprocess
+import sys
+
+from tests.conformance.proposer import ProposerConformance, small_loss, small_space
+from tuner.search import hyperopt_frame
+from tuner.search.hyperopt_frame import Frame, Observation, bounded
+from tuner.search.select import make_proposer
+from tuner.search.shuffled import ShuffledProposer
+from tuner.search.tpe import TpeProposer
+from tuner.spec.experiment import Search
+
+
+class TestShuffled(ProposerConformance):
+    def make(self, space, seed):
+        return ShuffledProposer(space, seed)
+
+
+class TestTpe(ProposerConformance):
+    def make(self, space, seed):
+        return TpeProposer(space, seed)
+
+
+def test_auto_is_exhaustive_where_the_budget_covers_the_space():
+    space = small_space()
+    covered = make_proposer(Search(trials=len(space)), space)
+    assert isinstance(covered, ShuffledProposer)
+    assert not isinstance(make_proposer(Search(trials=len(space) - 1), space), ShuffledProposer)
+
+
+def test_a_strategy_is_taken_by_name():
+    space = small_space()
+    for name, kind in (
+        ("random", ShuffledProposer),
+        ("exhaustive", ShuffledProposer),
+        ("tpe", TpeProposer),
+    ):
+        assert isinstance(make_proposer(Search(strategy=name, trials=5), space), kind)
+
+
+def test_the_view_given_to_hyperopt_is_bounded(monkeypatch):
+    monkeypatch.setattr(hyperopt_frame, "VIEW", 10)
+    seen = [Observation((i,), None if i % 3 == 0 else float(i)) for i in range(40)]
+    view = bounded(seen)
+    assert [o.ordinals[0] for o in view] == [1, 2, 4, 5, 7, 35, 36, 37, 38, 39]
+    assert bounded(seen[:10]) == seen[:10]
+
+
+def test_any_hyperopt_algorithm_fits_the_frame():
+    from hyperopt import anneal, rand
+
+    space = small_space()
+    frame = Frame(space)
+    seen = [
+        Observation(tuple(space.rows[i].tolist()), small_loss(space.configuration(i)))
+        for i in range(0, len(space), 3)
+    ]
+    for algorithm in (anneal.suggest, rand.suggest):
+        ordinals = frame.suggest(algorithm, seen, seed=3)
+        sizes = [len(values) for values in space.parameters.values()]
+        assert all(0 <= o < size for o, size in zip(ordinals, sizes, strict=True))
+
+
+def test_hyperopt_is_imported_only_when_it_is_asked():
+    code = "import sys, tuner.search.select; sys.exit('hyperopt' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,101 @@
+"""Hyperopt as a frame: one space of ordinals, and a bounded view of the history.
+
+Owns all dealings with Hyperopt's documents. Its own bookkeeping grows with every trial, so each
+call gets a fresh view of at most :data:`VIEW` observations: the best, and the latest.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.space.feasible import FeasibleSet
+
+VIEW = 1000
+
+Ordinals = tuple[int, ...]
+Suggest = Callable[..., list[dict[str, Any]]]
+"""A Hyperopt algorithm: ``suggest(new_ids, domain, trials, seed)`` returns trial documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A point of the full product, and its loss: ``None`` if it failed, or is not known yet."""
+
+    ordinals: Ordinals
+    loss: float | None
+
+
+def hyperopt_space(space: FeasibleSet) -> dict[str, Any]:
+    """The parameters as a Hyperopt space: the value of each is an ordinal of its list."""
+    from hyperopt import hp
+
+    return {
+        name: hp.choice(name, list(range(len(values)))) for name, values in space.parameters.items()
+    }
+
+
+class Frame:
+    """Runs Hyperopt's algorithms on a feasible set's parameters."""
+
+    def __init__(self, space: FeasibleSet) -> None:
+        from hyperopt.base import Domain
+
+        self._names = tuple(space.parameters)
+        self._domain = Domain(_never_called, hyperopt_space(space))
+
+    def suggest(
+        self, algorithm: Suggest, observations: Sequence[Observation], seed: int
+    ) -> Ordinals:
+        """The point that ``algorithm`` proposes after ``observations``; it may be infeasible."""
+        from hyperopt.base import trials_from_docs
+
+        documents = [self._document(i, seen) for i, seen in enumerate(bounded(observations))]
+        trials = trials_from_docs(documents, validate=False)
+        (proposed,) = algorithm([len(documents)], self._domain, trials, seed)
+        values = proposed["misc"]["vals"]
+        return tuple(int(values[name][0]) for name in self._names)
+
+    def _document(self, number: int, seen: Observation) -> dict[str, Any]:
+        from hyperopt.base import JOB_STATE_DONE, STATUS_FAIL, STATUS_OK
+
+        failed = seen.loss is None
+        chosen = zip(self._names, seen.ordinals, strict=True)
+        return {
+            "tid": number,
+            "state": JOB_STATE_DONE,
+            "spec": None,
+            "result": {"status": STATUS_FAIL}
+            if failed
+            else {"status": STATUS_OK, "loss": seen.loss},
+            "misc": {
+                "tid": number,
+                "cmd": self._domain.cmd,
+                "workdir": None,
+                "idxs": {name: [number] for name in self._names},
+                "vals": {name: [ordinal] for name, ordinal in chosen},
+            },
+            "exp_key": None,
+            "owner": None,
+            "version": 0,
+            "book_time": None,
+            "refresh_time": None,
+        }
+
+
+def bounded(observations: Sequence[Observation]) -> list[Observation]:
+    """At most :data:`VIEW` observations in their order: the best half, the rest the latest."""
+    if len(observations) <= VIEW:
+        return list(observations)
+    losses = np.array([np.inf if seen.loss is None else seen.loss for seen in observations])
+    kept = set(np.argsort(losses, kind="stable")[: VIEW // 2].tolist())
+    for index in range(len(observations) - 1, -1, -1):
+        if len(kept) == VIEW:
+            break
+        kept.add(index)
+    return [observations[index] for index in sorted(kept)]
+
+
+def _never_called(_: object) -> float:
+    raise AssertionError("points are evaluated outside of Hyperopt")
