@@ -8,7 +8,7 @@ same however often, and in whatever order, the trial is run.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
@@ -100,12 +100,12 @@ class SimulatedFleet:
     seed: int = 0
     faults: Mapping[int, Fault] = field(default_factory=dict)
     durations: Durations = field(default_factory=Durations)
-    submitted: list[Job] = field(default_factory=list)
-    _clock: float = 0.0
-    _due: list[tuple[float, int, Answer]] = field(default_factory=list)
-    _order: count[int] = field(default_factory=count)
-    _lost_once: set[int] = field(default_factory=set)
-    _experiment: Experiment | None = None
+    submitted: list[Job] = field(init=False, default_factory=list)
+    _clock: float = field(init=False, default=0.0)
+    _due: list[tuple[float, int, Answer]] = field(init=False, default_factory=list)
+    _order: Iterator[int] = field(init=False, default_factory=count)
+    _lost_once: set[int] = field(init=False, default_factory=set)
+    _experiment: Experiment | None = field(init=False, default=None)
     _compilers: _Slots = field(init=False)
     _benches: _Slots = field(init=False)
 

@@ -95,7 +95,8 @@ class Session:
         self._dropped: set[int] = set()
         self._confirming: dict[int, tuple[int, ...]] = {}
         self._due: list[Fact] = []
-        self._lost: Counter[Work] = Counter()
+        self._handed: list[Fact] = []
+        self._lost: Counter[tuple[str, int]] = Counter()
         self._lost_in_a_row = 0
         self._told: set[int] = set()
         self._untold = {n for n, t in self.history.trials.items() if t.outcome is not None}
@@ -126,6 +127,8 @@ class Session:
 
     def expects(self, fact: Fact) -> bool:
         """Whether an answer is still waited for; one that is not must not be journalled."""
+        if fact in self._handed:
+            return True
         match fact:
             case TrialFinished(trial=trial):
                 return any(trial in job for job in self._jobs)
@@ -214,9 +217,7 @@ class Session:
             case Compile(trial=trial):
                 if trial != BASELINE and trial not in self._compiling:
                     return
-                given_up = self._charge(command)
-                verdict = _worker_lost(given_up, reason)
-                if verdict:
+                if verdict := self._charge("compile", trial, reason):
                     self._compiled(trial, verdict)
                 elif trial == BASELINE:
                     self._baseline = "absent"
@@ -226,25 +227,27 @@ class Session:
                         self._queue.appendleft(trial)
             case Prepare():
                 self._baseline = "compiled"
-                if verdict := _worker_lost(self._charge(command), reason):
+                if verdict := self._charge("prepare", BASELINE, reason):
                     self._due.append(BaselineRefused(rejected=verdict))
             case Bench(trials=trials):
                 rest = [t for t in trials if any(t in job for job in self._jobs)]
                 for trial in rest:
                     self._leave(trial)
-                if rest:
-                    verdict = _worker_lost(self._charge(Bench(trials=(rest[0],))), reason)
-                    if verdict:
-                        self._reject(rest.pop(0), verdict)
+                if rest and (verdict := self._charge("bench", rest[0], reason)):
+                    self._reject(rest.pop(0), verdict)
                 self._ready.extendleft(reversed(rest))
             case Confirm(process=process):
-                if self._confirming.pop(process, None) and self._charge(command):
+                held = self._confirming.pop(process, None)
+                if held and self._charge("confirm", process, reason):
                     self._due.append(ConfirmationSampled(process=process, samples=()))
 
-    def _charge(self, command: Work) -> bool:
-        """Count one more loss of a command; whether it was the last attempt."""
-        self._lost[command] += 1
-        return self._lost[command] >= ATTEMPTS
+    def _charge(self, work: str, number: int, reason: str) -> Rejected | None:
+        """Count one more loss of a piece of work; after the last attempt, the verdict on it."""
+        self._lost[work, number] += 1
+        if self._lost[work, number] < ATTEMPTS:
+            return None
+        detail = f"the worker was lost {ATTEMPTS} times: {reason}"
+        return Rejected(stage=Stage.FLEET, code=Code.WORKER_LOST, detail=detail)
 
     def decide(self, now: float) -> list[Command]:
         """What to do next, in order; empty while there is only waiting to do.
@@ -255,7 +258,7 @@ class Session:
         if self._stop == "interrupted" or self.history.finished:
             return [Finish()]
         if due := self._due or self._follows(now):
-            self._due = []
+            self._due, self._handed = [], due
             return [Record(fact) for fact in due]
         if self._baseline != "ready":
             return self._baseline_next()
@@ -394,10 +397,3 @@ class Session:
             self._confirming[process] = tuple(wanted)
             commands.append(Confirm(process, tuple(wanted)))
         return commands
-
-
-def _worker_lost(given_up: bool, reason: str) -> Rejected | None:
-    if not given_up:
-        return None
-    detail = f"the worker was lost {ATTEMPTS} times: {reason}"
-    return Rejected(stage=Stage.FLEET, code=Code.WORKER_LOST, detail=detail)

@@ -1,0 +1,341 @@
+"""The session over a simulated fleet: order of events, budgets, failures, leaders, determinism."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tuner.session.driving import CPU, GPU, KilledError, Run, experiment, fleet
+from tuner.events import (
+    ConfirmationSampled,
+    EpochOpened,
+    Fact,
+    RunFinished,
+    SearchEnded,
+    TrialFinished,
+    TrialProposed,
+)
+from tuner.fleet import BASELINE, BenchJob, CompileJob, ConfirmJob
+from tuner.session.history import History
+from tuner.session.session import BATCH, PHASE, Phase
+from tuner.session.signals import StopRequested
+from tuner.simulation import Durations, Fault
+from tuner.trial import Code, Measured, Rejected, Stage
+
+FAULTS = {
+    1: Fault.COMPILE_ERROR,
+    3: Fault.LOST_ONCE,
+    4: Fault.HANG,
+    6: Fault.WRONG,
+    7: Fault.LOST,
+    9: Fault.WRONG_LATER,
+}
+
+
+def finished(facts: list[Fact]) -> dict[int, TrialFinished]:
+    return {fact.trial: fact for fact in facts if isinstance(fact, TrialFinished)}
+
+
+def told(facts: list[Fact]) -> tuple[object, ...]:
+    """What a run found, without the times at which it did."""
+    history = History.of(experiment(), facts)
+    return (
+        [(t.number, t.configuration, t.outcome) for t in history.trials.values()],
+        history.ended,
+        history.ranking(),
+        history.finalists(),
+        [(c.process, c.samples, c.failed) for c in history.confirmations],
+    )
+
+
+def test_a_run_goes_from_baseline_through_search_and_confirmation_to_its_end():
+    run = Run(experiment())
+    session = run.drive(fleet())
+    kinds = [key for key, _ in itertools.groupby(fact.kind for fact in run.facts)]
+    assert kinds[:3] == ["epoch.opened", "baseline.prepared", "trial.proposed"]
+    assert kinds[-3:] == ["search.ended", "confirmation.sampled", "run.finished"]
+    assert session.phase is Phase.FINISHED
+    assert len(session.history.trials) == 12
+    assert all(isinstance(t.outcome, Measured) for t in session.history.trials.values())
+    assert session.history.ended == "trials"
+    assert len(session.history.confirmations) == 3
+
+
+@pytest.mark.parametrize("device", [GPU, CPU])
+@pytest.mark.parametrize("faults", [{}, FAULTS])
+def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
+    undisturbed = Run(experiment(), device)
+    undisturbed.drive(fleet(device, faults=faults))
+    for cut in range(len(undisturbed.facts)):
+        run = Run(experiment(), device, kill_after=cut)
+        with pytest.raises(KilledError):
+            run.drive(fleet(device, faults=faults))
+        assert len(run.facts) == cut
+        before = finished(run.facts)
+        run.kill_after = None
+        resumed = fleet(device, faults=faults)
+        run.drive(resumed)
+        assert told(run.facts) == told(undisturbed.facts)
+        benched = [
+            candidate.trial
+            for job in resumed.submitted
+            if isinstance(job, BenchJob)
+            for candidate in job.candidates
+        ]
+        assert not before.keys() & set(benched), "a finished trial was measured again"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    cuts=st.lists(st.integers(1, 25), min_size=2, max_size=5),
+    compile_slots=st.integers(1, 3),
+    faults=st.dictionaries(st.integers(0, 11), st.sampled_from(list(Fault)), max_size=6),
+    device=st.sampled_from([GPU, CPU]),
+)
+def test_killed_again_and_again_a_run_ends_as_if_undisturbed(cuts, compile_slots, faults, device):
+    options = {"faults": faults, "compile_slots": compile_slots}
+    undisturbed = Run(experiment(), device)
+    undisturbed.drive(fleet(device, **options))
+    run = Run(experiment(), device)
+    for cut in cuts:
+        run.kill_after = len(run.facts) + cut
+        try:
+            run.drive(fleet(device, **options))
+        except KilledError:
+            continue
+    run.kill_after = None
+    run.drive(fleet(device, **options))
+    assert told(run.facts) == told(undisturbed.facts)
+    outcomes = [fact.trial for fact in run.facts if isinstance(fact, TrialFinished)]
+    assert len(outcomes) == len(set(outcomes))
+
+
+def test_several_workers_measure_every_trial_once_and_keep_all_benches_busy():
+    run = Run(experiment(trials=60))
+    four = fleet(bench_slots=4, compile_slots=8, durations=Durations(compile=0.01))
+    session = run.drive(four)
+    outcomes = [fact.trial for fact in run.facts if isinstance(fact, TrialFinished)]
+    assert sorted(outcomes) == list(range(60))
+    benches = {trial.bench for trial in session.history.trials.values()}
+    assert len(benches) == 4
+    assert max(len(j.candidates) for j in four.submitted if isinstance(j, BenchJob)) == BATCH
+
+
+def test_a_trial_budget_counts_rejected_configurations_too():
+    run = Run(experiment(trials=5))
+    session = run.drive(fleet(faults={0: Fault.COMPILE_ERROR, 1: Fault.COMPILE_ERROR}))
+    assert len(session.history.trials) == 5
+    assert session.history.trials[0].outcome == Rejected(
+        stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail="simulated"
+    )
+
+
+def test_a_time_budget_is_kept_and_summed_over_resumes():
+    run = Run(experiment(trials=1000, seconds=2.0), kill_after=12)
+    slow = {"durations": Durations(bench=0.25)}
+    with pytest.raises(KilledError):
+        run.drive(fleet(**slow))
+    run.kill_after = None
+    session = run.drive(fleet(**slow))
+    assert session.history.ended == "seconds"
+    assert 2.0 <= session.history.searched < 2.0 + 2 * BATCH * 0.25 + 0.5
+    times = [fact.searched for fact in run.facts if isinstance(fact, TrialFinished)]
+    assert times == sorted(times)
+    left = [t for t in session.history.trials.values() if t.outcome is None]
+    assert left
+    assert all(trial.abandoned for trial in left)
+    assert session.history.finished
+
+
+def test_a_space_smaller_than_the_budget_ends_the_search():
+    session = Run(experiment(trials=50), proposer_size=7).drive(fleet())
+    assert len(session.history.trials) == 7
+    assert session.history.ended == "exhausted"
+    assert session.history.finished
+
+
+def test_on_a_cpu_compiling_and_timing_never_overlap():
+    run = Run(experiment(trials=20), CPU)
+    busy = fleet(CPU, compile_slots=2)
+    run.drive(busy)
+    kinds = [
+        type(job)
+        for job in busy.submitted
+        if isinstance(job, BenchJob) or (isinstance(job, CompileJob) and job.trial != BASELINE)
+    ]
+    phases = [(kind, len(list(jobs))) for kind, jobs in itertools.groupby(kinds)]
+    assert phases[:4] == [(CompileJob, PHASE), (BenchJob, 1)] * 2
+    benched = [job for job in busy.submitted if isinstance(job, BenchJob)]
+    assert [len(job.candidates) for job in benched] == [PHASE, PHASE, 4]
+
+
+def test_a_lost_worker_costs_a_trial_only_after_three_attempts():
+    run = Run(experiment())
+    session = run.drive(fleet(faults={2: Fault.LOST, 5: Fault.LOST_ONCE, 6: Fault.COMPILER_LOST}))
+    outcomes = {t.number: t.outcome for t in session.history.trials.values()}
+    rejected = {n: o.code for n, o in outcomes.items() if isinstance(o, Rejected)}
+    assert rejected == {2: Code.WORKER_LOST, 6: Code.WORKER_LOST}
+
+
+def test_a_fleet_that_loses_everything_ends_the_search():
+    run = Run(experiment())
+    session = run.drive(fleet(faults=dict.fromkeys(range(12), Fault.LOST)))
+    assert session.history.ended == "fleet"
+    assert session.history.finished
+    assert not session.history.finalists()
+
+
+@pytest.mark.parametrize("fault", [Fault.COMPILE_ERROR, Fault.WRONG, Fault.LOST])
+def test_a_baseline_that_cannot_be_trusted_ends_the_run(fault):
+    run = Run(experiment())
+    session = run.drive(fleet(faults={BASELINE: fault}))
+    assert session.history.refused is not None
+    assert session.history.ended == "baseline"
+    assert session.history.finished
+    assert not session.history.trials
+
+
+def test_a_baseline_lost_once_is_prepared_again():
+    session = Run(experiment()).drive(fleet(faults={BASELINE: Fault.LOST_ONCE}))
+    assert session.history.refused is None
+    assert session.history.ended == "trials"
+
+
+def test_stopped_confirms_the_best_so_far():
+    run = Run(experiment(trials=1000))
+    signals = itertools.chain([None] * 20, [StopRequested("stopped")])
+    session = run.drive(fleet(), signals)
+    assert session.history.ended == "stopped"
+    assert 0 < len(session.history.trials) < 1000
+    assert len(session.history.confirmations) == 3
+    assert session.history.finished
+
+
+def test_stopped_before_anything_was_measured_just_ends():
+    session = Run(experiment()).drive(fleet(), [StopRequested("stopped")])
+    assert session.history.ended == "stopped"
+    assert session.history.finished
+    assert not session.history.trials
+
+
+def test_interrupted_leaves_at_once_and_can_be_resumed():
+    run = Run(experiment())
+    signals = itertools.chain([None] * 8, [StopRequested("interrupted")])
+    session = run.drive(fleet(), signals)
+    assert not session.history.finished
+    assert session.history.ended is None
+    undisturbed = Run(experiment())
+    undisturbed.drive(fleet())
+    run.drive(fleet())
+    assert told(run.facts) == told(undisturbed.facts)
+
+
+def test_a_finished_run_resumes_to_nothing():
+    run = Run(experiment())
+    run.drive(fleet())
+    again = fleet()
+    session = run.drive(again)
+    assert session.history.finished
+    assert not again.submitted
+
+
+def test_finalists_are_the_best_general_ones_and_the_best_of_each_shape():
+    run = Run(experiment(trials=40, top=2))
+    session = run.drive(fleet(noise=0.0))
+    history = session.history
+    losses = {n: history.loss(n) for n in history.trials}
+    best_two = sorted(losses, key=lambda n: (losses[n], n))[:2]
+    assert history.ranking()[:2] == best_two
+    by_shape = [
+        min(history.trials, key=lambda n: (history.trials[n].outcome.cells[s].ratio, n))
+        for s in range(2)
+    ]
+    assert set(history.finalists()) == {*best_two, *by_shape}
+
+
+def test_a_configuration_that_skips_a_shape_leads_no_general_ranking():
+    shapes_of_all = frozenset((x, 1) for x in range(0, 200, 2))
+    session = Run(experiment(trials=30), infeasible=shapes_of_all).drive(fleet())
+    for number in session.history.ranking():
+        assert session.history.trials[number].configuration.as_dict()["x"] % 2 == 1
+    even = [t for t in session.history.trials.values() if t.configuration.as_dict()["x"] % 2 == 0]
+    assert even
+    assert all(not trial.outcome.general for trial in even)
+
+
+def test_a_finalist_that_fails_confirmation_is_replaced_by_the_next_best():
+    undisturbed = Run(experiment(trials=20))
+    best = undisturbed.drive(fleet()).history.ranking()
+    run = Run(experiment(trials=20))
+    history = run.drive(fleet(faults={best[0]: Fault.WRONG_LATER})).history
+    assert history.ranking()[0] == best[1]
+    assert best[0] not in history.finalists()
+    for number in history.finalists():
+        seen = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
+        assert len(seen) == 3
+
+
+def test_confirmation_gives_up_when_every_finalist_fails():
+    run = Run(experiment(trials=30))
+    history = run.drive(fleet(faults=dict.fromkeys(range(30), Fault.WRONG_LATER))).history
+    assert history.finished
+    assert len(history.confirmations) <= 12
+
+
+def test_held_out_shapes_are_for_finalists_alone():
+    run = Run(experiment())
+    simulated = fleet()
+    run.drive(simulated)
+    for job in simulated.submitted:
+        if isinstance(job, BenchJob):
+            assert all(len(candidate.plan.cells) == 2 for candidate in job.candidates)
+        if isinstance(job, ConfirmJob):
+            assert all(len(candidate.plan.cells) == 3 for candidate in job.finalists)
+    sampled = next(fact for fact in run.facts if isinstance(fact, ConfirmationSampled))
+    assert {sample.shape for sample in sampled.samples} == {0, 1, 2}
+
+
+def test_another_environment_measures_the_incumbents_again_and_forgets_old_leads():
+    run = Run(experiment(trials=20), kill_after=40)
+    with pytest.raises(KilledError):
+        run.drive(fleet())
+    run.kill_after = None
+    before = History.of(run.experiment, run.facts)
+    incumbents = before.finalists()
+    assert incumbents
+    kept = len(run.facts)
+    run.environment = "two"
+    history = run.drive(fleet(seed=5)).history
+    again = {f.trial for f in run.facts[kept:] if isinstance(f, TrialFinished)}
+    old = {n for n, t in before.trials.items() if t.outcome is not None}
+    assert again & old == set(incumbents)
+    for number in history.ranking():
+        assert history.trials[number].current
+    assert not set(history.ranking()) & (old - set(incumbents))
+
+
+def test_another_environment_after_the_search_confirms_only_what_was_measured_in_it():
+    run = Run(experiment())
+    run.drive(fleet())
+    end = next(i for i, f in enumerate(run.facts) if isinstance(f, SearchEnded))
+    run.facts = run.facts[: end + 2]
+    incumbents = History.of(run.experiment, run.facts).finalists()
+    run.environment = "two"
+    history = run.drive(fleet(seed=5)).history
+    assert set(history.ranking()) <= set(incumbents)
+    assert len(history.confirmations) == 3
+    assert history.finished
+
+
+def test_facts_rebuild_the_history_of_a_live_session():
+    run = Run(experiment())
+    session = run.drive(fleet(faults=FAULTS))
+    rebuilt = History.of(run.experiment, run.facts)
+    assert rebuilt.trials == session.history.trials
+    assert rebuilt.finalists() == session.history.finalists()
+    assert rebuilt.searched == session.history.searched
+    assert isinstance(run.facts[0], EpochOpened)
+    assert isinstance(run.facts[-1], RunFinished)
+    proposed = [fact.trial for fact in run.facts if isinstance(fact, TrialProposed)]
+    assert proposed == list(range(12))

@@ -1,0 +1,218 @@
+"""The run directory: what a run leaves on disk, who may write it, and how it is found again.
+
+Layout: ``run.json`` (format version, run id, time), ``spec.yaml`` (as the user wrote it),
+``spec.resolved.yaml`` (the same with all sources inlined, which a resume reads),
+``environment/NNN.json`` (one for each distinct environment), ``journal.jsonl`` (the truth),
+``secret`` (the seed of the inputs, readable by the owner alone), ``lock``; and what can be rebuilt
+from these: ``status.json``, ``results.jsonl``, ``results.csv``, ``export/``. Knows nothing of what
+the facts in the journal mean.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.errors import EnvironmentProblem
+from tuner.events import Fact
+from tuner.spec.experiment import Experiment
+from tuner.spec.load import dump_resolved, load_resolved
+from tuner.store.journal import Journal, read_journal
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """What ``run.json`` says; ``created`` is in ISO 8601, UTC."""
+
+    format: int
+    run: str
+    experiment: str
+    created: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run directory as anyone may read it, also while the run goes on."""
+
+    path: Path
+    info: RunInfo
+    experiment: Experiment
+
+    @classmethod
+    def open(cls, path: Path) -> "RunView":
+        """Open a run for reading.
+
+        Raises:
+            EnvironmentProblem: there is no run, or its format is not understood.
+        """
+        try:
+            text = (path / "run.json").read_text()
+            resolved = (path / "spec.resolved.yaml").read_text()
+        except FileNotFoundError:
+            raise EnvironmentProblem(f"{path} is not a run directory") from None
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot read {error.filename}: {error.strerror}") from None
+        try:
+            info = TypeAdapter(RunInfo).validate_json(text)
+        except ValidationError as error:
+            what = error.errors(include_url=False)[0]["msg"]
+            raise EnvironmentProblem(f"{path / 'run.json'} cannot be understood: {what}") from None
+        if info.format != FORMAT:
+            raise EnvironmentProblem(
+                f"{path} has run format {info.format}, and this version reads {FORMAT}"
+            )
+        return cls(path, info, load_resolved(resolved))
+
+    def facts(self) -> list[Fact]:
+        """The facts so far; raises :class:`EnvironmentProblem` if the journal is damaged."""
+        journal = self.path / "journal.jsonl"
+        return read_journal(journal) if journal.exists() else []
+
+
+class RunDirectory:
+    """A run directory held by its one writer, until :meth:`close`."""
+
+    def __init__(self, view: RunView, lock: int) -> None:
+        """Wrap a locked directory; use :meth:`create` or :meth:`open`."""
+        self.path = view.path
+        self.info = view.info
+        self.experiment = view.experiment
+        self._lock = lock
+        try:
+            self.secret = int((self.path / "secret").read_text(), 16)
+        except (OSError, ValueError):
+            self.close()
+            raise EnvironmentProblem(
+                f"cannot read the run's seed, {self.path / 'secret'}"
+            ) from None
+
+    @classmethod
+    def create(cls, path: Path, experiment: Experiment, spec_text: str) -> "RunDirectory":
+        """Make a new run directory, complete or not at all, and hold it.
+
+        Raises:
+            EnvironmentProblem: something is there already, or the place cannot be written.
+        """
+        path = path.absolute()
+        now = datetime.now(UTC)
+        info = RunInfo(
+            format=FORMAT,
+            run=f"{experiment.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+            experiment=experiment.name,
+            created=now.isoformat(timespec="seconds"),
+        )
+        building: Path | None = None
+        lock = -1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            building = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            building.chmod(0o755)
+            lock = _lock(building)
+            (building / "environment").mkdir()
+            (building / "run.json").write_bytes(TypeAdapter(RunInfo).dump_json(info) + b"\n")
+            (building / "spec.yaml").write_text(spec_text)
+            (building / "spec.resolved.yaml").write_text(dump_resolved(experiment))
+            with os.fdopen(
+                os.open(building / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+            ) as stream:
+                stream.write(f"{secrets.randbits(63):x}\n")
+            building.rename(path)
+        except OSError as error:
+            if lock >= 0:
+                os.close(lock)
+            if building:
+                shutil.rmtree(building, ignore_errors=True)
+            if path.exists():
+                raise EnvironmentProblem(
+                    f"{path} is there already: go on with `kernelwright resume {path}`, or name "
+                    "another folder with --run-dir"
+                ) from None
+            raise EnvironmentProblem(
+                f"cannot make the run directory {path}: {error.strerror}; name another with "
+                "--run-dir"
+            ) from None
+        return cls(RunView(path, info, experiment), lock)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """Hold an existing run, to go on with it or to rewrite what is derived.
+
+        Raises:
+            EnvironmentProblem: there is no run, another process holds it, or it cannot be written.
+        """
+        view = RunView.open(path.absolute())
+        try:
+            lock = _lock(view.path)
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot write {view.path}: {error.strerror}") from None
+        return cls(view, lock)
+
+    def journal(self) -> Journal:
+        """The journal, opened for writing."""
+        return Journal(self.path / "journal.jsonl")
+
+    def record_environment(self, environment: Mapping[str, object]) -> str:
+        """Keep a description of where the run is running, and return its digest.
+
+        ``environment`` holds what makes times incomparable when it changes (device model, driver,
+        compiler) and nothing else; it is JSON data. The same description is kept once.
+        """
+        text = json.dumps(environment, indent=2, sort_keys=True) + "\n"
+        folder = self.path / "environment"
+        kept = sorted(folder.glob("*.json"))
+        if not any(_read(file) == text for file in kept):
+            self.write(f"environment/{len(kept):03d}.json", text)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def write(self, name: str, text: str) -> Path:
+        """Replace a file of the directory as a whole, so that no reader sees half of it."""
+        target = self.path / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            building = target.with_name(f".{target.name}.new")
+            building.write_text(text)
+            building.replace(target)
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot write {target}: {error.strerror}") from None
+        return target
+
+    def close(self) -> None:
+        """Let go of the directory; closing twice does nothing."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(f"cannot read {file}: {error}") from None
+
+
+def _lock(path: Path) -> int:
+    """Take the directory's lock; the kernel lets go of it however this process ends."""
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        os.close(lock)
+        raise EnvironmentProblem(
+            f"the run directory {path} is in use by process {holder or '(unknown)'}: wait for it, "
+            f"or stop it with `kernelwright stop {path}`"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
