@@ -20,10 +20,10 @@ from tuner.device import Device
 from tuner.expressions import c, fold, mask, scalar, tree
 from tuner.expressions.c import C_HELPERS
 from tuner.expressions.mask import Bools, Column, Values
-from tuner.expressions.tree import RESERVED, ExpressionError, Kind, nearest
+from tuner.expressions.tree import RESERVED, ExpressionError, Kind, closest, nearest
 from tuner.trial import Value
 
-__all__ = ["C_HELPERS", "RESERVED", "Expression", "ExpressionError", "Kind", "nearest"]
+__all__ = ["C_HELPERS", "RESERVED", "Expression", "ExpressionError", "Kind", "closest", "nearest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Expression:
     ) -> None:
         unbound = sorted(name for name in self.names if name not in bound)
         if unbound:
-            hint = nearest(unbound[0], frozenset(bound))
+            hint = nearest(unbound[0], bound)
             raise ExpressionError(f"{tree.shown(self.text)}: unknown name '{unbound[0]}'{hint}")
         if device is None and self.device_names:
             raise ExpressionError(f"{tree.shown(self.text)} needs a device")

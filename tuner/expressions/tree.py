@@ -8,7 +8,7 @@ import ast
 import difflib
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -121,10 +121,16 @@ _HINTS = (
 )
 
 
-def nearest(word: str, known: Iterator[str] | tuple[str, ...] | frozenset[str]) -> str:
-    """``; did you mean 'x'?`` for the known word closest to ``word``, else nothing."""
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` was probably meant to be, if there is one."""
     matches = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
+    return matches[0] if matches else None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` for the closest known word, else nothing."""
+    match = closest(word, known)
+    return f"; did you mean '{match}'?" if match else ""
 
 
 def parse(text: str) -> Node:

@@ -5,8 +5,9 @@ a union that its author meant, and the names of keys that are planned but not su
 """
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tuner.expressions import nearest
+from tuner.expressions import closest, nearest
 from tuner.spec import experiment as vocabulary
 from tuner.spec.experiment import ShapeBinding
 from tuner.spec.problems import Problem
@@ -83,11 +84,8 @@ def validate(
             json.dumps(data), context={"directory": directory} if directory else None
         )
     except ValidationError as error:
-        found = [
-            (path, message, at_key)
-            for errors in _by_value(error.errors(include_url=False), data)
-            for path, message, at_key in _messages(cls, errors)
-        ]
+        located = _meant([_Located(e, data) for e in error.errors(include_url=False)], data)
+        found = list(_messages(cls, located))
         problems += [document.problem(p, message, at_key=at_key) for p, message, at_key in found]
         return None, [path for path, _, _ in found]
     return made, []
@@ -116,17 +114,14 @@ class _Located:
             self.missing = self.branches.pop()[1]
 
 
-def _by_value(errors: Iterable[ErrorDetails], data: Data) -> Iterable[list[_Located]]:
-    """Errors in groups of one value each; of a union only those of the branch that was meant."""
-    located = [_Located(error, data) for error in errors]
-    meant: dict[Path, str | None] = {}
-    for path, tags in _unions(located).items():
-        meant[path] = _meant(_at(data, path), tags)
-    groups: dict[Path, list[_Located]] = defaultdict(list)
-    for item in located:
-        if all(meant[path] in (tag, None) for path, tag in item.branches if path in meant):
-            groups[item.path].append(item)
-    return groups.values()
+def _meant(located: list[_Located], data: Data) -> list[_Located]:
+    """The errors without those of a union's branches that the author did not mean."""
+    meant = {path: _branch(_at(data, path), tags) for path, tags in _unions(located).items()}
+    return [
+        item
+        for item in located
+        if all(meant.get(path) in (tag, None) for path, tag in item.branches)
+    ]
 
 
 def _unions(located: Iterable[_Located]) -> dict[Path, list[str]]:
@@ -144,55 +139,53 @@ def _at(data: Data, path: Path) -> Data:
     return data
 
 
-def _meant(data: Data, tags: list[str]) -> str | None:
-    """The branch that shares most keys with a mapping; ``None`` where all have their say."""
-    if not isinstance(data, dict):
+def _branch(data: Data, tags: list[str]) -> str | None:
+    """The branch whose keys are most like a mapping's; ``None`` where all have their say."""
+    candidates = [tag for tag in tags if tag in _CLASSES]
+    if not isinstance(data, dict) or not candidates:
         return None
-    shared = {
-        tag: len(_field_names(_CLASSES[tag]) & data.keys()) for tag in tags if tag in _CLASSES
-    }
-    best = max(shared, key=lambda tag: shared[tag], default=None)
-    return best if best is not None and shared[best] else None
+
+    def likeness(tag: str) -> float:
+        known = _field_names(_CLASSES[tag])
+        return sum(1.0 if key in known else 0.5 * bool(closest(key, known)) for key in data)
+
+    return max(candidates, key=likeness)
 
 
-def _field_names(cls: type) -> frozenset[str]:
-    return frozenset(field.name for field in fields(cls)) if is_dataclass(cls) else frozenset()
+def _field_names(cls: type | None) -> frozenset[str]:
+    return (
+        frozenset(field.name for field in fields(cls)) if cls and is_dataclass(cls) else frozenset()
+    )
 
 
-def _messages(cls: type, errors: list[_Located]) -> Iterable[tuple[Path, str, bool]]:
-    """What to say of one value: one message, save that several keys may be missing from it."""
-    missing = [error for error in errors if error.type == "missing"]
-    for error in missing:
-        yield error.path, f"missing key '{error.missing}'", True
-    rest = [error for error in errors if error.type != "missing"]
-    if not rest:
-        return
-    first = rest[0]
-    if first.type == "unexpected_keyword_argument":
-        yield first.path, _unknown_key(cls, first), True
-        return
-    said = [error for error in rest if error.type in ("value_error", "literal_error")]
-    if len(rest) > 1 and not any(error.type == "value_error" for error in said):
-        wanted = " or ".join(dict.fromkeys(_wanted(error) for error in rest))
-        yield first.path, f"should be {wanted}, not {_shown(first.data)}", False
-        return
-    yield first.path, _message((said or rest)[0]), False
+def _messages(cls: type, located: list[_Located]) -> Iterator[tuple[Path, str, bool]]:
+    """Path and message of each error, and whether it is about the key there; one for each value."""
+    by_value: dict[Path, list[_Located]] = defaultdict(list)
+    misspelt: set[tuple[Path, str | None]] = set()
+    for item in located:
+        if item.type == "unexpected_keyword_argument":
+            known = _field_names(_owner(cls, item))
+            misspelt.add((item.path[:-1], closest(str(item.path[-1]), known)))
+            yield item.path, _unknown_key(str(item.path[-1]), known), True
+        elif item.type != "missing" and not (item.type == "too_short" and item.data):
+            by_value[item.path].append(item)
+    for item in located:
+        if item.type == "missing" and (item.path, item.missing) not in misspelt:
+            yield item.path, f"missing key '{item.missing}'", True
+    for path, items in by_value.items():
+        yield path, _message(items), False
 
 
-def _unknown_key(cls: type, error: _Located) -> str:
-    *above, key = error.path
-    if str(key) in _NOT_SUPPORTED:
-        return f"'{key}': {_NOT_SUPPORTED[str(key)]} is not supported yet"
-    owner = _owner(cls, tuple(above), error)
-    known = _field_names(owner) if owner else frozenset()
-    hint = nearest(str(key), known)
-    if not hint and known:
-        hint = f"; there are: {', '.join(field.name for field in fields(owner))}"  # type: ignore[arg-type]
+def _unknown_key(key: str, known: frozenset[str]) -> str:
+    if key in _NOT_SUPPORTED:
+        return f"'{key}': {_NOT_SUPPORTED[key]} is not supported yet"
+    hint = nearest(key, known) or (f"; there are: {', '.join(sorted(known))}" if known else "")
     return f"unknown key '{key}'{hint}"
 
 
-def _owner(cls: type, path: Path, error: _Located) -> type | None:
-    """The dataclass that the mapping at ``path`` should become."""
+def _owner(cls: type, error: _Located) -> type | None:
+    """The dataclass that the mapping around an unknown key should become."""
+    path = error.path[:-1]
     branches = dict(error.branches)
     owner: type | None = cls
     for length, step in enumerate(path, start=1):
@@ -220,27 +213,32 @@ def _wanted(error: _Located) -> str:
         tag = error.branches[-1][1] if error.branches else ""
         keys = ", ".join(field.name for field in fields(_CLASSES[tag])) if tag in _CLASSES else ""
         return f"a mapping with {keys}" if keys else "a mapping"
-    return _TYPES.get(error.type, error.error["msg"].lower())
+    said = error.error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return _TYPES.get(error.type, said)
 
 
-def _message(error: _Located) -> str:
-    given = _shown(error.data)
-    context = error.error.get("ctx", {})
-    if error.type == "value_error":
-        return str(context["error"])
-    if error.type == "literal_error":
-        if isinstance(error.data, str) and error.data in _NOT_SUPPORTED:
-            return f"{given}: {_NOT_SUPPORTED[error.data]} is not supported yet"
-        options = str(context["expected"])
-        names = tuple(options.replace(" or ", ", ").replace("'", "").split(", "))
-        return f"should be {options}, not {given}{nearest(str(error.data), names)}"
-    if error.type == "string_pattern_mismatch":
-        return f"{given} is not a name: letters, digits and underscores, not beginning with a digit"
-    if error.type in ("too_short", "too_long"):
-        return error.error["msg"].replace("Tuple", "the list").replace("Dictionary", "the mapping")
-    if error.type in _TYPES or error.type.startswith("dataclass"):
-        return f"should be {_wanted(error)}, not {given}"
-    return f"{error.error['msg'].replace('Input should be', 'should be')}, not {given}"
+def _message(errors: list[_Located]) -> str:
+    """One message for what is wrong with one value, whichever branches of a union say so."""
+    first = errors[0]
+    for error in errors:
+        if error.type == "value_error":
+            return str(error.error["ctx"]["error"])
+    if isinstance(first.data, str) and first.data in _NOT_SUPPORTED:
+        return f"'{first.data}': {_NOT_SUPPORTED[first.data]} is not supported yet"
+    given = _shown(first.data)
+    if first.type == "string_pattern_mismatch":
+        return f"{given} is not a name: letters, digits and underscores only"
+    if first.type in ("too_short", "too_long"):
+        limit = first.error["ctx"].get("min_length") or first.error["ctx"].get("max_length")
+        return f"needs at {'least' if first.type == 'too_short' else 'most'} {limit} entries"
+    wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
+    choices = [choice for error in errors for choice in _choices(error)]
+    return f"should be {wanted}, not {given}{nearest(str(first.data), choices)}"
+
+
+def _choices(error: _Located) -> list[str]:
+    expected = str(error.error.get("ctx", {}).get("expected", ""))
+    return re.findall(r"'([^']*)'", expected)
 
 
 def _shown(data: Data) -> str:
