@@ -1,0 +1,175 @@
+"""What every fleet does, whatever carries its jobs: inherit, and say how one is opened.
+
+A fleet answers each job once, with values for the failures of candidates; it keeps going after
+them, and it never blocks for longer than it was told to.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from tuner.fleet import (
+    BASELINE,
+    Answer,
+    Benched,
+    BenchJob,
+    BenchSetup,
+    Candidate,
+    Compiled,
+    CompileJob,
+    Confirmed,
+    ConfirmJob,
+    Fleet,
+    Prepared,
+    PrepareJob,
+)
+from tuner.plan import Plan
+from tuner.space.lower import lower
+from tuner.spec.experiment import Experiment
+from tuner.trial import Configuration, Full, Measured, Rejected, Stage
+
+UNCOMPILABLE = 90
+"""The trial whose source is no program; a simulated fleet has to be told so."""
+
+PATIENCE = 120.0
+
+
+class FleetConformance:
+    """Inherit, set :attr:`experiment` and :attr:`configurations`, override :meth:`open_fleet`."""
+
+    experiment: Experiment
+    """With a template, two tune shapes and at least one held-out shape."""
+
+    configurations: tuple[Configuration, ...]
+    """At least three, feasible on every shape and right."""
+
+    async def open_fleet(self) -> Fleet:
+        raise NotImplementedError
+
+    def run(self, body: Callable[[Fleet], Awaitable[None]]) -> None:
+        async def opened() -> None:
+            fleet = await self.open_fleet()
+            try:
+                await body(fleet)
+            finally:
+                await fleet.close()
+
+        asyncio.run(opened())
+
+    def plan(self, fleet: Fleet, number: int) -> tuple[Configuration, Plan]:
+        shapes = (*self.experiment.shapes.tune, *self.experiment.shapes.held_out)
+        baseline = number == BASELINE
+        configuration = Configuration(()) if baseline else self.configurations[number]
+        template = None if baseline else self.experiment.template
+        return configuration, lower(self.experiment, template, configuration, shapes, fleet.device)
+
+    async def collect(self, fleet: Fleet, count: int) -> list[Answer]:
+        """The next ``count`` answers."""
+        answers: list[Answer] = []
+        until = time.monotonic() + PATIENCE
+        while len(answers) < count:
+            assert time.monotonic() < until, f"only {answers} after {PATIENCE} s"
+            answers += await fleet.answers(timeout=1.0)
+        return answers
+
+    async def candidates(self, fleet: Fleet, numbers: tuple[int, ...]) -> list[Candidate]:
+        """Compile these configurations, or the baseline."""
+        plans = {number: self.plan(fleet, number) for number in numbers}
+        for number, (_, plan) in plans.items():
+            fleet.submit(CompileJob(trial=number, builds=plan.builds))
+        found: dict[int, Candidate] = {}
+        for answer in await self.collect(fleet, len(numbers)):
+            assert isinstance(answer, Compiled), answer
+            assert not isinstance(answer.result, Rejected), answer.result
+            configuration, plan = plans[answer.trial]
+            assert [b.build for b in answer.result] == [b.digest for b in plan.builds]
+            found[answer.trial] = Candidate(
+                trial=answer.trial,
+                configuration=configuration,
+                plan=plan,
+                binaries=answer.result,
+            )
+        return [found[number] for number in numbers]
+
+    async def prepared(self, fleet: Fleet) -> Prepared:
+        (baseline,) = await self.candidates(fleet, (BASELINE,))
+        setup = BenchSetup(experiment=self.experiment, baseline=baseline, secret=12345)
+        fleet.submit(PrepareJob(setup=setup))
+        (answer,) = await self.collect(fleet, 1)
+        assert isinstance(answer, Prepared), answer
+        return answer
+
+    def test_it_has_slots_a_device_and_a_clock_that_never_goes_back(self):
+        async def body(fleet: Fleet) -> None:
+            assert fleet.compile_slots >= 1
+            assert fleet.bench_slots >= 1
+            assert fleet.device.backend == self.experiment.kernel.language
+            before = fleet.now()
+            assert await fleet.answers(timeout=0.05) == ()
+            assert fleet.now() >= before + 0.04
+
+        self.run(body)
+
+    def test_source_that_is_no_program_is_rejected_and_the_next_compiles(self):
+        async def body(fleet: Fleet) -> None:
+            _, plan = self.plan(fleet, 0)
+            broken = replace(plan.builds[0], source="this is no program")
+            fleet.submit(CompileJob(trial=UNCOMPILABLE, builds=(broken,)))
+            (answer,) = await self.collect(fleet, 1)
+            assert isinstance(answer, Compiled)
+            assert answer.trial == UNCOMPILABLE
+            assert isinstance(answer.result, Rejected)
+            assert answer.result.stage is Stage.COMPILE
+            assert len(await self.candidates(fleet, (0,))) == 1
+
+        self.run(body)
+
+    def test_it_prepares_times_and_confirms(self):
+        tune = len(self.experiment.shapes.tune)
+        every = tune + len(self.experiment.shapes.held_out)
+
+        async def body(fleet: Fleet) -> None:
+            prepared = await self.prepared(fleet)
+            assert not isinstance(prepared.result, Rejected), prepared.result
+            assert len(prepared.result) == every
+            assert all(cell.median_ns > 0 for cell in prepared.result)
+
+            candidates = await self.candidates(fleet, (0, 1, 2))
+            fleet.submit(BenchJob(candidates=tuple(candidates[:2])))
+            fleet.submit(BenchJob(candidates=(candidates[2],)))
+            answers = await self.collect(fleet, 3)
+            assert all(isinstance(answer, Benched) for answer in answers), answers
+            trials = [answer.trial for answer in answers]
+            assert sorted(trials) == [0, 1, 2]
+            assert trials.index(0) < trials.index(1), "a job's answers come in its order"
+            for answer in answers:
+                assert isinstance(answer.outcome, Measured), answer.outcome
+                assert len(answer.outcome.cells) == tune
+                assert all(isinstance(cell, Full) for cell in answer.outcome.cells)
+                assert answer.bench
+                assert answer.seconds > 0
+
+            for process in (0, 1):
+                fleet.submit(ConfirmJob(process=process, finalists=tuple(candidates[:2])))
+            confirmed = await self.collect(fleet, 2)
+            assert all(isinstance(answer, Confirmed) for answer in confirmed), confirmed
+            assert {answer.process for answer in confirmed} == {0, 1}
+            for answer in confirmed:
+                assert not answer.failed
+                seen = {(sample.trial, sample.shape) for sample in answer.samples}
+                wanted = {(n, s) for n in (BASELINE, 0, 1) for s in range(every)}
+                assert wanted <= seen
+                assert all(sample.median_ns > 0 for sample in answer.samples)
+
+        self.run(body)
+
+    def test_closing_drops_what_is_pending_and_may_be_repeated(self):
+        async def body(fleet: Fleet) -> None:
+            _, plan = self.plan(fleet, 0)
+            for trial in range(4):
+                fleet.submit(CompileJob(trial=trial, builds=plan.builds))
+            await fleet.close()
+            await fleet.close()
+
+        self.run(body)
