@@ -1,0 +1,123 @@
+"""Mechanical rule: integer constants that are already there become parameters.
+
+Owns which constants count as tuning knobs: by name, since nothing else tells them from a constant
+of the operation itself. One that the launch may depend on in a way not understood is left alone.
+"""
+
+import math
+import re
+from dataclasses import replace
+
+from agents.generation.rules import Draft
+from agents.generation.source import blank
+from tuner.errors import SpecError
+from tuner.expressions import Expression
+from tuner.spec.experiment import Experiment, Launch
+from tuner.spec.resolve import item_bytes
+
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d+)[uU]?\)?[ \t]*$", re.MULTILINE)
+_DECLARED = re.compile(
+    r"^[ \t]*(?:static[ \t]+|inline[ \t]+|__constant__[ \t]+)*(?:constexpr|const)[ \t]+"
+    r"(?:static[ \t]+)?(?:unsigned[ \t]+)?(?:int|unsigned|size_t|uint)[ \t]+"
+    r"(\w+)[ \t]*=[ \t]*(\d+)[uU]?[ \t]*;[ \t]*$",
+    re.MULTILINE,
+)
+_WORK_GROUP = re.compile(r"BLOCK|THREADS|WORK_?GROUP|(?:^|_)WG|LOCAL_SIZE", re.IGNORECASE)
+_WIDTH = re.compile(r"VEC|WIDTH|PACK", re.IGNORECASE)
+_LOOP = re.compile(r"UNROLL|TILE|ITEMS|PER_(?:THREAD|ITEM)|CHUNK|STAGES", re.IGNORECASE)
+_TILE = re.compile(r"TILE", re.IGNORECASE)
+_MOST = 1024
+
+
+def constants(draft: Draft, experiment: Experiment) -> Draft:
+    """Turn recognised constants into parameters of the same name."""
+    visible = blank(draft.source)
+    seen: set[str] = set()
+    for match in sorted(
+        (*_DEFINE.finditer(visible), *_DECLARED.finditer(visible)), key=lambda found: found.start()
+    ):
+        name, value = match[1], int(match[2])
+        if name in seen or value < 1 or not _is_knob(name):
+            continue
+        seen.add(name)
+        if len(re.findall(rf"^[ \t]*#[ \t]*(?:define|undef)[ \t]+{name}\b", visible, re.M)) > 1:
+            draft = draft.found(name, "it is defined more than once")
+        elif len(re.findall(rf"\b{name}\b", visible)) < 2:
+            draft = draft.found(name, "it is never used")
+        else:
+            draft = _adopt(draft, experiment, name, value, match[0])
+    return draft
+
+
+def _is_knob(name: str) -> bool:
+    return any(pattern.search(name) for pattern in (_WORK_GROUP, _WIDTH, _LOOP))
+
+
+def _adopt(draft: Draft, experiment: Experiment, name: str, value: int, line: str) -> Draft:
+    if name in experiment.shapes.tune[0].symbols:
+        return draft.found(name, "a symbol of the experiment has the same name")
+    launch = _linked(draft.launch, name, value) if draft.launch else None
+    if launch is None:
+        return draft.found(name, "the launch may depend on its value in a way not understood")
+    taken = replace(draft, source=draft.source.replace(line, "", 1), launch=launch)
+    values = _around(value)
+    if _WIDTH.search(name):
+        widest = _widest(experiment)
+        values = tuple(option for option in values if option <= max(widest, value))
+        taken = taken.with_parameter(name, values)
+        for argument in experiment.arguments:
+            if argument.kind in ("in", "out", "inout") and argument.shape:
+                taken = taken.with_constraint(
+                    f"{name} == {value} or ({argument.shape[-1].text}) % {name} == 0"
+                )
+        return taken.found(
+            name, f"a width in the source; buffers are aligned to {widest} elements at least"
+        )
+    taken = taken.with_parameter(name, values)
+    return taken.found(name, f"an integer constant of the source, {value} as written")
+
+
+def _linked(launch: Launch, name: str, value: int) -> Launch | None:
+    """The launch with ``name`` in place of ``value`` where it stands for it; ``None``: unclear."""
+    blocks = {axis.text for axis in launch.block}
+    texts = [expression.text for expression in (*launch.grid, *launch.block, launch.shared_bytes)]
+    literals = {number for text in texts for number in re.findall(r"\b\d+\b", text)} - {"0", "1"}
+    multiples = {number for number in literals - blocks if int(number) % value == 0}
+    if value == 1 or (not multiples and str(value) not in blocks):
+        return launch
+    if not (_WORK_GROUP.search(name) or _TILE.search(name)) or multiples - {str(value)}:
+        return None
+
+    def substituted(expressions: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        return tuple(
+            Expression.parse(re.sub(rf"\b{value}\b", name, expression.text))
+            for expression in expressions
+        )
+
+    shared = substituted((launch.shared_bytes,))[0]
+    return replace(
+        launch,
+        grid=substituted(launch.grid),
+        block=substituted(launch.block),
+        shared_bytes=shared,
+    )
+
+
+def _around(value: int) -> tuple[int, ...]:
+    """The value, and a quarter, half, twice and four times it where those are whole."""
+    options = {value * factor for factor in (1, 2, 4) if value * factor <= max(_MOST, value)}
+    options |= {value // divisor for divisor in (2, 4) if value % divisor == 0}
+    return tuple(sorted(options))
+
+
+def _widest(experiment: Experiment) -> int:
+    """The most elements that every buffer's promised alignment covers."""
+    widths = []
+    for argument in experiment.arguments:
+        if argument.kind in ("in", "out", "inout"):
+            try:
+                size = item_bytes(argument.dtype)
+            except (KeyError, SpecError):
+                return 1
+            widths.append(max(1, (argument.align or size) // size))
+    return math.gcd(*widths) if widths else 1

@@ -1,0 +1,91 @@
+"""How each kernel language speaks of one axis of the launch: patterns to find, words to write."""
+
+import re
+from dataclasses import dataclass
+
+from tuner.device import Backend
+
+_AXES = "xyz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One axis of one language.
+
+    ``global_index``, ``block_size`` and ``grid_size`` (in work-items) are patterns; ``other``
+    matches any mention of the axis. ``group`` and ``item`` are the block's and the work-item's
+    index within it, of ``index_type``. The sizes are those worth trying on any device.
+    """
+
+    language: Backend
+    global_index: str
+    block_size: str
+    grid_size: str
+    other: str
+    index_type: str
+    group: str
+    item: str
+    helper: str
+    loop_pragma: str
+    global_sizes: tuple[int, ...]
+    cooperative_sizes: tuple[int, ...]
+
+    def index_from(self, written: str) -> str:
+        """The work-item's index, of the type that ``written`` (a global index) has."""
+        if self.language == "opencl":
+            return "kw_index"
+        cast = re.search(
+            r"\(\s*([\w ]+?)\s*\)\s*blockIdx|(\w+)\s*\(\s*blockIdx|static_cast\s*<([\w :]+)>",
+            written,
+        )
+        name = next(filter(None, cast.groups()), "") if cast else ""
+        return f"(({name or 'unsigned int'})kw_index)"
+
+
+def dialect(language: Backend, axis: int) -> Dialect:
+    """The words of ``language`` for axis 0, 1 or 2."""
+    return _opencl(axis) if language == "opencl" else _cuda(_AXES[axis])
+
+
+def _opencl(axis: int) -> Dialect:
+    def call(name: str) -> str:
+        return rf"\b{name}\s*\(\s*{axis}\s*\)"
+
+    return Dialect(
+        language="opencl",
+        global_index=call("get_global_id"),
+        block_size=call("get_local_size"),
+        grid_size=call("get_global_size"),
+        other=r"\bget_(?:global_id|local_id|local_size|enqueued_local_size|group_id|num_groups"
+        rf"|global_size|global_offset|global_linear_id|local_linear_id)\s*\(\s*(?:{axis}\b|\D)",
+        index_type="size_t",
+        group=f"get_group_id({axis})",
+        item=f"get_local_id({axis})",
+        helper="static inline void",
+        loop_pragma="",
+        global_sizes=(1, 2, 4, 8, 16) if axis else (1, 4, 16, 64, 256, 1024),
+        cooperative_sizes=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
+    )
+
+
+def _cuda(axis: str) -> Dialect:
+    index = (
+        rf"(?:\(\s*[\w ]+\s*\)\s*blockIdx\.{axis}|\b\w+\s*\(\s*blockIdx\.{axis}\s*\)"
+        rf"|\bstatic_cast\s*<[\w :]+>\s*\(\s*blockIdx\.{axis}\s*\)|\bblockIdx\.{axis})"
+    )
+    size, thread = rf"blockDim\.{axis}\b", rf"\bthreadIdx\.{axis}\b"
+    product = rf"(?:{index}\s*\*\s*{size}|\b{size}\s*\*\s*{index})"
+    return Dialect(
+        language="cuda",
+        global_index=rf"(?:{product}\s*\+\s*{thread}|{thread}\s*\+\s*{product})",
+        block_size=rf"\b{size}",
+        grid_size=rf"(?:\b{size}\s*\*\s*gridDim\.{axis}\b|\bgridDim\.{axis}\s*\*\s*{size})",
+        other=rf"\b(?:blockIdx|blockDim|threadIdx|gridDim)\b(?!\.[{_AXES.replace(axis, '')}]\b)",
+        index_type="unsigned long long",
+        group=f"static_cast<unsigned long long>(blockIdx.{axis})",
+        item=f"threadIdx.{axis}",
+        helper="static __device__ __forceinline__ void",
+        loop_pragma="#pragma unroll\n",
+        global_sizes=(32, 64, 128, 256, 512, 1024) if axis == "x" else (1, 2, 4, 8, 16),
+        cooperative_sizes=(32, 64, 128, 256, 512) if axis == "x" else (1, 2, 4, 8, 16),
+    )

@@ -1,0 +1,278 @@
+"""Mechanical rule: the block size of each axis, and how many elements each work-item does.
+
+Owns the proofs that a kernel does not care about its block size. Three kinds of kernel are
+recognised, axis by axis; ``total`` is the baseline's grid × block.
+
+*Global*: work-items know themselves by their global index alone and do not communicate. Any block
+size covers the same indices; where the kernel returns at once for indices past the end, the last
+block may overhang, elsewhere the sizes must divide ``total``. Such a kernel can also be called
+several times from one work-item.
+
+*Strided*: the same, but in a loop that steps by the number of work-items: any grid will do.
+
+*Cooperative*: the block asks for its own size. A smaller one than the baseline's does the same in
+more turns, so the baseline's expression is capped.
+"""
+
+import math
+import re
+from dataclasses import replace
+
+from agents.generation.dialect import Dialect, dialect
+from agents.generation.rules import Draft
+from agents.generation.source import KernelText, closing
+from tuner.expressions import Expression
+from tuner.spec.experiment import Experiment, Launch
+
+_AXES = "xyz"
+_COMMUNICATES = re.compile(
+    r"\b(?:barrier|work_group_\w+|sub_group_\w+|local|__local|async_work_group\w*|mem_fence|"
+    r"__shared__|__syncthreads\w*|__syncwarp|__shfl\w*|__ballot\w*|__any\w*|__all\w*|"
+    r"__reduce\w*|__activemask|__match\w*|cooperative_groups|asm)\b"
+)
+_IF = re.compile(r"\bif\s*\(")
+_RETURN = re.compile(r"\s*(?:\{\s*return\s*;\s*\}|return\s*;)")
+_OWN_BOUNDS = re.compile(
+    r"__launch_bounds__\s*\([^()]*\)"
+    r"|__attribute__\s*\(\(\s*(?:__)?(?:reqd_work_group_size|work_group_size_hint)(?:__)?"
+    r"\s*\([^()]*\)\s*\)\)"
+)
+_RESIDENT = (1, 2, 4)
+_THREADS_PER_BLOCK = 1024
+_THREADS_PER_MULTIPROCESSOR = 2048
+
+
+def geometry(draft: Draft, experiment: Experiment) -> Draft:
+    """Make the block size of each axis a parameter where that is safe, and coarsen axis 0."""
+    launch = draft.launch
+    if launch is None:
+        return draft.found("launch", "a sequence of launches is left as it is")
+    if draft.kernel is None:
+        return draft.found("launch", "the kernel's definition was not recognised")
+    if launch.cooperative:
+        return draft.found("launch", "a cooperative launch is left as it is")
+    names = {name for name, _ in draft.parameters}
+    for axis, block in reversed(list(enumerate(launch.block))):
+        if block.names & names:
+            draft = draft.found(f"block[{axis}]", "it is a parameter already")
+        elif axis == 0 or block.text != "1":
+            draft = _axis(draft, experiment, axis)
+    return _bounds(draft, experiment)
+
+
+def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
+    kernel = draft.kernel
+    assert kernel is not None
+    spoken, code = dialect(experiment.kernel.language, axis), kernel.code
+    rest = re.sub(spoken.global_index, " ", code)
+    knows_global = rest != code
+    if knows_global and not _COMMUNICATES.search(code):
+        if not re.search(spoken.other, rest):
+            return _global(draft, experiment, axis, spoken)
+        if not re.search(spoken.other, re.sub(spoken.grid_size, " ", rest)):
+            return _strided(draft, experiment, axis, spoken)
+    if knows_global or re.search(spoken.grid_size, code):
+        why = "the grid depends on the block size, and work-items communicate or count blocks"
+        return draft.found(f"block[{axis}]", why)
+    if re.search(spoken.block_size, code):
+        return _cooperative(draft, experiment, axis, spoken)
+    why = "the kernel does not ask for its block size, so it may rely on it"
+    return draft.found(f"block[{axis}]", why)
+
+
+def _global(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
+    kernel, launch = draft.kernel, draft.launch
+    assert kernel is not None
+    assert launch is not None
+    guarded, total = _guarded(kernel, spoken), _total(launch, axis)
+    block = _block_name(draft, experiment, axis)
+    draft = draft.with_parameter(block, _sizes(launch, axis, spoken))
+    covered = block
+    items, strided = draft.fresh("ITEMS", experiment), draft.fresh("STRIDED", experiment)
+    source = _coarsened(kernel, spoken, block, items, strided) if axis == 0 else None
+    if source is not None:
+        covered = f"{block} * {items}"
+        draft = (
+            replace(draft, source=source)
+            .with_parameter(items, (1, 2, 4, 8))
+            .with_parameter(strided, (False, True))
+            .with_constraint(f"{items} > 1 and {block} > 1 or not {strided}")
+            .found(items, f"elements per work-item: neighbours, or with {strided} a block apart")
+        )
+    if not guarded:
+        draft = draft.with_constraint(f"({total}) % ({covered}) == 0")
+    ending = "those past the end return at once" if guarded else "the sizes must divide the total"
+    draft = _with_axis(draft, axis, f"ceil_div({total}, {covered})", block)
+    return draft.found(
+        block, f"work-items know only their global index and do not communicate; {ending}"
+    )
+
+
+def _strided(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
+    launch = draft.launch
+    assert launch is not None
+    block, turns = _block_name(draft, experiment, axis), draft.fresh("TURNS", experiment)
+    grid = f"ceil_div({_total(launch, axis)}, {block} * {turns})"
+    return (
+        _with_axis(draft, axis, grid, block)
+        .with_parameter(block, _sizes(launch, axis, spoken))
+        .with_parameter(turns, (1, 2, 4, 8))
+        .found(block, "a loop strides by the whole grid, so any grid covers all elements")
+        .found(turns, "how many times fewer work-items there are than in the baseline")
+    )
+
+
+def _cooperative(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
+    launch = draft.launch
+    assert launch is not None
+    own = launch.block[axis].text
+    fixed = [int(size.text) for size in launch.block if size.text.isdecimal()]
+    most = int(own) if own.isdecimal() else _THREADS_PER_BLOCK // math.prod(fixed)
+    sizes = tuple(size for size in spoken.cooperative_sizes if size < most)
+    if not sizes:
+        return draft.found(f"block[{axis}]", "it cannot be smaller than it is")
+    block = _block_name(draft, experiment, axis)
+    grid = launch.grid[axis].text if axis < len(launch.grid) else "1"
+    text = block if own.isdecimal() else f"min({own}, {block})"
+    return (
+        _with_axis(draft, axis, grid, text)
+        .with_parameter(block, (*sizes, most))
+        .found(block, "the block asks for its own size, so a smaller one does the same")
+    )
+
+
+def _block_name(draft: Draft, experiment: Experiment, axis: int) -> str:
+    assert draft.launch is not None
+    flat = all(block.text == "1" for block in draft.launch.block[1:])
+    return draft.fresh("BLOCK" if flat else f"BLOCK_{_AXES[axis].upper()}", experiment)
+
+
+def _sizes(launch: Launch, axis: int, spoken: Dialect) -> tuple[int, ...]:
+    own = launch.block[axis].text
+    return tuple(sorted({*spoken.global_sizes, *([int(own)] if own.isdecimal() else [])}))
+
+
+def _total(launch: Launch, axis: int) -> str:
+    grid = launch.grid[axis].text if axis < len(launch.grid) else "1"
+    return f"{_factor(grid)} * {_factor(launch.block[axis].text)}"
+
+
+def _factor(text: str) -> str:
+    return text if re.fullmatch(r"\w+|ceil_div\([\w ,*]+\)", text) else f"({text})"
+
+
+def _with_axis(draft: Draft, axis: int, grid: str, block: str) -> Draft:
+    assert draft.launch is not None
+    missing = [Expression.constant(1)] * (axis + 1 - len(draft.launch.grid))
+    grids, blocks = [*draft.launch.grid, *missing], list(draft.launch.block)
+    grids[axis], blocks[axis] = Expression.parse(grid), Expression.parse(block)
+    return replace(draft, launch=replace(draft.launch, grid=tuple(grids), block=tuple(blocks)))
+
+
+def _guarded(kernel: KernelText, spoken: Dialect) -> bool:
+    """Whether the body first of all returns for an index past the end, or is all inside a test."""
+    body = kernel.code[slice(*kernel.body)]
+    named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{spoken.global_index}\s*;", body)
+    if named is None:
+        return False
+    index, at = named[1], named.end()
+    changed = (
+        rf"\b{index}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{index}\b|\b{index}\s*(?:\+\+|--)"
+    )
+    if len(re.findall(changed, body)) > 1:
+        return False
+    while test := _IF.search(body, at):
+        end = closing(body, test.end() - 1)
+        if end is None or re.search(r"[{}]|\b(?:for|while|do)\b", body[at : test.start()]):
+            return False
+        condition = body[test.end() : end]
+        returns = _RETURN.match(body, end + 1)
+        if returns is None:
+            inside = re.compile(r"\s*\{").match(body, end + 1)
+            last = closing(body, inside.end() - 1) if inside else None
+            return (
+                last is not None
+                and not body[last + 1 :].strip()
+                and "||" not in condition
+                and _tests(condition.split("&&"), rf"{index}\s*<(?!<|=)")
+            )
+        if "&&" not in condition and _tests(condition.split("||"), rf"{index}\s*>="):
+            return True
+        at = returns.end()
+    return False
+
+
+def _tests(parts: list[str], pattern: str) -> bool:
+    return any(re.match(pattern, part.strip()) for part in parts)
+
+
+def _coarsened(
+    kernel: KernelText, spoken: Dialect, block: str, items: str, strided: str
+) -> str | None:
+    """The source with the kernel's body as a function that each work-item calls ``items`` times."""
+    names = kernel.parameter_names
+    element = f"{kernel.name}_element"
+    if kernel.is_template or names is None or re.search(rf"\bkw_\w+|\b{element}\b", kernel.code):
+        return None
+    begin, end = kernel.body
+    pieces, last = [], begin
+    for match in re.finditer(spoken.global_index, kernel.code[begin:end]):
+        pieces += [kernel.source[last : begin + match.start()], spoken.index_from(match[0])]
+        last = begin + match.end()
+    body = "".join([*pieces, kernel.source[last:end]])
+    parameters = kernel.text(kernel.parameters).strip()
+    group, item = spoken.group, spoken.item
+    passed = ", ".join((*names, "kw_index"))
+    signature = ", ".join(part for part in (parameters, f"{spoken.index_type} kw_index") if part)
+    return (
+        kernel.source[: kernel.head[0]]
+        + f"{spoken.helper} {element}({signature}) {{{body}}}\n\n"
+        + kernel.source[kernel.head[0] : begin]
+        + f"\n{spoken.loop_pragma}"
+        + f"  for (int kw_item = 0; kw_item < {items}; ++kw_item) {{\n"
+        + f"    {spoken.index_type} kw_index = {strided}\n"
+        + f"        ? ({group} * {items} + kw_item) * {block} + {item}\n"
+        + f"        : ({group} * {block} + {item}) * {items} + kw_item;\n"
+        + f"    {element}({passed});\n"
+        + "  }\n"
+        + kernel.source[end:]
+    )
+
+
+def _bounds(draft: Draft, experiment: Experiment) -> Draft:
+    """Tell the compiler the block size: exactly in OpenCL, as an upper bound in CUDA."""
+    kernel, launch = draft.kernel, draft.launch
+    assert kernel is not None
+    assert launch is not None
+    parameters = {name for name, _ in draft.parameters}
+    if not any(block.names & parameters for block in launch.block):
+        return draft
+    head = _OWN_BOUNDS.sub(" ", kernel.text(kernel.head))
+    sizes = [_bound(block, exact=experiment.kernel.language == "opencl") for block in launch.block]
+    attribute = ""
+    if None not in sizes:
+        if experiment.kernel.language == "opencl":
+            axes = [*map(str, sizes), "1", "1"][:3]
+            attribute = f" __attribute__((reqd_work_group_size({', '.join(axes)})))"
+        else:
+            resident = draft.fresh("RESIDENT", experiment)
+            threads = " * ".join(map(str, sizes))
+            attribute = f" __launch_bounds__({threads}, {resident})"
+            limit = f"{threads} * {resident} <= {_THREADS_PER_MULTIPROCESSOR}"
+            draft = (
+                replace(draft, bounded=True)
+                .with_parameter(resident, _RESIDENT)
+                .with_constraint(f"{resident} == 1 or {limit}")
+                .found(resident, "launch bounds: so many blocks share a multiprocessor's registers")
+            )
+    head = re.sub(r"\b(?:__kernel|kernel|__global__)\b", lambda m: m[0] + attribute, head, count=1)
+    begin, end = kernel.head
+    return replace(draft, source=kernel.source[:begin] + head + kernel.source[end:])
+
+
+def _bound(block: Expression, *, exact: bool) -> str | None:
+    """A block axis as C, if it is a number, a parameter or (unless exact) capped by one."""
+    if re.fullmatch(r"\w+", block.text):
+        return block.text
+    capped = re.fullmatch(r"min\(.*, (\w+)\)", block.text)
+    return capped[1] if capped and not exact else None

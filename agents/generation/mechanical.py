@@ -1,0 +1,72 @@
+"""The generator that needs no model: a template made from the plain kernel by safe rules alone.
+
+Owns which rules are tried and how their results are put together. Every rule keeps the meaning of
+the kernel by construction and says what it found and why; verification still judges each
+configuration. Knows no device: limits are the search's business.
+"""
+
+from dataclasses import dataclass, replace
+
+from agents.generation.constants import constants
+from agents.generation.geometry import geometry
+from agents.generation.loops import unroll
+from agents.generation.rules import Draft, Finding
+from tuner.errors import SpecError
+from tuner.expressions import Expression
+from tuner.spec.experiment import CompilerFlag, Experiment, Template
+from tuner.spec.fields import Source
+
+REGISTER_CAPS = (0, 32, 64, 128)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanicalTemplate:
+    """A template, and what each rule found in the kernel, in order."""
+
+    template: Template
+    findings: tuple[Finding, ...]
+
+
+def mechanical_template(experiment: Experiment) -> MechanicalTemplate:
+    """Make a template of the experiment's kernel.
+
+    Raises:
+        SpecError: no rule applies, so there is nothing to search.
+    """
+    kernel = experiment.kernel
+    draft = Draft.of(experiment)
+    for rule in (constants, unroll, geometry, _register_cap):
+        draft = rule(draft, experiment)
+    if not draft.parameters:
+        reasons = "; ".join(finding.why for finding in draft.findings)
+        raise SpecError(
+            f"{kernel.source.name}: nothing to vary was found in {kernel.entry} ({reasons}); "
+            "give the experiment a template"
+        )
+    launch = draft.launch
+    template = Template(
+        source=Source(name=kernel.source.name, text=draft.source),
+        entry=draft.entry,
+        parameters=dict(draft.parameters),
+        constraints=draft.constraints,
+        launch=launch,
+        launches=() if launch else kernel.launches,
+        options=(*kernel.options, *draft.flags) if draft.flags else None,
+        rationale=" ".join(f"{finding.what}: {finding.why}." for finding in draft.findings),
+    )
+    return MechanicalTemplate(template=template, findings=draft.findings)
+
+
+def _register_cap(draft: Draft, experiment: Experiment) -> Draft:
+    if experiment.kernel.language != "cuda" or draft.bounded:
+        return draft
+    if any("maxrregcount" in option for option in experiment.kernel.options):
+        return draft.found("register cap", "the kernel's own options set one")
+    name = draft.fresh("REGISTERS", experiment)
+    flag = CompilerFlag(
+        flag="--maxrregcount",
+        value=Expression.parse(name),
+        when=Expression.parse(f"{name} > 0"),
+    )
+    capped = replace(draft, flags=(*draft.flags, flag)).with_parameter(name, REGISTER_CAPS)
+    return capped.found(name, "fewer registers let more blocks be resident; 0 leaves it open")

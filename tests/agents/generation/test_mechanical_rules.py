@@ -1,0 +1,266 @@
+"""What the mechanical rules find in a kernel's text, and what they leave alone."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from agents.generation.mechanical import MechanicalTemplate, mechanical_template
+from tuner.errors import SpecError
+from tuner.spec.experiment import Experiment
+
+HALF = {"name": "x", "kind": "inout", "dtype": "float16", "shape": ["n"], "align": 16}
+
+
+def experiment(
+    source: str,
+    *,
+    language: str = "opencl",
+    grid: object = ("ceil_div(n, 64)",),
+    block: object = (64,),
+    entry: str = "k",
+    **launch: object,
+) -> Experiment:
+    return TypeAdapter(Experiment).validate_python(
+        {
+            "version": 1,
+            "name": "demo",
+            "kernel": {
+                "language": language,
+                "source": {"name": "k.cl", "text": source},
+                "entry": entry,
+                "launch": {"grid": list(grid), "block": list(block), **launch},  # type: ignore[call-overload]
+            },
+            "arguments": [HALF],
+            "shapes": {"tune": [{"n": 1024}]},
+        },
+        strict=False,
+    )
+
+
+def made(source: str, **given: object) -> MechanicalTemplate:
+    return mechanical_template(experiment(source, **given))  # type: ignore[arg-type]
+
+
+def why(result: MechanicalTemplate, what: str) -> str:
+    return next(finding.why for finding in result.findings if finding.what == what)
+
+
+def constraints(result: MechanicalTemplate) -> list[str]:
+    return [constraint.text for constraint in result.template.constraints]
+
+
+GUARDED = "kernel void k(global half *x, int n) {{ int i = get_global_id(0); {guard} x[i] = 1; }}"
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if (i >= n) return;",
+        "if (i >= n || n == 3) { return; }",
+        "int j = i * 2; if (i>=n) return;",
+        "if (n < 0) return; if (i >= n) return;",
+    ],
+)
+def test_a_kernel_that_returns_past_the_end_may_overhang(guard: str) -> None:
+    result = made(GUARDED.format(guard=guard))
+    assert constraints(result) == ["ITEMS > 1 and BLOCK > 1 or not STRIDED"]
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "",
+        "if (i > n) return;",
+        "if (i >= n && n > 5) return;",
+        "for (int j = 0; j < 2; ++j) if (i >= n) return;",
+        "i += 5; if (i >= n) return;",
+        "if (i >= n) x[0] = 2;",
+        "if (i < n) { x[i] = 2; }",
+        "// if (i >= n) return;",
+    ],
+)
+def test_else_the_sizes_must_divide(guard: str) -> None:
+    result = made(GUARDED.format(guard=guard + "\n"))
+    assert "(ceil_div(n, 64) * 64) % (BLOCK * ITEMS) == 0" in constraints(result)
+
+
+def test_a_body_inside_one_test_is_guarded() -> None:
+    result = made(
+        "kernel void k(global half *x, int n) { size_t i = get_global_id(0);"
+        " if (i < n && n > 0) { x[i] = 1; } }"
+    )
+    assert len(constraints(result)) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "barrier(CLK_LOCAL_MEM_FENCE);",
+        "local float t[64];",
+        "x[i] = sub_group_reduce_add(x[i]);",
+        "x[i] = get_local_id(0);",
+        "x[i] = get_num_groups(0);",
+        "uint a = 0; x[i] = get_global_id(a);",
+    ],
+)
+def test_a_kernel_that_depends_on_its_blocks_keeps_them(statement: str) -> None:
+    source = (
+        "kernel void k(global half *x, int n) { int i = get_global_id(0); "
+        f"if (i >= n) return; {statement} }}"
+    )
+    with pytest.raises(SpecError, match="grid depends on the block size"):
+        made(source)
+
+
+def test_a_block_that_asks_for_its_size_may_be_smaller() -> None:
+    result = made(
+        "kernel void k(global half *x, int n) { local float s[256];"
+        " for (int i = get_local_id(0); i < n; i += get_local_size(0)) s[0] = 1; }",
+        grid=[1],
+        block=[256],
+    )
+    assert result.template.parameters["BLOCK"] == (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    assert result.template.launch is not None
+    assert [axis.text for axis in result.template.launch.block] == ["BLOCK"]
+    assert "ITEMS" not in result.template.parameters
+
+
+def test_a_block_of_unknown_size_is_capped_and_bounded() -> None:
+    result = made(
+        'extern "C" __global__ void k(__half* x, int n) {\n'
+        "  for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = 1; }",
+        language="cuda",
+        grid=[1],
+        block=["min(n // 8, 1024)"],
+    )
+    assert result.template.launch is not None
+    assert [axis.text for axis in result.template.launch.block] == ["min(min(n // 8, 1024), BLOCK)"]
+    assert "__global__ __launch_bounds__(BLOCK, RESIDENT) void k" in result.template.source.text
+    assert result.template.parameters["UNROLL"] == (0, 2, 4, 8)
+
+
+def test_a_grid_stride_loop_takes_any_grid() -> None:
+    result = made(
+        "__global__ void k(__half* x, int n) {\n"
+        "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n;\n"
+        "       i += gridDim.x * blockDim.x) x[i] = 1; }",
+        language="cuda",
+    )
+    assert result.template.launch is not None
+    assert [axis.text for axis in result.template.launch.grid] == [
+        "ceil_div(ceil_div(n, 64) * 64, BLOCK * TURNS)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("index", "kept"),
+    [
+        ("blockIdx.x * blockDim.x + threadIdx.x", "((unsigned int)kw_index)"),
+        ("threadIdx.x + blockDim.x * blockIdx.x", "((unsigned int)kw_index)"),
+        ("(size_t)blockIdx.x * blockDim.x + threadIdx.x", "((size_t)kw_index)"),
+        ("size_t(blockIdx.x) * blockDim.x + threadIdx.x", "((size_t)kw_index)"),
+        ("static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x", "((long long)kw_index)"),
+    ],
+)
+def test_the_index_keeps_its_type(index: str, kept: str) -> None:
+    result = made(
+        f"__global__ void k(__half* x, int n) {{ auto i = {index};"
+        " if (i >= n) return; x[i] = 1; }",
+        language="cuda",
+    )
+    assert f"auto i = {kept};" in result.template.source.text
+    assert "k_element(x, n, kw_index);" in result.template.source.text
+
+
+def test_a_template_kernel_is_not_coarsened() -> None:
+    result = made(
+        "template <typename T> __global__ void k(T* x, int n) {"
+        " int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; x[i] = 1; }",
+        language="cuda",
+        entry="k<__half>",
+    )
+    assert "ITEMS" not in result.template.parameters
+    assert "BLOCK" in result.template.parameters
+    assert result.template.entry == "k<__half>"
+
+
+def test_bounds_of_the_kernel_give_way_to_the_parameter() -> None:
+    result = made(
+        "__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void k(global half *x, int n) {"
+        " int i = get_global_id(0); if (i >= n) return; x[i] = 1; }"
+    )
+    assert "reqd_work_group_size(64" not in result.template.source.text
+    assert "reqd_work_group_size(BLOCK, 1, 1)" in result.template.source.text
+
+
+CONSTANT = (
+    "#define {name} {value}\nkernel void k(global half *x, int n) {{\n"
+    "  int i = get_group_id(0) * {name} + get_local_id(0);\n  x[i] = 1;\n}}\n"
+)
+
+
+def test_a_block_constant_and_the_launch_move_together() -> None:
+    result = made(CONSTANT.format(name="BLOCK_SIZE", value=64))
+    assert result.template.parameters == {"BLOCK_SIZE": (16, 32, 64, 128, 256)}
+    assert result.template.launch is not None
+    assert [axis.text for axis in result.template.launch.grid] == ["ceil_div(n, BLOCK_SIZE)"]
+    assert [axis.text for axis in result.template.launch.block] == ["BLOCK_SIZE"]
+    assert "#define" not in result.template.source.text
+    assert result.template.source.text.count("\n") >= 5
+
+
+def test_a_constant_that_the_launch_may_hold_is_left_alone() -> None:
+    source = CONSTANT.format(name="ITEMS_PER_THREAD", value=4) + "// x\n"
+    with pytest.raises(SpecError, match="the launch may depend on its value"):
+        made(source, grid=["ceil_div(n, 256)"])
+
+
+def test_a_constant_of_the_operation_is_left_alone() -> None:
+    with pytest.raises(SpecError, match="nothing to vary"):
+        made(CONSTANT.format(name="CLASSES", value=10))
+
+
+def test_a_width_stays_within_the_promised_alignment() -> None:
+    result = made(CONSTANT.format(name="VEC", value=4), grid=["n"])
+    assert result.template.parameters["VEC"] == (1, 2, 4, 8)
+    assert "VEC == 4 or (n) % VEC == 0" in constraints(result)
+
+
+def test_numeric_unroll_pragmas_become_a_parameter_and_bare_ones_stay() -> None:
+    result = made(
+        "kernel void k(global half *x, int n) {\n"
+        "#pragma unroll 3\n  for (int j = 0; j < n; ++j) x[j] = 1;\n"
+        "#pragma unroll\n  for (int j = 0; j < 4; ++j) x[j] = 1;\n"
+        "  for (int j = 0; j < n; ++j) {\n    for (int l = 0; l < n; ++l) x[l] = 1;\n  }\n}\n"
+    )
+    text = result.template.source.text
+    assert result.template.parameters == {"UNROLL": (0, 2, 3, 4, 8)}
+    assert text.count("#pragma unroll UNROLL\n") == 2
+    assert text.count("#pragma unroll\n") == 1
+    assert "#endif\n    for (int l" in text
+
+
+def test_without_launch_bounds_the_registers_are_capped() -> None:
+    result = made("__global__ void k(__half* x, int n) { x[n] = 1; }", language="cuda")
+    assert result.template.parameters == {"REGISTERS": (0, 32, 64, 128)}
+    assert "does not ask for its block size" in why(result, "block[0]")
+
+
+def test_names_in_use_are_avoided() -> None:
+    result = made(
+        "kernel void k(global half *x, int n) { int BLOCK = 1; int i = get_global_id(0);"
+        " if (i >= n) return; x[i] = BLOCK; }"
+    )
+    assert "KW_BLOCK" in result.template.parameters
+
+
+def test_nothing_to_vary_says_why() -> None:
+    with pytest.raises(
+        SpecError, match=r"k\.cl: nothing to vary .* give the experiment a template"
+    ):
+        made("kernel void k(global half *x, int n) { x[get_group_id(0)] = 1; }")
+
+
+@pytest.mark.parametrize("source", ["", "kernel void other() {}", "kernel void k(", "}{", '"'])
+def test_a_source_without_the_kernel_is_no_crash(source: str) -> None:
+    with pytest.raises(SpecError, match="nothing to vary"):
+        made(source)
