@@ -1,0 +1,150 @@
+"""The run directory: made whole or not at all, one writer, many readers."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from tests.tuner.session.driving import Run, experiment, fleet
+from tuner.errors import EnvironmentProblem
+from tuner.store.run_directory import RunDirectory, RunView
+
+EXPERIMENT = experiment()
+
+
+def create(path):
+    return RunDirectory.create(path, EXPERIMENT, "name: simulated\n")
+
+
+def test_it_is_found_again_as_it_was_made(tmp_path):
+    made = create(tmp_path / "deep" / "run")
+    made.close()
+    found = RunDirectory.open(tmp_path / "deep" / "run")
+    assert (found.info, found.experiment, found.secret) == (
+        made.info,
+        made.experiment,
+        made.secret,
+    )
+    assert (found.path / "spec.yaml").read_text() == "name: simulated\n"
+    assert json.loads((found.path / "run.json").read_text())["experiment"] == "simulated"
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["run"], "nothing half made is left"
+    found.close()
+
+
+def test_seeds_differ_between_runs_and_only_the_owner_can_read_them(tmp_path):
+    one, other = create(tmp_path / "one"), create(tmp_path / "other")
+    assert one.secret != other.secret
+    assert stat.S_IMODE((one.path / "secret").stat().st_mode) == 0o600
+    for name in ("run.json", "spec.yaml", "spec.resolved.yaml"):
+        text = (one.path / name).read_text()
+        assert f"{one.secret:x}" not in text
+        assert str(one.secret) not in text
+
+
+def test_what_is_there_already_is_never_overwritten(tmp_path):
+    create(tmp_path / "run").close()
+    before = (tmp_path / "run" / "run.json").read_text()
+    with pytest.raises(EnvironmentProblem, match=r"there already.*resume"):
+        create(tmp_path / "run")
+    assert (tmp_path / "run" / "run.json").read_text() == before
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(EnvironmentProblem):
+        create(tmp_path / "file")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "run"]
+
+
+def test_an_empty_folder_may_become_a_run(tmp_path):
+    (tmp_path / "run").mkdir()
+    create(tmp_path / "run").close()
+    assert RunView.open(tmp_path / "run").facts() == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match=r"cannot make the run directory .*--run-dir"):
+        create(tmp_path / "file" / "run")
+
+
+def test_two_writers_at_once_are_refused_and_readers_are_not(tmp_path):
+    held = create(tmp_path / "run")
+    with pytest.raises(EnvironmentProblem, match=f"in use by process {os.getpid()}"):
+        RunDirectory.open(tmp_path / "run")
+    assert RunView.open(tmp_path / "run").info == held.info
+    held.close()
+    held.close()
+    RunDirectory.open(tmp_path / "run").close()
+
+
+def test_a_writer_that_was_killed_holds_nothing(tmp_path):
+    create(tmp_path / "run").close()
+    program = (
+        "import pathlib, sys, time\n"
+        "from tuner.store.run_directory import RunDirectory\n"
+        f"held = RunDirectory.open(pathlib.Path({str(tmp_path / 'run')!r}))\n"
+        "print('held', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "held\n"
+        with pytest.raises(EnvironmentProblem, match=f"in use by process {child.pid}"):
+            RunDirectory.open(tmp_path / "run")
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    RunDirectory.open(tmp_path / "run").close()
+
+
+def test_each_environment_is_kept_once_and_tells_itself_apart(tmp_path):
+    run = create(tmp_path / "run")
+    first = run.record_environment({"device": "a", "driver": "1"})
+    again = run.record_environment({"driver": "1", "device": "a"})
+    other = run.record_environment({"device": "a", "driver": "2"})
+    assert first == again != other
+    names = sorted(p.name for p in (run.path / "environment").iterdir())
+    assert names == ["000.json", "001.json"]
+    run.close()
+
+
+def test_facts_are_read_while_they_are_written(tmp_path):
+    run = create(tmp_path / "run")
+    simulated = Run(EXPERIMENT)
+    simulated.drive(fleet())
+    with run.journal() as journal:
+        for count, fact in enumerate(simulated.facts, start=1):
+            journal.append(fact)
+            assert len(RunView.open(run.path).facts()) == count
+    run.close()
+
+
+def test_derived_files_are_replaced_as_a_whole(tmp_path):
+    run = create(tmp_path / "run")
+    run.write("export/kernel.h", "one")
+    run.write("export/kernel.h", "two")
+    assert (run.path / "export" / "kernel.h").read_text() == "two"
+    assert [p.name for p in (run.path / "export").iterdir()] == ["kernel.h"]
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("run.json", "{", "cannot be understood"),
+        ("run.json", '{"format": 99, "run": "x", "experiment": "x", "created": ""}', "format 99"),
+        ("secret", "not hex", "seed"),
+    ],
+)
+def test_broken_directories_are_refused_clearly(tmp_path, name, text, complaint):
+    create(tmp_path / "run").close()
+    (tmp_path / "run" / name).write_text(text)
+    with pytest.raises(EnvironmentProblem, match=complaint):
+        RunDirectory.open(tmp_path / "run")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(EnvironmentProblem, match="is not a run directory"):
+        RunView.open(tmp_path)
