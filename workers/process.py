@@ -178,6 +178,11 @@ class Child:
         return self._process.pid if self._process else None
 
     @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    @property
     def log(self) -> str:
         """The end of what the child wrote to stdout and stderr."""
         return self._log.text()
@@ -221,15 +226,15 @@ class Child:
         with self._guard:
             self._kill()
 
-    def close(self) -> None:
+    def close(self, grace: float = 1.0) -> None:
         """End the process for good: by closing its channel, then by force. Safe to call twice."""
         with self._guard:
             self._closed = True
-            if self._channel is not None:
+            if self._channel is not None and grace:
                 self._channel.close()
-            if self._process is not None:
+            if self._process is not None and grace:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(1.0)
+                    self._process.wait(grace)
             self._kill()
 
     def _exchange(

@@ -1,9 +1,9 @@
 """The user's Python functions, in a process of their own: references and ``{python: …}`` fills.
 
 A **reference** is a plain function in a file beside the spec. It is called with keyword arguments:
-every ``in``, ``constant`` and ``inout`` argument as an array (float64 where the kernel has any float
-type, the kernel's own type for integers and bools) and every scalar as a Python number; names that
-its signature does not have are left out. It returns a dict with an array for every ``out`` and
+every ``in``, ``constant`` and ``inout`` argument as an array (float64 where the kernel has any
+float type, the kernel's own type for integers and bools) and every scalar as a Python number; names
+that its signature does not have are left out. It returns a dict with an array for every ``out`` and
 ``inout`` argument, or the one array where there is one such argument.
 
 A **fill** is ``function(shape: dict, argument: str, seed: int) -> array``.

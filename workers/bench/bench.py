@@ -1,11 +1,41 @@
-"""The life of a candidate on one device: prepared, checked, timed, confirmed.
+"""One device's bench: the order of questions, and what a failure means for what comes next.
 
-The one bench, used unchanged by the local fleet's thread and by the Ray actor. Owns the judgement;
-the device is touched only by its child process (:mod:`workers.bench.supervisor`).
+Used unchanged by the local fleet's thread and by the Ray actor. The device is touched only by child
+processes (:mod:`workers.bench.supervisor`): a working one for trials, one for the oracle, and a
+fresh one for each confirmation.
 """
 
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
 from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.spec.resolve import resolve_arguments
+from tuner.trial import Code, Full, Infeasible, Rejected, Stage
+from workers.bench.confirm import Confirmation
+from workers.bench.judge import Question, rejected
+from workers.bench.oracle import Oracle, Recipe
+from workers.bench.prep import Prep
+from workers.bench.probes import trivial_answer
+from workers.bench.stand import Stand
+from workers.bench.supervisor import Deadlines, Supervisor, device_lock, runtime_directory
+from workers.bench.working import Working
+from workers.devices.port import DeviceFailure
+
+FIRST = Recipe(label="first seed")
+FLIPPED = Recipe(label="some elements changed", flip=True)
+FRESH = Recipe(label="fresh inputs", seed="fresh")
+CANARIES = 2
+"""Failures in a row of the baseline in new children after which a device is quarantined."""
 
 
 class Bench:
@@ -15,14 +45,26 @@ class Bench:
     so that several benches, also of other runs, may share it without disturbing each other's times.
     """
 
-    def __init__(self, backend: Backend, index: int) -> None:
+    def __init__(self, backend: Backend, index: int, *, deadlines: Deadlines | None = None) -> None:
         self._backend: Backend = backend
         self._index = index
+        self._deadlines = deadlines or Deadlines()
+        self._folder = Path(tempfile.mkdtemp(prefix="bench-", dir=runtime_directory()))
+        self._described: tuple[Device, str] | None = None
+        self._prep: Prep | None = None
+        self._oracle: Oracle | None = None
+        self._working: Working | None = None
+        self._further: dict[int, list[Question]] = {}
+        self._quarantined = ""
+        self._servers: list[Supervisor] = []
+        self._rng = np.random.default_rng()
+        self._closed = threading.Event()
+        self._guard = threading.Lock()
 
     @property
     def name(self) -> str:
         """Host, backend and index: what ``Benched.bench`` holds."""
-        raise NotImplementedError
+        return f"{socket.gethostname()}/{self._backend}{self._index}"
 
     def device(self) -> Device:
         """The device's model and limits.
@@ -30,14 +72,23 @@ class Bench:
         Raises:
             EnvironmentProblem: no such device, no driver or no package for it.
         """
-        raise NotImplementedError
+        return self._describe()[0]
 
     def prepare(self, setup: BenchSetup) -> Prepared:
         """Make the oracles, check the baseline and the probes, time the baseline.
 
         What is made here serves every later call; calling again starts over.
         """
-        raise NotImplementedError
+        with self._locked():
+            self._forget()
+            try:
+                result = self._prepare(setup)
+            except SpecError as error:
+                result = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error))
+            oracle = self._oracle
+            if oracle is not None:
+                oracle.rest()
+            return Prepared(result=result, notes=oracle.notes if oracle else ())
 
     def run(self, candidate: Candidate) -> Benched:
         """Verify and time one candidate on every tune shape it is feasible for.
@@ -45,15 +96,158 @@ class Bench:
         Raises:
             EnvironmentProblem: the device failed its canary twice and is quarantined.
         """
-        raise NotImplementedError
+        with self._locked():
+            began = time.monotonic()
+            outcome = self._ready().trial(candidate)
+            seconds = time.monotonic() - began
+        return Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=seconds)
 
     def confirm(self, job: ConfirmJob) -> Confirmed:
-        """Check finalists harder, then time them and the baseline interleaved, in a fresh child."""
-        raise NotImplementedError
+        """Check finalists harder, then time them and the baseline interleaved, in a fresh child.
+
+        Raises:
+            EnvironmentProblem: the baseline itself fails in it.
+        """
+        prep, oracle = self._prepared()
+        with self._locked():
+            self._drop()
+            server = self._server()
+
+            def open_stand() -> Stand:
+                server.kill()
+                return Stand(server, prep.arguments, self._deadlines, prep.device, self._rng)
+
+            try:
+                confirmation = Confirmation(prep, oracle, self._further, open_stand, self._rng)
+                return confirmation.run(job)
+            finally:
+                server.close()
+                oracle.rest()
 
     def close(self) -> None:
-        """End the child and free the device.
+        """End the children and free the device.
 
         Safe to call twice, and from another thread to abort a call.
         """
-        raise NotImplementedError
+        self._closed.set()
+        with self._guard:
+            servers, oracle = list(self._servers), self._oracle
+        for server in servers:
+            server.close()
+        if oracle is not None:
+            oracle.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
+        for shape, cell in enumerate(setup.baseline.plan.cells):
+            if isinstance(cell, Infeasible):
+                detail = f"the baseline cannot be launched: {cell.reason}"
+                return Rejected(
+                    stage=Stage.LAUNCH, code=Code.LAUNCH_FAILED, detail=detail, shape=shape
+                )
+        shapes = setup.experiment.shapes
+        bindings = (*shapes.tune, *shapes.held_out)
+        arguments = {
+            shape: resolve_arguments(setup.experiment, binding.symbols)
+            for shape, binding in enumerate(bindings)
+        }
+        prep = Prep(setup=setup, device=self.device(), arguments=arguments)
+        oracle = Oracle(prep, self._server(), self._folder, self._deadlines)
+        with self._guard:
+            self._prep, self._oracle = prep, oracle
+        for shape in arguments:
+            recipes = (FIRST, FLIPPED, FRESH) if shape in prep.tune else (FIRST,)
+            questions = []
+            for recipe in recipes:
+                question = oracle.ask(shape, recipe)
+                if isinstance(question, Rejected):
+                    return question
+                questions.append(question)
+            prep.questions[shape] = tuple(questions)
+            inputs = oracle.inputs(shape, FIRST)
+            if (refused := trivial_answer(questions[0], arguments[shape], inputs)) is not None:
+                return refused
+        oracle.rest()
+        try:
+            working = self._ready()
+            return tuple(working.baseline(shape) for shape in prep.timed)
+        except DeviceFailure as failure:
+            self._drop()
+            return rejected(failure, None)
+
+    def _ready(self) -> Working:
+        """A working child whose baseline is timed; a new one where there is none.
+
+        Raises:
+            EnvironmentProblem: quarantined, now or before.
+        """
+        prep, _ = self._prepared()
+        if self._quarantined:
+            raise EnvironmentProblem(self._quarantined)
+        if self._working is not None and self._working.alive:
+            try:
+                self._working.refresh()
+            except DeviceFailure:
+                self._drop()
+            else:
+                return self._working
+        reason = ""
+        for _ in range(CANARIES):
+            self._drop()
+            try:
+                self._working = Working(self._server(), prep, self._deadlines, self._rng)
+            except DeviceFailure as failure:
+                reason = failure.detail
+            else:
+                return self._working
+        self._quarantined = (
+            f"{self.name} is quarantined: the baseline failed in {CANARIES} new processes "
+            f"in a row ({reason})"
+        )
+        raise EnvironmentProblem(self._quarantined)
+
+    def _prepared(self) -> tuple[Prep, Oracle]:
+        if self._prep is None or self._oracle is None:
+            raise EnvironmentProblem("the bench was asked before it was prepared")
+        return self._prep, self._oracle
+
+    def _describe(self) -> tuple[Device, str]:
+        if self._described is None:
+            server = self._server()
+            try:
+                self._described = server.describe()
+            except DeviceFailure as failure:
+                raise EnvironmentProblem(f"{self.name}: {failure.detail}") from None
+            finally:
+                server.close()
+        return self._described
+
+    def _server(self) -> Supervisor:
+        """A new child's supervisor, which :meth:`close` ends too."""
+        environment = {"POCL_CACHE_DIR": str(self._folder / "pocl"), "PYOPENCL_NO_CACHE": "1"}
+        with self._guard:
+            if self._closed.is_set():
+                raise EnvironmentProblem(f"{self.name} is closed")
+            server = Supervisor(self._backend, self._index, self._deadlines, environment)
+            self._servers = [*(s for s in self._servers if not s.closed), server]
+        return server
+
+    def _drop(self) -> None:
+        """End the working child."""
+        if self._working is not None:
+            self._working.end()
+            self._working = None
+
+    def _forget(self) -> None:
+        """Undo an earlier :meth:`prepare`."""
+        self._drop()
+        if self._oracle is not None:
+            self._oracle.close()
+        self._prep = self._oracle = None
+        self._further = {}
+        self._quarantined = ""
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with device_lock(self._describe()[1], self._closed):
+            yield

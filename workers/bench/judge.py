@@ -1,0 +1,118 @@
+"""From what a launch left behind to a verdict: the reason, in the order of what it says.
+
+Owns the order of checks and the words of a rejection. Knows nothing of processes and devices.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.spec.resolve import ResolvedArgument
+from tuner.trial import Code, Rejected, Stage
+from workers.devices.port import Damage, DeviceFailure, Inspection
+from workers.elements import from_storage, gaps_changed
+from workers.verify import Comparison, Expected, compare
+
+_STAGES = {
+    Code.WRONG_RESULT: Stage.VERIFY,
+    Code.NOT_WRITTEN: Stage.VERIFY,
+    Code.INPUT_OVERWRITTEN: Stage.VERIFY,
+    Code.OUT_OF_BOUNDS: Stage.VERIFY,
+    Code.IMPOSSIBLE_TIME: Stage.TIME,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Inputs of one shape and their right answer.
+
+    ``label`` says what is special about the inputs; ``contents`` are paths of raw bytes by
+    argument; ``wants`` holds the oracle of each output, dense.
+    """
+
+    shape: int
+    label: str
+    contents: Mapping[str, str]
+    expected: Mapping[str, Expected]
+    wants: Mapping[str, NDArray[Any]]
+
+
+def check(
+    question: Question,
+    inspection: Inspection,
+    arguments: Mapping[str, ResolvedArgument],
+    poison: int,
+) -> None:
+    """Judge one launch.
+
+    Raises:
+        DeviceFailure: with the first reason there is: memory damaged, inputs overwritten, outputs
+            not written, outputs wrong.
+    """
+    if inspection.damage is not None:
+        raise _damaged(inspection.damage, question)
+    for name, expected in question.expected.items():
+        argument = arguments[name]
+        found = inspection.comparisons.get(name)
+        if found is None:
+            found = _compare(argument, inspection, question, expected, poison)
+        if found.failures:
+            raise _wrong(argument, found, question)
+
+
+def rejected(failure: DeviceFailure, shape: int | None) -> Rejected:
+    """A device failure as a candidate's outcome."""
+    stage = _STAGES.get(failure.code, Stage.LAUNCH)
+    return Rejected(stage=stage, code=failure.code, detail=failure.detail, shape=shape)
+
+
+def _compare(
+    argument: ResolvedArgument,
+    inspection: Inspection,
+    question: Question,
+    expected: Expected,
+    poison: int,
+) -> Comparison:
+    storage = inspection.outputs.get(argument.name)
+    if storage is None or len(storage) != argument.size:
+        raise DeviceFailure(
+            Code.CRASH, f"the bench child did not return {argument.name}", sticky=True
+        )
+    fresh = argument.kind == "out"
+    if fresh and gaps_changed(storage, argument, poison):
+        raise DeviceFailure(
+            Code.OUT_OF_BOUNDS, f"writes between the elements of {argument.name} (its strides)"
+        )
+    got = from_storage(storage, argument)
+    return compare(got, question.wants[argument.name], expected, poison if fresh else None)
+
+
+def _damaged(damage: Damage, question: Question) -> DeviceFailure:
+    if damage.where == "input":
+        detail = f"overwrites its input {damage.argument} (byte {damage.offset})"
+        return DeviceFailure(Code.INPUT_OVERWRITTEN, f"{detail}; {question.label}")
+    side = "before" if damage.where == "front" else "behind the end of"
+    detail = f"writes {damage.offset} bytes {side} {damage.argument}"
+    return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}; {question.label}")
+
+
+def _wrong(argument: ResolvedArgument, found: Comparison, question: Question) -> DeviceFailure:
+    place = element_name(argument, found.index)
+    count = f"{found.failures} of {argument.elements} elements"
+    if found.unwritten == found.failures:
+        detail = f"{count} of {argument.name} not written, such as {place}; {question.label}"
+        return DeviceFailure(Code.NOT_WRITTEN, detail)
+    return DeviceFailure(
+        Code.WRONG_RESULT,
+        f"{place} is {found.got:.6g} instead of {found.want:.6g}, "
+        f"{found.error:.3g} times the bound; {count} wrong; {question.label}",
+    )
+
+
+def element_name(argument: ResolvedArgument, index: int) -> str:
+    """An element by its indices, as ``out[3, 17]``."""
+    indices = np.unravel_index(index, argument.shape) if argument.shape else ()
+    return f"{argument.name}[{', '.join(str(int(i)) for i in indices)}]"

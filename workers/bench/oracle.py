@@ -1,0 +1,295 @@
+"""The right answers: inputs of a shape, the baseline's outputs in its own child, the reference.
+
+Owns what is expected of every output and how near is near: the float64 reference where there is
+one, the baseline otherwise, and a bound widened by the baseline's own error. Candidates never share
+a process with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.errors import SpecError
+from tuner.plan import CellPlan
+from tuner.spec.experiment import FromPython, Ulp
+from tuner.spec.resolve import ResolvedArgument
+from tuner.spec.tolerances import BASELINE_ERRORS
+from tuner.trial import Code, Rejected, Stage
+from workers.bench.judge import Question, element_name, rejected
+from workers.bench.prep import Prep
+from workers.bench.stand import staged
+from workers.bench.supervisor import Deadlines, Supervisor
+from workers.devices.port import DeviceFailure
+from workers.elements import from_storage, is_float, to_storage
+from workers.inputs import Distribution, fill, flipped, stream
+from workers.reference import ReferenceProcess
+from workers.verify import Comparison, Expected, Mode, compare
+
+REFERENCE_ELEMENTS = 1 << 24
+"""Above so many output elements the baseline alone is the oracle."""
+_POISONS = (0xFF, 0x7F)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How the inputs of a question are drawn: random stream, distribution, what is changed after.
+
+    ``flip`` changes a few elements of every input, ``redraw`` draws one argument anew at large
+    magnitude.
+    """
+
+    label: str
+    seed: str = "first"
+    distribution: Distribution = "default"
+    flip: bool = False
+    redraw: str | None = None
+
+
+class Oracle:
+    """Makes questions for one experiment.
+
+    Args:
+        prep: experiment, baseline, secret, device and resolved arguments.
+        server: a child of its own for the baseline.
+        folder: where contents go, and expected values for a device that compares itself.
+        deadlines: how long the baseline may take.
+    """
+
+    def __init__(
+        self,
+        prep: Prep,
+        server: Supervisor,
+        folder: Path,
+        deadlines: Deadlines,
+    ) -> None:
+        self._setup = prep.setup
+        self._arguments = prep.arguments
+        self._server = server
+        self._folder = folder
+        self._deadlines = deadlines
+        self._compares = not prep.device.is_cpu
+        self._reference = ReferenceProcess()
+        self._module: int | None = None
+        self._files = 0
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not checked, and why."""
+        return tuple(self._notes)
+
+    def note(self, text: str) -> None:
+        """Add to the notes, once."""
+        self._notes[text] = None
+
+    def ask(self, shape: int, recipe: Recipe) -> Question | Rejected:
+        """A question on one shape, or why the baseline cannot answer it."""
+        try:
+            return self._ask(shape, recipe)
+        except DeviceFailure as failure:
+            return _baseline(rejected(failure, shape))
+        except SpecError as error:
+            return Rejected(
+                stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error), shape=shape
+            )
+
+    def rest(self) -> None:
+        """End the children until the next question."""
+        self._module = None
+        self._server.kill()
+
+    def close(self) -> None:
+        """End the children for good."""
+        self._server.close()
+        self._reference.close()
+
+    def _ask(self, shape: int, recipe: Recipe) -> Question | Rejected:
+        arguments = self._arguments[shape]
+        inputs = self.inputs(shape, recipe)
+        contents = {
+            a.name: self._write(to_storage(inputs[a.name], a))
+            for a in arguments
+            if a.name in inputs
+        }
+        runs = self._run_baseline(shape, recipe, contents)
+        wants: dict[str, NDArray[Any]] = {}
+        expected: dict[str, Expected] = {}
+        reference = self._call_reference(shape, inputs)
+        for argument in arguments:
+            if not argument.is_output:
+                continue
+            first, second = (from_storage(run[argument.name], argument) for run in runs)
+            if (problem := _unwritten(argument, first, second)) is not None:
+                return replace(problem, shape=shape)
+            own = _own_bound(argument)
+            want = reference.get(argument.name, first)
+            if argument.compare == "exact":
+                want = want.astype(first.dtype)
+            error = compare(first, want, own)
+            if error.failures:
+                return _disagreement(argument, error, shape, recipe)
+            noise = compare(second, first, own)
+            factor = max(1.0, BASELINE_ERRORS * max(error.error, min(noise.error, 1.0)))
+            wants[argument.name] = want
+            expected[argument.name] = replace(
+                own,
+                path=self._write(want.tobytes()) if self._compares else "",
+                dtype=str(want.dtype),
+                rtol=own.rtol * factor,
+                atol=own.atol * factor,
+            )
+        return Question(
+            shape=shape, label=recipe.label, contents=contents, expected=expected, wants=wants
+        )
+
+    def inputs(self, shape: int, recipe: Recipe) -> dict[str, NDArray[Any]]:
+        """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
+        found = {}
+        for argument in self._arguments[shape]:
+            if argument.kind not in ("in", "constant", "inout"):
+                continue
+            labels = (shape, argument.name)
+            rng = stream(self._setup.secret, recipe.seed, *labels)
+            distribution = recipe.distribution
+            if recipe.redraw == argument.name:
+                rng = stream(self._setup.secret, recipe.label, *labels)
+                distribution = "large"
+
+            def python(function: FromPython, name: str, seed: int) -> NDArray[Any]:
+                symbols = dict(self._symbols(shape))
+                call: dict[str, Any] = {"shape": symbols, "argument": name, "seed": seed}
+                return self._reference.call(function.python, call)[""]
+
+            values = fill(argument, rng, distribution, python)
+            if recipe.flip:
+                values = flipped(values, argument, stream(self._setup.secret, "flip", *labels))
+            found[argument.name] = values
+        return found
+
+    def _symbols(self, shape: int) -> Mapping[str, Any]:
+        shapes = self._setup.experiment.shapes
+        return (*shapes.tune, *shapes.held_out)[shape].symbols
+
+    def _run_baseline(
+        self, shape: int, recipe: Recipe, contents: Mapping[str, str]
+    ) -> list[dict[str, bytes]]:
+        """The baseline's outputs, twice, the second time on another poison."""
+        cell = self._setup.baseline.plan.cells[shape]
+        if not isinstance(cell, CellPlan):
+            raise DeviceFailure(Code.LAUNCH_FAILED, f"cannot be launched: {cell.reason}")
+        server = self._server
+        if self._module is None:
+            self._module = server.load(self._setup.baseline.binaries)
+        try:
+            case = server.stage(staged(self._arguments[shape], contents), 1)
+            launchable = server.bind(self._module, cell, case)
+            runs = []
+            for poison in _POISONS:
+                _, seen = server.fire(
+                    launchable, (0,), poison, deadline=self._deadlines.control, inspect=0
+                )
+                assert seen is not None
+                if seen.damage is not None:
+                    damage = seen.damage
+                    code = Code.INPUT_OVERWRITTEN
+                    if damage.where != "input":
+                        code = Code.OUT_OF_BOUNDS
+                    detail = f"damages {damage.argument} ({damage.where}); {recipe.label}"
+                    raise DeviceFailure(code, detail)
+                runs.append(seen.outputs)
+            server.release("launchable", launchable)
+            server.release("case", case)
+        except DeviceFailure:
+            self.rest()
+            raise
+        return runs
+
+    def _call_reference(
+        self, shape: int, inputs: Mapping[str, NDArray[Any]]
+    ) -> dict[str, NDArray[Any]]:
+        function = self._setup.experiment.reference
+        if function is None:
+            self.note("no reference: the baseline alone is the oracle")
+            return {}
+        outputs = [a for a in self._arguments[shape] if a.is_output]
+        if sum(a.elements for a in outputs) > REFERENCE_ELEMENTS:
+            self.note(f"shape {shape} is too large for the reference: the baseline alone")
+            return {}
+        call: dict[str, Any] = {}
+        for argument in self._arguments[shape]:
+            if argument.name in inputs:
+                wide = np.float64 if is_float(argument.dtype) else inputs[argument.name].dtype
+                call[argument.name] = inputs[argument.name].astype(wide)
+            elif argument.kind == "scalar":
+                call[argument.name] = argument.value
+        answer = self._reference.call(function, call)
+        if set(answer) == {""} and len(outputs) == 1:
+            answer = {outputs[0].name: answer[""]}
+        place = f"reference {function.file}:{function.function}"
+        if missing := [a.name for a in outputs if a.name not in answer]:
+            raise SpecError(f"{place} returns no {', '.join(missing)}")
+        for a in outputs:
+            if answer[a.name].shape != a.shape:
+                raise SpecError(
+                    f"{place}: {a.name} has shape {answer[a.name].shape}, not {a.shape}"
+                )
+        return {a.name: answer[a.name] for a in outputs}
+
+    def _write(self, data: bytes) -> str:
+        self._files += 1
+        path = self._folder / f"{self._files}.raw"
+        path.write_bytes(data)
+        path.chmod(0o400)
+        return str(path)
+
+
+def _own_bound(argument: ResolvedArgument) -> Expected:
+    """The bound that the spec gives an output, before it is widened."""
+    mode: Mode = "ulp" if isinstance(argument.compare, Ulp) else argument.compare
+    return Expected(
+        path="",
+        dtype=argument.dtype,
+        mode=mode,
+        rtol=argument.tolerance.rtol,
+        atol=argument.tolerance.atol,
+        ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
+    )
+
+
+def _unwritten(
+    argument: ResolvedArgument, first: NDArray[Any], second: NDArray[Any]
+) -> Rejected | None:
+    """Elements that hold the poison of both runs were never written."""
+    if argument.kind != "out":
+        return None
+    kept = np.ones(first.size, bool)
+    for run, poison in zip((first, second), _POISONS, strict=True):
+        raw = np.ascontiguousarray(run).reshape(-1).view(np.uint8)
+        kept &= (raw.reshape(first.size, -1) == poison).all(axis=1)
+    if not kept.any():
+        return None
+    place = element_name(argument, int(np.flatnonzero(kept)[0]))
+    detail = f"the baseline never writes {np.count_nonzero(kept)} elements, such as {place}"
+    return Rejected(stage=Stage.VERIFY, code=Code.NOT_WRITTEN, detail=detail)
+
+
+def _disagreement(
+    argument: ResolvedArgument, found: Comparison, shape: int, recipe: Recipe
+) -> Rejected:
+    place = element_name(argument, found.index)
+    return Rejected(
+        stage=Stage.VERIFY,
+        code=Code.WRONG_RESULT,
+        detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
+        f"expected {found.want:.6g} ({found.error:.3g} times the tolerance; {found.failures} of "
+        f"{argument.elements} elements); {recipe.label}",
+        shape=shape,
+    )
+
+
+def _baseline(rejection: Rejected) -> Rejected:
+    return replace(rejection, detail=f"the baseline itself fails: {rejection.detail}")

@@ -1,0 +1,52 @@
+"""What a bench knows once it is prepared, and the statistics of a timing."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tuner.device import Device
+from tuner.fleet import BenchSetup
+from tuner.spec.experiment import Measure
+from tuner.spec.resolve import ResolvedArgument
+from tuner.trial import Full
+from workers.bench.judge import Question
+
+Arguments = dict[int, tuple[ResolvedArgument, ...]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Prep:
+    """Setup, device, resolved arguments and questions by shape, and the baseline's medians.
+
+    Shapes are numbered as the baseline's cells: tune, held-out, then odd ones. The first question
+    of a shape is the one that timing uses.
+    """
+
+    setup: BenchSetup
+    device: Device
+    arguments: Arguments
+    questions: dict[int, tuple[Question, ...]] = field(default_factory=dict)
+    baseline_ns: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def measure(self) -> Measure:
+        """Launches before and while timing."""
+        return self.setup.experiment.measure
+
+    @property
+    def tune(self) -> range:
+        """The tune shapes."""
+        return range(len(self.setup.experiment.shapes.tune))
+
+    @property
+    def timed(self) -> range:
+        """The shapes that are timed: tune, then held-out."""
+        shapes = self.setup.experiment.shapes
+        return range(len(shapes.tune) + len(shapes.held_out))
+
+
+def full(samples: Sequence[float], baseline_ns: float) -> Full:
+    """Median and median absolute deviation of a timing."""
+    median = statistics.median(samples)
+    deviation = statistics.median(abs(sample - median) for sample in samples)
+    return Full(median_ns=median, mad_ns=deviation, samples=len(samples), baseline_ns=baseline_ns)

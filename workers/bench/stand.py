@@ -1,0 +1,252 @@
+"""One bench child with shapes staged on it: check an entrant on a question, time it on a shape.
+
+Owns the cases and handles of one child's life, the random order of everything, and the points at
+which timing is checked. Checks and timing go through the same request, so that no kernel can tell
+them apart. Which questions, and what follows from a failure, is for :mod:`workers.bench.bench`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.fleet import Candidate
+from tuner.plan import CellPlan
+from tuner.spec.resolve import ResolvedArgument
+from tuner.trial import Code
+from workers.bench.judge import Question, check
+from workers.bench.supervisor import Deadlines, Supervisor
+from workers.devices.port import (
+    DeviceFailure,
+    Rotation,
+    Staged,
+    StagedBuffer,
+    StagedNull,
+    StagedScalar,
+)
+
+Cache = Literal["cold", "hot"]
+_POISONS = (0xFF, 0x7F, 0xFE, 0x7E)
+"""Bytes that make a NaN or a huge number of every float type."""
+_CHECKS_WHILE_TIMING = 2
+
+
+def staged(arguments: Sequence[ResolvedArgument], contents: Mapping[str, str]) -> list[Staged]:
+    """Resolved arguments as the device port takes them."""
+    found: list[Staged] = []
+    for a in arguments:
+        if a.kind == "null":
+            found.append(StagedNull(name=a.name))
+        elif a.kind == "scalar":
+            assert a.value is not None
+            found.append(StagedScalar(name=a.name, dtype=a.dtype, value=a.value))
+        else:
+            found.append(
+                StagedBuffer(
+                    name=a.name,
+                    kind=a.kind,
+                    dtype=a.dtype,
+                    shape=a.shape,
+                    strides=a.strides,
+                    size=a.size,
+                    align=a.align,
+                    contents=contents.get(a.name),
+                    symbol=a.symbol,
+                )
+            )
+    return found
+
+
+@dataclass(slots=True)
+class Entrant:
+    """A candidate loaded into a stand's child; ``launchables`` by shape, bound at first use."""
+
+    candidate: Candidate
+    module: int
+    launchables: dict[int, int] = field(default_factory=dict)
+    fresh: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Case:
+    handle: int
+    sets: int
+    contents: Mapping[str, str]
+
+
+class Stand:
+    """Cases and entrants of one child. Raises :class:`DeviceFailure`; after a sticky one, drop it.
+
+    Args:
+        server: the child.
+        arguments: resolved arguments by shape.
+        deadlines: how long launches may take.
+        device: the child's; one that is no CPU may compare outputs itself.
+        rng: decides orders, poisons and checked points.
+    """
+
+    def __init__(
+        self,
+        server: Supervisor,
+        arguments: Mapping[int, tuple[ResolvedArgument, ...]],
+        deadlines: Deadlines,
+        device: Device,
+        rng: np.random.Generator,
+    ) -> None:
+        self._server = server
+        self._arguments = arguments
+        self._deadlines = deadlines
+        self._device = device
+        self._rng = rng
+        self._cases: dict[int, _Case] = {}
+
+    def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
+        """Stage the question's shape, with as many sets as timing needs."""
+        arguments = self._arguments[question.shape]
+        sets = max(self._rotation(question.shape, cache, 0, repeats).sets for cache in caches)
+        handle = self._server.stage(staged(arguments, question.contents), sets)
+        self._cases[question.shape] = _Case(handle, sets, question.contents)
+
+    def unstage(self, shape: int) -> None:
+        """Free a shape's buffers; entrants must have left it."""
+        self._server.release("case", self._cases.pop(shape).handle)
+
+    def enter(self, candidate: Candidate) -> Entrant:
+        """Load a candidate's binaries."""
+        return Entrant(candidate, self._server.load(candidate.binaries))
+
+    def leave(self, entrant: Entrant) -> None:
+        """Unload a candidate, and make whole again what it may have damaged."""
+        for shape, launchable in entrant.launchables.items():
+            self._server.release("launchable", launchable)
+            if shape in self._cases:
+                self._refill(shape, self._cases[shape].contents)
+        self._server.release("module", entrant.module)
+
+    def leave_shape(self, entrant: Entrant, shape: int) -> None:
+        """Unbind a candidate from one shape."""
+        if shape in entrant.launchables:
+            self._server.release("launchable", entrant.launchables.pop(shape))
+
+    def check(self, entrant: Entrant, question: Question, baseline_ns: float) -> None:
+        """One checked launch on a random set, on the question's inputs."""
+        case = self._cases[question.shape]
+        if case.contents is not question.contents:
+            self._refill(question.shape, question.contents)
+        launchable = self._bound(entrant, question.shape)
+        self._checked(entrant, launchable, question, baseline_ns, (self._pick(case.sets),))
+
+    def time(
+        self,
+        entrant: Entrant,
+        question: Question,
+        cache: Cache,
+        counts: tuple[int, int],
+        baseline_ns: float,
+    ) -> list[float]:
+        """Nanoseconds per launch, after warm-up, checked at random points on the way.
+
+        Args:
+            entrant: whom to time; on the question's inputs.
+            question: the inputs that the shape's case holds now.
+            cache: cold or hot.
+            counts: launches to warm up, launches to time.
+            baseline_ns: what deadlines are reckoned from.
+        """
+        launchable = self._bound(entrant, question.shape)
+        rotation = self._rotation(question.shape, cache, *counts)
+        order = self._order(rotation)
+        bursts = rotation.warmup + rotation.bursts
+        checked = set(self._rng.choice(bursts, min(bursts, _CHECKS_WHILE_TIMING), replace=False))
+        drifts = len(order) > rotation.sets and any(
+            a.kind == "inout" for a in self._arguments[question.shape]
+        )
+        samples: list[float] = []
+        for burst in range(bursts):
+            if burst in checked and not drifts:
+                times = self._checked(entrant, launchable, question, baseline_ns, order)
+            else:
+                times = self._fire(entrant, launchable, question.shape, baseline_ns, order)
+            if burst in checked and drifts:
+                self._checked(entrant, launchable, question, baseline_ns, order[:1])
+            if burst >= rotation.warmup:
+                samples += times
+        return samples
+
+    def _order(self, rotation: Rotation) -> tuple[int, ...]:
+        cycle = [int(index) for index in self._rng.permutation(rotation.sets)]
+        repeated = cycle * -(-rotation.launches // rotation.sets)
+        return tuple(repeated[: rotation.launches])
+
+    def _checked(
+        self,
+        entrant: Entrant,
+        launchable: int,
+        question: Question,
+        baseline_ns: float,
+        order: tuple[int, ...],
+    ) -> tuple[float, ...]:
+        poison = self._poison()
+        times, inspection = self._server.fire(
+            launchable,
+            order,
+            poison,
+            deadline=self._deadline(entrant, question.shape, baseline_ns, len(order)),
+            inspect=order[self._pick(len(order))],
+            expected={} if self._device.is_cpu else question.expected,
+        )
+        assert inspection is not None
+        arguments = {a.name: a for a in self._arguments[question.shape]}
+        check(question, inspection, arguments, poison)
+        return _plausible(times, len(order))
+
+    def _fire(
+        self,
+        entrant: Entrant,
+        launchable: int,
+        shape: int,
+        baseline_ns: float,
+        order: tuple[int, ...],
+    ) -> tuple[float, ...]:
+        deadline = self._deadline(entrant, shape, baseline_ns, len(order))
+        times, _ = self._server.fire(launchable, order, self._poison(), deadline=deadline)
+        return _plausible(times, len(order))
+
+    def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float, launches: int) -> float:
+        first = shape in entrant.fresh and self._device.backend == "opencl"
+        entrant.fresh.discard(shape)
+        return self._deadlines.of(baseline_ns, launches, first=first)
+
+    def _bound(self, entrant: Entrant, shape: int) -> int:
+        if shape not in entrant.launchables:
+            cell = entrant.candidate.plan.cells[shape]
+            assert isinstance(cell, CellPlan)
+            case = self._cases[shape]
+            entrant.launchables[shape] = self._server.bind(entrant.module, cell, case.handle)
+            entrant.fresh.add(shape)
+        return entrant.launchables[shape]
+
+    def _refill(self, shape: int, contents: Mapping[str, str]) -> None:
+        case = self._cases[shape]
+        self._server.refill(case.handle, contents)
+        case.contents = contents
+
+    def _rotation(self, shape: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
+        size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
+        return self._server.rotation(size, cache, warmup, repeats)
+
+    def _poison(self) -> int:
+        return _POISONS[self._pick(len(_POISONS))]
+
+    def _pick(self, count: int) -> int:
+        return int(self._rng.integers(count))
+
+
+def _plausible(times: tuple[float, ...], launches: int) -> tuple[float, ...]:
+    """The times as they are, if they can be times."""
+    if len(times) not in (1, launches) or not all(math.isfinite(t) and t > 0 for t in times):
+        raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"the device reports times of {times[:3]} ns")
+    return times

@@ -1,0 +1,259 @@
+"""The parent's side of one bench child: requests with deadlines, and failures classified by code.
+
+Owns the child's process, what its death means, and the host-wide lock of a device. Knows nothing of
+experiments: what to stage, launch and expect is told by :mod:`workers.bench.stand`.
+"""
+
+import contextlib
+import fcntl
+import itertools
+import os
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem
+from tuner.plan import Binary, CellPlan
+from tuner.trial import Code
+from workers.bench import protocol
+from workers.devices.port import (
+    DeviceFailure,
+    Inspection,
+    Rotation,
+    Staged,
+    StagedBuffer,
+    StagedNull,
+    StagedScalar,
+)
+from workers.process import Child, ChildFailed
+from workers.verify import Expected
+
+_CODES: Mapping[str, Code] = {
+    "hung": Code.HANG,
+    "memory": Code.OUT_OF_MEMORY,
+    "died": Code.CRASH,
+    "garbage": Code.CRASH,
+}
+_REPLY_LIMIT = 1 << 36
+_LOCK_POLL_SECONDS = 0.02
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long the child may take, in seconds.
+
+    A launch has ``max(launch, factor × baseline)``; the first one of a kernel on a shape has
+    ``first`` more where the driver compiles at the first launch (OpenCL); everything that launches
+    nothing has ``control``.
+    """
+
+    launch: float = 1.0
+    factor: float = 200.0
+    first: float = 20.0
+    control: float = 60.0
+
+    def of(self, baseline_ns: float, launches: int, *, first: bool) -> float:
+        """For a burst of so many launches."""
+        each = max(self.launch, self.factor * baseline_ns * 1e-9)
+        return each * launches + (self.first if first else 0.0)
+
+
+class Supervisor:
+    """One device server in a child process. Every failure is a :class:`DeviceFailure`.
+
+    After a sticky one the child is gone with every handle; the next request starts another.
+    """
+
+    def __init__(
+        self, backend: Backend, index: int, deadlines: Deadlines, environment: Mapping[str, str]
+    ) -> None:
+        self._child = Child("workers.bench.child", [backend, str(index)], environment=environment)
+        self._deadlines = deadlines
+        self._handles = itertools.count()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was ended for good."""
+        return self._child.closed
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it runs."""
+        return self._child.pid
+
+    def start(self) -> None:
+        """Start the child if none runs.
+
+        Raises:
+            EnvironmentProblem: it does not start.
+        """
+        try:
+            self._child.start()
+        except ChildFailed as failure:
+            raise EnvironmentProblem(f"the bench process does not start: {failure}") from None
+
+    def describe(self) -> tuple[Device, str]:
+        """The device and its identity."""
+        reply = self._expect(protocol.Described, protocol.Describe())
+        return reply.device, reply.identity
+
+    def rotation(
+        self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
+    ) -> Rotation:
+        """How to time a case of ``size`` bytes."""
+        request = protocol.PlanRotation(size=size, cache=cache, warmup=warmup, repeats=repeats)
+        return self._expect(protocol.Rotated, request).rotation
+
+    def stage(self, arguments: Sequence[Staged], sets: int) -> int:
+        """Stage a case; returns its handle."""
+        handle = next(self._handles)
+        self._expect(
+            protocol.Done,
+            protocol.Stage(
+                case=handle,
+                buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
+                scalars=tuple(a for a in arguments if isinstance(a, StagedScalar)),
+                nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
+                sets=sets,
+            ),
+        )
+        return handle
+
+    def refill(self, case: int, contents: Mapping[str, str]) -> None:
+        """Write new contents into a case."""
+        self._expect(protocol.Done, protocol.Refill(case=case, contents=dict(contents)))
+
+    def load(self, binaries: Sequence[Binary]) -> int:
+        """Load a candidate's binaries; returns the module's handle."""
+        handle = next(self._handles)
+        heads = tuple(
+            protocol.BinaryHead(build=b.build, usage=b.usage, symbols=b.symbols) for b in binaries
+        )
+        request = protocol.Load(module=handle, binaries=heads)
+        self._expect(protocol.Done, request, [b.code for b in binaries])
+        return handle
+
+    def bind(self, module: int, cell: CellPlan, case: int) -> int:
+        """Bind a cell to a case; returns the launchable's handle."""
+        handle = next(self._handles)
+        request = protocol.Bind(launchable=handle, module=module, cell=cell, case=case)
+        self._expect(protocol.Done, request)
+        return handle
+
+    def fire(
+        self,
+        launchable: int,
+        order: Sequence[int],
+        poison: int,
+        *,
+        deadline: float,
+        inspect: int | None = None,
+        expected: Mapping[str, Expected] | None = None,
+    ) -> tuple[tuple[float, ...], Inspection | None]:
+        """Restore, launch in order, and look at one set if asked."""
+        request = protocol.Fire(
+            launchable=launchable,
+            order=tuple(order),
+            poison=poison,
+            inspect=inspect,
+            expected=dict(expected or {}),
+        )
+        reply, blobs = self._ask(request, (), deadline)
+        if not isinstance(reply, protocol.Fired) or len(reply.outputs) != len(blobs):
+            raise self._lost(Code.CRASH, "the bench child answered something else")
+        if inspect is None:
+            return reply.times, None
+        outputs = dict(zip(reply.outputs, blobs, strict=True))
+        return reply.times, Inspection(
+            damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
+        )
+
+    def release(self, what: Literal["case", "module", "launchable"], handle: int) -> None:
+        """Release a handle."""
+        self._expect(protocol.Done, protocol.Release(what=what, handle=handle))
+
+    def kill(self) -> None:
+        """End the child at once, with every handle; the next request starts another."""
+        self._child.kill()
+
+    def close(self) -> None:
+        """End the child for good. Safe to call twice, and from another thread to abort."""
+        self._child.close(grace=0.0)
+
+    def _expect(self, kind: type[_R], request: protocol.Request, blobs: Sequence[bytes] = ()) -> _R:
+        reply, _ = self._ask(request, blobs, self._deadlines.control)
+        if not isinstance(reply, kind):
+            raise self._lost(Code.CRASH, "the bench child answered something else")
+        return reply
+
+    def _ask(
+        self, request: protocol.Request, blobs: Sequence[bytes], deadline: float
+    ) -> tuple[protocol.Reply, list[bytes]]:
+        self.start()
+        try:
+            text, answers = self._child.request(
+                protocol.encode_request(request), blobs, timeout=deadline, limit=_REPLY_LIMIT
+            )
+            reply = protocol.decode_reply(text)
+        except ChildFailed as failure:
+            raise DeviceFailure(_CODES[failure.how], failure.detail, sticky=True) from None
+        except ValueError as error:
+            raise self._lost(Code.CRASH, f"the bench child sent {error}") from None
+        if isinstance(reply, protocol.Broken):
+            raise EnvironmentProblem(reply.detail)
+        if isinstance(reply, protocol.Failed):
+            if reply.sticky:
+                self._child.kill()
+            raise DeviceFailure(reply.code, reply.detail, sticky=reply.sticky)
+        return reply, answers
+
+    def _lost(self, code: Code, detail: str) -> DeviceFailure:
+        self._child.kill()
+        return DeviceFailure(code, detail, sticky=True)
+
+
+def runtime_directory() -> Path:
+    """A directory of this user alone, for locks and oracles.
+
+    Raises:
+        EnvironmentProblem: it belongs to another, or others may write to it.
+    """
+    path = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise EnvironmentProblem(
+            f"{path} is not a private directory of this user: remove it, or set TMPDIR"
+        )
+    return path
+
+
+@contextlib.contextmanager
+def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
+    """Hold the host-wide lock of a device; waits for it unless ``abort`` is set.
+
+    Raises:
+        EnvironmentProblem: aborted while waiting.
+    """
+    path = runtime_directory() / f"{identity}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if abort.is_set():
+                    raise EnvironmentProblem("closed while waiting for the device") from None
+                time.sleep(_LOCK_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,132 @@
+"""The child that trials run in: tune shapes staged, the baseline loaded, checked and timed.
+
+Owns the life of one trial. A sticky failure, or damaged memory on a CPU device, ends the child;
+opening the next one is its canary, since there the baseline must load and be right.
+"""
+
+import statistics
+
+import numpy as np
+
+from tuner.fleet import Candidate
+from tuner.plan import CellPlan
+from tuner.trial import Cell, Code, Full, Measured, Outcome
+from workers.bench.judge import rejected
+from workers.bench.prep import Prep, full
+from workers.bench.stand import Entrant, Stand
+from workers.bench.supervisor import Deadlines, Supervisor
+from workers.devices.port import DeviceFailure
+
+RETIME_BASELINE_AFTER = 50
+"""Trials between two timings of the baseline in one child."""
+
+
+class Working:
+    """A working child. Opening it raises :class:`DeviceFailure` if the canary fails."""
+
+    def __init__(
+        self, server: Supervisor, prep: Prep, deadlines: Deadlines, rng: np.random.Generator
+    ) -> None:
+        self._server = server
+        self._prep = prep
+        self._unknown_ns = deadlines.control / deadlines.factor * 1e9
+        self._stand = Stand(server, prep.arguments, deadlines, prep.device, rng)
+        self._trials = 0
+        self.alive = True
+        try:
+            for shape in prep.tune:
+                self._stage(shape)
+            self._baseline = self._stand.enter(prep.setup.baseline)
+            for shape in prep.tune:
+                self._time_baseline(shape)
+        except DeviceFailure:
+            self.end()
+            raise
+
+    def baseline(self, shape: int) -> Full:
+        """The baseline's time on a tune shape or, staged for this alone, on another one."""
+        if shape in self._prep.tune:
+            return self._time_baseline(shape)
+        self._stage(shape)
+        cell = self._time_baseline(shape)
+        self._stand.leave_shape(self._baseline, shape)
+        self._stand.unstage(shape)
+        return cell
+
+    def trial(self, candidate: Candidate) -> Outcome:
+        """Verify the candidate on every shape, then time it and ask the further questions."""
+        cells: dict[int, Cell] = {}
+        shape: int | None = None
+        entrant: Entrant | None = None
+        try:
+            entrant = self._stand.enter(candidate)
+            for shape in self._prep.tune:
+                cell = candidate.plan.cells[shape]
+                if isinstance(cell, CellPlan):
+                    self._ask(entrant, shape, 0)
+                else:
+                    cells[shape] = cell
+            for shape in self._prep.tune:
+                if shape not in cells:
+                    cells[shape] = self._timed(entrant, shape)
+            self._stand.leave(entrant)
+        except DeviceFailure as failure:
+            self._recover(failure, entrant)
+            return rejected(failure, shape)
+        return Measured(cells=tuple(cells[number] for number in self._prep.tune))
+
+    def refresh(self) -> None:
+        """Time the baseline again if it is due. Raises :class:`DeviceFailure`."""
+        self._trials += 1
+        if self._trials % RETIME_BASELINE_AFTER == 0:
+            for shape in self._prep.tune:
+                self._time_baseline(shape)
+
+    def end(self) -> None:
+        """End the child."""
+        self.alive = False
+        self._server.close()
+
+    def _stage(self, shape: int) -> None:
+        measure = self._prep.measure
+        question = self._prep.questions[shape][0]
+        self._stand.stage(question, (measure.cache,), measure.repeats)
+
+    def _ask(self, entrant: Entrant, shape: int, number: int) -> None:
+        question = self._prep.questions[shape][number]
+        known = self._prep.baseline_ns.get(shape, self._unknown_ns)
+        self._stand.check(entrant, question, known)
+
+    def _samples(self, entrant: Entrant, shape: int) -> list[float]:
+        measure = self._prep.measure
+        self._ask(entrant, shape, 0)
+        return self._stand.time(
+            entrant,
+            self._prep.questions[shape][0],
+            measure.cache,
+            (measure.warmup, measure.repeats),
+            self._prep.baseline_ns.get(shape, self._unknown_ns),
+        )
+
+    def _timed(self, entrant: Entrant, shape: int) -> Full:
+        samples = self._samples(entrant, shape)
+        for number in range(1, len(self._prep.questions[shape])):
+            self._ask(entrant, shape, number)
+        return full(samples, self._prep.baseline_ns[shape])
+
+    def _time_baseline(self, shape: int) -> Full:
+        samples = self._samples(self._baseline, shape)
+        median = statistics.median(samples)
+        self._prep.baseline_ns[shape] = median
+        return full(samples, median)
+
+    def _recover(self, failure: DeviceFailure, entrant: Entrant | None) -> None:
+        """Unload the candidate; replace the child if it cannot be trusted any more."""
+        damaged = failure.code is Code.OUT_OF_BOUNDS and self._prep.device.is_cpu
+        if failure.sticky or damaged:
+            self.end()
+        elif entrant is not None:
+            try:
+                self._stand.leave(entrant)
+            except DeviceFailure:
+                self.end()
