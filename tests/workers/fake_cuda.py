@@ -1,0 +1,223 @@
+"""A CUDA driver over host memory: enough of CuPy's wrappers to test the backend without a GPU.
+
+Launches are executed at once by Python functions that read the argument tables as the driver would.
+"""
+# ruff: noqa: N802, N815 (the driver's own names)
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+
+from tuner.plan import Binary, Usage
+from workers.devices.architectures import DTYPES, device_for
+from workers.devices.cuda_checks import MODES, WORST
+from workers.devices.cuda_driver import Cuda
+from workers.verify import Expected, compare
+
+
+class FakeError(RuntimeError):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+def view(address: int, count: int, dtype="u1") -> np.ndarray:
+    dtype = np.dtype(dtype)
+    raw = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(raw, dtype)
+
+
+class FakeRuntime:
+    """Memory, streams and graphs. ``allocations`` shows leaks."""
+
+    CUDARuntimeError = FakeError
+
+    def __init__(self) -> None:
+        self.allocations: dict[int, np.ndarray] = {}
+        self.capturing: list[Callable[[], None]] | None = None
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.numbers = iter(range(1, 1 << 30))
+
+    def malloc(self, size: int) -> int:
+        raw = np.full(size + 512, 0xEE, np.uint8)
+        address = -(-raw.ctypes.data // 512) * 512
+        self.allocations[address] = raw
+        return address
+
+    def hostAlloc(self, size: int, flags: int) -> int:
+        return self.malloc(size)
+
+    def free(self, address: int) -> None:
+        if address:
+            del self.allocations[address]
+
+    freeHost = free
+
+    def memcpy(self, to: int, source: int, size: int, kind: int) -> None:
+        ctypes.memmove(to, source, size)
+
+    def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
+        ctypes.memmove(to, source, size)
+
+    def memset(self, place: int, byte: int, size: int) -> None:
+        ctypes.memset(place, byte, size)
+
+    def memsetAsync(self, place: int, byte: int, size: int, stream: int) -> None:
+        self.do(lambda: ctypes.memset(place, byte, size))
+
+    def streamSynchronize(self, stream: int) -> None:
+        pass
+
+    def streamBeginCapture(self, stream: int) -> None:
+        self.capturing = []
+
+    def streamEndCapture(self, stream: int) -> int:
+        number = next(self.numbers)
+        self.graphs[number], self.capturing = self.capturing, None
+        return number
+
+    def graphInstantiate(self, graph: int) -> int:
+        number = next(self.numbers)
+        self.graphs[number] = self.graphs[graph]
+        return number
+
+    def graphUpload(self, graph: int, stream: int) -> None:
+        pass
+
+    def graphDestroy(self, graph: int) -> None:
+        del self.graphs[graph]
+
+    graphExecDestroy = graphDestroy
+
+    def do(self, action: Callable[[], None]) -> None:
+        if self.capturing is None:
+            action()
+        else:
+            self.capturing.append(action)
+
+
+class FakeDriver:
+    """Modules and launches. A kernel takes its grid, block and the addresses of its arguments."""
+
+    CUDADriverError = FakeError
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        self.runtime = runtime
+        self.kernels: dict[str, Callable[..., None]] = {
+            "restore_sets": self.restore_sets,
+            "find_damage": self.find_damage,
+            "compare": self.compare,
+            "busy": lambda grid, block, arguments: None,
+        }
+        self.functions: dict[int, str] = {}
+        self.globals: dict[str, int] = {}
+        self.most_threads = 1024
+        self.refused: int | None = None
+        self.attributes: list[tuple[int, int, int]] = []
+
+    def moduleLoadData(self, code: bytes) -> int:
+        return next(self.runtime.numbers)
+
+    def moduleUnload(self, module: int) -> None:
+        pass
+
+    def moduleGetFunction(self, module: int, symbol: str) -> int:
+        if symbol not in self.kernels:
+            raise FakeError(500)
+        number = next(self.runtime.numbers)
+        self.functions[number] = symbol
+        return number
+
+    def moduleGetGlobal(self, module: int, symbol: str) -> int:
+        if symbol not in self.globals:
+            raise FakeError(500)
+        return self.globals[symbol]
+
+    def funcSetAttribute(self, function: int, attribute: int, value: int) -> None:
+        if value > 232448:
+            raise FakeError(1)
+        self.attributes.append((function, attribute, value))
+
+    def funcGetAttribute(self, attribute: int, function: int) -> int:
+        return self.most_threads
+
+    def launchKernel(self, function, gx, gy, gz, bx, by, bz, shared, stream, table, extra) -> None:
+        if self.refused is not None:
+            raise FakeError(self.refused)
+        kernel = self.kernels[self.functions[function]]
+        self.runtime.do(lambda: kernel((gx, gy, gz), (bx, by, bz), table))
+
+    def launchCooperativeKernel(self, *arguments) -> None:
+        self.launchKernel(*arguments, 0)
+
+    @staticmethod
+    def argument(table: int, place: int, dtype="i8"):
+        return view(int(view(table + 8 * place, 1, "u8")[0]), 1, dtype)[0]
+
+    def restore_sets(self, grid, block, table) -> None:
+        base, image, words, ids = (int(self.argument(table, k)) for k in range(4))
+        numbers = view(ids, grid[1], "i4") if ids else np.arange(grid[1])
+        for number in numbers:
+            ctypes.memmove(base + int(number) * words * 16, image, words * 16)
+
+    def find_damage(self, grid, block, table) -> None:
+        at, image, stretches, found = (int(self.argument(table, k)) for k in range(4))
+        for row, (offset, length, backwards) in enumerate(
+            view(stretches, 3 * grid[1], "i8").reshape(-1, 3).tolist()
+        ):
+            wrong = view(at + offset, length) != view(image + offset, length)
+            places = np.flatnonzero(wrong[::-1] if backwards else wrong)
+            if places.size:
+                view(found, 1, "u8")[0] = (row << 40) | int(places[0])
+                return
+
+    def compare(self, grid, block, table) -> None:
+        number = [int(self.argument(table, k)) for k in (0, 1, 3, 4, 5, 6, 10, 11)]
+        at, got_type, want, want_type, count, mode, poison, worst = number
+        rtol, atol, ulp = (float(self.argument(table, k, "f8")) for k in (7, 8, 9))
+        geometry = view(int(view(table + 16, 1, "u8")[0]), 17, "i8").tolist()
+        dims = geometry[0]
+        shape, strides = geometry[1 : 1 + dims], geometry[9 : 9 + dims]
+        got_dtype = np.dtype(DTYPES[got_type])
+        if dims:
+            span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+            got = np.lib.stride_tricks.as_strided(
+                view(at, span, got_dtype), shape, [s * got_dtype.itemsize for s in strides]
+            ).reshape(-1)
+        else:
+            got = view(at, count, got_dtype)
+        expected = Expected(
+            path="", dtype=DTYPES[want_type], mode=MODES[mode], rtol=rtol, atol=atol, ulp=int(ulp)
+        )
+        goal = view(want, count, DTYPES[want_type])
+        found = compare(got, goal, expected, None if poison < 0 else poison)
+        rows = view(worst, grid[0], WORST)
+        rows[:] = np.array((-1.0, 0, 0, 1 << 62, 0, 0), WORST)
+        rows[-1] = (
+            found.error,
+            found.got,
+            found.want,
+            found.index,
+            found.failures,
+            found.unwritten,
+        )
+
+
+def fake_cuda() -> tuple[Cuda, FakeRuntime, FakeDriver]:
+    runtime = FakeRuntime()
+    driver = FakeDriver(runtime)
+    return Cuda(runtime, driver), runtime, driver
+
+
+def binary(*symbols: str) -> Binary:
+    return Binary(
+        build="",
+        code=b"",
+        usage=tuple((symbol, Usage()) for symbol in symbols),
+        symbols=tuple((symbol, symbol) for symbol in symbols),
+        compile_seconds=0.0,
+    )
+
+
+DEVICE = device_for("sm_90")

@@ -1,0 +1,90 @@
+"""The CUDA device backend, through CuPy's wrappers of the driver.
+
+Owns opening a device and the plan of its timing; buffers are :mod:`workers.devices.cuda_memory`'s,
+launches :mod:`workers.devices.cuda_launch`'s, checks :mod:`workers.devices.cuda_checks`'s.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Literal
+
+from tuner.device import Device
+from tuner.plan import Binary, CellPlan
+from workers.devices.cuda_checks import Checks
+from workers.devices.cuda_driver import count_devices, identity, import_cuda, select
+from workers.devices.cuda_launch import Clock, CudaLaunchable, CudaModule
+from workers.devices.cuda_memory import CudaCase
+from workers.devices.cuda_pinned import PinnedFiles
+from workers.devices.port import DeviceFailure, Rotation, Staged
+
+__all__ = ["count_devices", "open_device"]
+
+_COLD_BYTES = 160_000_000
+_COLD_CACHES = 3
+"""A cold burst touches at least so many bytes, and so many times the last-level cache."""
+
+_MAX_SETS = 2048
+"""More sets than this cost more to restore than a cold cache is worth."""
+
+_BURSTS = 5
+
+
+def open_device(index: int) -> "CudaDevice":
+    """Open a CUDA device by its place among the visible ones.
+
+    Raises:
+        EnvironmentProblem: no CuPy, no driver, no such device, or no room on it.
+    """
+    return CudaDevice(index)
+
+
+def rotation_for(
+    device: Device, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
+) -> Rotation:
+    """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches at least."""
+    sets = 1
+    if cache == "cold":
+        wanted = max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes)
+        sets = max(1, min(_MAX_SETS, -(-wanted // max(size, 1))))
+    launches = max(repeats, sets)
+    return Rotation(sets=sets, launches=launches, warmup=-(-warmup // launches), bursts=_BURSTS)
+
+
+class CudaDevice:
+    """One device, its primary context and one stream for everything."""
+
+    def __init__(self, index: int) -> None:
+        self._cuda = import_cuda()
+        self.device = select(self._cuda, index)
+        self.identity = identity(self._cuda, index)
+        with self._cuda.translated():
+            self._stream: int = self._cuda.runtime.streamCreate()
+            self._pinned = PinnedFiles(self._cuda, self._stream)
+            self._checks = Checks(self._cuda, self.device, self._stream, self._pinned)
+            self._clock = Clock(self._cuda, self.device, self._stream, self._checks)
+
+    def rotation(
+        self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
+    ) -> Rotation:
+        """Cold bursts rotate over several times the last-level cache; hot ones over one set."""
+        return rotation_for(self.device, size, cache, warmup, repeats)
+
+    def stage(self, arguments: Sequence[Staged], sets: int) -> CudaCase:
+        """Allocate and fill the buffers of one shape."""
+        return CudaCase(self._cuda, self._checks, self._pinned, arguments, sets)
+
+    def load(self, binaries: Sequence[Binary]) -> CudaModule:
+        """Load the binaries."""
+        return CudaModule(self._cuda, binaries)
+
+    def bind(self, module: CudaModule, cell: CellPlan, case: CudaCase) -> CudaLaunchable:
+        """Check the launches against the device, allocate scratch, set the arguments."""
+        return CudaLaunchable(self._cuda, self.device, self._clock, module, cell, case)
+
+    def close(self) -> None:
+        """Free what the backend itself holds; the driver frees the rest with the process."""
+        with contextlib.suppress(DeviceFailure), self._cuda.translated():
+            self._clock.close()
+            self._checks.close()
+            self._pinned.close()
+            self._cuda.runtime.streamDestroy(self._stream)

@@ -1,0 +1,237 @@
+// The harness's own kernels: make buffers whole, find damage, compare with the oracle, pass time.
+// The numbers of element types and modes, and every structure, mirror workers/devices/cuda_checks.py.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+typedef long long Int;
+typedef unsigned long long Word;
+
+enum Type {
+  BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64
+};
+enum Mode { CLOSE, EXACT, ULP };
+constexpr int MAX_DIMS = 8;
+constexpr int THREADS = 256;
+
+__device__ double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
+__device__ bool finite(double x) { return fabs(x) < infinity(); }
+__device__ Word nanoseconds() {
+  Word now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Copies the image of one set (words 16-byte words) over set ids[y], or over set y without ids.
+extern "C" __global__ void restore_sets(uint4* sets, const uint4* image, Int words, const int* ids) {
+  uint4* to = sets + (ids ? ids[blockIdx.y] : blockIdx.y) * words;
+  const Int stride = Int(gridDim.x) * blockDim.x;
+  for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += stride) to[i] = image[i];
+}
+
+// A stretch of a set that no launch may change. A guard in front of a buffer is read backwards, so
+// that the damage nearest to the buffer is found first.
+struct Stretch {
+  Int offset;
+  Int length;
+  Int backwards;
+};
+
+// Leaves in *found the least (stretch << 40 | distance) of a byte that differs from the image.
+extern "C" __global__ void find_damage(const unsigned char* set, const unsigned char* image,
+                                       const Stretch* stretches, Word* found) {
+  const Stretch stretch = stretches[blockIdx.y];
+  const Int stride = Int(gridDim.x) * blockDim.x * 16;
+  for (Int at = (Int(blockIdx.x) * blockDim.x + threadIdx.x) * 16; at < stretch.length; at += stride) {
+    const Int left = stretch.length - at;
+    if (!stretch.backwards && left >= 16 && (stretch.offset + at) % 16 == 0) {
+      const uint4 a = *reinterpret_cast<const uint4*>(set + stretch.offset + at);
+      const uint4 b = *reinterpret_cast<const uint4*>(image + stretch.offset + at);
+      if (a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w) continue;
+    }
+    for (int k = 0; k < 16 && k < left; ++k) {
+      const Int i = stretch.offset + (stretch.backwards ? stretch.length - 1 - at - k : at + k);
+      if (set[i] != image[i]) {
+        atomicMin(found, Word(blockIdx.y) << 40 | Word(at + k));
+        break;
+      }
+    }
+  }
+}
+
+struct Geometry {
+  Int dims;  // 0: contiguous
+  Int shape[MAX_DIMS];
+  Int stride[MAX_DIMS];
+};
+
+struct Worst {
+  double error;
+  double got;
+  double want;
+  Int index;
+  Int failures;
+  Int unwritten;
+};
+
+struct Value {
+  bool whole;    // an integer
+  Int integer;   // its value, modulo 2^64
+  double real;   // the value as a double
+};
+
+__device__ Value whole(Int x) { return {true, x, double(x)}; }
+__device__ Value real(double x) { return {false, 0, x}; }
+
+__device__ Value value(const void* array, Int at, int type) {
+  switch (type) {
+    case BOOL: return whole(static_cast<const unsigned char*>(array)[at] != 0);
+    case INT8: return whole(static_cast<const signed char*>(array)[at]);
+    case INT16: return whole(static_cast<const short*>(array)[at]);
+    case INT32: return whole(static_cast<const int*>(array)[at]);
+    case INT64: return whole(static_cast<const Int*>(array)[at]);
+    case UINT8: return whole(static_cast<const unsigned char*>(array)[at]);
+    case UINT16: return whole(static_cast<const unsigned short*>(array)[at]);
+    case UINT32: return whole(static_cast<const unsigned*>(array)[at]);
+    case UINT64: {
+      const Word x = static_cast<const Word*>(array)[at];
+      return {true, Int(x), double(x)};
+    }
+    case FLOAT16: return real(__half2float(static_cast<const __half*>(array)[at]));
+    case BFLOAT16: return real(__bfloat162float(static_cast<const __nv_bfloat16*>(array)[at]));
+    case FLOAT32: return real(static_cast<const float*>(array)[at]);
+    default: return real(static_cast<const double*>(array)[at]);
+  }
+}
+
+__device__ int bytes_of(int type) {
+  switch (type) {
+    case BOOL: case INT8: case UINT8: return 1;
+    case INT16: case UINT16: case FLOAT16: case BFLOAT16: return 2;
+    case INT32: case UINT32: case FLOAT32: return 4;
+    default: return 8;
+  }
+}
+
+// The place of x, rounded to a type, among the representable values of that type, -0 beside 0.
+__device__ double place(double x, int type) {
+  Word bits;
+  int width;
+  switch (type) {
+    case FLOAT16: bits = __half_as_ushort(__double2half(x)), width = 16; break;
+    case BFLOAT16: bits = __bfloat16_as_ushort(__double2bfloat16(x)), width = 16; break;
+    case FLOAT32: bits = __float_as_uint(float(x)), width = 32; break;
+    default: bits = __double_as_longlong(x), width = 64;
+  }
+  const Word sign = Word(1) << (width - 1);
+  return bits & sign ? -double(bits & ~sign) : double(bits);
+}
+
+__device__ double rounded(double x, int type) {
+  switch (type) {
+    case FLOAT16: return __half2float(__double2half(x));
+    case BFLOAT16: return __bfloat162float(__double2bfloat16(x));
+    case FLOAT32: return float(x);
+    default: return x;
+  }
+}
+
+__device__ bool same(const Value& got, const Value& want) {
+  if (got.whole && want.whole) return got.integer == want.integer;
+  return got.real == want.real || (isnan(got.real) && isnan(want.real));
+}
+
+// Distance divided by bound, infinite where it must fail whatever the bound; never NaN.
+__device__ double error_of(const Value& got, const Value& want, int type, int mode, double rtol,
+                           double atol, double ulp) {
+  if (mode == EXACT) return same(got, want) ? 0.0 : infinity();
+  if (mode == ULP) {
+    const double goal = rounded(want.real, type);
+    double steps;
+    if (got.whole) {
+      steps = fabs(got.real - want.real);
+    } else if (isnan(got.real) || isnan(goal)) {
+      steps = isnan(got.real) && isnan(goal) ? 0.0 : infinity();
+    } else if (!finite(got.real) || !finite(goal)) {
+      steps = got.real == goal ? 0.0 : infinity();
+    } else {
+      steps = fabs(place(got.real, type) - place(goal, type));
+    }
+    const double error = steps / fmax(ulp, 1.0);
+    return steps <= ulp ? error : fmax(error, 1.0 + 1e-9);
+  }
+  if (got.whole && want.whole && rtol + atol == 0.0) return same(got, want) ? 0.0 : infinity();
+  if (!finite(got.real) || !finite(want.real)) return same(got, want) ? 0.0 : infinity();
+  const double bound = __dadd_rn(atol, __dmul_rn(rtol, fabs(want.real)));
+  const double distance = fabs(got.real - want.real);
+  if (distance <= bound) return distance / fmax(bound, 1e-300);
+  return bound > 0.0 ? distance / bound : infinity();
+}
+
+__device__ Int element(const Geometry& geometry, Int index) {
+  if (geometry.dims == 0) return index;
+  Int offset = 0;
+  for (int axis = int(geometry.dims) - 1; axis >= 0; --axis) {
+    offset += index % geometry.shape[axis] * geometry.stride[axis];
+    index /= geometry.shape[axis];
+  }
+  return offset;
+}
+
+__device__ void merge(Worst& into, const Worst& other) {
+  into.failures += other.failures;
+  into.unwritten += other.unwritten;
+  if (other.error > into.error || (other.error == into.error && other.index < into.index)) {
+    into.error = other.error;
+    into.got = other.got;
+    into.want = other.want;
+    into.index = other.index;
+  }
+}
+
+// Compares count elements; each block leaves its own worst. poison < 0: not poisoned before.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    compare(const unsigned char* got, int got_type, const __grid_constant__ Geometry geometry,
+            const unsigned char* want, int want_type, Int count, int mode, double rtol, double atol,
+            double ulp, int poison, Worst* worst) {
+  __shared__ Worst shared[THREADS];
+  Worst own = {-1.0, 0.0, 0.0, 0x7fffffffffffffffll, 0, 0};
+  const Int stride = Int(gridDim.x) * THREADS;
+  for (Int i = Int(blockIdx.x) * THREADS + threadIdx.x; i < count; i += stride) {
+    const Int at = element(geometry, i);
+    const Value x = value(got, at, got_type);
+    const Value r = value(want, i, want_type);
+    const double error = error_of(x, r, got_type, mode, rtol, atol, ulp);
+    if (!(error <= 1.0)) {
+      ++own.failures;
+      if (poison >= 0) {
+        const int bytes = bytes_of(got_type);
+        bool untouched = true;
+        for (int k = 0; k < bytes; ++k) untouched &= got[at * bytes + k] == poison;
+        own.unwritten += untouched;
+      }
+    }
+    if (error > own.error) {
+      own.error = error;
+      own.got = x.real;
+      own.want = r.real;
+      own.index = i;
+    }
+  }
+  shared[threadIdx.x] = own;
+  for (int half = THREADS / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) merge(shared[threadIdx.x], shared[threadIdx.x + half]);
+  }
+  if (threadIdx.x == 0) worst[blockIdx.x] = shared[0];
+}
+
+// Keeps every thread busy for so long; sink is written only to keep the work from being dropped.
+extern "C" __global__ void busy(Word duration, float* sink) {
+  const Word end = nanoseconds() + duration;
+  float x = threadIdx.x;
+  while (nanoseconds() < end) {
+#pragma unroll
+    for (int k = 0; k < 64; ++k) x = x * 0.999f + 1.0f;
+  }
+  if (x < 0.0f) *sink = x;
+}

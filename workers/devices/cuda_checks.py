@@ -1,0 +1,220 @@
+"""The harness's own kernels on a CUDA device: whole buffers again, damage, comparison, busy time.
+
+Owns ``cuda_checks.cu`` beside it, compiled when a device is opened, and the oracle's stay on the
+device: values wait in pinned host memory and are on the device for one comparison only, after which
+their copy is scrubbed. The rules of comparison are those of :mod:`workers.verify`, exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem
+from tuner.plan import Build
+from tuner.trial import Rejected
+from workers.compilers.nvrtc import open_compiler
+from workers.devices.architectures import DTYPES
+from workers.devices.cuda_driver import TO_DEVICE, TO_HOST, Cuda
+from workers.devices.cuda_pinned import PinnedFiles
+from workers.devices.port import StagedBuffer
+from workers.verify import Comparison, Expected
+
+MODES = ("close", "exact", "ulp")
+"""What is compared on the device; ``unordered`` outputs travel to the supervisor."""
+
+_SOURCE = "cuda_checks.cu"
+_ENTRIES = ("restore_sets", "find_damage", "compare", "busy")
+_THREADS = 256
+_MAX_DIMS = 8
+_MAX_BLOCKS = 1024
+_SCRUB = 0x5A
+
+WORST = np.dtype(
+    [
+        ("error", "f8"),
+        ("got", "f8"),
+        ("want", "f8"),
+        ("index", "i8"),
+        ("failures", "i8"),
+        ("unwritten", "i8"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes of a set that no launch may change; a front guard is searched from its far end."""
+
+    offset: int
+    length: int
+    backwards: bool = False
+
+
+def checks_build() -> Build:
+    """The build of the harness's kernels."""
+    source = Path(__file__).with_name(_SOURCE).read_text()
+    return Build(language="cuda", file=_SOURCE, source=source, entries=_ENTRIES)
+
+
+class Arguments:
+    """The arguments of one launch of the harness's kernels; keep it until the launch is queued."""
+
+    def __init__(self, *values: int | float | bytes) -> None:
+        parts = [_eight_bytes(value) for value in values]
+        self._bytes = np.frombuffer(b"".join(parts), np.uint8)
+        starts = np.cumsum([0, *map(len, parts[:-1])]).astype(np.uint64)
+        self._places = starts + np.uint64(self._bytes.ctypes.data)
+
+    @property
+    def address(self) -> int:
+        """Where the driver finds the pointers to the values."""
+        return self._places.ctypes.data
+
+
+def _eight_bytes(value: int | float | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return (np.float64(value) if isinstance(value, float) else np.int64(value)).tobytes()
+
+
+def geometry(shape: Sequence[int], strides: Sequence[int]) -> bytes:
+    """The kernel's ``Geometry``: no dimensions where the array is contiguous in C order."""
+    contiguous = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent > 1 and stride != contiguous:
+            break
+        contiguous *= extent
+    else:
+        shape = strides = ()
+    pad = [0] * (_MAX_DIMS - len(shape))
+    return np.array([len(shape), *shape, *pad, *strides, *pad], np.int64).tobytes()
+
+
+def worst_of(blocks: np.ndarray[Any, Any]) -> Comparison:
+    """One comparison of what every block found; the first of equal errors counts."""
+    leading = blocks[blocks["error"] == blocks["error"].max()]
+    first = leading[np.argmin(leading["index"])]
+    return Comparison(
+        failures=int(blocks["failures"].sum()),
+        unwritten=int(blocks["unwritten"].sum()),
+        index=int(first["index"]),
+        got=float(first["got"]),
+        want=float(first["want"]),
+        error=float(first["error"]),
+    )
+
+
+class Checks:
+    """The kernels, loaded on one device."""
+
+    def __init__(self, cuda: Cuda, device: Device, stream: int, pinned: PinnedFiles) -> None:
+        self._cuda, self._stream, self._pinned = cuda, stream, pinned
+        self._blocks = 4 * device.multiprocessors
+        compiled = open_compiler(device).compile(checks_build())
+        if isinstance(compiled, Rejected):
+            raise EnvironmentProblem(
+                f"the harness's own kernels do not compile for {device.arch}: {compiled.detail}"
+            )
+        symbols = dict(compiled.symbols)
+        with cuda.translated():
+            self._module: int = cuda.driver.moduleLoadData(compiled.code)
+            self._results: int = cuda.runtime.malloc(_MAX_BLOCKS * WORST.itemsize)
+        self._functions = {
+            name: cuda.function(self._module, symbol) for name, symbol in symbols.items()
+        }
+        self._room = (0, 0)
+
+    def restore(self, base: int, image: int, stride: int, sets: Sequence[int], total: int) -> None:
+        """Copy the image of a set over these sets, of ``total``; in stream order."""
+        ids = 0
+        if list(sets) != list(range(total)):
+            numbers = np.array(sets, np.int32)
+            ids = self._place(numbers.nbytes)
+            self._cuda.runtime.memcpy(ids, numbers.ctypes.data, numbers.nbytes, TO_DEVICE)
+        words = stride // 16
+        blocks = max(1, min(-(-words // _THREADS), self._blocks * 4 // len(sets) + 1))
+        self._launch("restore_sets", (blocks, len(sets)), Arguments(base, image, words, ids))
+
+    def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
+        """The first changed stretch of the set at this address, and the distance into it."""
+        rows = [[s.offset, s.length, int(s.backwards)] for s in stretches]
+        table = np.array(rows, np.int64)
+        found = np.array([np.iinfo(np.uint64).max], np.uint64)
+        place = self._place(8 + table.nbytes)
+        runtime = self._cuda.runtime
+        runtime.memcpy(place, found.ctypes.data, 8, TO_DEVICE)
+        runtime.memcpy(place + 8, table.ctypes.data, table.nbytes, TO_DEVICE)
+        longest = max(s.length for s in stretches)
+        blocks = max(1, min(-(-longest // (16 * _THREADS)), self._blocks))
+        arguments = Arguments(at, image, place + 8, place)
+        self._launch("find_damage", (blocks, len(stretches)), arguments)
+        self._wait()
+        runtime.memcpy(found.ctypes.data, place, 8, TO_HOST)
+        code = int(found[0])
+        if code == np.iinfo(np.uint64).max:
+            return None
+        return code >> 40, code & (1 << 40) - 1
+
+    def compare(
+        self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
+    ) -> Comparison:
+        """Compare the output at this address with its oracle, every element of it."""
+        count = int(np.prod(buffer.shape, dtype=np.int64))
+        size = self._pinned.size(expected.path)
+        want = self._place(size)
+        self._pinned.copy(expected.path, want)
+        runtime = self._cuda.runtime
+        blocks = max(1, min(-(-count // _THREADS), self._blocks, _MAX_BLOCKS))
+        arguments = Arguments(
+            at,
+            DTYPES.index(buffer.dtype),
+            geometry(buffer.shape, buffer.strides),
+            want,
+            DTYPES.index(expected.dtype),
+            count,
+            MODES.index(expected.mode),
+            float(expected.rtol),
+            float(expected.atol),
+            float(expected.ulp),
+            -1 if poison is None else poison,
+            self._results,
+        )
+        self._launch("compare", (blocks, 1), arguments)
+        runtime.memsetAsync(want, _SCRUB, size, self._stream)
+        self._wait()
+        found = np.empty(blocks, WORST)
+        runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
+        return worst_of(found)
+
+    def busy(self, nanoseconds: int, blocks: int) -> None:
+        """Keep so many blocks busy for so long; in stream order."""
+        self._launch("busy", (blocks, 1), Arguments(nanoseconds, self._results))
+
+    def close(self) -> None:
+        """Free everything."""
+        self._cuda.runtime.free(self._room[0])
+        self._cuda.runtime.free(self._results)
+        self._cuda.driver.moduleUnload(self._module)
+
+    def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:
+        function, stream = self._functions[name], self._stream
+        self._cuda.driver.launchKernel(
+            function, *grid, 1, _THREADS, 1, 1, 0, stream, arguments.address, 0
+        )
+
+    def _wait(self) -> None:
+        self._cuda.runtime.streamSynchronize(self._stream)
+
+    def _place(self, size: int) -> int:
+        """Device memory of the harness for one use, at least this large."""
+        address, room = self._room
+        if room < size:
+            self._room = (0, 0)
+            if address:
+                self._cuda.runtime.free(address)
+            self._room = (self._cuda.runtime.malloc(size), size)
+        return self._room[0]
