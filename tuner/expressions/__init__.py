@@ -7,7 +7,7 @@ executed. An expression is *ill-typed* (a name where a number belongs, an unknow
 *undefined* at a point (division by zero, overflow), which only counts where it is reached.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
@@ -67,13 +67,13 @@ class Expression:
             root,
         )
 
-    def kind(self, strings: frozenset[str] = frozenset()) -> Kind:
+    def kind(self, strings: Set[str] = frozenset()) -> Kind:
         """Whether it yields numbers or names, where the names in ``strings`` hold names.
 
         Raises:
             ExpressionError: It is ill-typed.
         """
-        return _kind(self.root, strings & self.names)
+        return _kind(self.root, self.names & strings)
 
     def evaluate(self, env: Mapping[str, Value], device: Device | None = None) -> Value:
         """Its value at one point.
@@ -125,7 +125,7 @@ class Expression:
         if device is None and self.device_names:
             raise ExpressionError(f"{tree.shown(self.text)} needs a device")
         try:
-            self.kind(frozenset(name for name in self.names if is_name(bound[name])))
+            self.kind({name for name in self.names if is_name(bound[name])})
         except ExpressionError as error:
             raise ExpressionError(f"{tree.shown(self.text)}: {error}") from None
 
