@@ -45,17 +45,23 @@ def closing(code: str, opening: int) -> int | None:
 
 def cut_short(text: str) -> bool:
     """Whether the source surely ends too early: an open comment, conditional or block."""
-    visible = blank(text)
-    conditionals = len(re.findall(r"^[ \t]*#[ \t]*if", visible, re.MULTILINE))
-    ends = len(re.findall(r"^[ \t]*#[ \t]*endif", visible, re.MULTILINE))
-    branches = re.search(r"^[ \t]*#[ \t]*el(?:se|if)", visible, re.MULTILINE)
-    code = code_only(text)
-    open_comment = text.rstrip()[-2:] != "*/" and text.rfind("/*") > text.rfind("*/")
-    return (
-        conditionals > ends
-        or (branches is None and code.count("{") > code.count("}"))
-        or (open_comment and blank(text)[text.rfind("/*")] == " ")
-    )
+    lines: list[str] = []
+    skipping: list[bool] = []
+    for line in blank(text).split("\n"):
+        directive = re.match(r"[ \t]*#[ \t]*(if|el|endif)", line)
+        if directive is None:
+            if not any(skipping):
+                lines.append(line)
+        elif directive[1] == "if":
+            skipping.append(False)
+        elif skipping:  # of the branches of a conditional, the first stands for all
+            skipping.pop()
+            if directive[1] == "el":
+                skipping.append(True)
+    code = blank("\n".join(lines), _DIRECTIVE)
+    opened = text.rfind("/*")
+    in_comment = opened > text.rfind("*/") and blank(text)[opened] == " "
+    return bool(skipping) or code.count("{") > code.count("}") or in_comment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

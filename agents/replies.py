@@ -1,0 +1,263 @@
+"""What is believed of a model's reply: a JSON object of a known form, and source beside it.
+
+Owns the forms of replies and the reasons to refuse one, each fit to be quoted back to the model.
+Source stands in a fenced block of its own, so that no quoting can damage it. A reply is refused as
+a value; nothing a model can write raises here.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from agents.fences import Block, fenced
+from agents.generation.source import cut_short
+from agents.llm.port import Reply
+from tuner.expressions import Expression
+from tuner.spec.experiment import (
+    STRICT,
+    CompilerFlag,
+    Launch,
+    Memset,
+    Name,
+    ScratchArgument,
+    Template,
+)
+from tuner.spec.fields import MAX_FILE_BYTES, Source
+from tuner.trial import Value
+
+T = TypeVar("T")
+
+_SOURCE_LANGUAGES = frozenset(
+    {"c", "c++", "cc", "cl", "cpp", "cu", "cuda", "cuda-cpp", "cxx", "opencl", "opencl-c"}
+)
+_JSON_LANGUAGES = frozenset({"json", "jsonc", "json5"})
+_MOST_ERRORS = 8
+
+Prose = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """Why a reply cannot be used; ``detail`` is written for the model that wrote it."""
+
+    kind: Literal["unusable"] = "unusable"
+    code: Literal["truncated", "no_object", "no_source", "several", "malformed", "schema"]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """What planning asks of the next rewrite: ``g``. ``stop`` says that nothing is left to try."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    bottleneck: Prose
+    strategy: Prose
+    expected_effect: Prose
+    refuted_by: Prose
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterDraft:
+    """A parameter's values in order, and why they are worth searching."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    values: Annotated[tuple[Value, ...], Field(min_length=1, max_length=64)]
+    reason: Prose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintDraft:
+    """A condition over parameters, symbols and device, and what would go wrong without it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    expression: Expression
+    reason: Prose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateDraft:
+    """The JSON half of a generation reply; the source is the fenced block beside it.
+
+    ``seeds`` are values worth trying first.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    entry: Annotated[str, Field(min_length=1, max_length=500)]
+    parameters: Annotated[dict[Name, ParameterDraft], Field(min_length=1, max_length=24)]
+    constraints: Annotated[tuple[ConstraintDraft, ...], Field(max_length=64)] = ()
+    launch: Launch | None = None
+    launches: Annotated[tuple[Launch | Memset, ...], Field(max_length=16)] = ()
+    defines: Annotated[dict[Name, Expression], Field(max_length=64)] = field(default_factory=dict)
+    options: Annotated[tuple[str | CompilerFlag, ...], Field(max_length=32)] | None = None
+    scratch: Annotated[tuple[ScratchArgument, ...], Field(max_length=8)] = ()
+    rationale: Prose
+    seeds: Annotated[tuple[dict[Name, Value], ...], Field(max_length=16)] = ()
+
+    def template(self, source: Source) -> Template:
+        """The template that this and ``source`` describe."""
+        return Template(
+            source=source,
+            entry=self.entry,
+            parameters={name: draft.values for name, draft in self.parameters.items()},
+            constraints=tuple(draft.expression for draft in self.constraints),
+            launch=self.launch,
+            launches=self.launches,
+            defines=self.defines,
+            options=self.options,
+            scratch=self.scratch,
+            rationale=self.rationale,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedTemplate:
+    """A generation reply as understood: the template, and values to try first."""
+
+    template: Template
+    seeds: tuple[dict[str, Value], ...]
+
+
+_SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)
+_DRAFTS: TypeAdapter[TemplateDraft] = TypeAdapter(TemplateDraft)
+
+
+def read_suggestion(reply: Reply) -> Suggestion | Unusable:
+    """Read a planning reply: one JSON object."""
+    return _guarded(lambda: _object(reply, _SUGGESTIONS))
+
+
+def read_template(reply: Reply, file: str) -> GeneratedTemplate | Unusable:
+    """Read a generation reply: one JSON object and one source block; ``file`` names the source."""
+
+    def read() -> GeneratedTemplate:
+        draft = _object(reply, _DRAFTS)
+        source = Source(name=file, text=_source(reply))
+        return GeneratedTemplate(template=draft.template(source), seeds=draft.seeds)
+
+    return _guarded(read)
+
+
+class _UnusableError(Exception):
+    """Carries the reason out of a reader; never leaves this module."""
+
+    def __init__(self, code: Any, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = Unusable(code=code, detail=detail)
+
+
+def _guarded(read: Callable[[], T]) -> T | Unusable:
+    try:
+        return read()
+    except _UnusableError as problem:
+        return problem.reason
+
+
+def _object(reply: Reply, adapter: TypeAdapter[T]) -> T:
+    text = _object_text(reply)
+    try:
+        json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except RecursionError:
+        raise _UnusableError("malformed", "the JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        cut = reply.finish_reason == "length" or error.pos >= len(text.rstrip())
+        detail = f"the JSON is broken at line {error.lineno}, column {error.colno}: {error.msg}"
+        raise _UnusableError("truncated" if cut else "malformed", detail) from None
+    except ValueError as error:
+        raise _UnusableError("malformed", f"the JSON is broken: {error}") from None
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        raise _UnusableError("schema", _errors(error)) from None
+
+
+def _object_text(reply: Reply) -> str:
+    parts = fenced(reply.text)
+    _refuse_open(parts.blocks)
+    found = [block.text for block in parts.blocks if block.language in _JSON_LANGUAGES]
+    if not found:
+        untagged = (block.text for block in parts.blocks if not block.language)
+        found = [text for text in untagged if text.lstrip().startswith("{")]
+    if not found and parts.outside.strip().startswith("{"):
+        found = [parts.outside.strip()]
+    if not found:
+        cut = reply.finish_reason == "length"
+        raise _UnusableError(
+            "truncated" if cut else "no_object",
+            "the reply holds no JSON object; put it in a block fenced with ```json",
+        )
+    if len(found) > 1:
+        raise _UnusableError("several", f"the reply holds {len(found)} JSON objects; give one")
+    return found[0]
+
+
+def _source(reply: Reply) -> str:
+    blocks = [block for block in fenced(reply.text).blocks if block.language in _SOURCE_LANGUAGES]
+    if not blocks:
+        blocks = [
+            block
+            for block in fenced(reply.text).blocks
+            if not block.language and not block.text.lstrip().startswith("{")
+        ]
+    if not blocks:
+        raise _UnusableError(
+            "no_source", "the reply holds no source; put the whole file in one fenced block"
+        )
+    if len(blocks) > 1:
+        lines = ", ".join(str(block.line) for block in blocks)
+        raise _UnusableError(
+            "several",
+            f"the reply holds {len(blocks)} source blocks (lines {lines}); "
+            "put the whole file in one and quote no other source",
+        )
+    text = blocks[0].text
+    if not text.strip():
+        raise _UnusableError("no_source", "the source block is empty")
+    if len(text.encode("utf-8", "replace")) > MAX_FILE_BYTES or "\0" in text:
+        raise _UnusableError("malformed", "the source is over 1 MiB or holds a zero byte")
+    if not _encodable(text):
+        raise _UnusableError("malformed", "the source is not valid Unicode")
+    if cut_short(text):
+        raise _UnusableError(
+            "truncated", "the source ends too early: a brace, comment or #if is never closed"
+        )
+    return text
+
+
+def _refuse_open(blocks: tuple[Block, ...]) -> None:
+    for block in blocks:
+        if not block.closed:
+            raise _UnusableError(
+                "truncated", f"the fenced block that opens at line {block.line} is never closed"
+            )
+
+
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen = dict(pairs)
+    if len(seen) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:80]!r} occurs twice")
+    return seen
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _errors(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    lines = []
+    for detail in found[:_MOST_ERRORS]:
+        place = ".".join(str(part) for part in detail["loc"])[:200]
+        lines.append(f"{place}: {detail['msg'][:300]}" if place else detail["msg"][:300])
+    if len(found) > _MOST_ERRORS:
+        lines.append(f"and {len(found) - _MOST_ERRORS} more")
+    return "\n".join(lines)
