@@ -64,7 +64,7 @@ CUDA = {
     "__global__ void g() {}\n__device__ void f() { g<<<1, 1>>>(); }\n": "may not launch another",
     "__device__ void f() { cudaMalloc(nullptr, 4); }\n": "may not call the runtime",
     "__device__ long long f() { return clock64(); }\n": "can tell when it is timed",
-    '__device__ void f() { asm volatile("griddepcontrol.wait;"); }\n': "may not use 'griddepcontrol'",
+    '__device__ void f() { asm("griddepcontrol.wait;"); }\n': "may not use 'griddepcontrol'",
     '__device__ void f() { asm("mov.u32 %0, 1; nanosleep.u32 9;"); }\n': "may not use 'nanosleep'",
     '__device__ void f() { asm("{ discard.global.L2 [%0], 128; }"); }\n': "may not use 'discard'",
     '#define HIDDEN "trap;"\n__device__ void f() { asm(HIDDEN); }\n': "may not use 'trap'",
