@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler, ValidationInfo, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import CoreSchema, core_schema
 
 MAX_FILE_BYTES = 1 << 20
@@ -35,6 +41,12 @@ class OneOrMany:
         return core_schema.no_info_before_validator_function(
             lambda given: tuple(given) if isinstance(given, tuple | list) else (given,), items
         )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        many = {**handler(schema), "minItems": self.lo, "maxItems": self.hi}
+        return {"anyOf": [many["items"], many]}
 
 
 def read_text(path: Path) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from tuner.errors import SpecError
-from tuner.expressions import Expression, ExpressionError, nearest
+from tuner.expressions import Expression, ExpressionError
 from tuner.spec.check.expressions import places
-from tuner.spec.check.finding import Finding, listed
-from tuner.spec.check.names import bindings, type_symbols
+from tuner.spec.check.finding import Finding
+from tuner.spec.check.names import bindings, nearest_dtype, type_symbols
 from tuner.spec.experiment import DTYPES, Argument, Experiment, ShapeBinding, Ulp
 from tuner.spec.resolve import (
     IntegerRange,
@@ -29,24 +29,6 @@ _KEYS: dict[str, frozenset[str]] = {
     "scratch": frozenset({"dtype", "shape", "align"}),
     "constant": frozenset({"dtype", "shape", "values", "symbol"}) | _FILLED,
     "null": frozenset(),
-}
-_OTHER_NAMES = {
-    "half": "float16",
-    "fp16": "float16",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "float": "float32",
-    "fp32": "float32",
-    "f32": "float32",
-    "double": "float64",
-    "fp64": "float64",
-    "f64": "float64",
-    "int": "int32",
-    "uint": "uint32",
-    "long": "int64",
-    "char": "int8",
-    "uchar": "uint8",
-    "size_t": "uint64",
 }
 MAX_ALIGN = 4096
 MAX_AXIS = 2**31 - 1
@@ -71,9 +53,7 @@ def check_dtype(path: Path, dtype: str, types: frozenset[str]) -> Iterator[Findi
     if not dtype:
         yield Finding(path, "missing key 'dtype'")
     elif dtype not in DTYPES and dtype not in types:
-        other = _OTHER_NAMES.get(dtype)
-        hint = f"; did you mean '{other}'?" if other else nearest(dtype, {*DTYPES, *types})
-        yield Finding(path, f"unknown element type '{dtype}'" + (hint or f"; {listed(DTYPES)}"))
+        yield Finding(path, f"unknown element type '{dtype}'{nearest_dtype(dtype, types)}")
 
 
 def _keys(path: Path, argument: Argument) -> Iterator[Finding]:

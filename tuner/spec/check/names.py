@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tuner.expressions import RESERVED, nearest
-from tuner.spec.check.finding import Finding
+from tuner.spec.check.finding import Finding, listed
 from tuner.spec.experiment import DTYPES, Experiment, ShapeBinding
 from tuner.spec.yaml_document import Path
 from tuner.trial import Value
@@ -18,6 +18,32 @@ _KEYWORDS = frozenset(
     " template this throw true try typename using virtual defined main"
     " threadIdx blockIdx blockDim gridDim warpSize".split()
 )
+
+_OTHER_NAMES = {
+    "half": "float16",
+    "fp16": "float16",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "float": "float32",
+    "fp32": "float32",
+    "f32": "float32",
+    "double": "float64",
+    "fp64": "float64",
+    "f64": "float64",
+    "int": "int32",
+    "uint": "uint32",
+    "long": "int64",
+    "char": "int8",
+    "uchar": "uint8",
+    "size_t": "uint64",
+}
+
+
+def nearest_dtype(name: str, symbols: frozenset[str] = frozenset()) -> str:
+    """The element type, or type symbol, that was meant; all of them where that is unclear."""
+    if other := _OTHER_NAMES.get(name):
+        return f"; did you mean '{other}'?"
+    return nearest(name, {*DTYPES, *symbols}) or f"; there are: {listed(DTYPES)}"
 
 
 def bindings(experiment: Experiment) -> Iterator[tuple[Path, ShapeBinding]]:
@@ -54,8 +80,7 @@ def check_shapes(experiment: Experiment) -> Iterator[Finding]:
 def _value_problem(name: str, value: Value, first: Value) -> str | None:
     if isinstance(value, str):
         if value not in DTYPES:
-            hint = nearest(value, DTYPES)
-            return f"{name}: '{value}' is neither a size nor an element type{hint}"
+            return f"{name}: '{value}' is neither a size nor an element type{nearest_dtype(value)}"
     elif not isinstance(value, bool) and not 1 <= value <= MAX_SIZE:
         return f"{name}={value}: a size is at least 1" + (" and at most 2**40" * (value > 0))
     if type(value) is not type(first):

@@ -1,0 +1,161 @@
+"""A first spec for a kernel: written from its signature, with every guess marked as one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.device import Backend
+from tuner.errors import SpecError
+from tuner.expressions import RESERVED, nearest
+from tuner.spec.fields import read_text
+from tuner.spec.signature import Parameter, Signature, signatures
+
+_LANGUAGES: dict[str, Backend] = {".cl": "opencl", ".cu": "cuda", ".cuh": "cuda"}
+_AMBIGUOUS = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
+_SIZES = {0: 65536, 1: 65536, 2: 512, 3: 64}
+_MAX_AXES = 3
+_DIM = "n"
+
+
+def skeleton(kernel: Path, entry: str | None = None) -> str:
+    """The text of a commented spec for the kernel in the file ``kernel``.
+
+    It is meant to lie beside that file, and validates unless the signature holds what no spec can
+    express, which a comment then says.
+
+    Args:
+        kernel: A ``.cl`` or ``.cu`` file.
+        entry: Which of its kernels; needed only where there are several.
+
+    Raises:
+        SpecError: The file cannot be read, or it is unclear which kernel is meant.
+    """
+    language = _LANGUAGES.get(kernel.suffix)
+    if language is None:
+        raise SpecError(f"{kernel}: a kernel file ends in {', '.join(_LANGUAGES)}")
+    try:
+        source = read_text(kernel)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    found = {signature.name: signature for signature in signatures(source, language)}
+    if not found:
+        mark = "__kernel" if language == "opencl" else "__global__"
+        raise SpecError(f"{kernel}: no kernel found; one begins with {mark}")
+    if entry is None and len(found) > 1:
+        raise SpecError(
+            f"{kernel} holds several kernels; choose one with --entry: {', '.join(found)}"
+        )
+    name = entry or next(iter(found))
+    if name not in found:
+        hint = nearest(name, found) or f"; there are: {', '.join(found)}"
+        raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
+    return "\n".join(_lines(_Draft(found[name], language), kernel.name)) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """The guesses about one kernel."""
+
+    signature: Signature
+    language: Backend
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(p.name or f"arg{i}" for i, p in enumerate(self.signature.parameters))
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The type parameters of a C++ template, which become type symbols."""
+        kinds = self.signature.template
+        return tuple(name for name, kind in kinds if kind in ("typename", "class"))
+
+    @property
+    def entry(self) -> str:
+        if not self.signature.template:
+            return _quoted(self.signature.name)
+        values = [f"{{{n}}}" if n in self.types else "1" for n, _ in self.signature.template]
+        return f'"{self.signature.name}<{", ".join(values)}>"'
+
+    def symbol(self, name: str) -> str:
+        return f"{name}_" if name in RESERVED or name == "weight" or name in self.types else name
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The symbols that sizes are guessed from: the integers that the kernel is given."""
+        pairs = zip(self.names, self.signature.parameters, strict=True)
+        given = tuple(self.symbol(name) for name, p in pairs if _is_integer(p))
+        return given or (_DIM,)
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        return self.sizes[:_MAX_AXES]
+
+
+def _is_integer(parameter: Parameter) -> bool:
+    integers = ("int", "uint")
+    return not parameter.pointer and (parameter.dtype or "").startswith(integers)
+
+
+def _lines(draft: _Draft, file: str) -> Iterator[str]:
+    name = draft.signature.name
+    yield f"# Written from the signature of {name} in {file}. Every guess needs your eye;"
+    yield "# 'kernelwright validate' on this file says what is wrong or missing."
+    yield "version: 1"
+    yield f"name: {_quoted(name)}"
+    yield ""
+    yield "kernel:"
+    yield f"  language: {draft.language}"
+    yield f"  source: {_quoted(file)}    # relative to this file"
+    yield f"  entry: {draft.entry}" + ("    # guess: which instance" if draft.types else "")
+    yield "  # options: []         # what the application compiles it with"
+    yield "  # include_dirs: []    # folders of the headers that it includes"
+    yield "  launch:               # guess: write here how the application launches it"
+    yield f'    grid: ["ceil_div({" * ".join(draft.shape)}, 256)"]    # blocks (work-groups) per axis'
+    yield "    block: [256]        # threads (work-items) per axis"
+    yield ""
+    yield "arguments:              # in the kernel's order"
+    for argument, parameter in zip(draft.names, draft.signature.parameters, strict=True):
+        yield _argument(draft, argument, parameter)
+    yield ""
+    yield "shapes:"
+    yield '  # domain: ["d % 8 == 0"]    # where the kernel promises to work'
+    size = _SIZES[len(draft.shape)]
+    symbols = [f"{_quoted(symbol)}: {size}" for symbol in draft.sizes]
+    symbols += [f"{name}: float16" for name in draft.types]
+    yield "  tune:                 # guess: the sizes that matter to you"
+    yield f"    - {{{', '.join(symbols)}}}"
+    yield "  # held_out: []        # sizes that only judge the result"
+    yield ""
+    yield f"# reference: reference.py:{name}    # NumPy, float64, called with the arguments"
+    yield "# cost: {bytes: 0, flops: 0}      # moved and done per launch, over the symbols"
+    yield "# template: template.yaml         # the parameterised kernel to search"
+    yield ""
+    yield "search: {trials: 100, seconds: 300}"
+
+
+def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:
+    known = parameter.type in draft.types
+    dtype = parameter.type if known else (parameter.dtype or "uint8")
+    doubt = (
+        "" if known or parameter.dtype else f"guess: the type '{parameter.type}' is not understood"
+    )
+    head = f"  - {{name: {_quoted(name)}, "
+    if parameter.local:
+        return f"  # {name}: local memory cannot be passed; declare it inside the kernel"
+    if parameter.pointer:
+        kind = "in" if parameter.const else "out"
+        why = "const, so read" if kind == "in" else "not const, so written; 'inout' if also read"
+        shape = ", ".join(map(_quoted, draft.shape))
+        text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]}}"
+        return f"{text}    # guess: {why}" + (f"; {doubt}" if doubt else "")
+    if not parameter.dtype:
+        said = f"structs by value cannot be passed: '{parameter.type}'"
+        return f"{head}kind: scalar, dtype: {dtype}, value: 0}}    # {said}"
+    value = draft.symbol(name) if _is_integer(parameter) else "1"
+    note = "    # a symbol, bound by each shape" if _is_integer(parameter) else "    # guess"
+    return f"{head}kind: scalar, dtype: {dtype}, value: {_quoted(value)}}}{note}"
+
+
+def _quoted(text: str) -> str:
+    plain = text.replace("_", "").replace(".", "").isalnum() and text.lower() not in _AMBIGUOUS
+    return text if (plain and not text[0].isdigit()) or text == "1" else f'"{text}"'
