@@ -140,22 +140,13 @@ def resume(
     run_dir: Run,
     *,
     fleet: Fleet = FleetName.RAY,
-    trials: Trials = None,
-    seconds: Seconds = None,
     device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted; nothing finished is measured again."""
     from cluster.commands import runs
 
-    runs.resume(
-        run_dir,
-        fleet=fleet.value,
-        trials=trials,
-        seconds=seconds,
-        device=device,
-        as_json=as_json,
-    )
+    runs.resume(run_dir, fleet=fleet.value, device=device, as_json=as_json)
 
 
 @app.command()
@@ -203,20 +194,6 @@ def report(run_dir: Run, *, as_json: Json = False) -> None:
     from cluster.commands import results
 
     results.report(run_dir, as_json=as_json)
-
-
-@app.command()
-def export(
-    run_dir: Run,
-    *,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A folder; RUN/export by default.")
-    ] = None,
-) -> None:
-    """Write the tuned source, with its values baked in, and a C header that dispatches by shape."""
-    from cluster.commands import results
-
-    results.export(run_dir, output=output)
 
 
 @app.command()

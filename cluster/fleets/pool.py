@@ -157,10 +157,13 @@ class PooledFleet:
         return answers
 
     async def close(self) -> None:
-        """Drop pending jobs and release every worker."""
+        """Drop pending jobs and release every worker; closing twice does nothing."""
+        if not self._tasks:
+            return
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
         await asyncio.gather(
             *(compiler.close() for compiler in self._compilers),
             *(bench.close() for bench in self._benches),

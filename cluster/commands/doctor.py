@@ -1,0 +1,87 @@
+"""``doctor``: what this machine can do, and what it lacks."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+
+import typer
+
+from cluster.commands.experiments import bundled_names
+from cluster.settings import Settings
+from tuner.errors import EnvironmentProblem
+from workers.devices.discover import Found, list_devices
+
+PACKAGES = (
+    "kernelwright",
+    "ray",
+    "numpy",
+    "hyperopt",
+    "litellm",
+    "pyopencl",
+    "pocl-binary-distribution",
+    "cupy-cuda13x",
+    "nvidia-cuda-nvrtc",
+    "nvidia-ml-py",
+)
+
+
+def doctor(*, as_json: bool) -> None:
+    """Print devices, packages and the cluster that a run would join.
+
+    Raises:
+        EnvironmentProblem: there is no device at all to tune for.
+    """
+    found = list_devices()
+    address = Settings.read().ray_address
+    packages = {name: _version(name) for name in PACKAGES}
+    if as_json:
+        report = {
+            "python": platform.python_version(),
+            "cpus": len(os.sched_getaffinity(0)),
+            "ray_address": address,
+            "packages": packages,
+            "devices": [_as_dict(one) for one in found],
+            "experiments": bundled_names(),
+        }
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        typer.echo(f"python       {platform.python_version()} in {sys.prefix}")
+        typer.echo(f"processors   {len(os.sched_getaffinity(0))}")
+        typer.echo(f"ray          {address or 'no RAY_ADDRESS: a run starts its own'}")
+        for name, version in packages.items():
+            typer.echo(f"package      {name} {version or 'is not installed'}")
+        for one in found:
+            typer.echo(f"device       {_line(one)}")
+        typer.echo(f"experiments  {', '.join(bundled_names())}")
+    if not any(one.device for one in found):
+        raise EnvironmentProblem(
+            "no device to tune for: `pip install 'kernelwright[cpu]'` brings OpenCL for the "
+            "processor, `pip install 'kernelwright[cuda13]'` CUDA for NVIDIA GPUs"
+        )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _as_dict(one: Found) -> dict[str, object]:
+    if one.device is None:
+        return {"backend": one.backend, "problem": one.problem}
+    return {
+        "backend": one.backend,
+        "index": one.index,
+        "name": one.device.name,
+        "arch": one.device.arch,
+        "driver": one.device.driver,
+    }
+
+
+def _line(one: Found) -> str:
+    if one.device is None:
+        return f"{one.backend}: {one.problem}"
+    return f"{one.backend}:{one.index} {one.device.name} ({one.device.driver})"

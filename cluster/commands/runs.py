@@ -1,0 +1,183 @@
+"""``run`` and ``resume``: from a spec, or a run directory, to a printed result."""
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import typer
+
+from cluster.commands import results
+from cluster.commands.experiments import find_spec, machine_has_gpu
+from cluster.fleets.local import open_local_fleet
+from cluster.progress import Progress, display
+from cluster.run import NO_TEMPLATE, Run, StopReason
+from cluster.settings import Settings, environment_for_ray
+from tuner.errors import KernelwrightError, SpecError
+from tuner.spec.experiment import Experiment
+from tuner.spec.load import load_experiment
+from tuner.store.run_directory import RunDirectory, RunView
+
+
+class Running(Protocol):
+    """A run in this process, or in a driver actor."""
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask for an end."""
+        ...
+
+    def progress(self) -> AsyncIterator[Progress]:
+        """Go on to the end."""
+        ...
+
+
+def run(
+    spec: str,
+    *,
+    fleet: str,
+    run_dir: Path | None,
+    trials: int | None,
+    seconds: float | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Tune what a spec describes."""
+    settings = Settings.read()
+    with _workplace(fleet, device, settings) as workplace:
+        path = find_spec(spec, workplace.has_gpu)
+        experiment = _with_budget(load_experiment(path), trials, seconds)
+        if experiment.template is None:
+            raise SpecError(NO_TEMPLATE)
+        folder = _run_directory(run_dir, experiment.name, settings)
+        RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8")).close()
+        try:
+            _follow(workplace.start(folder), folder)
+        except KernelwrightError:
+            _remove_if_empty(folder)
+            raise
+    results.conclude(folder, as_json=as_json)
+
+
+def resume(run_dir: Path, *, fleet: str, device: str | None, as_json: bool) -> None:
+    """Go on with a run; one that is over only prints its result again."""
+    folder = run_dir.absolute()
+    if not results.is_over(folder):
+        with _workplace(fleet, device, Settings.read()) as workplace:
+            _follow(workplace.start(folder), folder)
+    results.conclude(folder, as_json=as_json)
+
+
+def _with_budget(experiment: Experiment, trials: int | None, seconds: float | None) -> Experiment:
+    search = experiment.search
+    search = replace(
+        search,
+        trials=search.trials if trials is None else trials,
+        seconds=search.seconds if seconds is None else seconds,
+    )
+    return replace(experiment, search=search)
+
+
+def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
+    """Where the run goes. What lies in a submitted job's own folder vanishes with the job.
+
+    Raises:
+        SpecError: it would vanish.
+    """
+    default = f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    if not settings.in_job:
+        return (wanted or Path("runs", default)).absolute()
+    lasting = Path.home() / "kernelwright-runs" / default
+    if wanted is None:
+        return lasting
+    if not wanted.is_absolute() or wanted.resolve().is_relative_to(Path.cwd().resolve()):
+        raise SpecError(
+            f"--run-dir {wanted} lies in the job's own folder, which Ray deletes when the job "
+            f"ends; give an absolute path outside it, such as {lasting}"
+        )
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Workplace:
+    """Where runs are done: whether a GPU is there, and how to start one on a run directory."""
+
+    has_gpu: Callable[[], bool]
+    start: Callable[[Path], Running]
+
+
+@contextmanager
+def _workplace(fleet: str, device: str | None, settings: Settings) -> Iterator[_Workplace]:
+    """This process, or Ray: a cluster is joined at once, a local Ray started when it is needed."""
+    if fleet == "local":
+        opener = partial(open_local_fleet, wanted=device)
+        yield _Workplace(machine_has_gpu, lambda folder: Run(folder, opener))
+        return
+    with ExitStack() as stack:
+        stack.enter_context(environment_for_ray(settings))
+
+        def start(folder: Path) -> Running:
+            from cluster import on_ray
+
+            if not settings.ray_address:
+                _say("starting Ray on this machine (about ten seconds)")
+                stack.enter_context(on_ray.connected(settings))
+            return on_ray.RemoteRun(folder, device)
+
+        has_gpu = machine_has_gpu
+        if settings.ray_address:
+            from cluster import on_ray
+
+            stack.enter_context(on_ray.connected(settings))
+            has_gpu = on_ray.has_gpu
+        yield _Workplace(has_gpu, start)
+
+
+def _follow(run: Running, folder: Path) -> None:
+    """Show a run's progress until it is over; a first signal ends it orderly, a second at once.
+
+    Raises:
+        SystemExit: 130 or 143 after a signal, with the command to go on.
+    """
+    received: list[signal.Signals] = []
+
+    async def follow() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def on_signal(number: signal.Signals) -> None:
+            received.append(number)
+            if len(received) == 1:
+                run.stop("interrupted")
+            elif task is not None:
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal, number)
+        with display() as shown:
+            async for progress in run.progress():
+                shown.show(progress)
+
+    _say(f"run directory {folder}")
+    with suppress(asyncio.CancelledError):
+        asyncio.run(follow())
+    if received and not results.is_over(folder):
+        _say(
+            f"interrupted; all that was measured is kept. Go on with: kernelwright resume {folder}"
+        )
+        sys.exit(128 + received[0])
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """A run that never began leaves nothing worth keeping."""
+    if not RunView.open(folder).facts():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    typer.echo(f"kernelwright: {text}", err=True)

@@ -1,0 +1,207 @@
+"""``validate`` and ``init``: what can be said about a spec, or a kernel, without running it."""
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from cluster.commands.experiments import find_spec, machine_has_gpu
+from cluster.fleets.local import choose
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.space.feasible import FeasibleSet, feasible_set
+from tuner.space.limits import over_limit
+from tuner.space.lower import lower
+from tuner.spec.experiment import Experiment, Template, Ulp
+from tuner.spec.load import load_experiment
+from tuner.spec.tolerances import BASELINE_ERRORS, default_tolerance
+from tuner.trial import Configuration, Rejected
+from workers.compilers.worker import CompileWorker
+from workers.devices.architectures import device_for
+from workers.devices.discover import list_devices
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One configuration that ``--compile`` tried: why it failed, or nothing."""
+
+    configuration: str
+    problem: str | None
+
+
+def validate(
+    spec: str, *, target: str | None, compile_corners: bool, device: str | None, as_json: bool
+) -> None:
+    """Print what a correct spec means, for a device that is here or an architecture that is not.
+
+    Raises:
+        SpecError: everything that is wrong with it, at once; or its space is empty.
+        NothingValid: with ``compile_corners``, something did not compile.
+    """
+    experiment = load_experiment(find_spec(spec, machine_has_gpu))
+    model, why_not = _device(experiment, target, device)
+    tolerances = _tolerances(experiment)
+    space = None
+    if model is not None and experiment.template is not None:
+        space = feasible_set(experiment, experiment.template, model)
+    compiled: list[Compiled] = []
+    if compile_corners:
+        if model is None:
+            raise EnvironmentProblem(f"nothing to compile for: {why_not}")
+        compiled = _compile(experiment, space, model)
+    if as_json:
+        report = {
+            "experiment": experiment.name,
+            "device": None if model is None else model.name,
+            "tolerances": tolerances,
+            "space": None if space is None else _space_report(space),
+            "compiled": [asdict(one) for one in compiled],
+        }
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        typer.echo(f"{experiment.name}: the spec is right")
+        for output, bound in tolerances.items():
+            typer.echo(f"  {output}: {bound}")
+        if space is not None and model is not None:
+            _print_space(space, model)
+        elif experiment.template is None:
+            typer.echo("space: the experiment has no template")
+        else:
+            typer.echo(f"space: not counted: {why_not}")
+        for one in compiled:
+            typer.echo(f"  compiled {one.configuration}: {one.problem or 'ok'}")
+    if failed := [one for one in compiled if one.problem]:
+        raise NothingValid(f"{len(failed)} of {len(compiled)} did not compile")
+
+
+def _device(
+    experiment: Experiment, target: str | None, wanted: str | None
+) -> tuple[Device | None, str]:
+    """The device to judge by, or why there is none."""
+    backend = experiment.kernel.language
+    if target is not None:
+        if backend != "cuda":
+            raise SpecError(f"--target {target} is for CUDA; {experiment.name} is {backend}")
+        return device_for(target), ""
+    try:
+        return choose(list_devices((backend,)), backend, wanted)[0], ""
+    except EnvironmentProblem as problem:
+        if wanted is not None:
+            raise
+        remedy = "; --target sm_90 needs none" if backend == "cuda" else ""
+        return None, f"{problem}{remedy}"
+
+
+def _tolerances(experiment: Experiment) -> dict[str, str]:
+    """How each output is compared."""
+    table = {}
+    for argument in experiment.arguments:
+        if not argument.is_output:
+            continue
+        if isinstance(argument.compare, Ulp):
+            table[argument.name] = f"within {argument.compare.ulp} units in the last place"
+        elif argument.compare != "close":
+            table[argument.name] = argument.compare
+        else:
+            bound = argument.tolerance
+            where = "given"
+            if bound is None:
+                with suppress(KeyError, SpecError):
+                    bound = default_tolerance(argument.dtype)
+                where = f"default for {argument.dtype}"
+            if bound is None:
+                table[argument.name] = "the default of each shape's element type"
+                continue
+            table[argument.name] = f"rtol {bound.rtol:g}, atol {bound.atol:g} ({where})"
+            if experiment.reference is not None:
+                table[argument.name] += f", or {BASELINE_ERRORS:g} × the baseline's own error"
+    return table
+
+
+def _space_report(space: FeasibleSet) -> dict[str, object]:
+    return {
+        "configurations": len(space),
+        "general": int(np.count_nonzero(space.mask.all(axis=1))),
+        "cartesian": space.cartesian,
+        "rejected": {one.condition: one.points for one in space.rejections},
+    }
+
+
+def _print_space(space: FeasibleSet, device: Device) -> None:
+    general = int(np.count_nonzero(space.mask.all(axis=1)))
+    typer.echo(
+        f"space on {device.name}: {len(space):,} of {space.cartesian:,} configurations are "
+        f"feasible on some shape, {general:,} on every one"
+    )
+    for rejection in space.rejections:
+        typer.echo(f"  {rejection.points:,} rejected by {rejection.condition}")
+
+
+def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) -> list[Compiled]:
+    """The baseline, and corners of the space: each parameter at its first and last value."""
+    todo: list[tuple[Template | None, Configuration]] = [(None, Configuration(()))]
+    if space is not None:
+        todo.extend((experiment.template, space.configuration(i)) for i in corners(space))
+    with CompileWorker(device) as compiler:
+        return [_attempt(compiler, experiment, *one, device) for one in todo]
+
+
+def corners(space: FeasibleSet) -> list[int]:
+    """Configurations that together hold every parameter's first and last feasible value, twice."""
+    found: dict[int, None] = {}
+    for column in range(space.rows.shape[1]):
+        ordinals = space.rows[:, column]
+        for extreme in (ordinals.min(), ordinals.max()):
+            holders = np.flatnonzero(ordinals == extreme)
+            found[int(holders[0])] = None
+            found[int(holders[-1])] = None
+    return list(found)
+
+
+def _attempt(
+    compiler: CompileWorker,
+    experiment: Experiment,
+    template: Template | None,
+    configuration: Configuration,
+    device: Device,
+) -> Compiled:
+    shapes = experiment.shapes
+    plan = lower(experiment, template, configuration, (*shapes.tune, *shapes.held_out), device)
+    result = over_limit(plan, device) or compiler.compile(plan.builds)
+    if not isinstance(result, Rejected):
+        result = over_limit(plan, device, result) or result
+    what = "the baseline" if template is None else str(configuration)
+    return Compiled(what, result.detail if isinstance(result, Rejected) else None)
+
+
+def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema: bool) -> None:
+    """Write a commented spec from a kernel's signature, or the JSON schema of specs.
+
+    Raises:
+        SpecError: no kernel was named, or it cannot be understood.
+        EnvironmentProblem: the output exists, or cannot be written.
+    """
+    if schema:
+        from tuner.spec.schema import json_schema
+
+        _write(json.dumps(json_schema(), indent=2) + "\n", output)
+        return
+    if kernel is None:
+        raise SpecError("name a kernel file (.cu or .cl), or give --schema")
+    from tuner.spec.skeleton import skeleton
+
+    _write(skeleton(kernel, entry), output)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {output}: {error.strerror}") from None

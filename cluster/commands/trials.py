@@ -1,0 +1,147 @@
+"""``trial``: one configuration, compiled, checked and timed here; the way to reproduce a result."""
+
+import json
+import secrets
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+
+import typer
+
+from cluster.commands.experiments import find_spec, machine_has_gpu
+from cluster.fleets.local import choose
+from tuner.device import Device
+from tuner.errors import NothingValid, SpecError
+from tuner.fleet import BASELINE, BenchSetup, Candidate
+from tuner.plan import CellPlan
+from tuner.space.limits import over_limit
+from tuner.space.lower import lower
+from tuner.spec.experiment import Experiment, ShapeBinding, Template
+from tuner.spec.load import load_experiment
+from tuner.trial import Configuration, Full, Measured, Outcome, Rejected, Value
+from workers.bench.bench import Bench
+from workers.compilers.worker import CompileWorker
+from workers.devices.discover import list_devices
+
+
+def trial(
+    spec: str, *, assignments: Sequence[str], shape: str | None, device: str | None, as_json: bool
+) -> None:
+    """Measure one configuration on this machine, against the baseline in the same child.
+
+    Raises:
+        SpecError: a parameter or symbol is missing, unknown or has no such value.
+        NothingValid: the baseline or the configuration was rejected, with the reason.
+    """
+    experiment = load_experiment(find_spec(spec, machine_has_gpu))
+    if shape is not None:
+        tune = (ShapeBinding(_symbols(experiment, shape)),)
+        experiment = replace(experiment, shapes=replace(experiment.shapes, tune=tune, held_out=()))
+    template = experiment.template
+    if template is None:
+        raise SpecError("the experiment has no template, so it has no configuration to try")
+    configuration = _configuration(template, assignments)
+    backend = experiment.kernel.language
+    model, indices = choose(list_devices((backend,)), backend, device)
+    with CompileWorker(model) as compiler, closing(Bench(backend, indices[0])) as bench:
+        nothing = Configuration(())
+        baseline = _compile(compiler, experiment, None, nothing, model, trial=BASELINE)
+        candidate = _compile(compiler, experiment, template, configuration, model, trial=0)
+        setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
+        prepared = bench.prepare(setup)
+        if isinstance(prepared.result, Rejected):
+            raise NothingValid(f"the baseline was rejected: {_reason(prepared.result)}")
+        outcome = bench.run(candidate).outcome
+    _show(experiment, configuration, outcome, as_json=as_json)
+    if isinstance(outcome, Rejected):
+        raise NothingValid(f"{configuration} was rejected: {_reason(outcome)}")
+
+
+def _compile(
+    compiler: CompileWorker,
+    experiment: Experiment,
+    template: Template | None,
+    configuration: Configuration,
+    device: Device,
+    *,
+    trial: int,
+) -> Candidate:
+    shapes = experiment.shapes
+    bindings = (*shapes.tune, *shapes.held_out) if template is None else shapes.tune
+    plan = lower(experiment, template, configuration, bindings, device)
+    what = "the baseline" if template is None else str(configuration)
+    if not any(isinstance(cell, CellPlan) for cell in plan.cells):
+        reasons = {cell.reason for cell in plan.cells if not isinstance(cell, CellPlan)}
+        raise NothingValid(f"{what} cannot run on any shape: {'; '.join(sorted(reasons))}")
+    binaries = over_limit(plan, device) or compiler.compile(plan.builds)
+    if not isinstance(binaries, Rejected):
+        binaries = over_limit(plan, device, binaries) or binaries
+    if isinstance(binaries, Rejected):
+        raise NothingValid(f"{what} was rejected: {_reason(binaries)}")
+    return Candidate(trial=trial, configuration=configuration, plan=plan, binaries=binaries)
+
+
+def _configuration(template: Template, assignments: Sequence[str]) -> Configuration:
+    given = dict(_split(text, "--set") for text in assignments)
+    if unknown := sorted(given.keys() - template.parameters.keys()):
+        known = ", ".join(template.parameters)
+        raise SpecError(f"--set {unknown[0]}: no such parameter; there are: {known}")
+    values: dict[str, Value] = {}
+    for name, allowed in template.parameters.items():
+        texts = {
+            str(value).lower() if isinstance(value, bool) else str(value): value
+            for value in allowed
+        }
+        if name not in given:
+            raise SpecError(f"--set {name}=… is missing; its values: {', '.join(texts)}")
+        text = given[name].lower() if given[name].lower() in ("true", "false") else given[name]
+        if text not in texts:
+            raise SpecError(f"--set {name}={text}: not one of its values: {', '.join(texts)}")
+        values[name] = texts[text]
+    return Configuration.of(values)
+
+
+def _symbols(experiment: Experiment, text: str) -> dict[str, Value]:
+    given = dict(_split(part, "--shape") for part in text.split(","))
+    example = experiment.shapes.tune[0].symbols
+    if given.keys() != example.keys():
+        wanted = ",".join(f"{name}=…" for name in example)
+        raise SpecError(f"--shape {text}: needs exactly {wanted}")
+    symbols: dict[str, Value] = {}
+    for name, value in given.items():
+        if isinstance(example[name], str):
+            symbols[name] = value
+        elif value.isdecimal():
+            symbols[name] = int(value)
+        else:
+            raise SpecError(f"--shape {name}={value}: not a positive integer")
+    return symbols
+
+
+def _split(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise SpecError(f"{option} {text}: write NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _show(
+    experiment: Experiment, configuration: Configuration, outcome: Outcome, *, as_json: bool
+) -> None:
+    shapes = [str(binding) for binding in experiment.shapes.tune]
+    if as_json:
+        report = {"configuration": configuration.as_dict(), "shapes": shapes, **asdict(outcome)}
+        typer.echo(json.dumps(report, indent=2))
+    elif isinstance(outcome, Measured):
+        typer.echo(f"{experiment.name}: {configuration}")
+        for shape, cell in zip(shapes, outcome.cells, strict=True):
+            if isinstance(cell, Full):
+                took = f"{cell.median_ns / 1000:.2f} ± {cell.mad_ns / 1000:.2f} µs"
+                baseline = f"baseline {cell.baseline_ns / 1000:.2f} µs"
+                typer.echo(f"  {shape}: {took}, {baseline}, {1 / cell.ratio:.2f}×")
+            else:
+                typer.echo(f"  {shape}: infeasible: {cell.reason}")
+
+
+def _reason(rejected: Rejected) -> str:
+    return f"{rejected.stage}: {rejected.code}: {rejected.detail}"

@@ -1,0 +1,119 @@
+"""Running on Ray: joining or starting it, and the driver actor on the entry point's node.
+
+To be imported inside :func:`cluster.settings.environment_for_ray`, since Ray reads its variables on
+import. What the driver does is :mod:`cluster.run`; where workers go is :mod:`cluster.fleets.ray`.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.fleets.ray import open_ray_fleet
+from cluster.progress import Progress
+from cluster.run import Run, StopReason
+from cluster.settings import Settings
+from tuner.errors import EnvironmentProblem, KernelwrightError
+
+NAMESPACE = "kernelwright"
+
+
+@contextmanager
+def connected(settings: Settings) -> Iterator[None]:
+    """Ray, for as long as the context lasts: the cluster that the user named, or one started here.
+
+    Raises:
+        EnvironmentProblem: the cluster cannot be reached, or Ray cannot start.
+    """
+    common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if settings.ray_address:
+            ray.init(address=settings.ray_address, **common)
+        else:
+            ray.init(address="local", include_dashboard=False, **common)
+    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
+        where = settings.ray_address or "a local Ray"
+        raise EnvironmentProblem(
+            f"cannot use {where}: {str(error).strip().partition(chr(10))[0]} "
+            "(`--fleet local` runs without Ray)"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def has_gpu() -> bool:
+    """Whether a node of the cluster has a GPU."""
+    return bool(ray.cluster_resources().get("GPU", 0) >= 1)
+
+
+class DriverActor:
+    """The one writer of a run directory, on the node where that lies. Asynchronous."""
+
+    def __init__(self, path: Path, device: str | None, gpus: bool | None) -> None:
+        opener = partial(open_ray_fleet, wanted=device, gpus=gpus)
+        self._run = Run(path, opener)
+
+    async def progress(self) -> AsyncIterator[Progress]:
+        """Go on with the run, streaming how far it is."""
+        async for progress in self._run.progress():
+            yield progress
+
+    async def stop(self, reason: StopReason) -> None:
+        """Ask for an end."""
+        self._run.stop(reason)
+
+
+class RemoteRun:
+    """The face of :class:`cluster.run.Run` for a run that a driver actor does.
+
+    Args:
+        path: the run directory, absolute.
+        device: part of the name of the device wanted.
+        gpus: whether benches take Ray's GPUs; by default where the backend is CUDA.
+    """
+
+    def __init__(self, path: Path, device: str | None = None, *, gpus: bool | None = None) -> None:
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        # No CPU slot: it only waits, and must not dead-lock with its own workers on two cores.
+        remote = ray.remote(
+            num_cpus=0,
+            num_gpus=0,
+            max_restarts=0,
+            name=f"driver:{path}",
+            scheduling_strategy=here,
+        )(DriverActor)
+        self._path = path
+        self._actor: Any = remote.remote(path, device, gpus)
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask for an end, without waiting for it."""
+        self._actor.stop.remote(reason)
+
+    async def progress(self) -> AsyncIterator[Progress]:
+        """Follow the run to its end.
+
+        Raises:
+            KernelwrightError: what the driver raised.
+            EnvironmentProblem: the driver died; everything finished is kept.
+        """
+        stream = self._actor.progress.options(num_returns="streaming").remote()
+        try:
+            async for progress in stream:
+                yield await progress
+        except RayTaskError as error:
+            if isinstance(error.cause, KernelwrightError):
+                raise error.cause from None
+            raise
+        except RayActorError as error:
+            raise EnvironmentProblem(
+                "the driver actor died; everything finished is kept: go on with "
+                f"`kernelwright resume {self._path}`"
+            ) from error

@@ -1,0 +1,137 @@
+"""One process's work on a run directory: what is composed of domain, fleet and store, and run.
+
+The same object serves ``--fleet local`` in the entry point's process and Ray's driver actor. It is
+the only writer of the run directory. Knows no terminal and no signal.
+"""
+
+import importlib.metadata
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+from cluster.driver import Driver
+from cluster.progress import Progress
+from tuner.device import Backend, Device
+from tuner.errors import SpecError
+from tuner.events import EpochOpened, TrialProposed
+from tuner.fleet import Fleet
+from tuner.search.port import Proposer
+from tuner.search.select import make_proposer
+from tuner.session.session import Session
+from tuner.space.feasible import feasible_set
+from tuner.store.journal import Journal
+from tuner.store.run_directory import RunDirectory
+
+FleetOpener = Callable[[Backend], Awaitable[Fleet]]
+StopReason = Literal["stopped", "interrupted"]
+
+STOP_FILE = "stop"
+"""``kernelwright stop`` leaves this file in the run directory, and the run looks for it."""
+
+STATUS_SECONDS = 1.0
+
+NO_TEMPLATE = (
+    "the experiment has no template, so there is nothing to search; write one (a source with "
+    "parameters, and its `template:` section) and name it in the spec"
+)
+
+COMPILERS = ("nvidia-cuda-nvrtc", "cupy-cuda13x", "pyopencl", "pocl-binary-distribution")
+"""Distributions whose version changes what a build becomes."""
+
+
+class Run:
+    """A run that this process goes on with, from whatever its journal holds.
+
+    Args:
+        path: the run directory, made by :meth:`tuner.store.run_directory.RunDirectory.create`.
+        open_fleet: brings up workers for a backend, in the event loop that iterates.
+    """
+
+    def __init__(self, path: Path, open_fleet: FleetOpener) -> None:
+        self._path = path
+        self._open_fleet = open_fleet
+        self._stop: StopReason | None = None
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
+        self._stop = reason
+
+    async def progress(self) -> AsyncIterator[Progress]:
+        """Go on until the run is over or was told to stop, yielding how far it is.
+
+        Raises:
+            KernelwrightError: spec or machine do not allow it; everything finished is kept.
+        """
+        with (
+            closing(RunDirectory.open(self._path)) as directory,
+            directory.journal() as journal,
+        ):
+            (self._path / STOP_FILE).unlink(missing_ok=True)
+            fleet = await self._open_fleet(directory.experiment.kernel.language)
+            try:
+                session, proposer = _restore(directory, journal, fleet)
+                driver = Driver(
+                    session=session,
+                    fleet=fleet,
+                    proposer=proposer,
+                    journal=journal,
+                    secret=directory.secret,
+                )
+                written = 0.0
+                async for progress in driver.run():
+                    self._pass_on_requests(driver)
+                    if time.monotonic() - written >= STATUS_SECONDS or progress.phase == "finished":
+                        directory.write("status.json", _status(progress))
+                        written = time.monotonic()
+                    yield progress
+            finally:
+                await fleet.close()
+
+    def _pass_on_requests(self, driver: Driver) -> None:
+        if self._stop is None and (self._path / STOP_FILE).exists():
+            self._stop = "stopped"
+        if self._stop is not None:
+            driver.stop(self._stop)
+
+
+def _restore(directory: RunDirectory, journal: Journal, fleet: Fleet) -> tuple[Session, Proposer]:
+    """Session and proposer as the journal left them, in a new epoch."""
+    experiment = directory.experiment
+    if experiment.template is None:
+        raise SpecError(NO_TEMPLATE)
+    space = feasible_set(experiment, experiment.template, fleet.device)
+    proposer = make_proposer(experiment.search, space)
+    session = Session(experiment, compile_slots=fleet.compile_slots, bench_slots=fleet.bench_slots)
+    for fact in journal.facts:
+        session.apply(fact)
+        if isinstance(fact, TrialProposed):
+            proposer.record(fact.trial, fact.configuration)
+    digest = directory.record_environment(_environment(fleet.device))
+    opened = EpochOpened(device=fleet.device, environment=digest)
+    journal.append(opened)
+    session.apply(opened)
+    return session, proposer
+
+
+def _environment(device: Device) -> dict[str, object]:
+    """What makes times incomparable when it changes."""
+    compilers = {}
+    for name in COMPILERS:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            compilers[name] = importlib.metadata.version(name)
+    return {
+        "device": device.model,
+        "arch": device.arch,
+        "driver": device.driver,
+        "compilers": compilers,
+    }
+
+
+def _status(progress: Progress) -> str:
+    where = {"host": os.uname().nodename, "pid": os.getpid(), "written": time.time()}
+    return json.dumps({**asdict(progress), **where}, indent=2) + "\n"

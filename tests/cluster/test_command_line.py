@@ -1,0 +1,217 @@
+"""The command line as a process: exit codes, where output goes, and what bad input is told."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cluster import cli
+from tests.cluster.kernels import (
+    FAMILY,
+    KERNEL,
+    REFERENCE,
+    ROOT,
+    SPEC,
+    TEMPLATE,
+    command,
+    kernelwright,
+    write_experiment,
+)
+from tuner.spec.load import load_experiment
+from tuner.store.run_directory import RunDirectory, RunView
+
+HEAVY = ("numpy", "pydantic", "yaml", "ray", "rich")
+
+
+def last_line(result):
+    return result.stdout.strip().splitlines()[-1]
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys; sys.argv = ['kernelwright', '--help']\n"
+        "from cluster.cli import main\n"
+        "try: main()\n"
+        f"finally: assert not set({HEAVY!r}) & sys.modules.keys()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "resume" in result.stdout
+
+
+def test_a_run_ends_with_a_result_an_export_and_one_last_line(tmp_path):
+    spec = write_experiment(tmp_path / "spec")
+    run = tmp_path / "run"
+    result = kernelwright("run", spec, "--fleet", "local", "--run-dir", run)
+    assert result.returncode == 0, result.stderr
+    assert last_line(result).startswith("kernelwright: outcome=")
+    assert last_line(result).endswith(f"run={run}")
+    assert "search" in result.stderr
+    assert list((run / "export").iterdir())
+
+    report = kernelwright("report", run, "--json")
+    assert report.returncode == 0, report.stderr
+    assert json.loads(report.stdout)["outcome"] in ("improved", "no_gain")
+    status = kernelwright("status", run, "--json")
+    assert json.loads(status.stdout)["state"] == "finished"
+
+    again = kernelwright("resume", run, "--fleet", "local")
+    assert again.returncode == 0
+    assert last_line(again) == last_line(result)
+
+
+def test_a_trial_is_reproduced_alone(tmp_path):
+    spec = write_experiment(tmp_path)
+    settings = ("--set", "ITEMS=2", "--set", "BLOCK=16", "--shape", "n=99")
+    result = kernelwright("trial", spec, *settings, "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["configuration"] == {"ITEMS": 2, "BLOCK": 16}
+    assert [cell["kind"] for cell in report["cells"]] == ["full"]
+
+
+BAD = [
+    (("run", "no/such.yaml"), 2, ["no such file: no/such.yaml"]),
+    (("run", "silu_and_mull"), 2, ["did you mean 'silu_and_mul'?"]),
+    (("status", "/"), 3, ["/ is not a run directory"]),
+    (("frobnicate",), 2, ["No such command"]),
+    (("run", "{spec}", "--fleet", "local", "--device", "tpu"), 3, ["no opencl device fits 'tpu'"]),
+    (("run", "{spec}", "--fleet", "local", "--run-dir", "/dev/null/x"), 3, ["/dev/null/x"]),
+    (("run", "{spec}", "--fleet", "local", "--run-dir", "{here}"), 3, ["is there already"]),
+    (
+        ("trial", "{spec}", "--set", "ITEMS=3", "--set", "BLOCK=16"),
+        2,
+        ["one of its values: 1, 2, 4"],
+    ),
+    (("trial", "{spec}", "--set", "ITEMS=1"), 2, ["BLOCK=… is missing"]),
+    (("trial", "{spec}", "--set", "ITEMS=1", "--set", "BLOCK=16", "--shape", "m=1"), 2, ["n=…"]),
+    (("validate", "{spec}", "--target", "sm_90"), 2, ["--target sm_90 is for CUDA"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), BAD)
+def test_bad_input_is_told_in_one_message(tmp_path, arguments, code, words):
+    spec = write_experiment(tmp_path)
+    filled = [part.format(spec=spec, here=tmp_path) for part in arguments]
+    result = kernelwright(*filled)
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+BROKEN = [
+    ({"kernel": KERNEL.replace("3.0f", "3.0f +* 2")}, 4, ["scale.cl", ":3"]),
+    ({"reference": REFERENCE.replace("3.0", "4.0")}, 4, ["out"]),
+    ({"family": FAMILY.replace("3.0f", "5.0f")}, 4, ["6 of 6 rejected", "wrong"]),
+    ({"family": FAMILY.replace("3.0f", "(oops)")}, 4, ["6 of 6 rejected", "compile"]),
+    ({"template": TEMPLATE + "constraints: [ITEMS * BLOCK > 1000000]\n"}, 2, ["ITEMS * BLOCK"]),
+    ({"spec": SPEC.replace("n: 1000", "n: -5")}, 2, ["spec.yaml:"]),
+    ({"spec": SPEC.replace("trials: 6", "trails: 6")}, 2, ["spec.yaml:", "trials"]),
+    ({"spec": SPEC.replace("template: template.yaml\n", "")}, 2, ["no template"]),
+]
+
+
+@pytest.mark.parametrize(("changed", "code", "words"), BROKEN)
+def test_a_broken_experiment_ends_with_its_reason(tmp_path, changed, code, words):
+    spec = write_experiment(tmp_path / "spec", **changed)
+    result = kernelwright("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run")
+    assert result.returncode == code, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    told = result.stdout + result.stderr
+    assert all(word in told for word in words), told
+
+
+def test_a_run_directory_in_use_is_named(tmp_path):
+    spec = write_experiment(tmp_path / "spec")
+    held = RunDirectory.create(tmp_path / "run", load_experiment(spec), "")
+    try:
+        result = kernelwright("resume", tmp_path / "run", "--fleet", "local")
+    finally:
+        held.close()
+    assert result.returncode == 3
+    assert f"is in use by process {os.getpid()}" in result.stderr
+
+
+def test_a_bug_is_one_line_and_a_file(monkeypatch, capsys):
+    def broken() -> None:
+        raise ZeroDivisionError("surprise")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("kernelwright: bug: ZeroDivisionError: surprise (traceback in ")
+
+
+LONG = SPEC.replace("trials: 6, seconds: 60", "trials: 5000, seconds: 600")
+WIDE = TEMPLATE.replace("[1, 2, 4]", str(list(range(1, 100)))).replace(
+    "[16, 64]", "[8, 16, 32, 64]"
+)
+
+
+def begin(tmp_path, text, finished=1):
+    """Start a long run as a process group of its own, and wait until trials came in."""
+    spec = write_experiment(tmp_path / "spec", spec=text, template=WIDE)
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        command("run", spec, "--fleet", "local", "--run-dir", run),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while outcomes(run) < finished:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return process, run
+
+
+def outcomes(run):
+    if not (run / "journal.jsonl").exists():
+        return 0
+    return sum(fact.kind == "trial.finished" for fact in RunView.open(run).facts())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_all_and_prints_how_to_go_on(tmp_path, number, code):
+    process, run = begin(tmp_path, LONG)
+    os.killpg(process.pid, number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code, errors
+    assert f"kernelwright resume {run}" in errors
+    assert "Traceback" not in errors
+    assert outcomes(run) >= 1
+
+
+def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
+    process, run = begin(tmp_path, SPEC)
+    process.kill()
+    process.communicate()
+    before = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
+    result = kernelwright("resume", run, "--fleet", "local")
+    assert result.returncode == 0, result.stderr
+    after = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
+    assert after[: len(before)] == before
+    assert sorted(fact.trial for fact in after) == list(range(6))
+
+
+def test_stop_confirms_what_was_found(tmp_path):
+    process, run = begin(tmp_path, LONG)
+    assert kernelwright("stop", run).returncode == 0
+    result, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert result.strip().splitlines()[-1].startswith("kernelwright: outcome=")
+    assert [f.reason for f in RunView.open(run).facts() if f.kind == "search.ended"] == ["stopped"]
+    too_late = kernelwright("stop", run)
+    assert too_late.returncode == 3
+    assert "is not running" in too_late.stderr
