@@ -1,0 +1,149 @@
+// residual += input; input = residual / rms(residual) * weight as a family.
+//
+// THREADS threads share a row, UNROLL packs of eight elements each, and ROWS rows share a block. All
+// loads of a thread are issued before its first sum. The sums stay in registers (KEEP), or both
+// operands are read again once the row's scale is known. The weights are read before the reduction
+// (EARLY), which hides their latency behind it, or after, which frees registers. D, the row length, is
+// known to the compiler. Both buffers are written here, so their loads are coherent ones.
+#include <cuda_fp16.h>
+
+union Pack {
+  uint4 words;
+  __half2 pair[4];
+  __device__ Pack() {}
+};
+
+constexpr int PACKS = D / 8;
+constexpr int WARPS = THREADS / 32;
+
+#define LOAD_WORDS(how)                                                     \
+  asm volatile("ld.global" how ".v4.u32 {%0, %1, %2, %3}, [%4];"            \
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w) \
+               : "l"(from)                                                  \
+               : "memory")
+
+__device__ __forceinline__ uint4 load(const uint4* from) {
+  uint4 words;
+#if LOAD == LOAD_bypass
+  LOAD_WORDS(".L1::no_allocate");
+#elif LOAD == LOAD_wide
+  LOAD_WORDS(".L1::no_allocate.L2::256B");
+#elif LOAD == LOAD_streaming
+  LOAD_WORDS(".L1::evict_first");
+#else
+  LOAD_WORDS("");
+#endif
+  return words;
+}
+
+__device__ __forceinline__ void store(uint4* to, uint4 words) {
+#if STORE == STORE_streaming
+  __stcs(to, words);
+#else
+  *to = words;
+#endif
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, distance);
+  }
+  return x;
+}
+
+__device__ __forceinline__ float2 add(__half2 a, __half2 b) {
+  const float2 x = __half22float2(a);
+  const float2 y = __half22float2(b);
+  return make_float2(x.x + y.x, x.y + y.y);
+}
+
+__device__ __forceinline__ void store_sums(uint4* to, const float2 (&sums)[4]) {
+  Pack rounded;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) rounded.pair[k] = __floats2half2_rn(sums[k].x, sums[k].y);
+  store(to, rounded.words);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS* ROWS)
+    fused_add_rmsnorm(__half* __restrict__ input, __half* __restrict__ residual,
+                      const __half* __restrict__ weight, int tokens, int d, float eps) {
+  __shared__ float partial[ROWS][WARPS];
+  const size_t row = size_t(blockIdx.x) * ROWS + threadIdx.y;
+  const size_t start = row * PACKS + threadIdx.x;
+  uint4* x = reinterpret_cast<uint4*>(input) + start;
+  uint4* r = reinterpret_cast<uint4*>(residual) + start;
+  const uint4* w = reinterpret_cast<const uint4*>(weight) + threadIdx.x;
+  const int left = ROWS == 1 || row < tokens ? PACKS - int(threadIdx.x) : 0;
+  auto owns = [=](int u) {
+    return (ROWS == 1 && (u + 1) * THREADS <= PACKS) || u * THREADS < left;
+  };
+
+  Pack a[UNROLL], b[UNROLL], gain[UNROLL];
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    if (!owns(u)) continue;
+    a[u].words = load(x + u * THREADS);
+    b[u].words = load(r + u * THREADS);
+  }
+#if EARLY
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    if (owns(u)) gain[u].words = __ldg(w + u * THREADS);
+  }
+#endif
+
+  float squares = 0.0f;
+  float2 sums[UNROLL][4];
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    if (!owns(u)) continue;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float2 sum = add(a[u].pair[k], b[u].pair[k]);
+      squares += sum.x * sum.x + sum.y * sum.y;
+      sums[u][k] = sum;
+    }
+#if KEEP
+    store_sums(r + u * THREADS, sums[u]);
+#endif
+  }
+  squares = warp_sum(squares);
+#if THREADS > 32
+  const int lane = threadIdx.x % 32;
+  if (lane == 0) partial[threadIdx.y][threadIdx.x / 32] = squares;
+  __syncthreads();
+  squares = warp_sum(lane < WARPS ? partial[threadIdx.y][lane] : 0.0f);
+#endif
+  const float scale = rsqrtf(squares / D + eps);
+
+#if !EARLY
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    if (owns(u)) gain[u].words = __ldg(w + u * THREADS);
+  }
+#endif
+#if !KEEP
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    if (!owns(u)) continue;
+    a[u].words = load(x + u * THREADS);
+    b[u].words = load(r + u * THREADS);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) sums[u][k] = add(a[u].pair[k], b[u].pair[k]);
+    store_sums(r + u * THREADS, sums[u]);
+  }
+#endif
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    if (!owns(u)) continue;
+    Pack normalised;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float2 g = __half22float2(gain[u].pair[k]);
+      const float2 sum = sums[u][k];
+      normalised.pair[k] = __floats2half2_rn(sum.x * scale * g.x, sum.y * scale * g.y);
+    }
+    store(x + u * THREADS, normalised.words);
+  }
+}
