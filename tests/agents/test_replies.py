@@ -269,10 +269,8 @@ def test_a_thousand_mutated_replies_crash_nothing_and_smuggle_nothing() -> None:
         accepted += 1
         template = found.template
         assert template.launch is not None
-        launch = {
-            name for size in (*template.launch.grid, *template.launch.block) for name in size.names
-        }
-        used = launch | set(re.findall(r"\w+", template.source.text))
+        sizes = (*template.launch.grid, *template.launch.block, *template.constraints)
+        used = set(re.findall(r"\w+", template.source.text)).union(*(size.names for size in sizes))
         assert used.issuperset(template.parameters)
         kernel = re.search(r"\bsilu_and_mul\(([^()]*)\)", template.source.text)
         assert kernel is not None
