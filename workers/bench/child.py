@@ -104,7 +104,8 @@ class _Server:
 
     def _fire(self, request: Fire) -> tuple[Reply, list[bytes]]:
         launchable, case = self._launchables[request.launchable]
-        case.restore(sorted(set(request.order)), request.poison)
+        watched = () if request.inspect is None else (request.inspect,)
+        case.restore(sorted({*request.order, *watched}), request.poison)
         times = launchable.burst(request.order)
         if request.inspect is None:
             return Fired(times=times), []

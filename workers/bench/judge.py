@@ -5,6 +5,7 @@ Owns the order of checks and the words of a rejection. Knows nothing of processe
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,33 @@ def check(
             found = _compare(argument, inspection, question, expected, poison)
         if found.failures:
             raise _wrong(argument, found, question)
+
+
+def check_bystander(
+    question: Question,
+    inspection: Inspection,
+    arguments: Mapping[str, ResolvedArgument],
+    poison: int,
+) -> None:
+    """Judge a set that was readied but not launched: its outputs must be as they were.
+
+    Raises:
+        DeviceFailure: a launch on other sets wrote to this one.
+    """
+    if inspection.damage is not None:
+        raise _damaged(inspection.damage, question)
+    for name in question.expected:
+        found = inspection.comparisons.get(name)
+        if arguments[name].kind != "out":
+            before = Path(question.contents[name]).read_bytes()
+            touched = found is None and inspection.outputs.get(name) != before
+        elif found is not None:
+            touched = found.unwritten != arguments[name].elements
+        else:
+            touched = inspection.outputs.get(name) != bytes([poison]) * arguments[name].size
+        if touched:
+            detail = f"writes {name} of a launch that has not begun; {question.label}"
+            raise DeviceFailure(Code.OUT_OF_BOUNDS, detail)
 
 
 def rejected(failure: DeviceFailure, shape: int | None) -> Rejected:

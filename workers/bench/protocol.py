@@ -90,7 +90,8 @@ class Bind:
 class Fire:
     """Restore, burst, inspect: the one way to launch, for checks and timing alike.
 
-    ``inspect`` names the set to look at afterwards, if any. Answered by :class:`Fired`.
+    ``inspect`` names the set to look at afterwards, if any; it need not be one of those launched.
+    Answered by :class:`Fired`.
     """
 
     kind: Literal["fire"] = "fire"

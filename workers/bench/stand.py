@@ -17,7 +17,7 @@ from tuner.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code
-from workers.bench.judge import Question, check
+from workers.bench.judge import Question, check, check_bystander
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import (
     DeviceFailure,
@@ -160,13 +160,18 @@ class Stand:
         rotation = self._rotation(question.shape, cache, *counts)
         order = self._order(rotation)
         bursts = rotation.warmup + rotation.bursts
-        checked = set(self._rng.choice(bursts, min(bursts, _CHECKS_WHILE_TIMING), replace=False))
+        checked = self._rng.choice(bursts, min(bursts, _CHECKS_WHILE_TIMING), replace=False)
+        cut = int(self._rng.integers(bursts)) if rotation.sets > 1 else None
         drifts = len(order) > rotation.sets and any(
             a.kind == "inout" for a in self._arguments[question.shape]
         )
         samples: list[float] = []
         for burst in range(bursts):
-            if burst in checked and not drifts:
+            if burst == cut:
+                times = self._cut(
+                    entrant, launchable, question, baseline_ns, order[: rotation.sets]
+                )
+            elif burst in checked and not drifts:
                 times = self._checked(entrant, launchable, question, baseline_ns, order)
             else:
                 times = self._fire(entrant, launchable, question.shape, baseline_ns, order)
@@ -202,6 +207,32 @@ class Stand:
         arguments = {a.name: a for a in self._arguments[question.shape]}
         check(question, inspection, arguments, poison)
         return _plausible(times, len(order))
+
+    def _cut(
+        self,
+        entrant: Entrant,
+        launchable: int,
+        question: Question,
+        baseline_ns: float,
+        cycle: tuple[int, ...],
+    ) -> tuple[float, ...]:
+        """A burst that ends early, and a look at the set that would have been next.
+
+        Catches a launch that does the work of later ones: those are timed as if they did it.
+        """
+        poison, length = self._poison(), 1 + self._pick(len(cycle) - 1)
+        times, inspection = self._server.fire(
+            launchable,
+            cycle[:length],
+            poison,
+            deadline=self._deadline(entrant, question.shape, baseline_ns, length),
+            inspect=cycle[length],
+            expected={} if self._device.is_cpu else question.expected,
+        )
+        assert inspection is not None
+        arguments = {a.name: a for a in self._arguments[question.shape]}
+        check_bystander(question, inspection, arguments, poison)
+        return _plausible(times, length)
 
     def _fire(
         self,
