@@ -44,11 +44,13 @@ class Comparison:
 
     ``index`` is the worst element's place in the C-ordered array; ``error`` its distance divided by
     its bound (infinite where one side is not finite); with ``failures`` 0 it is the largest of all.
-    ``unwritten`` counts the failing elements that still hold the poison in every byte.
+    ``poisoned`` counts the elements that still hold the poison in every byte, ``unwritten`` the
+    failing ones among them.
     """
 
     failures: int
     unwritten: int
+    poisoned: int
     index: int
     got: float
     want: float
@@ -71,21 +73,24 @@ def compare(
     got, want = got.reshape(-1), want.reshape(-1)
     if expected.mode == "unordered":
         got, want = np.sort(got), np.sort(want)
-    worst, place, failures, unwritten = -1.0, 0, 0, 0
+    worst, place, failures, unwritten, poisoned = -1.0, 0, 0, 0, 0
     for start in range(0, got.size, _CHUNK):
         part, goal = got[start : start + _CHUNK], want[start : start + _CHUNK]
         errors = _errors(part, goal, expected)
         wrong = ~(errors <= 1.0)
         failures += int(np.count_nonzero(wrong))
-        if poison is not None and wrong.any():
-            raw = np.ascontiguousarray(part[wrong]).view(np.uint8).reshape(-1, part.dtype.itemsize)
-            unwritten += int(np.count_nonzero((raw == poison).all(axis=1)))
+        if poison is not None:
+            raw = np.ascontiguousarray(part).view(np.uint8).reshape(-1, part.dtype.itemsize)
+            untouched = (raw == poison).all(axis=1)
+            poisoned += int(np.count_nonzero(untouched))
+            unwritten += int(np.count_nonzero(untouched & wrong))
         here = int(np.argmax(errors))
         if errors[here] > worst:
             worst, place = float(errors[here]), start + here
     return Comparison(
         failures=failures,
         unwritten=unwritten,
+        poisoned=poisoned,
         index=place,
         got=float(got[place]),
         want=float(want[place]),

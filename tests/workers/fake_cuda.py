@@ -193,7 +193,7 @@ class FakeDriver:
         goal = view(want, count, DTYPES[want_type])
         found = compare(got, goal, expected, None if poison < 0 else poison)
         rows = view(worst, grid[0], WORST)
-        rows[:] = np.array((-1.0, 0, 0, 1 << 62, 0, 0), WORST)
+        rows[:] = np.array((-1.0, 0, 0, 1 << 62, 0, 0, 0), WORST)
         rows[-1] = (
             found.error,
             found.got,
@@ -201,6 +201,7 @@ class FakeDriver:
             found.index,
             found.failures,
             found.unwritten,
+            found.poisoned,
         )
 
 

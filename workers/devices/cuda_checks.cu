@@ -71,6 +71,7 @@ struct Worst {
   Int index;
   Int failures;
   Int unwritten;
+  Int poisoned;
 };
 
 struct Value {
@@ -180,6 +181,7 @@ __device__ Int element(const Geometry& geometry, Int index) {
 __device__ void merge(Worst& into, const Worst& other) {
   into.failures += other.failures;
   into.unwritten += other.unwritten;
+  into.poisoned += other.poisoned;
   if (other.error > into.error || (other.error == into.error && other.index < into.index)) {
     into.error = other.error;
     into.got = other.got;
@@ -194,21 +196,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             const unsigned char* want, int want_type, Int count, int mode, double rtol, double atol,
             double ulp, int poison, Worst* worst) {
   __shared__ Worst shared[THREADS];
-  Worst own = {-1.0, 0.0, 0.0, 0x7fffffffffffffffll, 0, 0};
+  Worst own = {-1.0, 0.0, 0.0, 0x7fffffffffffffffll, 0, 0, 0};
   const Int stride = Int(gridDim.x) * THREADS;
   for (Int i = Int(blockIdx.x) * THREADS + threadIdx.x; i < count; i += stride) {
     const Int at = element(geometry, i);
     const Value x = value(got, at, got_type);
     const Value r = value(want, i, want_type);
     const double error = error_of(x, r, got_type, mode, rtol, atol, ulp);
-    if (!(error <= 1.0)) {
-      ++own.failures;
-      if (poison >= 0) {
-        const int bytes = bytes_of(got_type);
-        bool untouched = true;
-        for (int k = 0; k < bytes; ++k) untouched &= got[at * bytes + k] == poison;
-        own.unwritten += untouched;
-      }
+    const bool wrong = !(error <= 1.0);
+    own.failures += wrong;
+    if (poison >= 0) {
+      const int bytes = bytes_of(got_type);
+      bool untouched = true;
+      for (int k = 0; k < bytes; ++k) untouched &= got[at * bytes + k] == poison;
+      own.poisoned += untouched;
+      own.unwritten += untouched && wrong;
     }
     if (error > own.error) {
       own.error = error;

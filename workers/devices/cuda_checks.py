@@ -41,6 +41,7 @@ WORST = np.dtype(
         ("index", "i8"),
         ("failures", "i8"),
         ("unwritten", "i8"),
+        ("poisoned", "i8"),
     ]
 )
 
@@ -101,6 +102,7 @@ def worst_of(blocks: np.ndarray[Any, Any]) -> Comparison:
     return Comparison(
         failures=int(blocks["failures"].sum()),
         unwritten=int(blocks["unwritten"].sum()),
+        poisoned=int(blocks["poisoned"].sum()),
         index=int(first["index"]),
         got=float(first["got"]),
         want=float(first["want"]),
