@@ -10,7 +10,6 @@ enum Type {
   BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64
 };
 enum Mode { CLOSE, EXACT, ULP };
-constexpr int MAX_DIMS = 8;
 constexpr int THREADS = 256;
 
 __device__ double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
@@ -57,12 +56,6 @@ extern "C" __global__ void find_damage(const unsigned char* set, const unsigned 
     }
   }
 }
-
-struct Geometry {
-  Int dims;  // 0: contiguous
-  Int shape[MAX_DIMS];
-  Int stride[MAX_DIMS];
-};
 
 struct Worst {
   double error;
@@ -168,16 +161,6 @@ __device__ double error_of(const Value& got, const Value& want, int type, int mo
   return bound > 0.0 ? distance / bound : infinity();
 }
 
-__device__ Int element(const Geometry& geometry, Int index) {
-  if (geometry.dims == 0) return index;
-  Int offset = 0;
-  for (int axis = int(geometry.dims) - 1; axis >= 0; --axis) {
-    offset += index % geometry.shape[axis] * geometry.stride[axis];
-    index /= geometry.shape[axis];
-  }
-  return offset;
-}
-
 __device__ void merge(Worst& into, const Worst& other) {
   into.failures += other.failures;
   into.unwritten += other.unwritten;
@@ -192,15 +175,13 @@ __device__ void merge(Worst& into, const Worst& other) {
 
 // Compares count elements; each block leaves its own worst. poison < 0: not poisoned before.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    compare(const unsigned char* got, int got_type, const __grid_constant__ Geometry geometry,
-            const unsigned char* want, int want_type, Int count, int mode, double rtol, double atol,
-            double ulp, int poison, Worst* worst) {
+    compare(const unsigned char* got, int got_type, const unsigned char* want, int want_type,
+            Int count, int mode, double rtol, double atol, double ulp, int poison, Worst* worst) {
   __shared__ Worst shared[THREADS];
   Worst own = {-1.0, 0.0, 0.0, 0x7fffffffffffffffll, 0, 0, 0};
   const Int stride = Int(gridDim.x) * THREADS;
   for (Int i = Int(blockIdx.x) * THREADS + threadIdx.x; i < count; i += stride) {
-    const Int at = element(geometry, i);
-    const Value x = value(got, at, got_type);
+    const Value x = value(got, i, got_type);
     const Value r = value(want, i, want_type);
     const double error = error_of(x, r, got_type, mode, rtol, atol, ulp);
     const bool wrong = !(error <= 1.0);
@@ -208,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (poison >= 0) {
       const int bytes = bytes_of(got_type);
       bool untouched = true;
-      for (int k = 0; k < bytes; ++k) untouched &= got[at * bytes + k] == poison;
+      for (int k = 0; k < bytes; ++k) untouched &= got[i * bytes + k] == poison;
       own.poisoned += untouched;
       own.unwritten += untouched && wrong;
     }

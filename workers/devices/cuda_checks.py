@@ -24,12 +24,11 @@ from workers.devices.port import StagedBuffer
 from workers.verify import Comparison, Expected
 
 MODES = ("close", "exact", "ulp")
-"""What is compared on the device; ``unordered`` outputs travel to the supervisor."""
+"""What can be compared on the device; ``unordered`` outputs travel to the supervisor."""
 
 _SOURCE = "cuda_checks.cu"
 _ENTRIES = ("restore_sets", "find_damage", "compare", "busy")
 _THREADS = 256
-_MAX_DIMS = 8
 _MAX_BLOCKS = 1024
 _SCRUB = 0x5A
 
@@ -64,35 +63,15 @@ def checks_build() -> Build:
 class Arguments:
     """The arguments of one launch of the harness's kernels; keep it until the launch is queued."""
 
-    def __init__(self, *values: int | float | bytes) -> None:
-        parts = [_eight_bytes(value) for value in values]
-        self._bytes = np.frombuffer(b"".join(parts), np.uint8)
-        starts = np.cumsum([0, *map(len, parts[:-1])]).astype(np.uint64)
-        self._places = starts + np.uint64(self._bytes.ctypes.data)
+    def __init__(self, *values: int | float) -> None:
+        slots = [np.array(v, np.float64 if isinstance(v, float) else np.int64) for v in values]
+        self._values = np.array([slot.view(np.uint64) for slot in slots])
+        self._places = self._values.ctypes.data + 8 * np.arange(len(slots), dtype=np.uint64)
 
     @property
     def address(self) -> int:
         """Where the driver finds the pointers to the values."""
         return self._places.ctypes.data
-
-
-def _eight_bytes(value: int | float | bytes) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    return (np.float64(value) if isinstance(value, float) else np.int64(value)).tobytes()
-
-
-def geometry(shape: Sequence[int], strides: Sequence[int]) -> bytes:
-    """The kernel's ``Geometry``: no dimensions where the array is contiguous in C order."""
-    contiguous = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent > 1 and stride != contiguous:
-            break
-        contiguous *= extent
-    else:
-        shape = strides = ()
-    pad = [0] * (_MAX_DIMS - len(shape))
-    return np.array([len(shape), *shape, *pad, *strides, *pad], np.int64).tobytes()
 
 
 def worst_of(blocks: np.ndarray[Any, Any]) -> Comparison:
@@ -174,7 +153,6 @@ class Checks:
         arguments = Arguments(
             at,
             DTYPES.index(buffer.dtype),
-            geometry(buffer.shape, buffer.strides),
             want,
             DTYPES.index(expected.dtype),
             count,
