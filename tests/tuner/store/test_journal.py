@@ -51,7 +51,7 @@ def test_cut_at_every_byte_it_keeps_all_whole_lines_and_goes_on(tmp_path):
         write(path, whole[:cut])
         kept = facts[: max(0, whole[:cut].count(b"\n") - 1)]
         assert read_journal(path) == kept
-        if cut % 7 == 0 or whole[cut - 1 : cut] == b"\n" or whole[cut : cut + 1] == b"\n":
+        if cut % 37 == 0 or whole[cut - 1 : cut] == b"\n" or whole[cut : cut + 1] == b"\n":
             with Journal(path) as journal:
                 assert journal.facts == kept
                 for fact in facts[len(kept) :]:
@@ -85,8 +85,8 @@ def test_random_tails_are_dropped_or_named_and_never_read_as_facts(tmp_path_fact
         ),
         (
             (
-                b'{"kind": "trial.finished", "trial": 4, "bench": "", "device_seconds": 0, "searched": 0,'
-                b'"outcome": {"kind": "measured", "cells": []}}'
+                b'{"kind": "trial.finished", "trial": 4, "bench": "",'
+                b'"device_seconds": 0, "searched": 0, "outcome": {"kind": "measured", "cells": []}}'
             ),
             "trial 4 was never proposed",
         ),

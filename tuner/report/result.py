@@ -1,0 +1,141 @@
+"""The result of a run, as plain data: what every report, table and export is made from.
+
+A pure function of a history makes it: :func:`tuner.report.summary.summarise`. Times are in
+nanoseconds per run of the kernel; speedups are baseline ÷ time, above 1 is faster.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from tuner.events import Reason
+from tuner.report.statistics import Comparison
+from tuner.trial import Code, Configuration, Rejected, Stage
+
+OutcomeOfRun = Literal["improved", "no_gain", "nothing_valid", "unfinished"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeOfRun:
+    """One shape, and the baseline's time there: over confirming processes, or as prepared."""
+
+    index: int
+    label: str
+    held_out: bool
+    baseline_ns: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One configuration on one shape: confirmed if ``comparison`` is there, else as searched.
+
+    ``time_ns`` is ``None`` where the configuration is infeasible or was not measured.
+    """
+
+    shape: int
+    time_ns: float | None
+    speedup: float | None
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class General:
+    """The configuration that serves every shape.
+
+    ``speedup`` is the weighted geometric mean over tune shapes, ``held_out`` the plain one over
+    held-out shapes. ``comparison`` judges ``speedup``; it is ``None`` if nothing was confirmed.
+    ``cells`` has one entry per shape, tune then held-out.
+    """
+
+    trial: int
+    configuration: Configuration
+    speedup: float
+    held_out: float | None
+    comparison: Comparison | None
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specialised:
+    """The best configuration for one tune shape.
+
+    ``gain`` compares it with the general one there, ``None`` if they are the same or either is
+    unconfirmed. Dispatch prefers it where the gain is confirmed.
+    """
+
+    trial: int
+    configuration: Configuration
+    cell: Cell
+    gain: Comparison | None
+
+    @property
+    def preferred(self) -> bool:
+        """Whether dispatch should take it on its shape instead of the general one."""
+        return self.gain is not None and self.gain.verdict == "faster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejections:
+    """How many trials ended for one reason, and the first of them as an example."""
+
+    stage: Stage
+    code: Code
+    shape: int | None
+    count: int
+    trial: int
+    configuration: Configuration
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run found so far.
+
+    ``outcome`` is ``unfinished`` until the run is over. ``refused`` says why the baseline cannot
+    serve as one. ``advice`` are lines for the user to act on, ``notes`` what was not checked.
+    """
+
+    experiment: str
+    device: str
+    backend: str
+    outcome: OutcomeOfRun
+    ended: Reason | None
+    cache: str
+    trials: int
+    measured: int
+    rejected: int
+    searched_seconds: float
+    shapes: tuple[ShapeOfRun, ...]
+    general: General | None
+    specialised: tuple[Specialised | None, ...]
+    rejections: tuple[Rejections, ...]
+    advice: tuple[str, ...]
+    notes: tuple[str, ...]
+    refused: Rejected | None
+
+    @property
+    def speedup(self) -> float | None:
+        """The figure for one line: the general configuration's, else the best specialised one's."""
+        if self.general:
+            return self.general.speedup
+        found = [s.cell.speedup for s in self.specialised if s and s.cell.speedup]
+        return max(found, default=None)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the figures come from fresh processes."""
+        if self.general:
+            return self.general.comparison is not None
+        return any(s and s.cell.comparison for s in self.specialised)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON data, with the two figures above."""
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return {**data, "speedup": self.speedup, "confirmed": self.confirmed}
+
+
+@cache
+def _adapter() -> TypeAdapter[Result]:
+    return TypeAdapter(Result)

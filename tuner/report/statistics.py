@@ -1,0 +1,106 @@
+"""From repeated measurements to a verdict.
+
+The unit of replication is the process: what enters is one logarithm of the speedup per fresh
+process, baseline and candidate timed interleaved in it. The interval is Student's t on their mean,
+with a standard deviation pooled over all finalists on the same shape (they share the device's noise
+there), at a level that holds for the whole run: :data:`ERROR_RATE` is divided by the number of
+comparisons made (Bonferroni). Finalists also share the baseline's noise, half the variance of a
+log ratio, so their deviations are correlated by 1/2, and F of them with d degrees of freedom each
+are worth ``F d / (1 + (F - 1) / 4)`` together. Knows nothing of configurations or shapes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["faster", "same", "slower", "unclear"]
+
+ERROR_RATE = 0.02
+"""The chance that any verdict of a run is wrong where there is no difference at all."""
+
+MARGIN = 0.01
+"""Differences up to 1 % are not worth a verdict."""
+
+MAX_SPREAD = 0.10
+"""A device that differs from itself by more than this is too noisy to call anything the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Standard deviation of a log ratio from process to process, and its degrees of freedom."""
+
+    sigma: float
+    freedom: float
+
+    @classmethod
+    def pooled(cls, groups: Sequence[Sequence[float]]) -> "Noise":
+        """The noise that groups with different means have in common."""
+        repeated = [group for group in groups if len(group) > 1]
+        if not repeated:
+            return cls(sigma=math.inf, freedom=0.0)
+        squares = 0.0
+        for group in repeated:
+            mean = math.fsum(group) / len(group)
+            squares += math.fsum((x - mean) ** 2 for x in group)
+        freedom = sum(len(group) - 1 for group in repeated)
+        return cls(
+            sigma=math.sqrt(squares / freedom), freedom=freedom / (1 + (len(repeated) - 1) / 4)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A speedup (above 1 is faster) with its interval, from ``processes`` processes.
+
+    ``low`` and ``high`` are ``None`` where there is too little to tell.
+    """
+
+    speedup: float
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    processes: int
+
+
+def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison:
+    """Judge the logarithms of one speedup, one per process.
+
+    *Same*: the interval lies inside ±max(1 %, A/A spread), where the spread is what comparing the
+    baseline with itself would show at this noise, twice the half-width, and at most 10 %. *Faster*
+    and *slower*: the interval lies beyond 1 %. Else *unclear*.
+
+    Args:
+        logs: at least one.
+        noise: of such logarithms on this shape.
+        comparisons: how many verdicts the run makes in all.
+    """
+    mean = math.fsum(logs) / len(logs)
+    if not noise.freedom:
+        return Comparison(
+            speedup=math.exp(mean), low=None, high=None, verdict="unclear", processes=len(logs)
+        )
+    half = _quantile(1 - ERROR_RATE / max(1, comparisons) / 2, noise.freedom) * noise.sigma
+    half /= math.sqrt(len(logs))
+    margin = math.log1p(MARGIN)
+    spread = min(2 * half, math.log1p(MAX_SPREAD))
+    verdict: Verdict = "unclear"
+    if abs(mean) + half <= max(margin, spread):
+        verdict = "same"
+    elif mean - half > margin:
+        verdict = "faster"
+    elif mean + half < -margin:
+        verdict = "slower"
+    return Comparison(
+        speedup=math.exp(mean),
+        low=math.exp(mean - half),
+        high=math.exp(mean + half),
+        verdict=verdict,
+        processes=len(logs),
+    )
+
+
+def _quantile(probability: float, freedom: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))

@@ -1,0 +1,228 @@
+"""From the history of a run to its result: who won, by how much, and how sure that is.
+
+Confirmed figures come from :class:`~tuner.events.ConfirmationSampled` alone; the search's own
+timings rank candidates, and are shown, marked as unconfirmed, only while there is nothing better.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from tuner.fleet import BASELINE
+from tuner.report.rejections import advise, count_rejections
+from tuner.report.result import (
+    Cell,
+    General,
+    OutcomeOfRun,
+    Result,
+    ShapeOfRun,
+    Specialised,
+)
+from tuner.report.statistics import Comparison, Noise, compare
+from tuner.session.history import History
+from tuner.trial import Full, Measured, Rejected, geometric_mean
+
+MIN_PROCESSES = 2
+"""Fewer fresh processes confirm nothing."""
+
+
+def summarise(history: History) -> Result:
+    """The result of a run as far as its facts go."""
+    return _Summary(history).result()
+
+
+class _Evidence:
+    """The confirming samples, as logarithms of speedups by process."""
+
+    def __init__(self, history: History, cache: str) -> None:
+        failed = {number for c in history.confirmations for number, _ in c.failed}
+        self._times: dict[tuple[int, int], dict[int, float]] = {}
+        for confirmation in history.confirmations:
+            for sample in confirmation.samples:
+                valid = math.isfinite(sample.median_ns) and sample.median_ns > 0
+                if sample.cache == cache and sample.trial not in failed and valid:
+                    times = self._times.setdefault((sample.trial, sample.shape), {})
+                    times[confirmation.process] = sample.median_ns
+        self.trials = sorted({trial for trial, _ in self._times if trial != BASELINE})
+
+    def time(self, trial: int, shape: int) -> float | None:
+        """The median over processes of the per-process medians."""
+        times = self._times.get((trial, shape))
+        return median(times.values()) if times else None
+
+    def logs(self, trial: int, shape: int, against: int = BASELINE) -> dict[int, float]:
+        """By process, the logarithm of how much faster ``trial`` is than ``against``."""
+        own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
+        return {p: math.log(other[p] / own[p]) for p in own if p in other}
+
+
+class _Summary:
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.shapes = (
+            *history.experiment.shapes.tune,
+            *history.experiment.shapes.held_out,
+        )
+        self.tune = range(len(history.experiment.shapes.tune))
+        self.held_out = range(len(self.tune), len(self.shapes))
+        self.cache = history.experiment.measure.cache
+        self.evidence = _Evidence(history, self.cache)
+        trials = self.evidence.trials
+        self.noise = [
+            Noise.pooled([list(self.evidence.logs(trial, shape).values()) for trial in trials])
+            for shape in range(len(self.shapes))
+        ]
+        self.noise_over_all = Noise.pooled(
+            [list(self._over(trial, self.tune).values()) for trial in trials]
+        )
+        self.comparisons = sum(1 + len(self._shapes_of(trial)) for trial in self.evidence.trials)
+
+    def result(self) -> Result:
+        history = self.history
+        general = self._general()
+        specialised = tuple(self._specialised(shape, general) for shape in self.tune)
+        rejections = count_rejections(history)
+        outcomes = [trial.outcome for trial in history.trials.values()]
+        return Result(
+            experiment=history.experiment.name,
+            device=history.device.name if history.device else "",
+            backend=history.experiment.kernel.language,
+            outcome=self._outcome(general, specialised),
+            ended=history.ended,
+            cache=self.cache,
+            trials=len(outcomes),
+            measured=sum(isinstance(outcome, Measured) for outcome in outcomes),
+            rejected=sum(isinstance(outcome, Rejected) for outcome in outcomes),
+            searched_seconds=history.searched,
+            shapes=tuple(
+                ShapeOfRun(
+                    index=index,
+                    label=str(binding),
+                    held_out=index in self.held_out,
+                    baseline_ns=self._baseline(index),
+                )
+                for index, binding in enumerate(self.shapes)
+            ),
+            general=general,
+            specialised=specialised,
+            rejections=rejections,
+            advice=advise(rejections, len(outcomes), [str(binding) for binding in self.shapes]),
+            notes=history.notes,
+            refused=history.refused,
+        )
+
+    def _baseline(self, shape: int) -> float | None:
+        confirmed = self.evidence.time(BASELINE, shape)
+        if confirmed is None and shape < len(self.history.baseline):
+            return self.history.baseline[shape].median_ns
+        return confirmed
+
+    def _outcome(
+        self, general: General | None, specialised: Sequence[Specialised | None]
+    ) -> OutcomeOfRun:
+        if not self.history.finished:
+            return "unfinished"
+        judged = [general.comparison] if general else []
+        judged += [best.cell.comparison for best in specialised if best]
+        if not any(judged):
+            return "nothing_valid"
+        faster = any(comparison and comparison.verdict == "faster" for comparison in judged)
+        return "improved" if faster else "no_gain"
+
+    def _shapes_of(self, trial: int) -> list[int]:
+        """Shapes on which a trial was seen in enough processes."""
+        return [
+            shape
+            for shape in range(len(self.shapes))
+            if len(self.evidence.logs(trial, shape)) >= MIN_PROCESSES
+        ]
+
+    def _general(self) -> General | None:
+        ranked = [
+            (math.fsum(over.values()) / len(over), -trial)
+            for trial in self.evidence.trials
+            if len(over := self._over(trial, self.tune)) >= MIN_PROCESSES
+        ]
+        if ranked:
+            return self._confirmed_general(-max(ranked)[1])
+        leader = self.history.leader()
+        return None if leader is None else self._searched_general(leader)
+
+    def _over(self, trial: int, shapes: Sequence[int]) -> dict[int, float]:
+        """By process, the weighted mean of log speedups over shapes, where all were seen."""
+        logs = [self.evidence.logs(trial, shape) for shape in shapes]
+        weights = [self.shapes[shape].weight for shape in shapes]
+        common = set(logs[0]).intersection(*logs[1:]) if logs else set()
+        return {
+            process: math.fsum(w * log[process] for w, log in zip(weights, logs, strict=True))
+            / math.fsum(weights)
+            for process in sorted(common)
+        }
+
+    def _confirmed_general(self, trial: int) -> General:
+        over = list(self._over(trial, self.tune).values())
+        held_out = list(self._over(trial, self.held_out).values())
+        comparison = compare(over, self.noise_over_all, self.comparisons)
+        return General(
+            trial=trial,
+            configuration=self.history.trials[trial].configuration,
+            speedup=comparison.speedup,
+            held_out=math.exp(math.fsum(held_out) / len(held_out)) if held_out else None,
+            comparison=comparison,
+            cells=tuple(self._confirmed_cell(trial, shape) for shape in range(len(self.shapes))),
+        )
+
+    def _confirmed_cell(self, trial: int, shape: int) -> Cell:
+        logs = list(self.evidence.logs(trial, shape).values())
+        if len(logs) < MIN_PROCESSES:
+            return Cell(shape=shape, time_ns=None, speedup=None)
+        comparison = compare(logs, self.noise[shape], self.comparisons)
+        time = self.evidence.time(trial, shape)
+        return Cell(shape=shape, time_ns=time, speedup=comparison.speedup, comparison=comparison)
+
+    def _searched_general(self, trial: int) -> General:
+        cells = tuple(self._searched_cell(trial, shape) for shape in self.tune)
+        ratios = [1 / cell.speedup for cell in cells if cell.speedup]
+        return General(
+            trial=trial,
+            configuration=self.history.trials[trial].configuration,
+            speedup=1 / geometric_mean(ratios, self.history.weights),
+            held_out=None,
+            comparison=None,
+            cells=cells,
+        )
+
+    def _searched_cell(self, trial: int, shape: int) -> Cell:
+        outcome = self.history.trials[trial].outcome
+        cell = outcome.cells[shape] if isinstance(outcome, Measured) else None
+        if not isinstance(cell, Full):
+            return Cell(shape=shape, time_ns=None, speedup=None)
+        return Cell(shape=shape, time_ns=cell.median_ns, speedup=1 / cell.ratio)
+
+    def _specialised(self, shape: int, general: General | None) -> Specialised | None:
+        means: Mapping[int, float] = {
+            trial: math.fsum(logs.values()) / len(logs)
+            for trial in self.evidence.trials
+            if len(logs := self.evidence.logs(trial, shape)) >= MIN_PROCESSES
+        }
+        best = (
+            max(means, key=lambda trial: (means[trial], -trial))
+            if means
+            else self.history.leader_for(shape)
+        )
+        if best is None:
+            return None
+        return Specialised(
+            trial=best,
+            configuration=self.history.trials[best].configuration,
+            cell=self._confirmed_cell(best, shape) if means else self._searched_cell(best, shape),
+            gain=self._gain(best, shape, general) if means else None,
+        )
+
+    def _gain(self, trial: int, shape: int, general: General | None) -> Comparison | None:
+        if general is None or general.trial == trial or general.comparison is None:
+            return None
+        logs = list(self.evidence.logs(trial, shape, against=general.trial).values())
+        if len(logs) < MIN_PROCESSES:
+            return None
+        return compare(logs, self.noise[shape], self.comparisons)

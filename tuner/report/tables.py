@@ -1,0 +1,82 @@
+"""Every trial as a row: ``results.jsonl`` for programs, ``results.csv`` for spreadsheets."""
+
+import csv
+import io
+import json
+
+from tuner.report.summary import summarise
+from tuner.session.history import History
+from tuner.trial import Full, Measured, Rejected
+
+
+def results_jsonl(history: History) -> str:
+    """One JSON object per trial, in order: values, loss, times per tune shape or the reason."""
+    labels = [str(binding) for binding in history.experiment.shapes.tune]
+    lines = []
+    for trial in history.trials.values():
+        row: dict[str, object] = {
+            "trial": trial.number,
+            "configuration": trial.configuration.as_dict(),
+            "digest": trial.configuration.digest,
+            "loss": history.loss(trial.number),
+            "bench": trial.bench,
+            "device_seconds": trial.device_seconds,
+            "current": trial.current,
+        }
+        match trial.outcome:
+            case Measured(cells=cells):
+                row["outcome"] = "measured"
+                row["shapes"] = {
+                    label: {
+                        "median_ns": cell.median_ns,
+                        "mad_ns": cell.mad_ns,
+                        "samples": cell.samples,
+                        "baseline_ns": cell.baseline_ns,
+                    }
+                    if isinstance(cell, Full)
+                    else {"infeasible": cell.reason}
+                    for label, cell in zip(labels, cells, strict=True)
+                }
+            case Rejected(stage=stage, code=code, detail=detail, shape=shape):
+                row["outcome"] = "rejected"
+                row |= {"stage": stage, "code": code, "detail": detail, "shape": shape}
+            case None:
+                row["outcome"] = "abandoned" if trial.abandoned else "open"
+        lines.append(json.dumps(row, allow_nan=False) + "\n")
+    return "".join(lines)
+
+
+def results_csv(history: History) -> str:
+    """The same as columns: trial, outcome, loss, reason, a column per parameter and per shape."""
+    template = history.experiment.template
+    parameters = list(template.parameters) if template else []
+    labels = [str(binding) for binding in history.experiment.shapes.tune]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["trial", "outcome", "loss", "code", *parameters, *(f"{label} ns" for label in labels)]
+    )
+    for trial in history.trials.values():
+        values = trial.configuration.as_dict()
+        outcome = trial.outcome
+        times = (
+            [cell.median_ns if isinstance(cell, Full) else "" for cell in outcome.cells]
+            if isinstance(outcome, Measured)
+            else [""] * len(labels)
+        )
+        writer.writerow(
+            [
+                trial.number,
+                outcome.kind if outcome else "open",
+                history.loss(trial.number) if outcome else "",
+                outcome.code if isinstance(outcome, Rejected) else "",
+                *(values.get(name, "") for name in parameters),
+                *times,
+            ]
+        )
+    return text.getvalue()
+
+
+def status_json(history: History) -> str:
+    """The result so far, as ``status.json`` keeps it."""
+    return json.dumps(summarise(history).to_json(), indent=2, allow_nan=False) + "\n"

@@ -1,0 +1,125 @@
+"""The result as plain text for a terminal: tables, verdicts, and what to do next."""
+
+from collections.abc import Sequence
+
+from tuner.report.result import Cell, Result, ShapeOfRun
+from tuner.report.statistics import Comparison
+
+_ENDED = {
+    "trials": "the trial budget is spent",
+    "seconds": "the time budget is spent",
+    "exhausted": "every configuration was tried",
+    "stopped": "it was stopped",
+    "interrupted": "it was interrupted",
+    "baseline": "the baseline cannot be used",
+    "fleet": "the fleet lost too many workers",
+}
+
+
+def render(result: Result) -> str:
+    """The whole report, ending with a newline."""
+    parts = [_heading(result)]
+    if result.refused:
+        why = result.refused
+        parts.append(f"The baseline cannot be used: {why.detail} ({why.stage}, {why.code}).")
+    if result.general or any(result.specialised):
+        parts += [_table(result), *_winners(result)]
+    elif not result.refused:
+        parts.append("No configuration was valid." if result.ended else "Nothing was measured yet.")
+    if result.advice:
+        parts.append("\n".join(result.advice))
+    if result.notes:
+        parts.append("\n".join(f"note: {note}" for note in result.notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def time_text(nanoseconds: float | None) -> str:
+    """A time with a unit that suits it."""
+    if nanoseconds is None:
+        return "-"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.4g} {unit}"
+    return f"{nanoseconds:.4g} ns"
+
+
+def speedup_text(speedup: float | None, comparison: Comparison | None) -> str:
+    """A speedup with its interval, or marked as unconfirmed."""
+    if speedup is None:
+        return "-"
+    if comparison is None:
+        return f"{speedup:.3f}× unconfirmed"
+    if comparison.low is None or comparison.high is None:
+        return f"{speedup:.3f}× {comparison.verdict}"
+    return f"{speedup:.3f}× [{comparison.low:.3f}, {comparison.high:.3f}] {comparison.verdict}"
+
+
+def _heading(result: Result) -> str:
+    lines = [
+        f"{result.experiment} on {result.device or 'no device yet'} ({result.backend})",
+        f"{result.trials} configurations in {result.searched_seconds:.1f} s: {result.measured} "
+        f"measured, {result.rejected} rejected"
+        + (f"; searching ended: {_ENDED[result.ended]}" if result.ended else ""),
+    ]
+    return "\n".join(lines)
+
+
+def _table(result: Result) -> str:
+    rows = [("shape", "baseline", "general", "speedup", "specialised", "speedup")]
+    for shape in result.shapes:
+        general = _cell(result.general.cells if result.general else (), shape)
+        best = None if shape.held_out else result.specialised[shape.index]
+        same = best and result.general and best.trial == result.general.trial
+        rows.append(
+            (
+                shape.label + (" (held out)" if shape.held_out else ""),
+                time_text(shape.baseline_ns),
+                time_text(general.time_ns) if general else "-",
+                speedup_text(general.speedup, general.comparison) if general else "-",
+                "-" if best is None else "=" if same else time_text(best.cell.time_ns),
+                "-"
+                if best is None
+                else "="
+                if same
+                else speedup_text(best.cell.speedup, best.cell.comparison),
+            )
+        )
+    return f"{result.cache} cache; times per run of the kernel\n" + _aligned(rows)
+
+
+def _cell(cells: Sequence[Cell], shape: ShapeOfRun) -> Cell | None:
+    return next((cell for cell in cells if cell.shape == shape.index), None)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _winners(result: Result) -> list[str]:
+    lines = []
+    if result.general:
+        general = result.general
+        lines.append(
+            f"general      trial {general.trial}: {general.configuration}\n"
+            f"             {speedup_text(general.speedup, general.comparison)} over the tune shapes"
+            + (f", {general.held_out:.3f}× over the held-out ones" if general.held_out else "")
+        )
+    else:
+        lines.append(
+            "general      none: no configuration is feasible and right on every tune shape"
+        )
+    lines += [
+        f"specialised  {result.shapes[index].label}: trial {best.trial}: {best.configuration}"
+        + (
+            f"\n             {speedup_text(best.gain.speedup, best.gain)} against the general one"
+            if best.gain
+            else ""
+        )
+        for index, best in enumerate(result.specialised)
+        if best and not (result.general and best.trial == result.general.trial)
+    ]
+    return lines
