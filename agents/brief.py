@@ -1,0 +1,221 @@
+"""The brief: all that a model is told, as a pure function of plain data, within a token budget.
+
+Owns the sections, their order of importance, and the safety of foreign text: whatever a kernel, a
+compiler or a model wrote is fenced, bounded and stripped of control characters, so that it reads as
+a quotation. Wording is in ``agents/prompts``. Held-out shapes, seeds and machine names have no
+place here: there is no field for them.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from agents.landscape import Landscape
+from agents.llm.port import Message
+from agents.replies import Suggestion
+from tuner.device import Device
+from tuner.errors import SpecError
+from tuner.plan import Usage
+from tuner.spec.experiment import Experiment, Template
+
+BYTES_PER_TOKEN = 3
+"""Fewer than any tokenizer needs for code, so that an estimate is never too low."""
+
+_LEAST_SOURCE_BYTES = 2_000
+_COMPLAINT_BYTES = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeTimes:
+    """One tune shape, times in microseconds; ``floor`` is what memory or arithmetic allow."""
+
+    shape: str
+    baseline: float
+    best: float | None = None
+    floor: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSummary:
+    """A past round: what was suggested, and what testing said of it.
+
+    ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds.
+    """
+
+    number: int
+    suggestion: Suggestion
+    verdict: str
+    speedup: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """What is known at the start of a step. ``incumbent`` is the best confirmed template so far."""
+
+    experiment: Experiment
+    device: Device
+    shapes: tuple[ShapeTimes, ...]
+    usage: Usage | None = None
+    occupancy: float | None = None
+    incumbent: Template | None = None
+    landscape: Landscape | None = None
+    rounds: tuple[RoundSummary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A part of the brief; of those that may be left out, the lowest ``worth`` goes first."""
+
+    name: str
+    worth: int
+
+
+_SECTIONS = (
+    _Section("task", 100),
+    _Section("device", 60),
+    _Section("kernel", 100),
+    _Section("shapes", 80),
+    _Section("usage", 20),
+    _Section("incumbent", 50),
+    _Section("landscape", 40),
+    _Section("rounds", 30),
+)
+_INDISPENSABLE = 100
+
+
+def planning_messages(brief: Brief, *, budget_tokens: int) -> tuple[Message, ...]:
+    """Ask for one suggestion.
+
+    Raises:
+        SpecError: the budget does not hold even the kernel.
+    """
+    return _conversation("planning", brief, budget_tokens)
+
+
+def generation_messages(
+    brief: Brief, suggestion: Suggestion, *, budget_tokens: int
+) -> tuple[Message, ...]:
+    """Ask for a template that follows ``suggestion``.
+
+    Raises:
+        SpecError: the budget does not hold even the kernel.
+    """
+    return _conversation("generation", brief, budget_tokens, suggestion=suggestion)
+
+
+def repair_messages(
+    asked: Sequence[Message], answered: str, complaint: str, *, what: str
+) -> tuple[Message, ...]:
+    """Go on with a conversation whose last answer failed: quote the complaint, ask for another."""
+    text = _environment().get_template("repair.md.j2").render(complaint=complaint, what=what)
+    return (
+        *asked,
+        Message(role="assistant", content=answered),
+        Message(role="user", content=text),
+    )
+
+
+def tokens(text: str) -> int:
+    """An upper estimate of a text's tokens."""
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
+
+def quoted(text: str, language: str = "", limit: int = _COMPLAINT_BYTES) -> str:
+    """Foreign text as a fenced block that it cannot close, cut in the middle to ``limit``."""
+    clean = shortened(scrubbed(text), limit)
+    longest = max((len(run) for run in re.findall(r"`+", clean)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{clean.rstrip()}\n{fence}"
+
+
+def inline(text: str, limit: int = 300) -> str:
+    """Foreign text as one line without marks that could end a code span."""
+    return shortened(" ".join(scrubbed(text).replace("`", "'").split()), limit)
+
+
+def scrubbed(text: str) -> str:
+    """The text without control characters (line ends and tabs stay), or ways to reorder it."""
+    text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n"))
+    return re.sub(
+        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]",
+        "",
+        text,
+    )
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most about ``limit`` characters: beginning and end, and how much is missing between."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
+
+
+def _conversation(
+    role: str, brief: Brief, budget_tokens: int, **more: object
+) -> tuple[Message, ...]:
+    environment = _environment()
+    system = environment.get_template("system.md.j2").render(
+        language=brief.experiment.kernel.language
+    )
+    closing = environment.get_template(f"{role}.md.j2").render(brief=brief, **more)
+    room = budget_tokens - tokens(system) - tokens(closing)
+    body = _body(brief, room)
+    return (
+        Message(role="system", content=system),
+        Message(role="user", content=f"{body}\n{closing}"),
+    )
+
+
+def _body(brief: Brief, room: int) -> str:
+    """The sections, the least worthy left out and then the sources shortened until they fit."""
+    source_limit = 10**6
+    kept = list(_SECTIONS)
+    while True:
+        texts = [_section(section.name, brief, source_limit) for section in kept]
+        left_out = [section.name for section in _SECTIONS if section not in kept]
+        if left_out:
+            texts.append(f"Left out for length: {', '.join(left_out)}.\n")
+        body = "\n".join(text for text in texts if text)
+        if tokens(body) <= room:
+            return body
+        dispensable = [section for section in kept if section.worth < _INDISPENSABLE]
+        if dispensable:
+            kept.remove(min(dispensable, key=lambda section: section.worth))
+            continue
+        longest = min(source_limit, len(brief.experiment.kernel.source.text))
+        source_limit = longest - max(500, (tokens(body) - room) * BYTES_PER_TOKEN)
+        if source_limit < _LEAST_SOURCE_BYTES:
+            raise SpecError(
+                f"a brief of {room} tokens does not hold the kernel; raise the agents' token budget"
+            )
+
+
+def _section(name: str, brief: Brief, source_limit: int) -> str:
+    template = _environment().get_template(f"{name}.md.j2")
+    return template.render(brief=brief, source_limit=source_limit).strip("\n") + "\n"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(  # noqa: S701 - Markdown for a model, not HTML
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "prompts"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters: dict[str, Any] = {
+        "quoted": quoted,
+        "inline": inline,
+        "number": lambda value: f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}",
+        "percent": lambda value: f"{100 * value:.0f} %",
+    }
+    environment.filters.update(filters)
+    return environment

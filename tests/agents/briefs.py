@@ -1,0 +1,135 @@
+"""A small but complete brief for tests."""
+
+from dataclasses import replace
+
+from pydantic import TypeAdapter
+
+from agents.brief import Brief, RoundSummary, ShapeTimes
+from agents.landscape import Observation, landscape
+from agents.replies import Suggestion
+from tests.agents.devices import CPU
+from tuner.plan import Usage
+from tuner.spec.experiment import Experiment
+from tuner.trial import Configuration
+
+KERNEL = """\
+// out[t][i] = 2 * x[t][i]
+kernel void twice(global float *out, global const float *x, int d) {
+  int i = get_global_id(0);
+  size_t row = get_global_id(1);
+  if (i < d) out[row * d + i] = 2 * x[row * d + i];
+}
+"""
+
+FAMILY = """\
+// out[t][i] = 2 * x[t][i]; VEC neighbours to a work-item.
+kernel void twice(global float *out, global const float *x, int d) {
+  size_t row = get_global_id(1);
+  for (int k = 0; k < VEC; ++k) {
+    int i = get_global_id(0) * VEC + k;
+    if (i < d) {
+      float e = x[row * d + i];
+      out[row * d + i] = MODE == MODE_sum ? e + e : 2 * e;
+    }
+  }
+}
+"""
+
+SUGGESTION = Suggestion(
+    bottleneck="one element at a time",
+    strategy="vectors of several elements",
+    expected_effect="twice as fast",
+    refuted_by="no difference between VEC=1 and VEC=8",
+)
+
+
+def twice() -> Experiment:
+    return TypeAdapter(Experiment).validate_python(
+        {
+            "version": 1,
+            "name": "twice",
+            "kernel": {
+                "language": "opencl",
+                "source": {"name": "twice.cl", "text": KERNEL},
+                "entry": "twice",
+                "options": ["-cl-mad-enable"],
+                "launch": {"grid": ["ceil_div(d, 64)", "tokens"], "block": [64]},
+            },
+            "arguments": [
+                {"name": "out", "kind": "out", "dtype": "float32", "shape": ["tokens", "d"]},
+                {
+                    "name": "x",
+                    "kind": "in",
+                    "dtype": "float32",
+                    "shape": ["tokens", "d"],
+                    "align": 16,
+                },
+                {"name": "d", "kind": "scalar", "dtype": "int32", "value": "d"},
+            ],
+            "shapes": {
+                "domain": ["1 <= tokens", "1 <= d", "d <= 32768"],
+                "tune": [{"tokens": 16, "d": 4096}, {"tokens": 32, "d": 5120}],
+                "held_out": [{"tokens": 7, "d": 6917}],
+            },
+            "template": {
+                "source": {"name": "twice.cl", "text": FAMILY},
+                "entry": "twice",
+                "parameters": {
+                    "VEC": [1, 2, 4, 8, 16],
+                    "BLOCK": [1, 16],
+                    "MODE": ["sum", "product"],
+                },
+                "constraints": ["VEC * BLOCK <= 128"],
+                "launch": {"grid": ["ceil_div(d, VEC * BLOCK)", "tokens"], "block": ["BLOCK"]},
+            },
+        },
+        strict=False,
+    )
+
+
+def full_brief() -> Brief:
+    experiment = twice()
+    template = experiment.template
+    assert template is not None
+    trials = []
+    for number, vector in enumerate([1, 2, 4, 8, 16] * 4):
+        point = {
+            "VEC": vector,
+            "BLOCK": (1, 16)[number % 2],
+            "MODE": ("sum", "product")[number // 2 % 2],
+        }
+        trials.append(
+            Observation(configuration=Configuration.of(point), ratio=1.5 / vector + number / 500)
+            if number % 7
+            else Observation(configuration=Configuration.of(point), rejected="wrong_result")
+        )
+    return Brief(
+        experiment=replace(experiment, template=None),
+        device=CPU,
+        shapes=(
+            ShapeTimes(shape="tokens=16,d=4096", baseline=81.25, best=40.5, floor=11.0),
+            ShapeTimes(shape="tokens=32,d=5120", baseline=1501.0),
+        ),
+        usage=Usage(registers=32, spill_bytes=0, static_shared_bytes=0),
+        occupancy=0.75,
+        incumbent=template,
+        landscape=landscape(template.parameters, trials),
+        rounds=(
+            RoundSummary(
+                number=1,
+                suggestion=SUGGESTION,
+                verdict="improved",
+                speedup=1.95,
+                interval=(1.9, 2.01),
+            ),
+            RoundSummary(number=2, suggestion=SUGGESTION, verdict="no usable template"),
+        ),
+    )
+
+
+def bare_brief() -> Brief:
+    return Brief(
+        experiment=replace(twice(), template=None),
+        device=CPU,
+        shapes=(ShapeTimes(shape="tokens=16,d=4096", baseline=81.25),),
+    )

@@ -1,0 +1,119 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.brief import (
+    BYTES_PER_TOKEN,
+    generation_messages,
+    inline,
+    planning_messages,
+    quoted,
+    repair_messages,
+    shortened,
+    tokens,
+)
+from agents.fences import fenced
+from agents.llm.port import Message
+from tests.agents.briefs import SUGGESTION, bare_brief, full_brief
+from tuner.errors import SpecError
+from tuner.spec.fields import Source
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def shown(messages: tuple[Message, ...]) -> str:
+    return "".join(f"<<<{message.role}>>>\n{message.content}\n" for message in messages)
+
+
+def total(messages: tuple[Message, ...]) -> int:
+    return sum(tokens(message.content) for message in messages)
+
+
+CASES = {
+    "planning_first": lambda: planning_messages(bare_brief(), budget_tokens=8_000),
+    "planning_full": lambda: planning_messages(full_brief(), budget_tokens=8_000),
+    "generation_full": lambda: generation_messages(full_brief(), SUGGESTION, budget_tokens=8_000),
+    "planning_tight": lambda: planning_messages(full_brief(), budget_tokens=1_000),
+    "repair": lambda: repair_messages(
+        planning_messages(bare_brief(), budget_tokens=8_000)[:1],
+        "```json\n{}\n```",
+        "\x1b[31mk.cl:3:\x1b[0m error: use of undeclared identifier '```VEC'",
+        what="The compiler",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_wording_is_as_recorded(name: str) -> None:
+    assert shown(CASES[name]()) == (GOLDEN / f"{name}.md").read_text()
+
+
+def test_it_is_a_pure_function() -> None:
+    assert planning_messages(full_brief(), budget_tokens=9_000) == planning_messages(
+        full_brief(), budget_tokens=9_000
+    )
+
+
+@pytest.mark.parametrize("budget", [900, 1_000, 1_200, 1_500, 2_000, 20_000])
+def test_a_budget_is_kept(budget: int) -> None:
+    assert total(planning_messages(full_brief(), budget_tokens=budget)) <= budget
+
+
+def test_what_is_least_worth_goes_first_and_is_named() -> None:
+    tight = shown(planning_messages(full_brief(), budget_tokens=1_000))
+    assert "Left out for length:" in tight
+    assert "kernel void twice(global float *out" in tight
+    assert "# Static usage" not in tight
+
+
+def test_a_long_kernel_is_cut_in_the_middle() -> None:
+    brief = bare_brief()
+    kernel = brief.experiment.kernel
+    text = kernel.source.text + "// filler\n" * 5_000 + "// the end\n"
+    long = replace(kernel, source=Source(name="k.cl", text=text))
+    brief = replace(brief, experiment=replace(brief.experiment, kernel=long))
+    messages = planning_messages(brief, budget_tokens=4_000)
+    assert total(messages) <= 4_000
+    assert "characters left out" in messages[1].content
+    assert "// the end" in messages[1].content
+
+
+def test_a_budget_too_small_for_the_kernel_says_so() -> None:
+    with pytest.raises(SpecError, match="does not hold the kernel"):
+        planning_messages(full_brief(), budget_tokens=300)
+
+
+def test_held_out_shapes_never_reach_a_model() -> None:
+    text = shown(generation_messages(full_brief(), SUGGESTION, budget_tokens=50_000))
+    for held_out in full_brief().experiment.shapes.held_out:
+        assert str(held_out.symbols["d"]) not in text
+
+
+@given(st.text(max_size=200), st.integers(min_value=10, max_value=300))
+def test_quoted_text_cannot_leave_its_fence(text: str, limit: int) -> None:
+    whole = f"before\n{quoted(text, 'c', limit)}\nafter"
+    (block,) = fenced(whole).blocks
+    assert block.closed
+    assert fenced(whole).outside == "before\nafter"
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", whole)
+
+
+@given(st.text(max_size=500))
+def test_inline_text_stays_on_its_line(text: str) -> None:
+    flat = inline(text, 10_000)
+    assert "\n" not in flat
+    assert "`" not in flat
+
+
+@given(st.text(max_size=400), st.integers(min_value=30, max_value=200))
+def test_shortened_text_is_bounded(text: str, limit: int) -> None:
+    assert len(shortened(text, limit)) <= limit + 50
+
+
+@given(st.text())
+def test_tokens_are_not_underestimated_for_bytes(text: str) -> None:
+    assert tokens(text) * BYTES_PER_TOKEN >= len(text.encode("utf-8", "replace"))
