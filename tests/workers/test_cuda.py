@@ -380,6 +380,13 @@ def test_a_cold_burst_visits_more_than_the_cache_holds(size, cache, sets, launch
     assert (rotation.sets, rotation.launches, rotation.warmup) == (sets, launches, 1)
 
 
+@pytest.mark.parametrize(
+    ("size", "repeats", "launches"), [(1000, 20, 100), (34_000_000, 20, 59), (705_000_000, 20, 20)]
+)
+def test_a_burst_is_long_enough_for_its_start_to_weigh_nothing(size, repeats, launches):
+    assert rotation_for(DEVICE, size, "hot", warmup=4, repeats=repeats).launches == launches
+
+
 def test_scalars_are_packed_in_their_own_type():
     def packed(dtype, value):
         return scalar_bytes(StagedScalar(name="s", dtype=dtype, value=value))

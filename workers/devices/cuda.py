@@ -27,6 +27,9 @@ _MAX_SETS = 2048
 """More sets than this cost more to restore than a cold cache is worth."""
 
 _BURSTS = 5
+_LEAST_LAUNCHES = 100
+_LEAST_BYTES = 2_000_000_000
+"""A burst is so many launches, or touches so many bytes, that its own start weighs nothing."""
 
 
 def open_device(index: int) -> "CudaDevice":
@@ -41,12 +44,12 @@ def open_device(index: int) -> "CudaDevice":
 def rotation_for(
     device: Device, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
 ) -> Rotation:
-    """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches at least."""
+    """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches or more."""
     sets = 1
     if cache == "cold":
         wanted = max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes)
         sets = max(1, min(_MAX_SETS, -(-wanted // max(size, 1))))
-    launches = max(repeats, sets)
+    launches = max(repeats, sets, min(_LEAST_LAUNCHES, -(-_LEAST_BYTES // max(size, 1))))
     return Rotation(sets=sets, launches=launches, warmup=-(-warmup // launches), bursts=_BURSTS)
 
 
