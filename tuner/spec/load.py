@@ -5,14 +5,16 @@ line: a path is a path.
 """
 
 import copy
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import yaml
 
-from tuner.spec.check import check
+from tuner.expressions import closest
+from tuner.spec.check import ANYTHING, Finding, check
 from tuner.spec.experiment import Argument, Experiment, Fill, FromFile, Template
 from tuner.spec.fields import MAX_FILE_BYTES, read_text
 from tuner.spec.problems import Problem, SpecProblems
@@ -21,6 +23,9 @@ from tuner.spec.yaml_document import Data, Document, parse
 from tuner.spec.yaml_document import Path as DataPath
 
 T = TypeVar("T")
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_NOT_TEXT = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
 
 HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".cuh", ".cl", ".clh", ".inl", ".inc"})
 MAX_HEADERS = 500
@@ -35,27 +40,32 @@ def load_experiment(path: str | Path) -> Experiment:
     """
     path = Path(path)
     document = _read(path)
-    problems = list(document.problems)
+    problems: list[Problem] = []
+    unread: set[str] = set()
     data = copy.deepcopy(document.data)
     template_document = document
     if isinstance(data, dict) and isinstance(data.get("template"), str):
-        template, template_document = _template(document, path.parent, problems)
+        template, template_document = _template(document, path.parent, problems, unread)
         data.pop("template")
         if template:
             data["template"] = _plain(template)
-    experiment, whole = _validated(Experiment, data, document, path.parent, problems)
+    experiment = _validated(Experiment, data, document, path.parent, problems, unread)
     if experiment:
         experiment = _with_files(experiment, document, path.parent, problems)
         for finding in check(experiment):
-            if finding.absence and not whole:
+            if unread and _expected(finding, unread):
                 continue
             if finding.path[0] == "template" and template_document is not document:
                 problems.append(template_document.problem(finding.path[1:], finding.message))
             else:
                 problems.append(document.problem(finding.path, finding.message))
-    if problems or experiment is None:
-        raise SpecProblems.of(problems)
-    return experiment
+    return _sound(experiment, problems, (document, template_document))
+
+
+def _expected(finding: Finding, unread: set[str]) -> bool:
+    """Whether it only says that what could not be read, or was misspelt, is absent."""
+    absent = finding.absent
+    return absent == ANYTHING or (absent is not None and closest(absent, unread) is not None)
 
 
 def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
@@ -65,12 +75,22 @@ def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
         SpecProblems: As :func:`load_experiment`.
     """
     document = parse(text, name)
-    problems = list(document.problems)
+    problems: list[Problem] = []
     experiment, _ = validate(Experiment, document.data, document, None, problems)
     if experiment:
         problems += [document.problem(found.path, found.message) for found in check(experiment)]
-    if problems or experiment is None:
-        raise SpecProblems.of(problems)
+    return _sound(experiment, problems, (document,))
+
+
+def _sound(
+    experiment: Experiment | None, problems: list[Problem], documents: Iterable[Document]
+) -> Experiment:
+    """The experiment, if nothing is wrong; a value misread as YAML is blamed for that alone."""
+    faults = [fault for document in documents for fault in document.problems]
+    places = {(fault.file, fault.mark) for fault in faults}
+    faults += [problem for problem in problems if (problem.file, problem.mark) not in places]
+    if faults or experiment is None:
+        raise SpecProblems.of(faults)
     return experiment
 
 
@@ -98,9 +118,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else '"'
-    )
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT
+    style = None if plain else "|" if "\n" in text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text)
@@ -115,7 +135,7 @@ def _read(path: Path) -> Document:
 
 
 def _template(
-    document: Document, directory: Path, problems: list[Problem]
+    document: Document, directory: Path, problems: list[Problem], unread: set[str]
 ) -> tuple[Template | None, Document]:
     """The template in a file of its own, and that file's document for places."""
     assert isinstance(document.data, dict)
@@ -130,27 +150,30 @@ def _template(
     except SpecProblems as error:
         problems += error.problems
         return None, document
-    problems += found.problems
-    template, _ = _validated(Template, found.data, found, path.parent, problems)
-    return template, found
+    return _validated(Template, found.data, found, path.parent, problems, unread), found
 
 
 def _validated(
-    cls: type[T], data: Data, document: Document, directory: Path, problems: list[Problem]
-) -> tuple[T | None, bool]:
+    cls: type[T],
+    data: Data,
+    document: Document,
+    directory: Path,
+    problems: list[Problem],
+    unread: set[str],
+) -> T | None:
     """Validate; where optional parts are wrong, go on without them to find what else is.
 
-    Returns the object and whether it is whole.
+    The names on the way to what was left out are added to ``unread``.
     """
     made, paths = validate(cls, data, document, directory, problems)
     if made is not None:
-        return made, True
+        return made
     rest = copy.deepcopy(data)
     for path in paths:
+        unread.update(step for step in path if isinstance(step, str))
         if not _prune(rest, path):
-            return None, False
-    made, _ = validate(cls, rest, document, directory, [])
-    return made, False
+            return None
+    return validate(cls, rest, document, directory, [])[0]
 
 
 def _prune(data: Data, path: DataPath) -> bool:

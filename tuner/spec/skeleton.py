@@ -110,8 +110,8 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
     yield "  # options: []         # what the application compiles it with"
     yield "  # include_dirs: []    # folders of the headers that it includes"
     yield "  launch:               # guess: write here how the application launches it"
-    yield f'    grid: ["ceil_div({" * ".join(draft.shape)}, 256)"]    # blocks (work-groups) per axis'
-    yield "    block: [256]        # threads (work-items) per axis"
+    yield f'    grid: ["ceil_div({" * ".join(draft.shape)}, 256)"]    # blocks (work-groups)'
+    yield "    block: [256]        # threads (work-items) of each"
     yield ""
     yield "arguments:              # in the kernel's order"
     for argument, parameter in zip(draft.names, draft.signature.parameters, strict=True):

@@ -45,13 +45,13 @@ def check_arguments(experiment: Experiment) -> Iterator[Finding]:
         yield from _consistent(path, argument)
     if not any(argument.is_output for argument in experiment.arguments):
         said = "no argument is out or inout: there would be nothing to compare"
-        yield Finding(("arguments",), said, absence=True)
+        yield Finding(("arguments",), said)
 
 
 def check_dtype(path: Path, dtype: str, types: frozenset[str]) -> Iterator[Finding]:
     """The element type exists, or is a type symbol."""
     if not dtype:
-        yield Finding(path, "missing key 'dtype'")
+        yield Finding(path, "missing key 'dtype'", "dtype")
     elif dtype not in DTYPES and dtype not in types:
         yield Finding(path, f"unknown element type '{dtype}'{nearest_dtype(dtype, types)}")
 
@@ -70,7 +70,7 @@ def _keys(path: Path, argument: Argument) -> Iterator[Finding]:
     needed |= {"scalar": {"value"}, "constant": {"symbol"}}.get(argument.kind, set())
     for key in sorted(needed):
         if getattr(argument, key) in (None, ()):
-            yield Finding(path, f"missing key '{key}': a {argument.kind} argument needs it")
+            yield Finding(path, f"missing key '{key}': a {argument.kind} argument needs it", key)
 
 
 def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:

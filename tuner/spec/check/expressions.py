@@ -110,7 +110,7 @@ def check_expressions(experiment: Experiment) -> Iterator[Finding]:
             else:
                 there = nearest(name, known) or f"; there are: {listed(sorted(known))}"
                 said = f"unknown symbol '{name}'{there}"
-            yield Finding(place.path, said)
+            yield Finding(place.path, said, name)
         if place.scope == "shape" and expression.device_names:
             yield Finding(place.path, "the device is not known here")
         if unknown:

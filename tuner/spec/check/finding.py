@@ -1,24 +1,26 @@
 """What a check finds, and where in the experiment."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.spec.yaml_document import Path
+
+ANYTHING = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong, at a path of the experiment.
 
-    ``absence``: it says that something is missing or unused, which is no news of an experiment of
-    which a part could not be read.
+    ``absent`` is the name that the finding says is missing, or :data:`ANYTHING` where it says that
+    something is unused: no news of an experiment of which just that part could not be read.
     """
 
     path: Path
     message: str
-    absence: bool = False
+    absent: str | None = None
 
 
-def listed(names: object) -> str:
+def listed(names: Iterable[str]) -> str:
     """Names for a message, in their order."""
-    assert hasattr(names, "__iter__")
-    return ", ".join(map(str, names)) or "none"
+    return ", ".join(names) or "none"

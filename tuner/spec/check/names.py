@@ -56,7 +56,7 @@ def bindings(experiment: Experiment) -> Iterator[tuple[Path, ShapeBinding]]:
 def type_symbols(experiment: Experiment) -> frozenset[str]:
     """The symbols that stand for an element type."""
     first = experiment.shapes.tune[0].symbols
-    return frozenset(name for name, value in first.items() if isinstance(value, str))
+    return frozenset(name for name, value in first.items() if value in DTYPES)
 
 
 def check_shapes(experiment: Experiment) -> Iterator[Finding]:
@@ -83,7 +83,8 @@ def _value_problem(name: str, value: Value, first: Value) -> str | None:
             return f"{name}: '{value}' is neither a size nor an element type{nearest_dtype(value)}"
     elif not isinstance(value, bool) and not 1 <= value <= MAX_SIZE:
         return f"{name}={value}: a size is at least 1" + (" and at most 2**40" * (value > 0))
-    if type(value) is not type(first):
+    first_is_wrong = isinstance(first, str) and first not in DTYPES
+    if type(value) is not type(first) and not first_is_wrong:
         return f"{name}: '{value}' here but '{first}' in the first shape"
     return None
 

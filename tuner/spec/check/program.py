@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuner.expressions import Expression, nearest
+from tuner.expressions import nearest
 from tuner.spec.check.expressions import launches
 from tuner.spec.check.finding import Finding, listed
 from tuner.spec.experiment import (
@@ -25,7 +25,6 @@ from tuner.spec.signature import Parameter, Signature, signatures, without_comme
 from tuner.spec.yaml_document import Path
 
 _ENTRY = re.compile(r"[A-Za-z_][\w:]*(?:<[\w:<>{}, *+-]*>)?")
-_NO_BYTES = Expression.constant(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +45,28 @@ class _Program:
         )
 
 
-def check_programs(experiment: Experiment) -> Iterator[Finding]:
-    """Baseline, template, reference and fills."""
+def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
+    """Baseline, template, reference and fills.
+
+    How they are called is left alone where ``found`` says that an argument is not what it should.
+    """
+    clear = not any(
+        f.path[0] == "arguments" and f.path[2:] in (("name",), ("kind",)) for f in found
+    )
     own: dict[str, Argument | ScratchArgument] = {a.name: a for a in experiment.arguments}
-    yield from _program(experiment, _Program(("kernel",), experiment.kernel, own))
+    baseline = _Program(("kernel",), experiment.kernel, own)
+    yield from _program(experiment, baseline)
+    miscalled = list(_calls(experiment, baseline)) if clear else []
+    yield from miscalled
     if template := experiment.template:
         appended = {**own, **{buffer.name: buffer for buffer in template.scratch}}
-        yield from _program(experiment, _Program(("template",), template, appended))
-    yield from _language(experiment)
-    if experiment.reference:
-        given = [
-            a.name for a in experiment.arguments if a.kind in ("in", "inout", "constant", "scalar")
-        ]
+        variant = _Program(("template",), template, appended)
+        yield from _program(experiment, variant)
+        if clear and not miscalled:
+            yield from _calls(experiment, variant)
+    if experiment.reference and clear:
+        kinds = ("in", "inout", "constant", "scalar")
+        given = [argument.name for argument in experiment.arguments if argument.kind in kinds]
         yield from _function(("reference",), experiment.reference, given)
     for index, argument in enumerate(experiment.arguments):
         for key, fill in (("values", argument.values), ("initial", argument.initial)):
@@ -71,13 +80,12 @@ def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
     if subject.launch and subject.launches:
         yield Finding((*root, "launches"), "give launch or launches, not both")
     elif not any(isinstance(step, Launch) for step in subject.steps):
-        yield Finding(root, "missing key 'launch'", absence=True)
+        yield Finding(root, "missing key 'launch'", "launch")
     for index, step in enumerate(subject.launches):
         if isinstance(step, Memset):
             yield from _memset((*root, "launches", index), step, program)
     found = {s.name: s for s in signatures(subject.source.text, experiment.kernel.language)}
     text = without_comments(subject.source.text)
-    several = len(subject.launches) > 1
     entries = [((*root, "entry"), subject.entry)]
     for path, launch in launches(root, subject):
         if launch.entry:
@@ -86,6 +94,12 @@ def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
         problem = _entry_problem(entry, experiment, subject, found, text)
         if problem:
             yield Finding(path, problem)
+
+
+def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
+    subject, root = program.subject, program.root
+    found = {s.name: s for s in signatures(subject.source.text, experiment.kernel.language)}
+    several = len(subject.launches) > 1
     for path, launch in launches(root, subject):
         unknown = [name for name in launch.arguments or () if name not in program.passed]
         for name in unknown:
@@ -188,34 +202,6 @@ def _pass_problem(
     if sizes[0] != sizes[1] or floats[0] != floats[1]:
         return f"is {parameter.dtype} ({parameter.type}), but '{argument.name}' is {argument.dtype}"
     return None
-
-
-def _language(experiment: Experiment) -> Iterator[Finding]:
-    """What OpenCL lacks; CUDA has all of the format."""
-    if experiment.kernel.language != "opencl":
-        return
-    subjects: list[tuple[Path, Kernel | Template]] = [(("kernel",), experiment.kernel)]
-    if experiment.template:
-        subjects.append((("template",), experiment.template))
-    for root, subject in subjects:
-        for path, launch in launches(root, subject):
-            if launch.cooperative:
-                yield Finding((*path, "cooperative"), "OpenCL has no cooperative launch")
-            if launch.shared_bytes != _NO_BYTES:
-                said = "OpenCL kernels declare their local memory themselves"
-                yield Finding((*path, "shared_bytes"), said)
-    for index, argument in enumerate(experiment.arguments):
-        if argument.kind == "constant":
-            said = "OpenCL cannot set a program's constants; pass it with kind: in"
-            yield Finding(("arguments", index, "kind"), said)
-        if argument.dtype == "bfloat16":
-            yield Finding(("arguments", index, "dtype"), "OpenCL has no bfloat16")
-    for section in ("tune", "held_out"):
-        for index, binding in enumerate(getattr(experiment.shapes, section)):
-            for name, value in binding.symbols.items():
-                if value == "bfloat16":
-                    path = ("shapes", section, index, name)
-                    yield Finding(path, "OpenCL has no bfloat16")
 
 
 def _function(path: Path, function: PythonFunction, given: list[str]) -> Iterator[Finding]:

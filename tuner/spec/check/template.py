@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tuner.spec.check.arguments import MAX_ALIGN, check_dtype
 from tuner.spec.check.expressions import launches, places
-from tuner.spec.check.finding import Finding
+from tuner.spec.check.finding import ANYTHING, Finding
 from tuner.spec.check.names import type_symbols
 from tuner.spec.experiment import Experiment, Template
 from tuner.spec.signature import without_comments
@@ -15,8 +15,12 @@ from tuner.trial import Value
 MAX_VALUES = 10_000
 
 
-def check_template(experiment: Experiment) -> Iterator[Finding]:
-    """Everything about the template that no other check looks at."""
+def check_template(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
+    """Everything about the template that no other check looks at.
+
+    A parameter that ``found`` already names is not also said to be unused.
+    """
+    wrong = {finding.path for finding in found}
     template = experiment.template
     if template is None:
         return
@@ -31,9 +35,9 @@ def check_template(experiment: Experiment) -> Iterator[Finding]:
         said = _values_problem(name, values)
         if said:
             yield Finding(path, said)
-        elif name not in read and not _in_source(template, name, values):
+        elif path not in wrong and name not in read and not _in_source(template, name, values):
             said = f"parameter '{name}' is used neither in {template.source.name} nor in a launch"
-            yield Finding(path, said, absence=True)
+            yield Finding(path, said, ANYTHING)
     types = type_symbols(experiment)
     for index, scratch in enumerate(template.scratch):
         path = ("template", "scratch", index)
