@@ -7,6 +7,7 @@ templates are understood; what is not has no element type. The compiler has the 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from tuner.device import Backend
 
@@ -76,6 +77,8 @@ _DTYPES = {
     "float": "float32",
     "double": "float64",
 }
+MAX_KERNELS = 100
+_MAX_PARAMETERS = 20_000  # characters between the parentheses
 _VECTOR = re.compile(r"(.*[a-z_])(?:2|3|4|8|16)")
 
 
@@ -113,12 +116,12 @@ def without_comments(source: str) -> str:
 
 
 def signatures(source: str, language: Backend) -> tuple[Signature, ...]:
-    """The kernels that the source defines, in order."""
+    """The kernels that the source defines, in order; at most :data:`MAX_KERNELS` are looked at."""
     text = without_comments(source)
     macros = {name: body.replace("\\\n", " ").strip() for name, body in _MACRO.findall(text)}
     text = _DIRECTIVE.sub(lambda match: "\n" * match[0].count("\n"), text)
     found: dict[str, Signature] = {}
-    for match in _KERNEL[language].finditer(text):
+    for match in islice(_KERNEL[language].finditer(text), MAX_KERNELS):
         signature = _signature(text, match.start(), match.end(), macros)
         if signature:
             found.setdefault(signature.name, signature)
@@ -147,7 +150,7 @@ def _signature(text: str, start: int, end: int, macros: dict[str, str]) -> Signa
 def _balanced(text: str, start: int) -> str | None:
     """What stands between the parenthesis before ``start`` and the one that closes it."""
     depth = 1
-    for position in range(start, len(text)):
+    for position in range(start, min(len(text), start + _MAX_PARAMETERS)):
         depth += {"(": 1, ")": -1}.get(text[position], 0)
         if depth == 0:
             return text[start:position]

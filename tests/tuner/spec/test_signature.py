@@ -1,0 +1,166 @@
+"""Signatures as people write them, and the spec that is written from one."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tuner.spec import specs
+from tuner.errors import SpecError
+from tuner.spec.load import load_experiment
+from tuner.spec.schema import json_schema
+from tuner.spec.signature import signatures, without_comments
+from tuner.spec.skeleton import skeleton
+
+CUDA = r"""
+#include <cuda_fp16.h>
+#define T half
+#define BOUNDS \
+    __launch_bounds__(256, 2)
+// __global__ void commented(int a);
+/* __global__ void too(int a); */
+const char *text = "__global__ void quoted(int a)";
+__device__ float helper(float x);
+namespace ns {
+template <typename S, int VEC = 4, bool B>
+__global__ void __launch_bounds__(256, 2) first(
+    S *__restrict__ out, const T *const in, unsigned long long n, // the size (n > 0)
+    dim3 g, const ns::Pack* p, size_t s = 3)
+{
+}
+}
+extern "C" __global__ void BOUNDS second(void) {}
+static __global__ __launch_bounds__(32) void third(float4 const* a, float b[], long int c) {}
+"""
+
+OPENCL = """
+__kernel __attribute__((reqd_work_group_size(64, 1, 1)))
+void first(__global const half8 * restrict a, __local float *tmp,
+           __global uint* __attribute__((aligned(4))) b, const uint n, constant float c[])
+{
+}
+kernel void second(global T *x) {}
+"""
+
+
+def described(signature):
+    return [
+        f"{'const ' * p.const}{p.dtype or '?'}{'*' * p.pointer} {p.name}"
+        for p in signature.parameters
+    ]
+
+
+def test_cuda():
+    first, second, third = signatures(CUDA, "cuda")
+    assert first.name == "first"
+    assert first.template == (("S", "typename"), ("VEC", "int"), ("B", "bool"))
+    assert described(first) == [
+        "?* out",
+        "const float16* in",
+        "uint64 n",
+        "? g",
+        "const ?* p",
+        "uint64 s",
+    ]
+    assert (second.name, second.parameters, second.template) == ("second", (), ())
+    assert described(third) == ["const float32* a", "float32* b", "int64 c"]
+
+
+def test_opencl():
+    first, second = signatures(OPENCL, "opencl")
+    assert described(first) == [
+        "const float16* a",
+        "float32* tmp",
+        "uint32* b",
+        "const uint32 n",
+        "const float32* c",
+    ]
+    assert [p.local for p in first.parameters] == [False, True, False, False, False]
+    assert second.parameters[0].type == "T"
+
+
+def test_comments_and_literals_are_blanked_but_lines_stay():
+    text = 'a /* x\ny */ b // c "d"\n"e // f" g \'"\' h'
+    assert without_comments(text) == 'a  \n b  \n"" g 0 h'
+
+
+@given(
+    st.text(st.sampled_from('__global__ kernel(){}<>,*/"\\\n#define a=;[]template '), max_size=80)
+)
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_read_without_failing(text):
+    for language in ("cuda", "opencl"):
+        signatures(text, language)
+        signatures(f"#define a b a\n__global__ __kernel void f({text})", language)
+
+
+def test_many_unclosed_kernels_are_read_in_bounded_time():
+    assert signatures("__global__ void f(" * 50_000, "cuda") == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("a.cl", specs.KERNEL),
+        ("a.cl", "__kernel void no(__global float *out, const int weight, int min) {}"),
+        ("a.cl", "kernel void f(global int *x) {}"),
+        ("a.cu", "template <typename T, int V> __global__ void k(T* out, const T* in, int n) {}"),
+        ("a.cu", 'extern "C" __global__ void z(void *p, float eps, int a, int b, int c) {}'),
+        ("a.cu", "__global__ void s(float *out, Options o, long long n) {}"),
+    ],
+)
+def test_a_skeleton_is_a_sound_spec(tmp_path, file, source):
+    kernel = tmp_path / file
+    kernel.write_text(source)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(skeleton(kernel))
+    (signature,) = signatures(source, "cuda" if file.endswith("cu") else "opencl")
+    experiment = load_experiment(spec)
+    assert [a.name for a in experiment.arguments] == [p.name for p in signature.parameters]
+    assert "guess" in spec.read_text()
+
+
+def test_what_a_skeleton_guesses(tmp_path):
+    kernel = tmp_path / "scale.cl"
+    kernel.write_text(specs.KERNEL)
+    text = skeleton(kernel)
+    for line in (
+        "  - {name: out, kind: out, dtype: float32, shape: [n]}",
+        "  - {name: x, kind: in, dtype: float32, shape: [n]}",
+        "  - {name: n, kind: scalar, dtype: int32, value: n}",
+        "    - {n: 65536}",
+    ):
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "entry", "said"),
+    [
+        ("a.txt", "", None, "a kernel file ends in .cl"),
+        ("a.cl", "int f(int a);", None, "no kernel found; one begins with __kernel"),
+        ("a.cu", CUDA, None, "several kernels; choose one with --entry: first, second, third"),
+        ("a.cu", CUDA, "frist", "no kernel 'frist'; did you mean 'first'?"),
+    ],
+)
+def test_where_no_skeleton_can_be_written(tmp_path, file, source, entry, said):
+    kernel = tmp_path / file
+    kernel.write_text(source)
+    with pytest.raises(SpecError, match=re.escape(said)):
+        skeleton(kernel, entry)
+    with pytest.raises(SpecError, match="no such file"):
+        skeleton(tmp_path / "gone.cl")
+
+
+def test_the_schema_speaks_of_what_authors_write():
+    schema = json_schema()
+    json.dumps(schema)
+    kernel = schema["$defs"]["Kernel"]
+    assert kernel["properties"]["source"]["type"] == "string"
+    assert "headers" not in kernel["properties"]
+    assert kernel["additionalProperties"] is False
+    grid = schema["$defs"]["Launch"]["properties"]["grid"]["anyOf"]
+    assert [option["type"] for option in grid] == [["string", "integer", "boolean"], "array"]
+    assert schema["properties"]["template"]["anyOf"][0]["type"] == "string"
+    assert set(schema["required"]) == {"version", "name", "kernel", "arguments", "shapes"}
