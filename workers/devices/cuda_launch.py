@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +22,7 @@ from workers.devices.cuda_checks import Checks
 from workers.devices.cuda_driver import Cuda, classified
 from workers.devices.cuda_memory import CudaCase, Slab
 from workers.devices.port import DeviceFailure, StagedScalar
+from workers.elements import numpy_dtype
 
 _NOT_SUPPORTED = 801
 
@@ -41,8 +41,8 @@ _THAW_NS = 50_000_000
 
 def scalar_bytes(scalar: StagedScalar) -> bytes:
     """A scalar as the kernel reads it, padded to eight bytes."""
-    dtype = np.dtype(ml_dtypes.bfloat16 if scalar.dtype == "bfloat16" else scalar.dtype)
-    return np.array(scalar.value).astype(dtype).tobytes().ljust(8, b"\0")
+    value = np.array(scalar.value).astype(numpy_dtype(scalar.dtype))
+    return value.tobytes().ljust(8, b"\0")
 
 
 def warm_up_ns(idle_seconds: float) -> int:
