@@ -77,6 +77,7 @@ _DTYPES = {
     "float": "float32",
     "double": "float64",
 }
+_DIRECTIVE_WAS_HERE = "\0"
 MAX_KERNELS = 100
 _MAX_PARAMETERS = 20_000  # characters between the parentheses
 _VECTOR = re.compile(r"(.*[a-z_])(?:2|3|4|8|16)")
@@ -96,11 +97,15 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """A kernel: its name, parameters, and the names of its template parameters with their kinds."""
+    """A kernel: its name, parameters, and the names of its template parameters with their kinds.
+
+    Not ``certain`` where directives or unknown macros stand among the parameters.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
     template: tuple[tuple[str, str], ...] = ()
+    certain: bool = True
 
 
 def without_comments(source: str) -> str:
@@ -116,16 +121,19 @@ def without_comments(source: str) -> str:
 
 
 def signatures(source: str, language: Backend) -> tuple[Signature, ...]:
-    """The kernels that the source defines, in order; at most :data:`MAX_KERNELS` are looked at."""
+    """The kernels that the source defines, in order; at most :data:`MAX_KERNELS` are looked at.
+
+    Several have one name where directives choose between them.
+    """
     text = without_comments(source)
     macros = {name: body.replace("\\\n", " ").strip() for name, body in _MACRO.findall(text)}
-    text = _DIRECTIVE.sub(lambda match: "\n" * match[0].count("\n"), text)
-    found: dict[str, Signature] = {}
+    text = _DIRECTIVE.sub(_DIRECTIVE_WAS_HERE, text)
+    found: dict[Signature, None] = {}
     for match in islice(_KERNEL[language].finditer(text), MAX_KERNELS):
         signature = _signature(text, match.start(), match.end(), macros)
         if signature:
-            found.setdefault(signature.name, signature)
-    return tuple(found.values())
+            found[signature] = None
+    return tuple(found)
 
 
 def _signature(text: str, start: int, end: int, macros: dict[str, str]) -> Signature | None:
@@ -141,9 +149,16 @@ def _signature(text: str, start: int, end: int, macros: dict[str, str]) -> Signa
         name = match[1]
         if name.startswith("__") and name.endswith("__"):  # an attribute, bounds …
             continue
-        parts = [_expand(part, macros) for part in _split(inside)]
-        parameters = tuple(_parameter(part) for part in parts if part.strip() not in ("", "void"))
-        return Signature(name=name, parameters=parameters, template=_template(text[:start]))
+        plain = _expand(inside.replace(_DIRECTIVE_WAS_HERE, " "), macros)
+        parts = [part for part in _split(plain) if part.strip() not in ("", "void")]
+        parameters = tuple(map(_parameter, parts))
+        understood = all(p.name and "(" not in p.type for p in parameters)
+        return Signature(
+            name=name,
+            parameters=parameters,
+            template=_template(text[:start]),
+            certain=understood and _DIRECTIVE_WAS_HERE not in inside,
+        )
     return None
 
 

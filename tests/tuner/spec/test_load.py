@@ -59,6 +59,12 @@ def test_a_template_inline_and_headers(tmp_path):
     assert experiment.template == apart.template
 
 
+def test_a_signature_that_directives_choose_is_left_to_the_compiler(tmp_path):
+    kernel = specs.KERNEL.replace("int n, float factor)", "int n\n#ifdef MORE\n, int m\n#endif\n)")
+    text = specs.SPEC.replace("template: template.yaml\n", "")
+    load_experiment(specs.write(tmp_path, text, scale__cl=kernel))
+
+
 # What is replaced in the sound spec, by what, and the one message that must follow.
 BAD = [
     ("version: 1", "version: 2", "spec.yaml:1: should be 1, not 2"),

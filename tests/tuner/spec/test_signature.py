@@ -81,6 +81,19 @@ def test_opencl():
     assert second.parameters[0].type == "T"
 
 
+def test_what_directives_and_macros_hide_is_not_certain():
+    (chosen,) = signatures("kernel void f(int a,\n#ifdef X\nint b,\n#endif\nint c) {}", "opencl")
+    assert [p.name for p in chosen.parameters] == ["a", "b", "c"]
+    assert not chosen.certain
+    (hidden,) = signatures("kernel void f(int a, POINTER(float, b)) {}", "opencl")
+    assert not hidden.certain
+    (spelt,) = signatures("#define ARGS int a, \\\n  int b\nkernel void f(ARGS) {}", "opencl")
+    assert [p.name for p in spelt.parameters] == ["a", "b"]
+    assert spelt.certain
+    twice = "#if X\nkernel void f(int a)\n#else\nkernel void f(float b)\n#endif\n{}"
+    assert [s.name for s in signatures(twice, "opencl")] == ["f", "f"]
+
+
 def test_comments_and_literals_are_blanked_but_lines_stay():
     text = 'a /* x\ny */ b // c "d"\n"e // f" g \'"\' h'
     assert without_comments(text) == 'a  \n b  \n"" g 0 h'

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -98,17 +99,17 @@ def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
 
 def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
     subject, root = program.subject, program.root
-    found = {s.name: s for s in signatures(subject.source.text, experiment.kernel.language)}
+    found = signatures(subject.source.text, experiment.kernel.language)
     several = len(subject.launches) > 1
     for path, launch in launches(root, subject):
         unknown = [name for name in launch.arguments or () if name not in program.passed]
         for name in unknown:
             hint = nearest(name, program.passed) or f"; there are: {listed(program.passed)}"
             yield Finding((*path, "arguments"), f"no argument '{name}' can be passed{hint}")
-        signature = found.get(_base(launch.entry or subject.entry))
-        if signature and not unknown:
+        called = [s for s in found if s.name == _base(launch.entry or subject.entry)]
+        if len(called) == 1 and called[0].certain and not unknown:
             passed = launch.arguments or program.passed
-            said = _call_problem(signature, passed, program.arguments, several)
+            said = _call_problem(called[0], passed, program.arguments, several)
             if said:
                 yield Finding(path if launch.arguments else (*root, "entry"), said)
 
@@ -140,9 +141,8 @@ def _entry_problem(
     if language == "opencl" and not entry.isidentifier():
         return f"'{entry}': OpenCL has no C++ names; give the kernel's plain name"
     known = {*experiment.shapes.tune[0].symbols}
-    known |= (
-        set(subject.parameters) | set(subject.defines) if isinstance(subject, Template) else set()
-    )
+    if isinstance(subject, Template):
+        known |= subject.parameters.keys()
     for name in re.findall(r"\{([^{}]*)\}", entry):
         if name not in known:
             return f"'{{{name}}}' is neither a parameter nor a symbol{nearest(name, known)}"
@@ -207,7 +207,9 @@ def _pass_problem(
 def _function(path: Path, function: PythonFunction, given: list[str]) -> Iterator[Finding]:
     """The file is Python, holds the function, and the function takes what it will be given."""
     try:
-        module = ast.parse(function.text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = ast.parse(function.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
         said = error.msg if isinstance(error, SyntaxError) else "cannot be read"
