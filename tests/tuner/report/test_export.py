@@ -155,7 +155,7 @@ def described(prefix: str, variant: str, bindings: list[ShapeBinding]) -> str:
     """C that prints, for each shape, all that the header says of a variant there."""
     shapes = ",\n".join(shape_literal(prefix, binding) for binding in bindings)
     return f"""
-    static const {prefix}_shape shapes[] = {{{shapes}}};
+    const {prefix}_shape shapes[] = {{{shapes}}};
     size_t at;
     for (at = 0; at < sizeof shapes / sizeof *shapes; ++at) {{
         const {prefix}_shape *s = shapes + at;
