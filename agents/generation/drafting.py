@@ -1,0 +1,73 @@
+"""Drafting: a template from a language model, admitted or mended, within a few turns.
+
+Owns the turns: ask, read, admit by text, admit by compiler and device, and on failure quote whoever
+complained. Knows neither the model nor the compiler.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from agents.brief import Brief, generation_messages, repair_messages
+from agents.generation.admission import refusal, usable_seeds
+from agents.llm.port import Message
+from agents.planning import Ask, Limits
+from agents.replies import GeneratedTemplate, Suggestion, Unusable, read_template
+from agents.testing import Admitted, Refused
+from tuner.spec.experiment import Experiment, Template
+from tuner.trial import Value
+
+REPAIRS = 3
+RE_ASKS = 1
+
+Admit = Callable[[int, Template], Awaitable[Admitted | Refused]]
+"""Compiles the corners of the draft of an attempt and runs one configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted:
+    """An admitted template, the values to try first, and the attempt that made it."""
+
+    template: Template
+    seeds: tuple[dict[str, Value], ...]
+    attempt: int
+
+
+async def write_template(
+    brief: Brief, suggestion: Suggestion, ask: Ask, admit: Admit, limits: Limits
+) -> Drafted | Refused:
+    """A template that follows the suggestion, or the last refusal once the turns are used up.
+
+    Up to three failures are repaired, of which one may be a reply that cannot be read. A repair
+    turn holds the first request, the last answer and the complaint about it, no more.
+    """
+    experiment = brief.experiment
+    first = generation_messages(brief, suggestion, budget_tokens=limits.brief_tokens)
+    messages: Sequence[Message] = first
+    unreadable = 0
+    attempt = 0
+    while True:
+        asked = await ask(attempt, tuple(messages))
+        found = read_template(asked.reply, experiment.kernel.source.name)
+        if isinstance(found, Unusable):
+            unreadable += 1
+            refused = Refused(by="The reader", detail=found.detail)
+        else:
+            unreadable = 0
+            verdict = await _judged(experiment, found, attempt, admit)
+            if isinstance(verdict, Admitted):
+                seeds = usable_seeds(found.template, found.seeds)
+                return Drafted(template=found.template, seeds=seeds, attempt=attempt)
+            refused = verdict
+        if attempt == REPAIRS or unreadable > RE_ASKS:
+            return refused
+        attempt += 1
+        messages = repair_messages(first, asked.reply.text, refused.detail, what=refused.by)
+
+
+async def _judged(
+    experiment: Experiment, found: GeneratedTemplate, attempt: int, admit: Admit
+) -> Admitted | Refused:
+    reason = refusal(experiment, found.template)
+    if reason is not None:
+        return Refused(by="The checker", detail=reason)
+    return await admit(attempt, found.template)

@@ -1,0 +1,251 @@
+"""The loop of rounds: plan, generate, tune, test, until a budget or a reason to stop.
+
+A plain coroutine. Every step that costs anything is taken through :class:`agents.steps.Steps`, so
+that a run killed anywhere and started again ends the same and asks no model twice. Owns the order
+of steps and their keys; what they do is the roles' and the workshop's business.
+
+Keys: planning's attempts are its asks; generation's attempts are its asks; testing's attempt n is
+the admission of generation's attempt n; tuning's attempt 0 is the round's search, confirmed.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from agents.brief import RoundSummary
+from agents.generation.drafting import Drafted, write_template
+from agents.llm.port import (
+    LanguageModel,
+    Message,
+    ModelUnavailable,
+    Position,
+    Request,
+    Role,
+    StepKey,
+    Waiting,
+)
+from agents.planning import (
+    Ask,
+    Progress,
+    StopReason,
+    Task,
+    Variant,
+    brief_of,
+    kernel_digest,
+    overspent,
+    stop_reason,
+    suggest,
+)
+from agents.replies import Suggestion, Unusable
+from agents.steps import ASKED, Asked, Spent, StepJournal, Steps
+from agents.testing import ADMISSIONS, VERDICTS, Admitted, Refused, Verdict, judge
+from agents.tuning import round_experiment
+from tuner.session.history import History
+from tuner.spec.experiment import Experiment, Template
+from tuner.trial import Value
+
+
+class Workshop(Protocol):
+    """Everything of the loop that needs compilers or devices."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
+        """Compile the corners of a template's space and run one configuration.
+
+        ``Refused`` quotes the compiler's or checker's own words, with the lines concerned.
+        """
+        ...
+
+    async def search(
+        self, round_number: int, experiment: Experiment, seeds: tuple[dict[str, Value], ...]
+    ) -> History:
+        """Search the experiment's template to its end, confirmation included.
+
+        Called again for a round that was cut off, it goes on from what was measured.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the loop ended. ``detail`` is one line for people; ``best`` the best confirmed variant.
+
+    ``model`` means that the model side gave out, ``waiting`` that a reply is awaited elsewhere.
+    """
+
+    reason: StopReason | Literal["model", "waiting"]
+    detail: str
+    progress: Progress
+    spent: Spent
+
+    @property
+    def best(self) -> Variant | None:
+        """The best confirmed variant, if anything was gained."""
+        return self.progress.best
+
+
+class _Stop(Exception):
+    """Ends a round before its end; never leaves this module."""
+
+    def __init__(self, reason: StopReason | Literal["model", "waiting"], detail: str) -> None:
+        super().__init__(detail)
+        self.reason: StopReason | Literal["model", "waiting"] = reason
+
+
+async def run_rounds(
+    task: Task, model: LanguageModel, workshop: Workshop, journal: StepJournal
+) -> Ending:
+    """Run rounds until there is a reason to stop.
+
+    Raises:
+        tuner.errors.KernelwrightError: the machine, the journal or the spec stand in the way.
+    """
+    steps = Steps(journal, workshop.now)
+    progress = Progress()
+    while True:
+        reason = stop_reason(task, progress)
+        if reason is not None:
+            return Ending(
+                reason=reason, detail=_DETAILS[reason], progress=progress, spent=steps.spent
+            )
+        try:
+            progress = await _Round(task, progress, model, workshop, steps).run()
+        except _Stop as stop:
+            return Ending(
+                reason=stop.reason, detail=str(stop), progress=progress, spent=steps.spent
+            )
+
+
+class _Round:
+    """One round: its number, what went before, and the steps it takes."""
+
+    def __init__(
+        self,
+        task: Task,
+        progress: Progress,
+        model: LanguageModel,
+        workshop: Workshop,
+        steps: Steps,
+    ) -> None:
+        self._task = task
+        self._progress = progress
+        self._model = model
+        self._workshop = workshop
+        self._steps = steps
+        self._number = len(progress.rounds) + 1
+
+    async def run(self) -> Progress:
+        """Take the round's steps; the state after it."""
+        brief, limits = brief_of(self._task, self._progress), self._task.limits
+        suggestion = await suggest(brief, self._asker(Role.PLANNING), limits)
+        if isinstance(suggestion, Unusable):
+            return self._lost(_NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}")
+        if suggestion.stop:
+            raise _Stop("planned", _DETAILS["planned"])
+        drafted = await write_template(
+            brief, suggestion, self._asker(Role.GENERATION), self._admit, limits
+        )
+        if isinstance(drafted, Refused):
+            return self._lost(suggestion, f"no usable template: {drafted.detail}")
+        return self._tested(suggestion, drafted, await self._search(drafted))
+
+    def _asker(self, role: Role) -> Ask:
+        async def ask(attempt: int, messages: tuple[Message, ...]) -> Asked:
+            request = Request(
+                position=Position(
+                    experiment=self._task.experiment.name,
+                    kernel=kernel_digest(self._task.experiment.kernel),
+                    step=self._key(role, attempt),
+                ),
+                messages=messages,
+                max_output_tokens=self._task.limits.output_tokens,
+            )
+            reason = overspent(self._task.limits, self._steps.spent)
+            if reason is not None:
+                raise _Stop(reason, _DETAILS[reason])
+            return await self._steps.take(
+                request.position.step, ASKED, lambda: self._answer(request)
+            )
+
+        return ask
+
+    async def _answer(self, request: Request) -> Asked:
+        try:
+            reply = await self._model.complete(request)
+        except ModelUnavailable as error:
+            raise _Stop("model", str(error)) from error
+        if isinstance(reply, Waiting):
+            raise _Stop("waiting", f"waiting for a reply to {reply.where}")
+        return Asked(request=request.digest, reply=reply)
+
+    async def _admit(self, attempt: int, template: Template) -> Admitted | Refused:
+        return await self._steps.take(
+            self._key(Role.TESTING, attempt),
+            ADMISSIONS,
+            lambda: self._workshop.admit(self._task.experiment, template),
+        )
+
+    async def _search(self, drafted: Drafted) -> Verdict:
+        experiment = round_experiment(
+            self._task.experiment,
+            drafted.template,
+            used_trials=self._progress.trials,
+            used_seconds=self._progress.search_seconds,
+            rounds_left=self._task.limits.rounds - self._number + 1,
+        )
+        if experiment is None:
+            raise _Stop("search", _DETAILS["search"])
+
+        async def search() -> Verdict:
+            return judge(await self._workshop.search(self._number, experiment, drafted.seeds))
+
+        return await self._steps.take(self._key(Role.TUNING, 0), VERDICTS, search)
+
+    def _tested(self, suggestion: Suggestion, drafted: Drafted, verdict: Verdict) -> Progress:
+        best = self._progress.best
+        gained = verdict.gains_on(best.speedup if best else 1.0)
+        if verdict.speedup is None:
+            words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
+        else:
+            words = "improved" if gained else "no gain"
+        summary = RoundSummary(
+            number=self._number,
+            suggestion=suggestion,
+            verdict=words,
+            speedup=verdict.speedup,
+            interval=_interval(verdict),
+        )
+        tried = Variant(
+            round=self._number, template=drafted.template, suggestion=suggestion, verdict=verdict
+        )
+        return self._progress.after(summary, tried)
+
+    def _lost(self, suggestion: Suggestion, words: str) -> Progress:
+        summary = RoundSummary(number=self._number, suggestion=suggestion, verdict=words)
+        return self._progress.after(summary, None)
+
+    def _key(self, role: Role, attempt: int) -> StepKey:
+        return StepKey(round=self._number, draft=0, role=role, attempt=attempt)
+
+
+def _interval(verdict: Verdict) -> tuple[float, float] | None:
+    if verdict.low is None or verdict.high is None:
+        return None
+    return verdict.low, verdict.high
+
+
+_NO_SUGGESTION = Suggestion(
+    bottleneck="none named", strategy="none", expected_effect="none", refuted_by="nothing"
+)
+_DETAILS: dict[StopReason, str] = {
+    "rounds": "all rounds were used",
+    "calls": "all calls to the model were used",
+    "cost": "the money for the model was used up",
+    "seconds": "the time was used up",
+    "ceiling": "every shape is within 5 % of the least possible time",
+    "no_gain": "two rounds in a row brought no gain",
+    "planned": "the model sees nothing left to try",
+    "search": "the search budget was used up",
+}

@@ -1,0 +1,179 @@
+"""Planning: objective, budget and stopping; from what was measured to the next suggestion.
+
+Owns the state of the loop between rounds and every reason to stop. What a round does is
+:mod:`agents.loop`'s business, what a model is told :mod:`agents.brief`'s.
+"""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from agents.brief import Brief, RoundSummary, ShapeTimes, planning_messages, repair_messages
+from agents.landscape import landscape
+from agents.llm.port import Message
+from agents.replies import Suggestion, Unusable, read_suggestion
+from agents.steps import Asked, Spent
+from agents.testing import Verdict
+from tuner.device import Device
+from tuner.plan import Usage
+from tuner.spec.experiment import Experiment, Kernel, Template
+
+StopReason = Literal[
+    "rounds", "calls", "cost", "seconds", "ceiling", "no_gain", "planned", "search"
+]
+
+NEAR_CEILING = 0.95
+ROUNDS_WITHOUT_GAIN = 2
+
+Ask = Callable[[int, tuple[Message, ...]], Awaitable[Asked]]
+"""Asks the role's model at an attempt of the present round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may cost. ``seconds`` are those that steps take, waiting for replies included."""
+
+    rounds: int = 5
+    calls: int = 40
+    cost_usd: float = 2.0
+    seconds: float = float("inf")
+    brief_tokens: int = 24_000
+    output_tokens: int = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the loop works on: an experiment without a template, and what is known beforehand.
+
+    ``baseline_us`` and ``floor_us`` have one entry per tune shape: the kernel's time as it stands,
+    and the least that memory or arithmetic allow, ``None`` where unknown.
+    """
+
+    experiment: Experiment
+    device: Device
+    baseline_us: tuple[float, ...]
+    floor_us: tuple[float | None, ...]
+    usage: Usage | None = None
+    occupancy: float | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A confirmed template: its best configuration and times are in ``verdict``."""
+
+    round: int
+    template: Template
+    suggestion: Suggestion
+    verdict: Verdict
+
+    @property
+    def speedup(self) -> float:
+        """Confirmed, over the kernel as it stands."""
+        return self.verdict.speedup or 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The state between rounds. ``last`` is what was searched last, the best or not."""
+
+    rounds: tuple[RoundSummary, ...] = ()
+    best: Variant | None = None
+    last: tuple[Template, Verdict] | None = None
+    without_gain: int = 0
+    trials: int = 0
+    search_seconds: float = 0.0
+
+    def after(self, summary: RoundSummary, tried: Variant | None) -> "Progress":
+        """The state after one more round; ``tried`` is what was searched, if anything was."""
+        verdict = tried.verdict if tried else None
+        gained = verdict is not None and verdict.gains_on(self.best.speedup if self.best else 1.0)
+        return replace(
+            self,
+            rounds=(*self.rounds, summary),
+            best=tried if gained else self.best,
+            last=(tried.template, tried.verdict) if tried else self.last,
+            without_gain=0 if gained else self.without_gain + 1,
+            trials=self.trials + (verdict.trials if verdict else 0),
+            search_seconds=self.search_seconds + (verdict.seconds if verdict else 0.0),
+        )
+
+
+def kernel_digest(kernel: Kernel) -> str:
+    """SHA-256 over everything that makes the kernel what it is, as hex."""
+    parts = [
+        kernel.language,
+        kernel.entry,
+        kernel.source.text,
+        list(kernel.options),
+        [list(header) for header in kernel.headers],
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def stop_reason(task: Task, progress: Progress) -> StopReason | None:
+    """Why no further round begins, if so."""
+    if progress.best and _near_ceiling(task, progress.best.verdict):
+        return "ceiling"
+    if progress.without_gain >= ROUNDS_WITHOUT_GAIN:
+        return "no_gain"
+    if len(progress.rounds) >= task.limits.rounds:
+        return "rounds"
+    return None
+
+
+def overspent(limits: Limits, spent: Spent) -> StopReason | None:
+    """Why no further call may be made, if so."""
+    if spent.calls >= limits.calls:
+        return "calls"
+    if spent.cost_usd >= limits.cost_usd:
+        return "cost"
+    if spent.seconds >= limits.seconds:
+        return "seconds"
+    return None
+
+
+def brief_of(task: Task, progress: Progress) -> Brief:
+    """What a model is told now."""
+    best = progress.best.verdict.best_us if progress.best else (None,) * len(task.baseline_us)
+    found = None
+    if progress.last:
+        template, verdict = progress.last
+        found = landscape(template.parameters, verdict.observations)
+    return Brief(
+        experiment=replace(task.experiment, template=None),
+        device=task.device,
+        shapes=tuple(
+            ShapeTimes(shape=str(shape), baseline=baseline, best=time, floor=floor)
+            for shape, baseline, time, floor in zip(
+                task.experiment.shapes.tune, task.baseline_us, best, task.floor_us, strict=True
+            )
+        ),
+        usage=task.usage,
+        occupancy=task.occupancy,
+        incumbent=progress.best.template if progress.best else None,
+        landscape=found,
+        rounds=progress.rounds,
+    )
+
+
+async def suggest(brief: Brief, ask: Ask, limits: Limits) -> Suggestion | Unusable:
+    """One suggestion; an unusable reply is asked for once more, with its fault quoted."""
+    messages = planning_messages(brief, budget_tokens=limits.brief_tokens)
+    asked = await ask(0, messages)
+    found = read_suggestion(asked.reply)
+    if isinstance(found, Unusable):
+        again = repair_messages(messages, asked.reply.text, found.detail, what="The reader")
+        found = read_suggestion((await ask(1, again)).reply)
+    return found
+
+
+def _near_ceiling(task: Task, verdict: Verdict) -> bool:
+    """Whether every tune shape is within reach of the least possible time."""
+    pairs = list(zip(task.floor_us, verdict.best_us, strict=True))
+    return all(
+        floor is not None and best is not None and floor >= NEAR_CEILING * best
+        for floor, best in pairs
+    )

@@ -1,0 +1,99 @@
+"""Testing: what a finished search of a round says, and what admission said, as plain data.
+
+Owns the judgement of a round: whether the best confirmed configuration gains on what was there.
+Knows neither models nor how anything was measured.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from agents.landscape import Observation
+from tuner.report.summary import summarise
+from tuner.session.history import History
+from tuner.trial import Configuration, Rejected, loss
+
+PLAIN = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """The corners of a template compile, and one configuration passed on a device."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = PLAIN
+    kind: Literal["admitted"] = "admitted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A template may not be searched: who says so, and in which words."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = PLAIN
+    kind: Literal["refused"] = "refused"
+    by: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a round's search came to. Times in microseconds, one per tune shape.
+
+    ``speedup`` and its bounds are confirmed, over the tune shapes, against the kernel as it stands;
+    ``None`` where no configuration was confirmed. ``advice`` says why, for people and models.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = PLAIN
+    trials: int
+    seconds: float
+    configuration: Configuration | None
+    speedup: float | None
+    low: float | None
+    high: float | None
+    baseline_us: tuple[float | None, ...]
+    best_us: tuple[float | None, ...]
+    observations: tuple[Observation, ...]
+    advice: tuple[str, ...]
+
+    def gains_on(self, speedup: float) -> bool:
+        """Whether it is surely faster than something that has ``speedup``."""
+        return self.low is not None and self.low > speedup
+
+
+ADMISSIONS: TypeAdapter[Admitted | Refused] = TypeAdapter(
+    Annotated[Admitted | Refused, Field(discriminator="kind")]
+)
+VERDICTS: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+
+
+def judge(history: History) -> Verdict:
+    """The verdict on a finished run of one template."""
+    result = summarise(history)
+    general = result.general if result.general and result.general.comparison else None
+    comparison = general.comparison if general else None
+    tune = range(len(history.weights))
+    times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
+    return Verdict(
+        trials=result.trials,
+        seconds=result.searched_seconds,
+        configuration=general.configuration if general else None,
+        speedup=general.speedup if general else None,
+        low=comparison.low if comparison else None,
+        high=comparison.high if comparison else None,
+        baseline_us=tuple(_microseconds(result.shapes[shape].baseline_ns) for shape in tune),
+        best_us=tuple(_microseconds(times.get(shape)) for shape in tune),
+        observations=tuple(
+            Observation(
+                configuration=trial.configuration,
+                ratio=loss(trial.outcome, history.weights),
+                rejected=trial.outcome.code if isinstance(trial.outcome, Rejected) else "",
+            )
+            for trial in history.trials.values()
+            if trial.outcome is not None
+        ),
+        advice=result.advice,
+    )
+
+
+def _microseconds(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1000

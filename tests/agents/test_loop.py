@@ -1,0 +1,363 @@
+"""The loop over a real session, a real driver and a simulated fleet; models are transcripts."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from agents.llm.mailbox import Mailbox, answer, pending
+from agents.llm.port import Reply, Request, Role, StepKey, Usage
+from agents.llm.replay import Exchange, Header, Replay, Transcript
+from agents.loop import Ending, run_rounds
+from agents.planning import Limits, Task, kernel_digest
+from agents.steps import StepFiles, recorded_exchanges
+from agents.testing import Admitted, Refused
+from agents.tuning import Seeded
+from cluster.driver import Driver
+from tests.agents.briefs import FAMILY, twice
+from tests.agents.devices import CPU
+from tuner.events import EpochOpened, Fact, TrialProposed
+from tuner.search.select import make_proposer
+from tuner.session.history import History
+from tuner.session.session import Session
+from tuner.simulation import SimulatedFleet
+from tuner.space.feasible import feasible_set
+from tuner.spec.experiment import Confirm, Experiment, Search, Template
+from tuner.trial import Configuration, Value
+
+BASELINE_NS = (1000.0, 2000.0, 4000.0)
+
+
+def plain() -> Experiment:
+    search = Search(strategy="random", trials=9, seconds=1e6)
+    return replace(twice(), template=None, search=search, confirm=Confirm(top=2, processes=3))
+
+
+def suggestion(stop: bool = False) -> str:
+    fields = {
+        "bottleneck": "loads",
+        "strategy": "vectors",
+        "expected_effect": "2x",
+        "refuted_by": "VEC does nothing",
+        "stop": stop,
+    }
+    return json.dumps(fields)
+
+
+def draft(best: float, source: str = FAMILY) -> str:
+    """A template whose best configuration takes ``best`` of the baseline's time, simulated."""
+    fields = {
+        "entry": "twice",
+        "parameters": {
+            "VEC": {"values": [1, 2, 4, 8, 16], "reason": "width"},
+            "BLOCK": {"values": [1, 16], "reason": "size"},
+            "MODE": {"values": ["sum", "product"], "reason": "form"},
+        },
+        "launch": {"grid": ["ceil_div(d, VEC * BLOCK)", "tokens"], "block": ["BLOCK"]},
+        "rationale": f"takes {best}",
+        "seeds": [{"VEC": 8, "BLOCK": 16, "MODE": "sum"}],
+    }
+    return f"```json\n{json.dumps(fields)}\n```\n```c\n{source}```\n"
+
+
+BROKEN = FAMILY.replace("int d) {", "int d) {\n#error broken\n", 1)
+
+
+def key(round_number: int, role: Role, attempt: int = 0) -> StepKey:
+    return StepKey(round=round_number, draft=0, role=role, attempt=attempt)
+
+
+def script(*rounds: tuple[list[str], list[str]]) -> Transcript:
+    """A transcript from each round's planning and generation replies."""
+    exchanges = []
+    for number, (planned, generated) in enumerate(rounds, 1):
+        for role, texts in ((Role.PLANNING, planned), (Role.GENERATION, generated)):
+            for attempt, text in enumerate(texts):
+                reply = Reply(text=text, cost_usd=0.125, usage=Usage(output_tokens=10))
+                exchanges.append(
+                    Exchange(step=key(number, role, attempt), request="0" * 64, reply=reply)
+                )
+    kernel = kernel_digest(plain().kernel)
+    header = Header(experiment="twice", kernel=kernel, made="by a test")
+    return Transcript(header=header, exchanges=tuple(exchanges))
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+@dataclass
+class Disk:
+    """What outlives a process. After ``kill_after`` writes, the process dies with the next."""
+
+    steps: dict[StepKey, str] = field(default_factory=dict)
+    facts: dict[int, list[Fact]] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+    admissions: int = 0
+    writes: int = 0
+    kill_after: int | None = None
+
+    def wrote(self) -> None:
+        self.writes += 1
+        if self.writes == self.kill_after:
+            raise KilledError
+
+    def find(self, step: StepKey) -> str | None:
+        return self.steps.get(step)
+
+    def record(self, step: StepKey, text: str) -> None:
+        assert step not in self.steps
+        self.steps[step] = text
+        self.wrote()
+
+
+@dataclass
+class RoundJournal:
+    disk: Disk
+    round: int
+
+    def append(self, fact: Fact) -> None:
+        self.disk.facts[self.round].append(fact)
+        self.disk.wrote()
+
+    def sync(self) -> None:
+        pass
+
+
+class Counting:
+    """A model that notes on disk which positions were asked, as a provider's bill would."""
+
+    def __init__(self, transcript: Transcript, disk: Disk) -> None:
+        self._replay = Replay(transcript)
+        self._disk = disk
+
+    async def complete(self, request: Request) -> Reply:
+        reply = await self._replay.complete(request)
+        self._disk.asked[str(request.position)] += 1
+        return reply
+
+
+class SimulatedWorkshop:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._seconds = 0.0
+
+    def now(self) -> float:
+        return self._seconds
+
+    async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
+        self._disk.admissions += 1
+        if "#error" in template.source.text:
+            return Refused(by="The compiler", detail="twice.cl:3: error: #error broken")
+        assert len(feasible_set(experiment, template, CPU))
+        return Admitted()
+
+    async def search(
+        self, round_number: int, experiment: Experiment, seeds: tuple[dict[str, Value], ...]
+    ) -> History:
+        template = experiment.template
+        assert template is not None
+        best = float(template.rationale.removeprefix("takes "))
+
+        def cost(point: Configuration, shape: int) -> float:
+            values = point.as_dict()
+            worse = abs(int(values["VEC"]).bit_length() - 4) + (values["BLOCK"] == 1)
+            return BASELINE_NS[shape] * best * (1 + worse / 10)
+
+        fleet = SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost, noise=0.002, seed=3)
+        space = feasible_set(experiment, template, CPU)
+        proposer = Seeded(make_proposer(experiment.search, space), space, seeds)
+        session = Session(experiment, compile_slots=1, bench_slots=1)
+        journal = RoundJournal(self._disk, round_number)
+        for fact in self._disk.facts.setdefault(round_number, []):
+            session.apply(fact)
+            if isinstance(fact, TrialProposed):
+                proposer.record(fact.trial, fact.configuration)
+        opened = EpochOpened(device=CPU, environment="same")
+        journal.append(opened)
+        session.apply(opened)
+        driver = Driver(session=session, fleet=fleet, proposer=proposer, journal=journal, secret=1)
+        async for _ in driver.run():
+            pass
+        self._seconds += fleet.now()
+        return session.history
+
+
+def task(**limits: object) -> Task:
+    return Task(
+        experiment=plain(),
+        device=CPU,
+        baseline_us=(1.0, 2.0),
+        floor_us=(0.1, 0.2),
+        limits=Limits(**({"rounds": 3} | limits)),  # type: ignore[arg-type]
+    )
+
+
+def run(transcript: Transcript, disk: Disk | None = None, **limits: object) -> Ending:
+    disk = disk or Disk()
+    return asyncio.run(
+        run_rounds(task(**limits), Counting(transcript, disk), SimulatedWorkshop(disk), disk)
+    )
+
+
+GOOD = script(
+    ([suggestion()], [draft(0.8)]),
+    (["no", suggestion()], [draft(0.7, BROKEN), "I forgot", draft(0.5)]),
+    ([suggestion()], [draft(0.9)]),
+)
+
+
+def test_rounds_build_on_the_best_confirmed() -> None:
+    disk = Disk()
+    ending = run(GOOD, disk)
+    assert ending.reason == "rounds"
+    assert [past.verdict for past in ending.progress.rounds] == ["improved", "improved", "no gain"]
+    assert ending.best is not None
+    assert ending.best.round == 2
+    assert ending.best.speedup == pytest.approx(2.0, rel=0.02)
+    assert ending.spent.calls == 9
+    assert ending.spent.cost_usd == 1.125
+    assert ending.spent.output_tokens == 90
+    trials = [
+        fact for facts in disk.facts.values() for fact in facts if fact.kind == "trial.proposed"
+    ]
+    assert len(trials) == 9
+    assert trials[0].configuration.as_dict() == {"VEC": 8, "BLOCK": 16, "MODE": "sum"}
+
+
+def test_a_recorded_repair_is_asked_for_only_after_its_failure() -> None:
+    disk = Disk()
+    run(script(([suggestion()], [draft(0.5), draft(0.1)]), ([suggestion(stop=True)], [])), disk)
+    assert not any("generation-a1" in position for position in disk.asked)
+
+
+def settled(ending: Ending) -> object:
+    """All of an ending but the seconds, which a killed process takes again."""
+
+    def verdict(variant: object) -> object:
+        return variant and replace(variant, verdict=replace(variant.verdict, seconds=0.0))  # type: ignore[attr-defined,type-var]
+
+    progress = ending.progress
+    last = progress.last and (progress.last[0], replace(progress.last[1], seconds=0.0))
+    return (
+        ending.reason,
+        replace(progress, best=verdict(progress.best), last=last, search_seconds=0.0),
+        replace(ending.spent, seconds=0.0),
+    )
+
+
+def test_killed_after_any_write_and_resumed_it_ends_the_same_and_pays_once() -> None:
+    undisturbed = Disk()
+    expected = settled(run(GOOD, undisturbed))
+    for kill_after in range(1, undisturbed.writes + 1):
+        disk = Disk(kill_after=kill_after)
+        with pytest.raises(KilledError):
+            run(GOOD, disk)
+        assert settled(run(GOOD, disk)) == expected, f"killed after write {kill_after}"
+        assert set(disk.asked.values()) == {1}
+        assert disk.asked.keys() == undisturbed.asked.keys()
+        assert disk.admissions == undisturbed.admissions
+
+
+def test_a_model_that_only_answers_nonsense_ends_with_nothing() -> None:
+    ending = run(script((["hm", "hm"], []), (["hm", "{}"], [])))
+    assert ending.reason == "no_gain"
+    assert ending.best is None
+    assert "no usable suggestion" in ending.progress.rounds[0].verdict
+
+
+def test_the_unchanged_kernel_is_no_template() -> None:
+    same = draft(0.5, plain().kernel.source.text)
+    ending = run(script(*[([suggestion()], [same] * 4)] * 2))
+    assert ending.reason == "no_gain"
+    assert "the plain kernel, unchanged" in ending.progress.rounds[0].verdict
+    assert ending.spent.calls == 10
+
+
+def test_three_repairs_and_no_more() -> None:
+    disk = Disk()
+    bad = [draft(0.5, BROKEN)] * 4
+    ending = run(script(([suggestion()], [*bad, draft(0.1)])), disk, rounds=1)
+    assert disk.admissions == 4
+    assert "#error broken" in ending.progress.rounds[0].verdict
+    assert ending.reason == "rounds"
+
+
+def test_an_unreadable_template_is_asked_for_once_more() -> None:
+    disk = Disk()
+    ending = run(script(([suggestion()], ["?", "?", draft(0.1)])), disk, rounds=1)
+    assert ending.best is None
+    assert ending.spent.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason", "calls"),
+    [({"calls": 3}, "calls", 3), ({"cost_usd": 0.25}, "cost", 2), ({"calls": 0}, "calls", 0)],
+)
+def test_a_budget_is_kept_before_a_call(limits: dict[str, object], reason: str, calls: int) -> None:
+    disk = Disk()
+    ending = run(GOOD, disk, **limits)
+    assert ending.reason == reason
+    assert sum(disk.asked.values()) == calls
+
+
+def test_time_ends_it_too() -> None:
+    assert run(GOOD, seconds=1.0).reason == "seconds"
+
+
+def test_near_the_ceiling_it_stops() -> None:
+    transcript = script(([suggestion()], [draft(0.1)]))
+    assert run(transcript).reason == "ceiling"
+
+
+def test_the_model_may_see_nothing_left() -> None:
+    ending = run(script(([suggestion()], [draft(0.5)]), ([suggestion(stop=True)], [])))
+    assert ending.reason == "planned"
+    assert ending.best is not None
+
+
+def test_a_transcript_that_ends_early_keeps_what_was_gained() -> None:
+    ending = run(script(([suggestion()], [draft(0.5)])))
+    assert ending.reason == "model"
+    assert "no reply for r2-d0-planning-a0" in ending.detail
+    assert ending.best is not None
+
+
+def test_through_a_mailbox_one_reply_at_a_time(tmp_path: Path) -> None:
+    """Each process posts one request, exits, and the next goes on; the files are a transcript."""
+    disk, replies = Disk(), {exchange.step: exchange.reply for exchange in GOOD.exchanges}
+    box = tmp_path / "box"
+
+    def once() -> Ending:
+        model = Mailbox(box, exit_when_waiting=True)
+        steps = StepFiles(tmp_path / "llm")
+        return asyncio.run(run_rounds(task(), model, SimulatedWorkshop(disk), steps))
+
+    waits = 0
+    while (ending := once()).reason == "waiting":
+        waits += 1
+        assert waits <= len(replies)
+        (request,) = pending(box)
+        answer(box, request, replies[request.position.step])
+    assert waits == len(replies)
+    assert settled(ending) == settled(run(GOOD))
+    recorded = recorded_exchanges(tmp_path / "llm")
+    assert [(e.step, e.reply) for e in recorded] == [(e.step, e.reply) for e in GOOD.exchanges]
+
+
+def test_nothing_of_the_held_out_shapes_or_secrets_is_asked(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Watching(Counting):
+        async def complete(self, request: Request) -> Reply:
+            seen.extend(message.content for message in request.messages)
+            return await super().complete(request)
+
+    disk = Disk()
+    asyncio.run(run_rounds(task(), Watching(GOOD, disk), SimulatedWorkshop(disk), disk))
+    assert len(seen) > 16
+    assert not any("6917" in text for text in seen)
+    assert any("error: #error broken" in text for text in seen)
