@@ -25,6 +25,9 @@ MARGIN = 0.01
 MAX_SPREAD = 0.10
 """A device that differs from itself by more than this is too noisy to call anything the same."""
 
+MAX_FACTOR = 100.0
+"""An interval that reaches further to either side says nothing, and is not shown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
@@ -76,12 +79,14 @@ def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison
         comparisons: how many verdicts the run makes in all.
     """
     mean = math.fsum(logs) / len(logs)
-    if not noise.freedom:
+    half = math.inf
+    if noise.freedom:
+        quantile = _quantile(1 - ERROR_RATE / max(1, comparisons) / 2, noise.freedom)
+        half = quantile * noise.sigma / math.sqrt(len(logs))
+    if half > math.log(MAX_FACTOR):
         return Comparison(
             speedup=math.exp(mean), low=None, high=None, verdict="unclear", processes=len(logs)
         )
-    half = _quantile(1 - ERROR_RATE / max(1, comparisons) / 2, noise.freedom) * noise.sigma
-    half /= math.sqrt(len(logs))
     margin = math.log1p(MARGIN)
     spread = min(2 * half, math.log1p(MAX_SPREAD))
     verdict: Verdict = "unclear"

@@ -1,0 +1,33 @@
+"""The estimate: bounded by budgets, and growing with what there is to do."""
+
+from dataclasses import replace
+
+from tests.tuner.session.driving import CPU, GPU, experiment
+from tuner.expressions import Expression
+from tuner.report.estimate import estimate
+from tuner.spec.experiment import Cost
+
+
+def of(trials=100, device=GPU, space=1000, slots=1, benches=1, seconds=1e6, size=None):
+    given = experiment(trials=trials, seconds=seconds)
+    if size:
+        given = replace(given, cost=Cost(bytes=Expression.parse(size)))
+    return estimate(given, device, space, compile_slots=slots, bench_slots=benches)
+
+
+def test_trials_are_bounded_by_the_space_and_seconds_by_the_budget():
+    assert of(trials=100, space=40).trials == 40
+    assert of(trials=100, space=4000).trials == 100
+    assert of(trials=10**6, space=10**7, seconds=30.0).search_seconds == 30.0
+
+
+def test_more_work_takes_longer_and_more_workers_less():
+    assert of(trials=200).search_seconds > of(trials=100).search_seconds
+    assert of(size="1024 * n").search_seconds < of(size="1024 * 1024 * n").search_seconds
+    assert of(slots=8).search_seconds < of().search_seconds
+    assert of(benches=4).confirm_seconds < of().confirm_seconds
+    assert of(device=CPU, size="1024 * n").search_seconds > of(size="1024 * n").search_seconds
+
+
+def test_it_reads_as_one_line():
+    assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, about ")

@@ -1,0 +1,197 @@
+"""The result of a run: winners from confirmed samples, honest labels, lines to act on."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.tuner.report.runs import finished_run
+from tests.tuner.session.driving import GPU, KilledError, Run, experiment, fleet
+from tuner.fleet import BASELINE
+from tuner.report.rejections import advise
+from tuner.report.summary import summarise
+from tuner.report.tables import results_csv, results_jsonl, status_json
+from tuner.report.text import render, time_text
+from tuner.session.history import History
+from tuner.simulation import Fault
+from tuner.spec.experiment import Template
+from tuner.spec.fields import Source
+from tuner.trial import Code, Rejected, Stage
+
+BASE = [1000.0, 2000.0, 4000.0]
+WRONG = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="out[3]: 1 is not 2", shape=1)
+
+
+def run(*trials, **options):
+    return finished_run(
+        experiment(), GPU, BASE, [({"x": n}, times) for n, times in enumerate(trials)], **options
+    )
+
+
+def test_the_general_winner_has_the_best_weighted_mean_and_each_shape_its_own():
+    result = summarise(
+        run([500.0, 1000.0, 2000.0], [400.0, 2000.0, 4000.0], [900.0, 800.0, 8000.0], noise=0.001)
+    )
+    assert result.outcome == "improved"
+    assert result.general.trial == 0
+    assert result.general.speedup == pytest.approx(2.0, rel=0.01)
+    assert result.general.held_out == pytest.approx(2.0, rel=0.01)
+    assert result.general.comparison.verdict == "faster"
+    assert [best.trial for best in result.specialised] == [1, 2]
+    assert [best.preferred for best in result.specialised] == [True, True]
+    assert result.specialised[0].gain.speedup == pytest.approx(1.25, rel=0.01)
+    assert [shape.held_out for shape in result.shapes] == [False, False, True]
+    assert result.speedup == result.general.speedup
+    assert result.confirmed
+
+
+def test_weights_decide():
+    """The second shape weighs two: 4× there beats 4× on the first."""
+    result = summarise(run([250.0, 2000.0, 4000.0], [1000.0, 500.0, 4000.0]))
+    assert result.general.trial == 1
+    assert result.general.speedup == pytest.approx(4 ** (2 / 3))
+
+
+def test_no_difference_is_no_gain():
+    result = summarise(run(BASE, [1100.0, 2200.0, 4400.0], noise=0.002))
+    assert result.outcome == "no_gain"
+    assert result.general.trial == 0
+    assert {cell.comparison.verdict for cell in result.general.cells} == {"same"}
+
+
+def test_a_configuration_for_one_shape_alone_can_be_the_gain():
+    result = summarise(run([250.0, None, None]))
+    assert result.general is None
+    assert result.outcome == "improved"
+    assert result.specialised[0].cell.speedup == pytest.approx(4.0)
+    assert result.specialised[1] is None
+    assert result.confirmed
+    assert "none: no configuration is feasible" in render(result)
+
+
+def test_nothing_valid_says_why():
+    result = summarise(run(WRONG, WRONG))
+    assert result.outcome == "nothing_valid"
+    assert result.speedup is None
+    text = render(result)
+    assert "No configuration was valid." in text
+    assert "2 of 2 rejected: 2 wrong at n=1024; try the template at that shape" in text
+    assert "trial 0 (x=0) wrong at n=1024: out[3]: 1 is not 2" in text
+
+
+def test_what_failed_confirmation_is_neither_winner_nor_forgotten():
+    result = summarise(run([250.0, 500.0, 1000.0], [500.0, 1000.0, 2000.0], failed={0: WRONG}))
+    assert result.general.trial == 1
+    assert [(r.code, r.trial) for r in result.rejections] == [(Code.WRONG_RESULT, 0)]
+
+
+def test_impossible_samples_count_as_none():
+    history = run([250.0, 500.0, 1000.0], [500.0, 1000.0, 2000.0])
+    history.confirmations = [
+        replace(
+            confirmation,
+            samples=tuple(
+                replace(s, median_ns=0.0 if s.shape else float("nan")) if s.trial == 0 else s
+                for s in confirmation.samples
+            ),
+        )
+        for confirmation in history.confirmations
+    ]
+    assert summarise(history).general.trial == 1
+
+
+def test_figures_of_a_run_under_way_are_marked_unconfirmed():
+    under_way = Run(experiment(trials=30), kill_after=30)
+    with pytest.raises(KilledError):
+        under_way.drive(fleet())
+    result = summarise(History.of(under_way.experiment, under_way.facts))
+    assert result.outcome == "unfinished"
+    assert not result.confirmed
+    assert result.general.comparison is None
+    assert "unconfirmed" in render(result)
+    assert "faster" not in render(result)
+
+
+def test_a_refused_baseline_is_the_whole_report():
+    refused = Run(experiment())
+    session = refused.drive(fleet(faults={BASELINE: Fault.WRONG}))
+    result = summarise(session.history)
+    assert result.outcome == "nothing_valid"
+    assert "The baseline cannot be used" in render(result)
+
+
+def test_a_run_that_has_just_begun_can_be_reported():
+    result = summarise(History(experiment()))
+    assert result.outcome == "unfinished"
+    assert "Nothing was measured yet." in render(result)
+
+
+def test_a_live_run_improves_and_its_report_reads_well():
+    live = Run(experiment(trials=30, processes=5), infeasible=frozenset({(9, 0), (10, 0)}))
+    faults = {1: Fault.HANG, 2: Fault.CRASH, 3: Fault.COMPILE_ERROR, 4: Fault.COMPILE_ERROR}
+    session = live.drive(fleet(faults=faults, noise=0.001))
+    result = summarise(session.history)
+    assert result.outcome == "improved"
+    best = session.history.trials[result.general.trial].configuration.as_dict()["x"]
+    assert best == min(
+        (t.configuration.as_dict()["x"] for t in session.history.trials.values() if t.number > 4),
+        key=lambda x: abs(x - 35 / 3),
+    )
+    text = render(result)
+    for part in (
+        "simulated on test sm_90 (cuda)",
+        "30 configurations",
+        "4 rejected",
+        "searching ended: the trial budget is spent",
+        "n=4096 (held out)",
+        "faster",
+        "4 of 30 rejected: 2 did not compile, 1 hung at n=256, 1 crashed at n=256; try",
+        "trial 1 (x=",
+    ):
+        assert part in text, text
+    assert all(len(line) < 200 for line in text.splitlines())
+
+
+def test_the_result_is_json():
+    data = json.loads(
+        json.dumps(summarise(run([500.0, 1000.0, 2000.0])).to_json(), allow_nan=False)
+    )
+    assert data["outcome"] == "improved"
+    assert data["speedup"] == pytest.approx(2.0)
+    assert data["confirmed"] is True
+    assert data["general"]["cells"][2]["comparison"]["verdict"] == "faster"
+
+
+def test_every_trial_is_a_row_for_programs_and_for_spreadsheets():
+    history = run([500.0, 1000.0, 2000.0], WRONG, [500.0, None, None])
+    template = Template(source=Source(name="t.cu", text=""), entry="f", parameters={"x": (0, 1)})
+    history.experiment = replace(history.experiment, template=template)
+    rows = [json.loads(line) for line in results_jsonl(history).splitlines()]
+    assert [row["outcome"] for row in rows] == ["measured", "rejected", "measured"]
+    assert rows[0]["shapes"]["n=256"]["median_ns"] == 500.0
+    assert rows[0]["loss"] == pytest.approx(0.5)
+    assert (rows[1]["code"], rows[1]["shape"], rows[1]["loss"]) == ("wrong_result", 1, None)
+    assert rows[2]["shapes"]["n=1024"] == {"infeasible": "told to"}
+    table = [line.split(",") for line in results_csv(history).splitlines()]
+    assert table[0] == ["trial", "outcome", "loss", "code", "x", "n=256 ns", "n=1024 ns"]
+    assert table[2] == ["1", "rejected", "", "wrong_result", "1", "", ""]
+    assert json.loads(status_json(history))["trials"] == 3
+
+
+def test_many_kinds_of_failure_are_told_by_the_commonest():
+    kinds = [
+        Rejected(stage=Stage.LAUNCH, code=code, detail="d") for code in list(Code)[:7] for _ in "ab"
+    ]
+    result = summarise(run(*kinds, [500.0, 1000.0, 2000.0]))
+    assert result.advice == advise(result.rejections, 15, [])
+    assert result.advice[0].startswith("14 of 15 rejected: 2 ")
+    assert "3 more kinds" in result.advice[0]
+    assert len(result.advice) == 5
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [(None, "-"), (812.0, "812 ns"), (1500.0, "1.5 µs"), (2.5e6, "2.5 ms"), (3e9, "3 s")],
+)
+def test_times_have_units(nanoseconds, text):
+    assert time_text(nanoseconds) == text
