@@ -7,12 +7,10 @@ fresh one for each confirmation.
 
 import shutil
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
@@ -27,9 +25,10 @@ from workers.bench.oracle import Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.probes import trivial_answer
 from workers.bench.stand import Stand
-from workers.bench.supervisor import Deadlines, Supervisor, device_lock, runtime_directory
+from workers.bench.supervisor import Deadlines, Supervisor
 from workers.bench.working import Working
 from workers.devices.port import DeviceFailure
+from workers.runtime import device_lock, private_folder
 
 FIRST = Recipe(label="first seed")
 FLIPPED = Recipe(label="some elements changed", flip=True)
@@ -49,7 +48,7 @@ class Bench:
         self._backend: Backend = backend
         self._index = index
         self._deadlines = deadlines or Deadlines()
-        self._folder = Path(tempfile.mkdtemp(prefix="bench-", dir=runtime_directory()))
+        self._folder = private_folder("bench")
         self._described: tuple[Device, str] | None = None
         self._prep: Prep | None = None
         self._oracle: Oracle | None = None

@@ -149,7 +149,6 @@ class Confirmation:
                     found.append(question)
                 else:
                     self._oracle.note(f"not asked ({recipe.label}): {question.detail}")
-            self._oracle.rest()
             self._cache[shape] = found
         return self._cache[shape]
 

@@ -83,7 +83,7 @@ def check_bystander(
             before = Path(question.contents[name]).read_bytes()
             touched = found is None and inspection.outputs.get(name) != before
         elif found is not None:
-            touched = found.unwritten != arguments[name].elements
+            touched = found.poisoned != arguments[name].elements
         else:
             touched = inspection.outputs.get(name) != bytes([poison]) * arguments[name].size
         if touched:

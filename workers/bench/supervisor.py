@@ -1,20 +1,12 @@
 """The parent's side of one bench child: requests with deadlines, and failures classified by code.
 
-Owns the child's process, what its death means, and the host-wide lock of a device. Knows nothing of
-experiments: what to stage, launch and expect is told by :mod:`workers.bench.stand`.
+Owns the child's process and what its death means. Knows nothing of experiments: what to stage,
+launch and expect is told by :mod:`workers.bench.stand`.
 """
 
-import contextlib
-import fcntl
 import itertools
-import os
-import stat
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from tuner.device import Backend, Device
@@ -41,7 +33,6 @@ _CODES: Mapping[str, Code] = {
     "garbage": Code.CRASH,
 }
 _REPLY_LIMIT = 1 << 36
-_LOCK_POLL_SECONDS = 0.02
 
 _R = TypeVar("_R")
 
@@ -218,42 +209,3 @@ class Supervisor:
     def _lost(self, code: Code, detail: str) -> DeviceFailure:
         self._child.kill()
         return DeviceFailure(code, detail, sticky=True)
-
-
-def runtime_directory() -> Path:
-    """A directory of this user alone, for locks and oracles.
-
-    Raises:
-        EnvironmentProblem: it belongs to another, or others may write to it.
-    """
-    path = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise EnvironmentProblem(
-            f"{path} is not a private directory of this user: remove it, or set TMPDIR"
-        )
-    return path
-
-
-@contextlib.contextmanager
-def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
-    """Hold the host-wide lock of a device; waits for it unless ``abort`` is set.
-
-    Raises:
-        EnvironmentProblem: aborted while waiting.
-    """
-    path = runtime_directory() / f"{identity}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if abort.is_set():
-                    raise EnvironmentProblem("closed while waiting for the device") from None
-                time.sleep(_LOCK_POLL_SECONDS)
-        yield
-    finally:
-        os.close(descriptor)

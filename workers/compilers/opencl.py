@@ -17,7 +17,9 @@ from tuner.trial import Code, Rejected, Stage
 from workers.compilers.includes import foreign_include
 from workers.devices.opencl import opencl_devices
 
-_MESSAGE = re.compile(r"^(error|warning|note): (\S+:\d+:\d+): (.*)$", re.MULTILINE)
+_MESSAGE = re.compile(
+    r"^(error|warning|note): (.+?:\d+:\d+)(?: <Spelling=[^>]*>)?: (.*)$", re.MULTILINE
+)
 _MAX_DETAIL = 4000
 
 

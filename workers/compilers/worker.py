@@ -1,5 +1,6 @@
 """One persistent compile process, and what becomes of it when a compile hangs or crashes."""
 
+import shutil
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -9,6 +10,7 @@ from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
 from workers.compilers.protocol import Problem, decode_result, encode_job
 from workers.process import Child, ChildFailed
+from workers.runtime import private_folder
 
 _MAX_BINARY = 1 << 28
 
@@ -22,7 +24,13 @@ class CompileWorker:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._child = Child("workers.compilers.child", environment={"PYOPENCL_NO_CACHE": "1"})
+        self._folder = private_folder("compile")
+        environment = {
+            "POCL_CACHE_DIR": str(self._folder),
+            "PYOPENCL_NO_CACHE": "1",
+            "TMPDIR": str(self._folder),
+        }
+        self._child = Child("workers.compilers.child", environment=environment)
 
     def compile(
         self, builds: Sequence[Build], timeout: float = 120.0
@@ -43,6 +51,7 @@ class CompileWorker:
     def close(self) -> None:
         """End the process. Safe to call twice, and from another thread to abort a compile."""
         self._child.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _one(self, build: Build, timeout: float) -> Binary | Rejected:
         try:

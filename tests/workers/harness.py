@@ -1,0 +1,110 @@
+"""A bench with one experiment prepared on it, for tests that try candidates of their own."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.fleet import BASELINE, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.plan import Build, CellPlan, KernelStep, Plan
+from tuner.space.lower import lower
+from tuner.spec.experiment import Experiment
+from tuner.spec.load import load_experiment
+from tuner.trial import Configuration, Outcome, Rejected
+from workers.bench.bench import Bench
+from workers.bench.supervisor import Deadlines
+from workers.compilers.worker import CompileWorker
+from workers.devices.discover import list_devices
+
+QUICK = Deadlines(launch=1.0, first=4.0)
+
+
+class Laboratory:
+    """One OpenCL bench and compiler, with the baseline of one experiment ready."""
+
+    def __init__(self, spec: Path, *, secret: int = 7, deadlines: Deadlines = QUICK) -> None:
+        self.experiment: Experiment = load_experiment(spec)
+        self.bench = Bench("opencl", 0, deadlines=deadlines)
+        self.bench._rng = np.random.default_rng(1)
+        self.device: Device = self.bench.device()
+        self.compiler = CompileWorker(self.device)
+        shapes = self.experiment.shapes
+        self.plan: Plan = lower(
+            self.experiment,
+            None,
+            Configuration.of({}),
+            (*shapes.tune, *shapes.held_out),
+            self.device,
+        )
+        self.setup = BenchSetup(
+            experiment=self.experiment, baseline=self.compiled(BASELINE, self.plan), secret=secret
+        )
+        self.prepared: Prepared = self.bench.prepare(self.setup)
+
+    def candidate(
+        self,
+        source: str,
+        *,
+        trial: int = 0,
+        defines: Mapping[str, int] | None = None,
+        **launch: object,
+    ) -> Candidate | Rejected:
+        """The baseline's plan with another source, macros, or launch (grid, block …)."""
+        (build,) = self.plan.builds
+        build = replace(
+            build, file="candidate.cl", source=source, defines=tuple((defines or {}).items())
+        )
+        cells = tuple(
+            replace(cell, steps=tuple(_launched(step, launch) for step in cell.steps))
+            for cell in self.plan.cells
+            if isinstance(cell, CellPlan)
+        )
+        plan = Plan(builds=(build,), cells=cells)
+        result = self.compiler.compile(plan.builds)
+        if isinstance(result, Rejected):
+            return result
+        return Candidate(
+            trial=trial, configuration=Configuration.of({}), plan=plan, binaries=result
+        )
+
+    def compiled(self, trial: int, plan: Plan) -> Candidate:
+        """A plan that must compile."""
+        result = self.compiler.compile(plan.builds)
+        assert not isinstance(result, Rejected), result
+        return Candidate(
+            trial=trial, configuration=Configuration.of({}), plan=plan, binaries=result
+        )
+
+    def outcome(self, source: str, **given: object) -> Outcome:
+        """What becomes of a source: compiled, then benched."""
+        candidate = self.candidate(source, **given)
+        if isinstance(candidate, Rejected):
+            return candidate
+        return self.bench.run(candidate).outcome
+
+    def confirmed(self, *finalists: Candidate, process: int = 0) -> Confirmed:
+        """One process of confirmation."""
+        return self.bench.confirm(ConfirmJob(process=process, finalists=finalists))
+
+    def close(self) -> None:
+        self.bench.close()
+        self.compiler.close()
+
+
+def opencl_device() -> Device:
+    """The device that the tests run on."""
+    (device,) = (found.device for found in list_devices(("opencl",)) if found.index == 0)
+    assert device is not None
+    return device
+
+
+def build(source: str, *entries: str, **fields: object) -> Build:
+    """An OpenCL build of one source."""
+    return Build(language="opencl", file="test.cl", source=source, entries=entries, **fields)
+
+
+def _launched(step: object, launch: Mapping[str, object]) -> object:
+    assert isinstance(step, KernelStep)
+    return replace(step, **launch)
