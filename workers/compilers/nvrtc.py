@@ -22,6 +22,9 @@ STANDARD = "--std=c++17"
 
 _REMEDY = "pip install 'kernelwright[cuda13]'"
 _DETAIL_CHARACTERS = 8000
+_NOWHERE = "/nowhere/"
+"""A source's folder is searched for what it includes, so it is said to lie in one that is not."""
+
 _BAD_SOURCE = 6
 """``NVRTC_ERROR_COMPILATION``: the candidate's fault; any other status is not."""
 
@@ -60,7 +63,6 @@ class NvrtcCompiler:
         self._fixed = (
             f"-arch={arch}",
             *(f"-I{folder}" for folder in folders),
-            "--no-source-include",
             "--ptxas-options=-v",
         )
 
@@ -72,7 +74,7 @@ class NvrtcCompiler:
         began = time.perf_counter()
         program = self._nvrtc.createProgram(
             build.source,
-            build.file,
+            _NOWHERE + build.file,
             tuple(text.encode() for _, text in build.headers),
             tuple(name.encode() for name, _ in build.headers),
         )
@@ -140,7 +142,7 @@ def _explained(log: str, build: Build) -> Rejected:
     """A failed compile in the compiler's words, less its report and its internal file names."""
     lines = [
         line
-        for line in log.strip().splitlines()
+        for line in log.replace(_NOWHERE, "").strip().splitlines()
         if not line.startswith(("ptxas info", "ptxas         ."))
     ]
     text = "\n".join(lines).strip()
