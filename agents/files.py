@@ -68,9 +68,10 @@ def read_bounded(path: Path, limit: int) -> str | None:
         return None
     except OSError as error:
         raise UnreadableFile(f"cannot be opened ({error.strerror})") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UnreadableFile("is not a regular file")
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnreadableFile("is not a regular file")
         data = file.read(limit + 1)
     if len(data) > limit:
         raise UnreadableFile(f"is larger than {limit} bytes")

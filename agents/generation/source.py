@@ -59,8 +59,8 @@ def cut_short(text: str) -> bool:
             if directive[1] == "el":
                 skipping.append(True)
     code = blank("\n".join(lines), _DIRECTIVE)
-    opened = text.rfind("/*")
-    in_comment = opened > text.rfind("*/") and blank(text)[opened] == " "
+    comments = (match[0] for match in _HIDDEN.finditer(text) if match[0].startswith("/*"))
+    in_comment = any(len(comment) < 4 or not comment.endswith("*/") for comment in comments)
     return bool(skipping) or code.count("{") > code.count("}") or in_comment
 
 

@@ -1,6 +1,7 @@
 """A small but complete brief for tests."""
 
 from dataclasses import replace
+from functools import cache
 
 from pydantic import TypeAdapter
 
@@ -43,6 +44,7 @@ SUGGESTION = Suggestion(
 )
 
 
+@cache
 def twice() -> Experiment:
     return TypeAdapter(Experiment).validate_python(
         {
