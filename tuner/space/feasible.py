@@ -14,6 +14,7 @@ from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.space.conditions import Bools, conditions
 from tuner.space.enumeration import Ordinals, Tally, enumerate_feasible
+from tuner.spec.check.device import require_dtypes
 from tuner.spec.experiment import Experiment, Template
 from tuner.trial import Configuration, Value
 
@@ -106,8 +107,10 @@ def feasible_set(experiment: Experiment, template: Template, device: Device) -> 
     """Enumerate a template's configurations for the experiment's tune shapes on a device.
 
     Raises:
-        SpecError: the set is empty, naming the condition that emptied it, or too big for memory.
+        SpecError: the set is empty, naming the condition that emptied it, or too big for memory; or
+            the device lacks an element type.
     """
+    require_dtypes(experiment, device)
     shapes = [binding.symbols for binding in experiment.shapes.tune]
     found = enumerate_feasible(
         template.parameters, conditions(experiment, template, device), shapes

@@ -13,6 +13,7 @@ from tuner.spec.load import load_experiment
 from tuner.spec.schema import json_schema
 from tuner.spec.signature import signatures, without_comments
 from tuner.spec.skeleton import skeleton
+from tuner.spec.yaml_document import parse
 
 CUDA = r"""
 #include <cuda_fp16.h>
@@ -177,3 +178,11 @@ def test_the_schema_speaks_of_what_authors_write():
     assert [option["type"] for option in grid] == [["string", "integer", "boolean"], "array"]
     assert schema["properties"]["template"]["anyOf"][0]["type"] == "string"
     assert set(schema["required"]) == {"version", "name", "kernel", "arguments", "shapes"}
+
+
+@pytest.mark.parametrize("text", [specs.SPEC, specs.CUDA_SPEC])
+def test_the_schema_accepts_sound_specs(text):
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(json_schema())
+    assert [e.message for e in validator.iter_errors(parse(text, "a.yaml").data)] == []
+    spoilt = parse(text.replace("kernel:", "kernal:"), "a.yaml").data
+    assert any("kernal" in error.message for error in validator.iter_errors(spoilt))
