@@ -197,6 +197,20 @@ def report(run_dir: Run, *, as_json: Json = False) -> None:
 
 
 @app.command()
+def export(
+    run_dir: Run,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A folder; RUN/export by default.")
+    ] = None,
+) -> None:
+    """Write the tuned source, with its values baked in, and a C header that dispatches by shape."""
+    from cluster.commands import results
+
+    results.export(run_dir, output=output)
+
+
+@app.command()
 def doctor(*, as_json: Json = False) -> None:
     """Say what this machine can do: devices, compilers, Ray, and what is missing."""
     from cluster.commands import doctor as command

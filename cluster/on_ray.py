@@ -5,6 +5,7 @@ import. What the driver does is :mod:`cluster.run`; where workers go is :mod:`cl
 """
 
 import logging
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -87,7 +88,7 @@ class RemoteRun:
             num_cpus=0,
             num_gpus=0,
             max_restarts=0,
-            name=f"driver:{path}",
+            name=f"driver:{path}:{secrets.token_hex(4)}",
             scheduling_strategy=here,
         )(DriverActor)
         self._path = path

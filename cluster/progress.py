@@ -25,7 +25,8 @@ LINE_SECONDS = 10.0
 class Progress:
     """A picture of a run, small enough to cross a network for each step.
 
-    Times in seconds; ``speedup`` is the leader's, unconfirmed, over the tune shapes.
+    Times in seconds; ``speedup`` is the leader's, unconfirmed, over the tune shapes; ``estimate``
+    says what the whole run may take.
     """
 
     phase: str
@@ -41,6 +42,7 @@ class Progress:
     leader: str
     confirmations: int
     processes: int
+    estimate: str = ""
 
     @classmethod
     def of(cls, session: Session, now: float) -> "Progress":
@@ -69,7 +71,7 @@ class Progress:
         best = f"; best {self.speedup:.2f}× with {self.leader}" if self.speedup else ""
         match self.phase:
             case "baseline":
-                return "baseline: compiling, checking and timing it"
+                return f"baseline: compiling, checking and timing it; then {self.estimate}"
             case "search":
                 return (
                     f"search: {self.finished}/{self.trials} trials, {self.rejected} rejected, "

@@ -5,23 +5,25 @@ the only writer of the run directory. Knows no terminal and no signal.
 """
 
 import importlib.metadata
-import json
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from cluster.driver import Driver
 from cluster.progress import Progress
 from tuner.device import Backend, Device
-from tuner.errors import SpecError
+from tuner.errors import NothingValid, SpecError
 from tuner.events import EpochOpened, TrialProposed
 from tuner.fleet import Fleet
+from tuner.report.estimate import Estimate, estimate
+from tuner.report.export import export_files
+from tuner.report.tables import results_csv, results_jsonl, status_json
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
+from tuner.session.history import History
 from tuner.session.session import Session
 from tuner.space.feasible import feasible_set
 from tuner.store.journal import Journal
@@ -74,7 +76,7 @@ class Run:
             (self._path / STOP_FILE).unlink(missing_ok=True)
             fleet = await self._open_fleet(directory.experiment.kernel.language)
             try:
-                session, proposer = _restore(directory, journal, fleet)
+                session, proposer, expected = _restore(directory, journal, fleet)
                 driver = Driver(
                     session=session,
                     fleet=fleet,
@@ -82,15 +84,16 @@ class Run:
                     journal=journal,
                     secret=directory.secret,
                 )
-                written = 0.0
+                due = 0.0
                 async for progress in driver.run():
                     self._pass_on_requests(driver)
-                    if time.monotonic() - written >= STATUS_SECONDS or progress.phase == "finished":
-                        directory.write("status.json", _status(progress))
-                        written = time.monotonic()
-                    yield progress
+                    if time.monotonic() >= due:
+                        directory.write("status.json", status_json(session.history))
+                        due = time.monotonic() + STATUS_SECONDS
+                    yield replace(progress, estimate=str(expected))
             finally:
                 await fleet.close()
+            _write_derived(directory, session.history)
 
     def _pass_on_requests(self, driver: Driver) -> None:
         if self._stop is None and (self._path / STOP_FILE).exists():
@@ -99,23 +102,38 @@ class Run:
             driver.stop(self._stop)
 
 
-def _restore(directory: RunDirectory, journal: Journal, fleet: Fleet) -> tuple[Session, Proposer]:
+def _restore(
+    directory: RunDirectory, journal: Journal, fleet: Fleet
+) -> tuple[Session, Proposer, Estimate]:
     """Session and proposer as the journal left them, in a new epoch."""
-    experiment = directory.experiment
+    experiment, device = directory.experiment, fleet.device
     if experiment.template is None:
         raise SpecError(NO_TEMPLATE)
-    space = feasible_set(experiment, experiment.template, fleet.device)
+    space = feasible_set(experiment, experiment.template, device)
     proposer = make_proposer(experiment.search, space)
-    session = Session(experiment, compile_slots=fleet.compile_slots, bench_slots=fleet.bench_slots)
+    slots = {"compile_slots": fleet.compile_slots, "bench_slots": fleet.bench_slots}
+    session = Session(experiment, **slots)
     for fact in journal.facts:
         session.apply(fact)
         if isinstance(fact, TrialProposed):
             proposer.record(fact.trial, fact.configuration)
-    digest = directory.record_environment(_environment(fleet.device))
-    opened = EpochOpened(device=fleet.device, environment=digest)
+    opened = EpochOpened(
+        device=device, environment=directory.record_environment(_environment(device))
+    )
     journal.append(opened)
     session.apply(opened)
-    return session, proposer
+    return session, proposer, estimate(experiment, device, len(space), **slots)
+
+
+def _write_derived(directory: RunDirectory, history: History) -> None:
+    """What can be rebuilt from the journal at any time."""
+    directory.write("status.json", status_json(history))
+    directory.write("results.jsonl", results_jsonl(history))
+    directory.write("results.csv", results_csv(history))
+    if history.finished:
+        with suppress(NothingValid):
+            for name, text in export_files(history).items():
+                directory.write(f"export/{name}", text)
 
 
 def _environment(device: Device) -> dict[str, object]:
@@ -130,8 +148,3 @@ def _environment(device: Device) -> dict[str, object]:
         "driver": device.driver,
         "compilers": compilers,
     }
-
-
-def _status(progress: Progress) -> str:
-    where = {"host": os.uname().nodename, "pid": os.getpid(), "written": time.time()}
-    return json.dumps({**asdict(progress), **where}, indent=2) + "\n"

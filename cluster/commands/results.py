@@ -1,4 +1,4 @@
-"""``status``, ``stop``, ``report``: what a run directory tells, and asking the run to end."""
+"""What a run directory tells (``status``, ``report``, ``export``), and asking a run to ``stop``."""
 
 import fcntl
 import json
@@ -8,6 +8,10 @@ import typer
 
 from cluster.run import STOP_FILE
 from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.report.export import export_files
+from tuner.report.result import Result
+from tuner.report.summary import summarise
+from tuner.report.text import render
 from tuner.session.history import History
 from tuner.store.run_directory import RunView
 from tuner.trial import Rejected
@@ -53,20 +57,51 @@ def stop(run_dir: Path) -> None:
 
 
 def report(run_dir: Path, *, as_json: bool) -> None:
-    """Print what was found so far."""
-    conclude(run_dir, as_json=as_json)
+    """Print what was found, also while the run goes on."""
+    _print(summarise(_history(RunView.open(run_dir))), run_dir, as_json=as_json)
+
+
+def export(run_dir: Path, *, output: Path | None) -> None:
+    """Write the tuned sources and their header.
+
+    Raises:
+        NothingValid: nothing was confirmed.
+        EnvironmentProblem: the folder cannot be written.
+    """
+    folder = output or run_dir / "export"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in export_files(_history(RunView.open(run_dir))).items():
+            (folder / name).write_text(text, encoding="utf-8")
+            typer.echo(folder / name)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
 
 
 def conclude(run_dir: Path, *, as_json: bool) -> None:
-    """Print the result of a run that is over, and its last line."""
-    history = _history(RunView.open(run_dir))
-    leader = history.leader()
-    loss = None if leader is None else history.loss(leader)
-    if leader is None or loss is None:
-        raise NothingValid("no configuration was valid")
-    found = {"configuration": history.trials[leader].configuration.as_dict(), "speedup": 1 / loss}
-    typer.echo(json.dumps(found) if as_json else f"{found}")
-    typer.echo(f"kernelwright: outcome=improved speedup={1 / loss:.2f} run={run_dir}")
+    """Print the result of a run that is over.
+
+    Raises:
+        NothingValid: no configuration was valid, or the baseline cannot be trusted.
+    """
+    result = summarise(_history(RunView.open(run_dir)))
+    _print(result, run_dir, as_json=as_json)
+    if result.outcome == "nothing_valid":
+        why = result.refused
+        raise NothingValid(
+            "no configuration was valid"
+            if why is None
+            else f"the baseline cannot be used: {why.detail}"
+        )
+
+
+def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({**result.to_json(), "run": str(run_dir)}, indent=2))
+        return
+    typer.echo(render(result))
+    speedup = "" if result.speedup is None else f" speedup={result.speedup:.2f}"
+    typer.echo(f"kernelwright: outcome={result.outcome}{speedup} run={run_dir}")
 
 
 def _state(run_dir: Path, history: History) -> str:

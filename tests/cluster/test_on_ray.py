@@ -1,0 +1,120 @@
+"""Whole runs on a real Ray: GPUs that are not there, workers killed, a submitted job."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.run import Run
+from tests.cluster.kernels import ROOT, SPEC, command, write_experiment
+from tuner.spec.load import load_experiment
+from tuner.store.run_directory import RunDirectory, RunView
+from tuner.trial import Measured
+
+PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
+
+
+def begin(folder: Path, text: str = SPEC) -> Path:
+    """A run directory that nobody works on yet."""
+    spec = write_experiment(folder / "spec", spec=text)
+    RunDirectory.create(folder / "run", load_experiment(spec), text).close()
+    return folder / "run"
+
+
+def facts(run: Path, kind: str):
+    return [fact for fact in RunView.open(run).facts() if fact.kind == kind]
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path):
+    from cluster.fleets.ray import open_ray_fleet
+
+    run = begin(tmp_path)
+    opened = []
+
+    async def opener(backend):
+        opened.append(await open_ray_fleet(backend, gpus=True))
+        return opened[0]
+
+    async def follow():
+        killed = False
+        async for progress in Run(run, opener).progress():
+            if progress.finished and not killed:
+                killed = True
+                life = await opened[0]._benches[0].ready()
+                os.kill(int(life.rpartition("/")[2]), signal.SIGKILL)
+        assert killed
+
+    asyncio.run(follow())
+    assert opened[0].bench_slots == 2
+    finished = facts(run, "trial.finished")
+    assert sorted(fact.trial for fact in finished) == list(range(6))
+    assert all(isinstance(fact.outcome, Measured) for fact in finished)
+    assert len(facts(run, "run.finished")) == 1
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
+    from ray.util.state import list_actors
+
+    from cluster.on_ray import RemoteRun
+    from tuner.errors import EnvironmentProblem
+
+    run = begin(tmp_path)
+
+    async def follow(kill):
+        async for progress in RemoteRun(run).progress():
+            if kill and progress.finished:
+                alive = [("class_name", "=", "DriverActor"), ("state", "=", "ALIVE")]
+                (driver,) = list_actors(filters=alive)
+                os.kill(driver.pid, signal.SIGKILL)
+
+    with pytest.raises(EnvironmentProblem, match="kernelwright resume"):
+        asyncio.run(follow(kill=True))
+    before = facts(run, "trial.finished")
+    assert before
+    asyncio.run(follow(kill=False))
+    after = facts(run, "trial.finished")
+    assert after[: len(before)] == before
+    assert sorted(fact.trial for fact in after) == list(range(6))
+
+
+def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):
+    checkout = tmp_path / "checkout"
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    write_experiment(checkout / "mine")
+    run = tmp_path / "run"
+    address = f"http://{ray_cluster.head_node.address_info['webui_url']}"
+    submit = ["ray", "job", "submit", "--address", address, "--working-dir", str(checkout), "--"]
+    job = ["python", "-m", "cluster", "run", "mine/spec.yaml", "--run-dir", str(run)]
+    result = subprocess.run(
+        [*submit, *job], capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "kernelwright: outcome=" in result.stdout
+    assert facts(run, "run.finished")
+
+
+def test_a_ray_of_its_own_ends_with_the_run(tmp_path):
+    spec = write_experiment(tmp_path / "spec")
+    run = tmp_path / "run"
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("RAY_")}
+    result = subprocess.run(
+        command("run", spec, "--run-dir", run),
+        cwd=ROOT,
+        env=environment | {"SOME_API_KEY": "secret-of-the-user"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert facts(run, "run.finished")
+    assert "kernelwright: outcome=" in result.stdout.splitlines()[-1]
