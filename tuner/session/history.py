@@ -91,7 +91,11 @@ class History:
                 self.finished = True
 
     def _open_epoch(self, fact: EpochOpened) -> None:
-        if self.epochs and fact.environment != self.environment:
+        """Begin an epoch; in another environment, old times lead nothing.
+
+        Whoever led is measured again. A finished run stays as it is.
+        """
+        if self.epochs and not self.finished and fact.environment != self.environment:
             incumbents = self.finalists()
             for trial in self.trials.values():
                 trial.current = False

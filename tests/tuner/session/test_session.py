@@ -63,7 +63,7 @@ def test_a_run_goes_from_baseline_through_search_and_confirmation_to_its_end():
 
 
 @pytest.mark.parametrize("device", [GPU, CPU])
-@pytest.mark.parametrize("faults", [{}, FAULTS])
+@pytest.mark.parametrize("faults", [{}, FAULTS, {BASELINE: Fault.WRONG}])
 def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
     undisturbed = Run(experiment(), device)
     undisturbed.drive(fleet(device, faults=faults))
@@ -231,12 +231,15 @@ def test_interrupted_leaves_at_once_and_can_be_resumed():
     assert told(run.facts) == told(undisturbed.facts)
 
 
-def test_a_finished_run_resumes_to_nothing():
+@pytest.mark.parametrize("environment", ["one", "two"])
+def test_a_finished_run_resumes_to_nothing(environment):
     run = Run(experiment())
-    run.drive(fleet())
+    finalists = run.drive(fleet()).history.finalists()
     again = fleet()
+    run.environment = environment
     session = run.drive(again)
     assert session.history.finished
+    assert session.history.finalists() == finalists
     assert not again.submitted
 
 
