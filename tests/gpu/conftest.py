@@ -1,0 +1,23 @@
+"""The tests of this folder need an NVIDIA GPU, and are left out where there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import EnvironmentProblem
+from workers.devices.cuda_driver import count_devices
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ours = [item for item in items if HERE in item.path.parents]
+    if not ours:
+        return
+    try:
+        reason = "" if count_devices() else "no CUDA device"
+    except EnvironmentProblem as problem:
+        reason = str(problem)
+    if reason:
+        for item in ours:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,124 @@
+"""What the GPU tests share: an open device, staged buffers, kernels from a string, a child."""
+
+import ctypes
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.plan import Binary, Build, CellPlan, KernelStep
+from workers.bench.supervisor import Deadlines, Supervisor
+from workers.compilers.nvrtc import open_compiler
+from workers.devices.cuda import open_device
+from workers.devices.cuda_driver import TO_DEVICE, import_cuda
+from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
+from workers.verify import Expected
+
+
+def buffer(name, kind, data, align=None) -> tuple[StagedBuffer, np.ndarray]:
+    """A dense buffer of this array's shape and type, and its contents."""
+    staged = StagedBuffer(
+        name=name,
+        kind=kind,
+        dtype=str(data.dtype),
+        shape=data.shape,
+        strides=tuple(step // data.itemsize for step in data.strides),
+        size=data.nbytes,
+        align=align or data.itemsize,
+        symbol=name if kind == "constant" else None,
+    )
+    return staged, data
+
+
+def kernel(arguments, entry="run", grid=(1, 1, 1), block=(256, 1, 1), **more) -> KernelStep:
+    return KernelStep(entry=entry, grid=grid, block=block, arguments=tuple(arguments), **more)
+
+
+def binary_of(device: Device, source: str, entry: str = "run") -> Binary:
+    build = Build(language="cuda", file="k.cu", source=source, entries=(entry,))
+    compiled = open_compiler(device).compile(build)
+    assert isinstance(compiled, Binary), compiled
+    return compiled
+
+
+def with_files(folder: Path, arguments) -> list[Staged]:
+    """Arguments with their contents in files of the folder."""
+    found: list[Staged] = []
+    for argument in arguments:
+        if not isinstance(argument, tuple):
+            found.append(argument)
+            continue
+        staged, data = argument
+        contents = None
+        if staged.kind in ("in", "inout", "constant"):
+            contents = tempfile.mkstemp(dir=folder)[1]
+            data.tofile(contents)
+        values = {name: getattr(staged, name) for name in StagedBuffer.__dataclass_fields__}
+        found.append(StagedBuffer(**{**values, "contents": contents}))
+    return found
+
+
+class Rig:
+    """An open device."""
+
+    def __enter__(self) -> "Rig":
+        self.device = open_device(0)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.device.close()
+
+    def stage(self, folder, arguments, sets):
+        return self.device.stage(with_files(folder, arguments), sets)
+
+    def expected(self, folder, values, **more) -> Expected:
+        path = tempfile.mkstemp(dir=folder)[1]
+        values.tofile(path)
+        return Expected(path=path, dtype=str(values.dtype), mode="close", **more)
+
+    def write(self, case, name, data) -> None:
+        """Put these bytes where a launch of the first set would."""
+        raw = np.ascontiguousarray(data)
+        import_cuda().runtime.memcpy(
+            case.address(0, name), raw.ctypes.data_as(ctypes.c_void_p).value, raw.nbytes, TO_DEVICE
+        )
+
+
+def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailure | None:
+    """What becomes of one checked launch of ``run(out, x, n)`` in a child of its own."""
+    supervisor = Supervisor("cuda", 0, Deadlines(), {})
+    n = 4096
+    try:
+        device, _ = supervisor.describe()
+        module = supervisor.load([binary_of(device, source)])
+        case = supervisor.stage(
+            with_files(
+                folder,
+                [
+                    buffer("out", "out", np.empty(n, np.float32)),
+                    buffer("x", "in", np.zeros(n, np.float32)),
+                    StagedScalar(name="n", dtype="int32", value=n),
+                ],
+            ),
+            2,
+        )
+        step = kernel(("out", "x", "n"), grid=(n // 256, 1, 1))
+        launchable = supervisor.bind(module, CellPlan(build=0, steps=(step,)), case)
+        supervisor.fire(launchable, (0, 1), 0xFF, deadline=deadline, inspect=0)
+    except DeviceFailure as failure:
+        return failure
+    finally:
+        supervisor.close()
+    return None
+
+
+def used_bytes() -> int:
+    """Device memory in use by anyone."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    used: int = pynvml.nvmlDeviceGetMemoryInfo(handle).used
+    pynvml.nvmlShutdown()
+    return used

@@ -1,0 +1,309 @@
+"""The CUDA backend on a real GPU: buffers, checks, launches, failures and times.
+
+Everything that leaves a device in a bad state runs in a child of its own.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.gpu.rig import Rig, binary_of, buffer, kernel, outcome_in_child, used_bytes
+from tuner.plan import CellPlan, MemsetStep, Scratch
+from tuner.trial import Code
+from workers.compilers.nvrtc import open_compiler
+from workers.devices.port import GUARD_BYTES, Damage, DeviceFailure, StagedNull, StagedScalar
+from workers.elements import numpy_dtype
+from workers.verify import Expected, compare
+
+pytestmark = pytest.mark.gpu
+
+DOUBLE = """extern "C" __global__ void run(float* out, const float* x, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = 2.0f * x[i];
+}
+"""
+N = 10_007
+
+
+@pytest.fixture(scope="module")
+def rig():
+    with Rig() as rig:
+        yield rig
+
+
+@pytest.fixture
+def doubling(rig, tmp_path):
+    data = np.random.default_rng(0).standard_normal(N).astype(np.float32)
+    case = rig.stage(
+        tmp_path,
+        [
+            buffer("out", "out", np.empty(N, np.float32)),
+            buffer("x", "in", data),
+            StagedScalar(name="n", dtype="int32", value=N),
+        ],
+        sets=3,
+    )
+    yield case, data
+    case.release()
+
+
+def launchable(rig, case, source, step, **more):
+    module = rig.device.load([binary_of(rig.device.device, source)])
+    return rig.device.bind(module, CellPlan(build=0, steps=(step,), **more), case)
+
+
+def test_every_set_is_launched_restored_and_compared(rig, doubling, tmp_path):
+    case, data = doubling
+    bound = launchable(rig, case, DOUBLE, kernel(("out", "x", "n"), grid=(40, 1, 1)))
+    want = rig.expected(tmp_path, 2.0 * data.astype(np.float64), rtol=1e-7)
+    for poison in (0xFF, 0x00):
+        case.restore([0, 1, 2], poison)
+        (nanoseconds,) = bound.burst((2, 0, 1))
+        assert 500 < nanoseconds < 1e6
+        for index in range(3):
+            seen = case.inspect(index, {"out": want})
+            assert seen.damage is None
+            assert seen.comparisons["out"].failures == 0
+            assert seen.comparisons["out"].poisoned == 0
+    case.restore([1], 0x7F)
+    assert case.inspect(1, {"out": want}).comparisons["out"].poisoned == N
+    assert case.inspect(0, {"out": want}).comparisons["out"].poisoned == 0
+
+
+def test_new_contents_keep_their_addresses(rig, doubling, tmp_path):
+    case, data = doubling
+    bound = launchable(rig, case, DOUBLE, kernel(("out", "x", "n"), grid=(40, 1, 1)))
+    other = tmp_path / "other"
+    (-data).tofile(other)
+    case.refill({"x": str(other)})
+    case.restore([2], 0xFF)
+    bound.burst((2,))
+    want = rig.expected(tmp_path, -2.0 * data.astype(np.float64), rtol=1e-7)
+    assert case.inspect(2, {"out": want}).comparisons["out"].failures == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "damage"),
+    [
+        ("out[-1] = 3.0f;", Damage(argument="out", where="front", offset=1)),
+        ("out[n] = 3.0f;", Damage(argument="out", where="back", offset=1)),
+        ("x[5] = -x[5];", Damage(argument="x", where="input", offset=23)),
+        (
+            f"reinterpret_cast<char*>(out)[-{GUARD_BYTES}] ^= 1;",
+            Damage(argument="out", where="front", offset=GUARD_BYTES),
+        ),
+    ],
+)
+def test_damage_is_found(rig, doubling, statement, damage):
+    case, _ = doubling
+    source = f'extern "C" __global__ void run(float* out, float* x, int n) {{ {statement} }}'
+    bound = launchable(rig, case, source, kernel(("out", "x", "n")))
+    case.restore([0, 1, 2], 0xFF)
+    bound.burst((1,))
+    found = case.inspect(1, {}).damage
+    assert (found.argument, found.where) == (damage.argument, damage.where)
+    assert damage.offset <= found.offset <= damage.offset + 3
+    assert case.inspect(0, {}).damage is None
+    case.refill({})
+    assert case.inspect(1, {}).damage is None
+
+
+@pytest.mark.parametrize("align", [2, 4, 16, 64, 512])
+def test_addresses_are_aligned_to_exactly_what_is_promised(rig, tmp_path, align):
+    source = """extern "C" __global__ void run(long long* out, const char* x, const void* null) {
+  out[0] = reinterpret_cast<long long>(x);
+  out[1] = reinterpret_cast<long long>(null);
+}"""
+    case = rig.stage(
+        tmp_path,
+        [
+            buffer("out", "out", np.empty(2, np.int64)),
+            buffer("x", "in", np.zeros(100, np.int8), align=align),
+            StagedNull(name="null"),
+        ],
+        sets=2,
+    )
+    bound = launchable(rig, case, source, kernel(("out", "x", "null")))
+    for index in range(2):
+        case.restore([index], 0)
+        bound.burst((index,))
+        address, null = np.frombuffer(case.inspect(index, {}).outputs["out"], np.int64)
+        assert address % (2 * align) == align
+        assert null == 0
+    case.release()
+
+
+def test_scratch_constants_memsets_and_dynamic_shared_memory(rig, tmp_path):
+    source = """__constant__ float table[4];
+namespace deep { template <int K> __global__ void run(float* out, float* work, int n) {
+  extern __shared__ float kept[];
+  for (int i = threadIdx.x; i < n; i += blockDim.x) kept[i] = table[i % 4] + work[i];
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = K * kept[n - 1 - i];
+} }"""
+    n = 25_000
+    table = np.arange(4, dtype=np.float32)
+    case = rig.stage(
+        tmp_path,
+        [
+            buffer("out", "out", np.empty(n, np.float32)),
+            buffer("table", "constant", table),
+            StagedScalar(name="n", dtype="int32", value=n),
+        ],
+        sets=1,
+    )
+    entry = "deep::run<3>"
+    step = kernel(("out", "work", "n"), entry=entry, block=(256, 1, 1), shared_bytes=4 * n)
+    module = rig.device.load([binary_of(rig.device.device, source, entry)])
+    cell = CellPlan(
+        build=0,
+        steps=(MemsetStep(argument="work", byte=0), step),
+        scratch=(Scratch(name="work", dtype="float32", elements=n, align=4),),
+    )
+    bound = rig.device.bind(module, cell, case)
+    case.restore([0], 0xFF)
+    bound.burst((0,))
+    out = np.frombuffer(case.inspect(0, {}).outputs["out"], np.float32)
+    np.testing.assert_array_equal(out, 3 * np.resize(table, n)[::-1])
+    bound.release()
+    case.release()
+
+
+def test_a_cooperative_launch_synchronises_its_grid(rig, tmp_path):
+    source = """#include <cooperative_groups.h>
+extern "C" __global__ void run(int* out, int n) {
+  if (threadIdx.x == 0) out[blockIdx.x] = blockIdx.x;
+  cooperative_groups::this_grid().sync();
+  __shared__ int next;
+  if (threadIdx.x == 0) next = out[(blockIdx.x + 1) % gridDim.x];
+  cooperative_groups::this_grid().sync();
+  if (threadIdx.x == 0) out[blockIdx.x] = next;
+}"""
+    blocks = 100
+    case = rig.stage(
+        tmp_path,
+        [
+            buffer("out", "out", np.empty(blocks, np.int32)),
+            StagedScalar(name="n", dtype="int32", value=blocks),
+        ],
+        sets=1,
+    )
+    step = kernel(("out", "n"), grid=(blocks, 1, 1), cooperative=True)
+    bound = launchable(rig, case, source, step)
+    case.restore([0], 0xFF)
+    bound.burst((0,))
+    out = np.frombuffer(case.inspect(0, {}).outputs["out"], np.int32)
+    np.testing.assert_array_equal(out, (np.arange(blocks) + 1) % blocks)
+    case.release()
+
+
+@pytest.mark.parametrize("mode", ["close", "exact", "ulp"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float32", "float64", "int8", "int32", "uint64", "bool"]
+)
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_device_compares_as_the_supervisor_does(rig, tmp_path, dtype, mode, wide):
+    rng = np.random.default_rng(3)
+    count = 70_001
+    kind = numpy_dtype(dtype)
+    if dtype.startswith(("float", "bfloat")):
+        want = rng.standard_normal(count) * 10.0 ** rng.integers(-6, 4, count)
+        want[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0]
+        got = want * (1 + rng.standard_normal(count) * 2e-3)
+        got[6:12] = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e30]
+        got, want = got.astype(kind), want if wide else want.astype(kind)
+        if wide:
+            want = want.astype(np.float64)
+    elif wide:
+        pytest.skip("an oracle wider than whole numbers is one of floats")
+    else:
+        want = rng.integers(0, 2 if dtype == "bool" else 100, count).astype(kind)
+        got = np.where(rng.random(count) < 0.01, np.roll(want, 1), want)
+    poison = 0x41
+    got[20:30] = np.frombuffer(bytes([poison]) * kind.itemsize, kind)[0]
+    case = rig.stage(tmp_path, [buffer("out", "out", got)], sets=1)
+    path = tmp_path / "want"
+    want.tofile(path)
+    expected = Expected(
+        path=str(path), dtype=str(want.dtype), mode=mode, rtol=1e-3, atol=1e-5, ulp=2
+    )
+    case.restore([0], poison)
+    rig.write(case, "out", got)
+    device = case.inspect(0, {"out": expected}).comparisons["out"]
+    host = compare(got, want, expected, poison)
+    assert device.failures == host.failures
+    assert (device.unwritten, device.poisoned) == (host.unwritten, host.poisoned)
+    if math.isfinite(host.error):
+        assert device.error == pytest.approx(host.error, rel=1e-12)
+    else:
+        assert device.error == host.error
+    assert device.index == host.index
+    case.release()
+
+
+def test_a_candidate_that_asks_too_much_is_refused_and_the_device_lives(rig, doubling):
+    case, _ = doubling
+    step = kernel(("out", "x", "n"), shared_bytes=232_448 + 1024)
+    with pytest.raises(DeviceFailure) as failure:
+        launchable(rig, case, DOUBLE, step)
+    assert (failure.value.code, failure.value.sticky) == (Code.SHARED_MEMORY, False)
+    bounded = DOUBLE.replace("void run", "void __launch_bounds__(64) run")
+    with pytest.raises(DeviceFailure) as failure:
+        launchable(rig, case, bounded, kernel(("out", "x", "n"), block=(128, 1, 1)))
+    assert failure.value.code is Code.THREADS
+    launchable(rig, case, DOUBLE, kernel(("out", "x", "n"))).burst((0,))
+
+
+def test_a_copy_runs_at_the_speed_of_memory(rig, tmp_path):
+    source = """extern "C" __global__ void run(float4* out, const float4* x, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i];
+}"""
+    n = 1 << 22
+    data = np.zeros(4 * n, np.float32)
+    arguments = [
+        buffer("out", "out", data, align=16),
+        buffer("x", "in", data, align=16),
+        StagedScalar(name="n", dtype="int32", value=n),
+    ]
+    rotation = rig.device.rotation(2 * data.nbytes, "cold", 20, 100)
+    case = rig.stage(tmp_path, arguments, sets=rotation.sets)
+    bound = launchable(
+        rig, case, source, kernel(("out", "x", "n"), grid=(n // 256, 1, 1), block=(256, 1, 1))
+    )
+    order = tuple(k % rotation.sets for k in range(rotation.launches))
+    times = [bound.burst(order)[0] for _ in range(6)][1:]
+    bandwidth = 2 * data.nbytes / min(times)
+    print(f"copy of {2 * data.nbytes >> 20} MiB: {bandwidth:.0f} GB/s, samples {times}")
+    assert 200 < bandwidth < 1.05 * 8000
+    assert max(times) < 1.1 * min(times)
+    case.release()
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("out[(long long)n << 40] = 1.0f;", Code.ILLEGAL_ADDRESS),
+        ("*reinterpret_cast<int*>(reinterpret_cast<char*>(out) + 1) = 1;", Code.ILLEGAL_ADDRESS),
+        ("__trap();", Code.TRAP),
+        ("while (reinterpret_cast<volatile float*>(out)[0] != 1e30f) {}", Code.HANG),
+    ],
+)
+def test_failures_are_told_apart_and_leave_nothing_behind(tmp_path, statement, code):
+    before = used_bytes()
+    source = f'extern "C" __global__ void run(float* out, const float* x, int n) {{ {statement} }}'
+    failure = outcome_in_child(tmp_path, source, deadline=2.0)
+    assert (failure.code, failure.sticky) == (code, True)
+    assert outcome_in_child(tmp_path, DOUBLE, deadline=2.0) is None
+    assert used_bytes() - before < 64 << 20
+
+
+def test_devices_describe_themselves_like_the_table(rig):
+    device = rig.device.device
+    assert device.backend == "cuda"
+    assert device.compute_capability >= 80
+    assert device.memory_bytes > 1 << 30
+    assert open_compiler(device)
+    assert Path("/", rig.device.identity).name == rig.device.identity

@@ -1,0 +1,103 @@
+"""One visit to a machine with an NVIDIA GPU: everything that only such a machine can tell.
+
+``OUT=folder python -m tests.gpu.visit [STEP …]`` runs the named steps, or all. Each has its own
+time-out and its own log in ``$OUT``; what a step prints last is shown, and the exit code says
+whether all went well. Runs need no Ray and are kept under ``$OUT/runs``.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DATA = "tests/gpu/data"
+TAIL_LINES = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command, run from the repository's root, and how many seconds it may take."""
+
+    seconds: float
+    command: tuple[str, ...]
+
+
+def python(*words: str) -> tuple[str, ...]:
+    """This interpreter with these words."""
+    return (sys.executable, *words)
+
+
+def run(spec: str, name: str, *more: str) -> tuple[str, ...]:
+    """A whole run of one experiment without Ray."""
+    folder = str(Path(os.environ["OUT"]) / "runs" / name)
+    return python("-m", "cluster", "run", spec, "--fleet", "local", "--run-dir", folder, *more)
+
+
+def steps() -> dict[str, Step]:
+    """Every step by name, in order."""
+    bundled = "deploy/experiments"
+    return {
+        "machine": Step(60, ("nvidia-smi",)),
+        "doctor": Step(90, python("-m", "cluster", "doctor")),
+        "device": Step(
+            180, python("-m", "pytest", "tests/gpu", "-q", "-rA", "-x", "-p", "no:cacheprovider")
+        ),
+        "baselines": Step(180, python("-m", "tests.gpu.measure", "baselines")),
+        "faults": Step(240, run(f"{DATA}/faults/cuda.yaml", "faults")),
+        "throughput": Step(240, run(f"{DATA}/silu_space/cuda.yaml", "throughput")),
+        "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu")),
+        "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm")),
+        "merge": Step(500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "merge")),
+        "templates": Step(550, python("-m", "tests.gpu.measure", "templates")),
+    }
+
+
+def carry_out(name: str, step: Step, log: Path) -> tuple[int | None, float]:
+    """Run a step to its end or its time-out; its exit code, ``None`` if it was killed."""
+    began = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            step.command,
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code: int | None = process.wait(step.seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            code = None
+    seconds = time.monotonic() - began
+    outcome = "killed at its time-out" if code is None else f"exit {code}"
+    print(f"== {name}: {outcome} after {seconds:.1f} s", flush=True)
+    for line in log.read_text(errors="replace").splitlines()[-TAIL_LINES:]:
+        print(f"   {line}", flush=True)
+    return code, seconds
+
+
+def main() -> int:
+    """Carry out the steps that the command line names."""
+    out = Path(os.environ["OUT"])
+    out.mkdir(parents=True, exist_ok=True)
+    known = steps()
+    wanted = sys.argv[1:] or list(known)
+    if unknown := [name for name in wanted if name not in known]:
+        print(f"no such step: {', '.join(unknown)}; there are {', '.join(known)}")
+        return 2
+    summary = {}
+    for name in wanted:
+        code, seconds = carry_out(name, known[name], out / f"{name}.log")
+        summary[name] = {"exit": code, "seconds": round(seconds, 1)}
+        (out / "summary.json").write_text(json.dumps(summary, indent=1))
+    return int(any(step["exit"] != 0 for step in summary.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
