@@ -71,7 +71,8 @@ def unparse(node: Node) -> str:
     """Text that parses to the tree again, with every operation in parentheses."""
     match node:
         case Const(value):
-            return repr(value)
+            # In parentheses, since -1 ** a is -(1 ** a).
+            return f"({value})" if isinstance(value, int) and value < 0 else repr(value)
         case Name(name):
             return name
         case DeviceAttribute(name):

@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from pydantic import TypeAdapter, ValidationError
 
 from tests.tuner.expressions.strategies import environments, expressions
@@ -148,6 +148,7 @@ def test_a_mask_says_at_each_point_what_the_scalar_says(expression, points):
 
 
 @given(expressions(), environments())
+@example(parse("b ** a"), [{"a": 0, "b": -(2**63), "f": False, "M": "u"}])
 @settings(max_examples=200, deadline=None)
 def test_binding_names_changes_no_value(expression, points):
     point = points[0]
