@@ -130,7 +130,8 @@ REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)
 class LanguageModel(Protocol):
     """Answers requests. Adapters obey ``tests/conformance/language_model.py``.
 
-    Implementations: :mod:`agents.llm.replay`, :mod:`agents.llm.mailbox`.
+    Implementations: :mod:`agents.llm.replay`, :mod:`agents.llm.mailbox`,
+    :mod:`agents.llm.network`.
     """
 
     async def complete(self, request: Request) -> Reply | Waiting:
