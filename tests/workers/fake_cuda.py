@@ -108,7 +108,8 @@ class FakeDriver:
             "restore_sets": self.restore_sets,
             "find_damage": self.find_damage,
             "compare": self.compare,
-            "busy": lambda grid, block, arguments: None,
+            "sweep": lambda grid, block, table: None,
+            "busy": lambda grid, block, table: None,
         }
         self.functions: dict[int, str] = {}
         self.globals: dict[str, int] = {}

@@ -81,7 +81,7 @@ class Rig:
 
     stream = 7
 
-    def time(self, graph):
+    def time(self, graph, *, cold):
         for action in self.runtime.graphs[graph]:
             action()
         return 1000.0 * len(self.runtime.graphs[graph])

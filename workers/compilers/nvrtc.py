@@ -187,10 +187,10 @@ def _include_folders(version: tuple[int, int]) -> tuple[Path, ...]:
         Path(f"/usr/local/cuda-{major}.{minor}"),
         Path("/usr/local/cuda"),
     ]
-    for root in roots:
-        include = root / "include"
-        if (include / "cuda_fp16.h").is_file():
-            return tuple(folder for folder in (include, include / "cccl") if folder.is_dir())
+    found = [root / "include" for root in roots if (root / "include" / "cuda_fp16.h").is_file()]
+    if found:
+        include = min(found, key=lambda folder: not (folder / "cccl").is_dir())
+        return tuple(folder for folder in (include, include / "cccl") if folder.is_dir())
     raise EnvironmentProblem(
         f"the CUDA {major} headers are missing (cuda_fp16.h is in none of "
         f"{', '.join(str(root / 'include') for root in roots)}): {_REMEDY}"

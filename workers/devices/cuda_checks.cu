@@ -208,6 +208,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) worst[blockIdx.x] = shared[0];
 }
 
+// Reads through memory that no candidate uses, so that the cache forgets what was written before.
+extern "C" __global__ void sweep(const uint4* memory, Int words, unsigned* sink) {
+  const Int stride = Int(gridDim.x) * blockDim.x;
+  unsigned sum = 0;
+  for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += stride) {
+    const uint4 word = memory[i];
+    sum += word.x ^ word.y ^ word.z ^ word.w;
+  }
+  if (sum == 0x12345678u) *sink = sum;
+}
+
 // Keeps every thread busy for so long; sink is written only to keep the work from being dropped.
 extern "C" __global__ void busy(Word duration, float* sink) {
   const Word end = nanoseconds() + duration;

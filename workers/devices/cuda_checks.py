@@ -1,4 +1,4 @@
-"""The harness's own kernels on a CUDA device: whole buffers again, damage, comparison, busy time.
+"""The harness's own kernels on a CUDA device: buffers made whole, damage, comparison, cache, time.
 
 Owns ``cuda_checks.cu`` beside it, compiled when a device is opened, and the oracle's stay on the
 device: values wait in pinned host memory and are on the device for one comparison only, after which
@@ -27,7 +27,7 @@ MODES = ("close", "exact", "ulp")
 """What can be compared on the device; ``unordered`` outputs travel to the supervisor."""
 
 _SOURCE = "cuda_checks.cu"
-_ENTRIES = ("restore_sets", "find_damage", "compare", "busy")
+_ENTRIES = ("restore_sets", "find_damage", "compare", "sweep", "busy")
 _THREADS = 256
 _MAX_BLOCKS = 1024
 _SCRUB = 0x5A
@@ -104,6 +104,8 @@ class Checks:
         with cuda.translated():
             self._module: int = cuda.driver.moduleLoadData(compiled.code)
             self._results: int = cuda.runtime.malloc(_MAX_BLOCKS * WORST.itemsize)
+            self._sweep_bytes = 2 * device.l2_bytes
+            self._swept: int = cuda.runtime.malloc(self._sweep_bytes)
         self._functions = {
             name: cuda.function(self._module, symbol) for name, symbol in symbols.items()
         }
@@ -170,6 +172,11 @@ class Checks:
         runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
         return worst_of(found)
 
+    def sweep(self) -> None:
+        """Drive what was written out of the cache; in stream order."""
+        arguments = Arguments(self._swept, self._sweep_bytes // 16, self._results)
+        self._launch("sweep", (self._blocks, 1), arguments)
+
     def busy(self, nanoseconds: int, blocks: int) -> None:
         """Keep so many blocks busy for so long; in stream order."""
         self._launch("busy", (blocks, 1), Arguments(nanoseconds, self._results))
@@ -178,6 +185,7 @@ class Checks:
         """Free everything."""
         self._cuda.runtime.free(self._room[0])
         self._cuda.runtime.free(self._results)
+        self._cuda.runtime.free(self._swept)
         self._cuda.driver.moduleUnload(self._module)
 
     def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def silu(input, d):  # noqa: A002
+def silu(input, d):
     """``silu(gate) * up`` of rows that hold the gates, then the ups."""
     gate, up = input[:, :d], input[:, d:]
     with np.errstate(over="ignore"):
