@@ -43,6 +43,8 @@ def substitute(node: Node, values: Mapping[str, Value], device: Device | None) -
                     break
             if not kept:
                 return Const(operator == "and")
+            if len(kept) == 1 and not isinstance(kept[0], Const):
+                return _truth(kept[0])
             parts = tuple(kept)
             return _folded(Logic(operator, parts), parts)
         case Choice(condition, then, otherwise):
@@ -56,6 +58,14 @@ def substitute(node: Node, values: Mapping[str, Value], device: Device | None) -
             )
         case _:
             return node
+
+
+def _truth(node: Node) -> Node:
+    """The node as a bool, which ``and`` and ``or`` yield even of one operand."""
+    match node:
+        case Chain() | Logic() | Apply("not" | "in"):
+            return node
+    return Apply("not", (Apply("not", (node,)),))
 
 
 def _folded(node: Node, parts: tuple[Node, ...]) -> Node:

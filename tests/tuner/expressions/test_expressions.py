@@ -149,6 +149,7 @@ def test_a_mask_says_at_each_point_what_the_scalar_says(expression, points):
 
 @given(expressions(), environments())
 @example(parse("b ** a"), [{"a": 0, "b": -(2**63), "f": False, "M": "u"}])
+@example(parse("a and b"), [{"a": 7, "b": 1, "f": False, "M": "u"}])
 @settings(max_examples=200, deadline=None)
 def test_binding_names_changes_no_value(expression, points):
     point = points[0]
@@ -161,6 +162,7 @@ def test_binding_names_changes_no_value(expression, points):
     except ExpressionError:
         return
     assert bound.evaluate(point) == expected
+    assert isinstance(bound.evaluate(point), bool) == isinstance(expected, bool)
 
 
 @given(expressions())
