@@ -97,7 +97,7 @@ class Bench:
         """
         with self._locked():
             began = time.monotonic()
-            outcome = self._ready().trial(candidate)
+            outcome = self._ready(candidate).trial(candidate)
             seconds = time.monotonic() - began
         return Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=seconds)
 
@@ -168,13 +168,13 @@ class Bench:
                 return refused
         oracle.rest()
         try:
-            working = self._ready()
+            working = self._ready(None)
             return tuple(working.baseline(shape) for shape in prep.timed)
         except DeviceFailure as failure:
             self._drop()
             return rejected(failure, None)
 
-    def _ready(self) -> Working:
+    def _ready(self, candidate: Candidate | None) -> Working:
         """A working child whose baseline is timed; a new one where there is none.
 
         Raises:
@@ -183,13 +183,14 @@ class Bench:
         prep, _ = self._prepared()
         if self._quarantined:
             raise EnvironmentProblem(self._quarantined)
-        if self._working is not None and self._working.alive:
+        working = self._working
+        if working and working.alive and not (candidate and working.has_seen(candidate)):
             try:
-                self._working.refresh()
+                working.refresh()
             except DeviceFailure:
                 self._drop()
             else:
-                return self._working
+                return working
         reason = ""
         for _ in range(CANARIES):
             self._drop()

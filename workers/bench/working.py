@@ -32,6 +32,7 @@ class Working:
         self._unknown_ns = deadlines.control / deadlines.factor * 1e9
         self._stand = Stand(server, prep.arguments, deadlines, prep.device, rng)
         self._trials = 0
+        self._seen = _builds(prep.setup.baseline)
         self.alive = True
         try:
             for shape in prep.tune:
@@ -42,6 +43,13 @@ class Working:
         except DeviceFailure:
             self.end()
             raise
+
+    def has_seen(self, candidate: Candidate) -> bool:
+        """Whether one of its binaries was loaded before, on a device that would keep its past.
+
+        OpenCL on a CPU keeps a binary's variables for as long as the process lives.
+        """
+        return self._prep.device.is_cpu and not self._seen.isdisjoint(_builds(candidate))
 
     def baseline(self, shape: int) -> Full:
         """The baseline's time on a tune shape or, staged for this alone, on another one."""
@@ -59,6 +67,7 @@ class Working:
         shape: int | None = None
         entrant: Entrant | None = None
         try:
+            self._seen |= _builds(candidate)
             entrant = self._stand.enter(candidate)
             for shape in self._prep.tune:
                 cell = candidate.plan.cells[shape]
@@ -130,3 +139,7 @@ class Working:
                 self._stand.leave(entrant)
             except DeviceFailure:
                 self.end()
+
+
+def _builds(candidate: Candidate) -> set[str]:
+    return {binary.build for binary in candidate.binaries}

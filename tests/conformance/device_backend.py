@@ -1,0 +1,245 @@
+"""What every device backend does. An adapter's test class inherits this and says how to compile.
+
+Runs in the test's own process, so its kernels are all harmless to it.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
+from tuner.trial import Code
+from workers.devices.port import (
+    Case,
+    DeviceBackend,
+    DeviceFailure,
+    Launchable,
+    StagedBuffer,
+    StagedScalar,
+)
+from workers.verify import Expected, compare
+
+N = 1000
+POISON = 0xFF
+
+
+class DeviceBackendConformance:
+    """Inherit, and give :meth:`backend` and :meth:`compiled`.
+
+    The kernels, by name, over ``(out, x, y, n)``, float32 and int32: ``affine`` writes
+    ``out = 2 x + y``; ``nothing`` returns; ``behind`` and ``before`` write one float outside
+    ``out``; ``overwrite`` sets ``x[5]``; ``add`` does ``out += x``; ``counts`` adds to every
+    element how often this loaded module was launched; ``staged`` copies ``x`` to ``scratch`` and
+    ``scratch`` to ``out``, over ``(out, x, scratch, n)``.
+    """
+
+    @pytest.fixture
+    @abstractmethod
+    def backend(self) -> Iterator[DeviceBackend]:
+        raise NotImplementedError
+
+    @abstractmethod
+    def compiled(self, entry: str) -> Binary:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def arrays(self) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(3)
+        return {name: rng.standard_normal(N).astype(np.float32) for name in ("x", "y", "out")}
+
+    def stage(
+        self,
+        backend: DeviceBackend,
+        folder: Path,
+        arrays: dict[str, np.ndarray],
+        *,
+        sets: int = 3,
+        out: str = "out",
+        align: int = 4,
+    ) -> Case:
+        buffers = []
+        for name in ("out", "x", "y"):
+            kind = out if name == "out" else "in"
+            path = folder / name
+            path.write_bytes(arrays[name].tobytes())
+            buffers.append(
+                StagedBuffer(
+                    name=name,
+                    kind=kind,
+                    dtype="float32",
+                    shape=(N,),
+                    strides=(1,),
+                    size=4 * N,
+                    align=align,
+                    contents=str(path) if kind != "out" else None,
+                )
+            )
+        return backend.stage([*buffers, StagedScalar(name="n", dtype="int32", value=N)], sets)
+
+    def bind(self, backend: DeviceBackend, case: Case, entry: str, **step: object) -> Launchable:
+        return self.bind_module(backend, backend.load([self.compiled(entry)]), case, entry, **step)
+
+    def bind_module(
+        self, backend: DeviceBackend, module: object, case: Case, entry: str, **step: object
+    ) -> Launchable:
+        scratch = ()
+        arguments = ("out", "x", "y", "n")
+        if entry == "staged":
+            arguments = ("out", "x", "scratch", "n")
+            scratch = (Scratch(name="scratch", dtype="float32", elements=N, align=4),)
+        fields = {"grid": (8, 1, 1), "block": (128, 1, 1), "arguments": arguments} | step
+        steps = (KernelStep(entry=entry, **fields),)
+        return backend.bind(module, CellPlan(build=0, steps=steps, scratch=scratch), case)
+
+    def seen(self, case: Case, index: int, want: np.ndarray, folder: Path) -> int:
+        """Failing elements of ``out``, compared wherever this backend compares."""
+        path = folder / "want"
+        path.write_bytes(want.astype(np.float64).tobytes())
+        expected = Expected(path=str(path), dtype="float64", mode="close", rtol=1e-5, atol=1e-5)
+        inspection = case.inspect(index, {"out": expected})
+        assert inspection.damage is None
+        if "out" in inspection.comparisons:
+            return inspection.comparisons["out"].failures
+        got = np.frombuffer(inspection.outputs["out"], np.float32)
+        return compare(got, want.astype(np.float64), expected).failures
+
+    def test_describes_its_device(self, backend) -> None:
+        device = backend.device
+        assert device.name
+        assert device.max_threads_per_block >= 128
+        assert min(device.max_block) >= 1
+        assert device.max_shared_bytes_per_block > 0
+        assert "float32" in device.dtypes
+        assert set(backend.identity) <= set(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+        )
+
+    def test_launches_the_sets_it_is_told_in_order(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays)
+        launchable = self.bind(backend, case, "affine")
+        case.restore([0, 1, 2], POISON)
+        times = launchable.burst([2, 0])
+        assert len(times) in (1, 2)
+        assert all(time > 0 for time in times)
+        want = 2 * arrays["x"] + arrays["y"]
+        assert self.seen(case, 0, want, tmp_path) == 0
+        assert self.seen(case, 2, want, tmp_path) == 0
+        assert self.seen(case, 1, want, tmp_path) == N
+
+    def test_an_output_is_poisoned_before_each_launch(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=1)
+        honest = self.bind(backend, case, "affine")
+        case.restore([0], POISON)
+        honest.burst([0])
+        honest.release()
+        idle = self.bind(backend, case, "nothing")
+        case.restore([0], POISON)
+        idle.burst([0])
+        assert self.seen(case, 0, 2 * arrays["x"] + arrays["y"], tmp_path) == N
+
+    def test_an_inout_is_restored_before_each_launch(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
+        launchable = self.bind(backend, case, "add")
+        for _ in range(2):
+            case.restore([0], POISON)
+            launchable.burst([0])
+            assert self.seen(case, 0, arrays["out"] + arrays["x"], tmp_path) == 0
+
+    @pytest.mark.parametrize("where", ["front", "back"])
+    def test_guards_tell_on_a_write_outside(self, backend, arrays, tmp_path, where) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=2)
+        launchable = self.bind(backend, case, "before" if where == "front" else "behind")
+        case.restore([0, 1], POISON)
+        launchable.burst([1])
+        damage = case.inspect(1, {}).damage
+        assert damage is not None
+        assert (damage.argument, damage.where) == ("out", where)
+        assert case.inspect(0, {}).damage is None
+        case.refill({})
+        assert case.inspect(1, {}).damage is None
+
+    def test_a_changed_input_is_seen_and_mended(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=1)
+        launchable = self.bind(backend, case, "overwrite")
+        case.restore([0], POISON)
+        launchable.burst([0])
+        damage = case.inspect(0, {}).damage
+        assert damage is not None
+        assert (damage.argument, damage.where) == ("x", "input")
+        assert 20 <= damage.offset < 24
+        case.refill({})
+        assert case.inspect(0, {}).damage is None
+
+    def test_refilling_changes_every_set(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=2)
+        launchable = self.bind(backend, case, "affine")
+        fresh = np.arange(N, dtype=np.float32)
+        (tmp_path / "fresh").write_bytes(fresh.tobytes())
+        case.refill({"x": str(tmp_path / "fresh")})
+        case.restore([0, 1], POISON)
+        launchable.burst([0, 1])
+        for index in (0, 1):
+            assert self.seen(case, index, 2 * fresh + arrays["y"], tmp_path) == 0
+
+    def test_a_loaded_module_starts_without_a_past(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
+        for _ in range(2):
+            module = backend.load([self.compiled("counts")])
+            launchable = self.bind_module(backend, module, case, "counts")
+            for launches in (1, 2):
+                case.restore([0], POISON)
+                launchable.burst([0])
+                assert self.seen(case, 0, arrays["out"] + launches, tmp_path) == 0
+            launchable.release()
+            module.release()
+
+    def test_scratch_lives_as_long_as_the_launchable(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=2)
+        for _ in range(2):
+            launchable = self.bind(backend, case, "staged")
+            case.restore([0, 1], POISON)
+            launchable.burst([1, 0])
+            assert self.seen(case, 1, arrays["x"], tmp_path) == 0
+            launchable.release()
+
+    def test_memsets_are_part_of_a_launch(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=1)
+        module = backend.load([self.compiled("add")])
+        kernel = KernelStep(
+            entry="add", grid=(8, 1, 1), block=(128, 1, 1), arguments=("out", "x", "y", "n")
+        )
+        cell = CellPlan(build=0, steps=(MemsetStep(argument="out", byte=0), kernel))
+        launchable = backend.bind(module, cell, case)
+        case.restore([0], POISON)
+        launchable.burst([0])
+        assert self.seen(case, 0, arrays["x"], tmp_path) == 0
+
+    @pytest.mark.parametrize(
+        ("step", "code"),
+        [
+            ({"block": (1 << 16, 1, 1)}, Code.THREADS),
+            ({"grid": (0, 1, 1)}, Code.GRID),
+            ({"shared_bytes": 1 << 30}, Code.SHARED_MEMORY),
+        ],
+    )
+    def test_a_launch_over_the_limits_is_refused(
+        self, backend, arrays, tmp_path, step, code
+    ) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=1)
+        with pytest.raises(DeviceFailure) as refused:
+            self.bind(backend, case, "affine", **step)
+        assert refused.value.code == code
+        assert not refused.value.sticky
+
+    def test_rotation_holds_what_was_asked(self, backend) -> None:
+        for size in (1, 4096, 1 << 20, 1 << 30):
+            cold = backend.rotation(size, "cold", 20, 100)
+            hot = backend.rotation(size, "hot", 20, 100)
+            assert hot.sets == 1
+            for rotation in (cold, hot):
+                assert rotation.launches >= rotation.sets >= 1
+                assert rotation.launches * rotation.warmup >= 20
+                assert rotation.launches * rotation.bursts >= 100

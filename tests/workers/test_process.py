@@ -1,0 +1,161 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from workers.process import Child, ChildFailed, allowed_environment
+
+MODULE = "tests.workers.children"
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    made = Child(MODULE)
+    yield made
+    made.close()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+def ask(child: Child, text: str, timeout: float = 20.0, **given: object) -> str:
+    return child.request(text.encode(), timeout=timeout, **given)[0].decode()
+
+
+def test_frames_come_back_whole(child) -> None:
+    blobs = [b"", os.urandom(3_000_000), b"x"]
+    assert child.request(b"echo", blobs, timeout=20) == (b"echo", blobs)
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "says"),
+    [
+        ("exit", "died", "exited with status 0 without an answer; last words: result: speedup=99"),
+        ("crash", "died", "killed by SIGSEGV"),
+        ("garbage", "garbage", "sent a frame of"),
+    ],
+)
+def test_no_answer_is_a_failure_and_the_next_request_works(child, text, how, says) -> None:
+    with pytest.raises(ChildFailed) as failed:
+        ask(child, text)
+    assert failed.value.how == how
+    assert says in failed.value.detail
+    assert ask(child, "echo") == "echo"
+
+
+def test_a_hang_ends_at_its_deadline(child) -> None:
+    ask(child, "echo")
+    pid = child.pid
+    began = time.monotonic()
+    with pytest.raises(ChildFailed) as failed:
+        ask(child, "hang", timeout=0.3)
+    assert failed.value.how == "hung"
+    assert time.monotonic() - began < 5
+    assert not alive(pid)
+    assert ask(child, "echo") == "echo"
+
+
+def test_memory_is_watched() -> None:
+    child = Child(MODULE, memory_limit=300 << 20)
+    with pytest.raises(ChildFailed) as failed:
+        ask(child, "grow", timeout=60)
+    assert failed.value.how == "memory"
+    assert "300 are allowed" in failed.value.detail
+    child.close()
+
+
+def test_an_answer_over_its_limit_is_garbage(child) -> None:
+    with pytest.raises(ChildFailed) as failed:
+        ask(child, "too much", limit=999)
+    assert failed.value.how == "garbage"
+
+
+def test_output_never_blocks_and_is_bounded(child) -> None:
+    assert ask(child, "shout") == "hoarse"
+    assert len(child.log) <= 64 * 1024
+
+
+def test_a_child_that_never_starts_says_so() -> None:
+    child = Child(MODULE, ["never ready"])
+    with pytest.raises(ChildFailed, match="exited with status 3"):
+        child.start()
+
+
+def test_no_key_reaches_a_child(child, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    monkeypatch.setenv("CUDA_SECRET_THING", "x")
+    monkeypatch.setenv("RANDOM_SETTING", "x")
+    seen = ask(child, "environment")
+    assert "sk-1" not in seen
+    assert "CUDA_SECRET_THING" not in seen
+    assert "RANDOM_SETTING" not in seen
+
+
+def test_the_allow_list_keeps_what_python_and_devices_need() -> None:
+    given = {"PATH": "a", "CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "b", "LC_ALL": "C"}
+    assert allowed_environment(given | {"HF_TOKEN": "t", "AWS_PROFILE": "p"}) == given
+
+
+def test_the_whole_process_group_dies(child) -> None:
+    grandchild = int(ask(child, "grandchild"))
+    assert alive(grandchild)
+    child.kill()
+    assert wait_for(lambda: not alive(grandchild))
+
+
+def test_killed_from_outside_costs_one_request(child) -> None:
+    ask(child, "echo")
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(ChildFailed, match="killed by SIGKILL"):
+        ask(child, "echo")
+    assert ask(child, "echo") == "echo"
+
+
+def test_a_closed_child_stays_closed(child) -> None:
+    ask(child, "echo")
+    pid = child.pid
+    child.close()
+    child.close()
+    assert not alive(pid)
+    with pytest.raises(ChildFailed, match="closed"):
+        ask(child, "echo")
+
+
+@pytest.mark.parametrize("doing", ["echo", "hang"])
+def test_a_child_dies_with_its_parent(doing: str) -> None:
+    script = (
+        "import sys, threading, time\n"
+        "from workers.process import Child\n"
+        f"child = Child({MODULE!r})\n"
+        "child.request(b'echo', timeout=20)\n"
+        "print(child.pid, flush=True)\n"
+        f"child.request({doing.encode()!r}, timeout=600)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    )
+    pid = int(parent.stdout.readline())
+    assert alive(pid)
+    parent.kill()
+    parent.wait()
+    assert wait_for(lambda: not alive(pid))
