@@ -97,7 +97,6 @@ class Session:
         self._due: list[Fact] = []
         self._handed: list[Fact] = []
         self._lost: Counter[tuple[str, int]] = Counter()
-        self._lost_in_a_row = 0
         self._told: set[int] = set()
         self._untold = {n for n, t in self.history.trials.items() if t.outcome is not None}
         self._exhausted = False
@@ -165,13 +164,11 @@ class Session:
                 self._proposing.discard(trial)
                 self._open.add(trial)
                 self._queue.append(trial)
-            case TrialFinished(trial=trial, outcome=outcome):
+            case TrialFinished(trial=trial):
                 self._leave(trial)
                 self._open.discard(trial)
                 if trial not in self._told:
                     self._untold.add(trial)
-                lost = isinstance(outcome, Rejected) and outcome.code is Code.WORKER_LOST
-                self._lost_in_a_row = self._lost_in_a_row + 1 if lost else 0
             case SearchEnded():
                 self._open.clear()
                 self._queue.clear()
@@ -285,16 +282,17 @@ class Session:
             return why
         if self._open or self._proposing:
             return None
-        if len(self.history.trials) >= self.experiment.search.trials:
+        trial = len(self.history.trials)
+        if trial >= self.experiment.search.trials:
             return "trials"
+        if self._broken(trial):
+            return "fleet"
         return "exhausted" if self._exhausted else None
 
     def _drains(self, now: float) -> Reason | None:
         """Why nothing more is sent out, though trials may be open."""
         if self._stop:
             return self._stop
-        if self._lost_in_a_row >= LOST_IN_A_ROW:
-            return "fleet"
         return "seconds" if self.searched(now) >= self.experiment.search.seconds else None
 
     def _baseline_next(self) -> list[Command]:
@@ -330,7 +328,7 @@ class Session:
 
     def _may_propose(self, trial: int) -> bool:
         pending = self._open | self._proposing
-        if self._exhausted:
+        if self._exhausted or self._broken(trial):
             return False
         if self._in_order:
             return all(n >= self._horizon(trial) for n in pending)
@@ -341,6 +339,15 @@ class Session:
         if self._in_phases:
             return trial - trial % (PHASE * self._benches)
         return max(0, trial - self._lookahead + 1) if self._in_order else trial
+
+    def _broken(self, trial: int) -> bool:
+        """Whether the last trials surely finished before ``trial`` is proposed were all lost."""
+        end = trial - self._lookahead + 1
+        last = [self.history.trials.get(n) for n in range(end - LOST_IN_A_ROW, end)]
+        return all(
+            one and isinstance(one.outcome, Rejected) and one.outcome.code is Code.WORKER_LOST
+            for one in last
+        )
 
     @property
     def _in_phases(self) -> bool:

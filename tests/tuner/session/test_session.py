@@ -86,7 +86,7 @@ def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
         assert not before.keys() & set(benched), "a finished trial was measured again"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     cuts=st.lists(st.integers(1, 25), min_size=2, max_size=5),
     compile_slots=st.integers(1, 3),
@@ -178,9 +178,12 @@ def test_a_lost_worker_costs_a_trial_only_after_three_attempts():
     assert rejected == {2: Code.WORKER_LOST, 6: Code.WORKER_LOST}
 
 
-def test_a_fleet_that_loses_everything_ends_the_search():
-    run = Run(experiment())
-    session = run.drive(fleet(faults=dict.fromkeys(range(12), Fault.LOST)))
+@pytest.mark.parametrize("benches", [1, 3])
+def test_a_fleet_that_loses_everything_ends_the_search(benches):
+    run = Run(experiment(trials=200))
+    broken = fleet(faults=dict.fromkeys(range(200), Fault.LOST), bench_slots=benches)
+    session = run.drive(broken)
+    assert len(session.history.trials) < 70
     assert session.history.ended == "fleet"
     assert session.history.finished
     assert not session.history.finalists()
