@@ -1,4 +1,4 @@
-"""One Ray for the whole session: a head, and two nodes with a GPU that is not there."""
+"""One Ray for the whole session."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 
 @pytest.fixture(scope="session")
 def ray_cluster():
+    """A head with two cores and its dashboard, which takes jobs."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -20,9 +21,19 @@ def ray_cluster():
         initialize_head=True,
         head_node_args={"num_cpus": 2, "num_gpus": 0, "include_dashboard": True},
     )
-    for _ in range(2):
-        cluster.add_node(num_cpus=1, num_gpus=1)
     ray.init(address=cluster.address, namespace="kernelwright", log_to_driver=False)
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def two_gpus(ray_cluster):
+    """Two more nodes, each with a GPU that is not there.
+
+    Nodes of one machine share the folder into which a job's files are unpacked, and disturb each
+    other there: a test that submits a job must come before the first that wants these.
+    """
+    for _ in range(2):
+        ray_cluster.add_node(num_cpus=1, num_gpus=1)
+    return ray_cluster

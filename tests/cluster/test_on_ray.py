@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -14,8 +13,6 @@ from tests.cluster.kernels import ROOT, SPEC, command, write_experiment
 from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
 from tuner.trial import Measured
-
-PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
 
 
 def begin(folder: Path, text: str = SPEC) -> Path:
@@ -29,7 +26,7 @@ def facts(run: Path, kind: str):
     return [fact for fact in RunView.open(run).facts() if fact.kind == kind]
 
 
-@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.usefixtures("two_gpus")
 def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path):
     from cluster.fleets.ray import open_ray_fleet
 
@@ -81,25 +78,6 @@ def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
     after = facts(run, "trial.finished")
     assert after[: len(before)] == before
     assert sorted(fact.trial for fact in after) == list(range(6))
-
-
-def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):
-    checkout = tmp_path / "checkout"
-    for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    write_experiment(checkout / "mine")
-    run = tmp_path / "run"
-    address = f"http://{ray_cluster.head_node.address_info['webui_url']}"
-    submit = ["ray", "job", "submit", "--address", address, "--working-dir", str(checkout), "--"]
-    job = ["python", "-m", "cluster", "run", "mine/spec.yaml", "--run-dir", str(run)]
-    result = subprocess.run(
-        [*submit, *job], capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "kernelwright: outcome=" in result.stdout
-    assert facts(run, "run.finished")
 
 
 def test_a_ray_of_its_own_ends_with_the_run(tmp_path):
