@@ -14,10 +14,11 @@ Run as ``python -m workers.reference`` this module is that process.
 import importlib.util
 import inspect
 import json
+import shutil
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from tuner.errors import SpecError
 from tuner.spec.fields import PythonFunction
 from tuner.trial import Value
 from workers.process import ChannelClosed, Child, ChildFailed, serve_as_child
+from workers.runtime import private_folder
 
 REFERENCE_SECONDS = 300.0
 _KINDS = "fiub"
@@ -40,7 +42,8 @@ class ReferenceProcess:
     """Calls functions of one experiment, in one child, with a time-out."""
 
     def __init__(self, seconds: float = REFERENCE_SECONDS) -> None:
-        self._child = Child("workers.reference")
+        self._folder = private_folder("reference")
+        self._child = Child("workers.reference", [str(self._folder)])
         self._seconds = seconds
 
     def call(
@@ -75,6 +78,7 @@ class ReferenceProcess:
     def close(self) -> None:
         """End the process."""
         self._child.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _is_array(value: object) -> bool:
@@ -104,8 +108,7 @@ class _Functions:
     def get(self, file: str, text: str, name: str) -> Callable[..., Any]:
         key = (text, name)
         if key not in self._found:
-            path = self._folder / str(len(self._found)) / Path(file).name
-            path.parent.mkdir()
+            path = Path(tempfile.mkdtemp(dir=self._folder)) / Path(file).name
             path.write_text(text)
             spec = importlib.util.spec_from_file_location(f"_user_{len(self._found)}", path)
             assert spec is not None
@@ -129,31 +132,34 @@ def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> 
         arguments = {name: value for name, value in arguments.items() if name in parameters}
     result = function(**arguments)
     found = dict(result) if isinstance(result, Mapping) else {"": result}
-    return {str(name): np.ascontiguousarray(array) for name, array in found.items()}
+    arrays = {str(name): np.ascontiguousarray(array) for name, array in found.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in _KINDS:
+            raise TypeError(f"returned elements of type {array.dtype} {name}".strip())
+    return arrays
 
 
 def main() -> None:
     """Serve until the channel closes."""
-    channel, _ = serve_as_child()
+    channel, (folder,) = serve_as_child()
     channel.send(b"ready")
-    with TemporaryDirectory(prefix="kernelwright-") as folder:
-        functions = _Functions(Path(folder))
-        while True:
-            try:
-                text, blobs = channel.receive(1 << 40)
-            except ChannelClosed:
-                return
-            try:
-                found = _answer(functions, json.loads(text), blobs)
-            except Exception as error:
-                last = traceback.extract_tb(error.__traceback__)[-1]
-                place = f" (line {last.lineno} of {Path(last.filename).name})"
-                message = {"error": f"{type(error).__name__}: {error}{place}"}
-                channel.send(json.dumps(message).encode())
-                continue
-            heads = {name: [array.dtype.str, array.shape] for name, array in found.items()}
-            views = [array.reshape(-1).view(np.uint8).data for array in found.values()]
-            channel.send(json.dumps({"arrays": heads}).encode(), views)
+    functions = _Functions(Path(folder))
+    while True:
+        try:
+            text, blobs = channel.receive(1 << 40)
+        except ChannelClosed:
+            return
+        try:
+            found = _answer(functions, json.loads(text), blobs)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f" (line {last.lineno} of {Path(last.filename).name})"
+            message = {"error": f"{type(error).__name__}: {error}{place}"}
+            channel.send(json.dumps(message).encode())
+            continue
+        heads = {name: [array.dtype.str, array.shape] for name, array in found.items()}
+        views = [array.reshape(-1).view(np.uint8).data for array in found.values()]
+        channel.send(json.dumps({"arrays": heads}).encode(), views)
 
 
 if __name__ == "__main__":

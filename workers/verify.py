@@ -120,7 +120,7 @@ def _ulp_errors(got: NDArray[Any], want: NDArray[Any], ulp: int) -> NDArray[np.f
     if got.dtype.kind in "iub":
         steps = np.abs(got.astype(np.float64) - want.astype(np.float64))
     else:
-        steps = np.abs(_ordered(got) - _ordered(want)).astype(np.float64)
+        steps = _steps(_ordered(got), _ordered(want))
         steps[np.isnan(got) != np.isnan(want)] = np.inf
         steps[np.isnan(got) & np.isnan(want)] = 0.0
         infinite = np.isinf(got.astype(np.float64)) | np.isinf(want.astype(np.float64))
@@ -128,12 +128,18 @@ def _ulp_errors(got: NDArray[Any], want: NDArray[Any], ulp: int) -> NDArray[np.f
     return np.where(steps <= ulp, steps / max(ulp, 1), np.maximum(steps / max(ulp, 1), 1.0 + 1e-9))
 
 
-def _ordered(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Each value's place among the representable ones of its type, -0 beside 0."""
+def _ordered(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Each value's place among the representable ones of its type; both zeros have the same."""
     width = values.dtype.itemsize
-    bits = np.ascontiguousarray(values).view(f"u{width}").astype(np.float64)
-    sign = 2.0 ** (8 * width - 1)
-    return np.where(bits >= sign, sign - bits, bits)
+    bits = np.ascontiguousarray(values).view(f"i{width}").astype(np.int64)
+    return np.where(bits < 0, np.int64(-(2 ** (8 * width - 1))) - bits, bits)
+
+
+def _steps(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Distance between places; exact, but for numbers far apart on either side of zero."""
+    far = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    same = (a < 0) == (b < 0)
+    return np.where(same, np.abs(np.where(same, a, 0) - np.where(same, b, 0)), far)
 
 
 def _same(got: NDArray[Any], want: NDArray[Any]) -> NDArray[np.bool_]:

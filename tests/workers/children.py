@@ -1,4 +1,4 @@
-"""Children that behave and misbehave, as requests tell them: ``python -m tests.workers.children``."""
+"""Children that behave and misbehave as requests tell them."""
 
 import json
 import os

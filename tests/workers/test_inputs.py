@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+
+from tuner.errors import SpecError
+from tuner.spec.experiment import FromFile, FromPython
+from tuner.spec.fields import PythonFunction
+from tuner.spec.resolve import IntegerRange, ResolvedArgument
+from workers.inputs import LARGE, applies, fill, flipped, stream
+
+
+def argument(fill="normal", dtype="float32", shape=(64, 32), **fields) -> ResolvedArgument:
+    strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+    return ResolvedArgument(
+        name="x", kind="in", dtype=dtype, shape=shape, strides=strides, fill=fill, **fields
+    )
+
+
+def no_python(function, name, seed):
+    raise AssertionError("not asked for")
+
+
+def drawn(given: ResolvedArgument, distribution="default", secret=1, label="a") -> np.ndarray:
+    return fill(given, stream(secret, label), distribution, no_python)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint64"])
+@pytest.mark.parametrize("kind", ["normal", "uniform", "zeros", "permutation", "offsets"])
+def test_every_fill_has_the_arguments_shape_and_type(kind, dtype) -> None:
+    shape = (16,) if dtype == "int8" else (64, 32)
+    values = drawn(argument(kind, dtype, shape))
+    assert values.shape == shape
+    assert values.dtype.name == dtype
+
+
+def test_the_same_secret_gives_the_same_numbers_and_another_gives_others() -> None:
+    given = argument()
+    assert np.array_equal(drawn(given), drawn(given))
+    assert not np.array_equal(drawn(given), drawn(given, secret=2))
+    assert not np.array_equal(drawn(given), drawn(given, label="b"))
+
+
+def test_distributions_keep_within_the_range() -> None:
+    given = argument(range=(-0.5, 2.0))
+    for distribution in ("default", "large", "zeros", "ends"):
+        values = drawn(given, distribution)
+        assert values.min() >= -0.5
+        assert values.max() <= 2.0
+    assert set(np.unique(drawn(given, "ends"))) == {np.float32(-0.5), np.float32(2.0)}
+
+
+def test_large_magnitudes_are_larger() -> None:
+    spread = np.std(drawn(argument(), "large")) / np.std(drawn(argument()))
+    assert spread == pytest.approx(LARGE, rel=0.1)
+
+
+def test_zeros_are_exact() -> None:
+    assert not drawn(argument(), "zeros").any()
+
+
+def test_specials_appear_only_where_they_are_allowed() -> None:
+    given = argument(specials=("inf", "nan"))
+    assert np.isfinite(drawn(given)).all()
+    special = drawn(given, "specials")
+    assert np.isinf(special).any()
+    assert not np.isneginf(special).any()
+    assert 0 < np.count_nonzero(~np.isfinite(special)) < special.size / 10
+    assert not applies(argument(), "specials")
+
+
+def test_integers_include_both_ends() -> None:
+    given = argument(IntegerRange(lo=3, hi=5), "int32")
+    assert set(np.unique(drawn(given))) == {3, 4, 5}
+    assert set(np.unique(drawn(given, "ends"))) == {3, 5}
+    assert not applies(given, "large")
+
+
+def test_a_permutation_holds_each_index_once() -> None:
+    values = drawn(argument("permutation", "int32", (100,)))
+    assert sorted(values.tolist()) == list(range(100))
+    changed = flipped(values, argument("permutation", "int32", (100,)), stream(1, "flip"))
+    assert sorted(changed.tolist()) == list(range(100))
+
+
+def test_offsets_rise_from_zero_to_the_end() -> None:
+    values = drawn(argument("offsets", "int32", (9,), range=(0, 100)))
+    assert values[0] == 0
+    assert values[-1] == 100
+    assert (np.diff(values) >= 0).all()
+
+
+def test_flips_change_a_few_elements() -> None:
+    values = drawn(argument())
+    changed = flipped(values, argument(), stream(1, "flip"))
+    assert 1 <= np.count_nonzero(values != changed) <= 16
+
+
+def test_a_file_must_fit(tmp_path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((3, 3), np.float32))
+    given = argument(FromFile(file=str(path)), shape=(3, 3))
+    assert np.array_equal(drawn(given), np.ones((3, 3)))
+    with pytest.raises(SpecError, match=r"holds shape \(3, 3\)"):
+        drawn(argument(FromFile(file=str(path)), shape=(9,)))
+    with pytest.raises(SpecError, match="holds float32, not int8"):
+        drawn(argument(FromFile(file=str(path)), "int8", (3, 3)))
+    with pytest.raises(SpecError, match="cannot read"):
+        drawn(argument(FromFile(file=str(tmp_path / "absent.npy"))))
+
+
+def test_a_pickled_file_is_never_loaded(tmp_path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(SpecError, match="cannot read"):
+        drawn(argument(FromFile(file=str(path)), shape=(1,)))
+
+
+def test_a_python_fill_is_asked_with_its_own_seed() -> None:
+    function = FromPython(python=PythonFunction(file="f.py", text="", function="make"))
+    seeds = []
+
+    def python(given, name, seed):
+        seeds.append(seed)
+        return np.full((4,), 2.0)
+
+    values = fill(argument(function, shape=(4,)), stream(1, "a"), "default", python)
+    assert (values == 2.0).all()
+    fill(argument(function, shape=(4,)), stream(2, "a"), "default", python)
+    assert len(set(seeds)) == 2

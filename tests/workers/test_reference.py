@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from tuner.spec.fields import PythonFunction
+from workers.reference import ReferenceFailed, ReferenceProcess
+
+
+@pytest.fixture(scope="module")
+def process():
+    made = ReferenceProcess(seconds=5.0)
+    yield made
+    made.close()
+
+
+def function(text: str, name: str = "f") -> PythonFunction:
+    return PythonFunction(file="reference.py", text=text, function=name)
+
+
+def test_arrays_and_scalars_go_in_and_arrays_come_out(process) -> None:
+    text = "def f(x, scale):\n    return {'out': x * scale, 'count': (x > 0).sum(axis=1)}"
+    x = np.arange(-3.0, 3.0).reshape(2, 3)
+    found = process.call(function(text), {"x": x, "scale": 0.5, "unused": 3})
+    assert np.array_equal(found["out"], x * 0.5)
+    assert found["count"].tolist() == [0, 2]
+
+
+def test_a_single_array_has_no_name(process) -> None:
+    found = process.call(function("def f(x):\n    return x + 1"), {"x": np.ones(3, np.int64)})
+    assert found[""].tolist() == [2, 2, 2]
+    assert found[""].dtype == np.int64
+
+
+def test_inputs_may_be_changed_in_place(process) -> None:
+    text = "def f(x):\n    x += 1\n    return x"
+    x = np.zeros(2)
+    assert process.call(function(text), {"x": x})[""].tolist() == [1, 1]
+    assert x.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def f(x):\n    return x + undefined", r"NameError.*\(line 2 of reference.py\)"),
+        ("def g(x):\n    return x", "reference.py has no function 'f'"),
+        ("def f(x):\n    return object()", "elements of type object"),
+        ("def f(x):\n    import sys\n    sys.exit(0)", "without an answer"),
+        ("def f(x):\n    while True: pass", "no answer within"),
+        ("def f(x)\n", "SyntaxError"),
+        ("def f(x):\n    return None", "elements of type object"),
+    ],
+)
+def test_whatever_it_does_is_one_message(process, text, says) -> None:
+    process._seconds = 1.0 if "while" in text else 20.0
+    with pytest.raises(ReferenceFailed, match=says):
+        process.call(function(text), {"x": np.ones(2)})
+
+
+def test_what_it_prints_is_no_answer(process) -> None:
+    text = "def f(x):\n    print('{}')\n    return x"
+    assert process.call(function(text), {"x": np.ones(1)})[""].tolist() == [1]
