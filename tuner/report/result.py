@@ -77,6 +77,20 @@ class Specialised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCache:
+    """The winners in the cache state that did not decide, for comparison.
+
+    ``baseline_ns`` and ``general`` have one entry per shape (``general`` none without a general
+    configuration), ``specialised`` one per tune shape.
+    """
+
+    cache: str
+    baseline_ns: tuple[float | None, ...]
+    general: tuple[Cell, ...]
+    specialised: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rejections:
     """How many trials ended for one reason, and the first of them as an example."""
 
@@ -110,6 +124,7 @@ class Result:
     shapes: tuple[ShapeOfRun, ...]
     general: General | None
     specialised: tuple[Specialised | None, ...]
+    other_cache: OtherCache | None
     rejections: tuple[Rejections, ...]
     advice: tuple[str, ...]
     notes: tuple[str, ...]
@@ -131,8 +146,11 @@ class Result:
         return any(s and s.cell.comparison for s in self.specialised)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON data, with the two figures above."""
+        """The same as JSON data, with the two figures above; configurations are plain mappings."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        for holder in (data["general"], *data["specialised"], *data["rejections"]):
+            if holder:
+                holder["configuration"] = holder["configuration"]["values"]
         return {**data, "speedup": self.speedup, "confirmed": self.confirmed}
 
 

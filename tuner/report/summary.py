@@ -13,6 +13,7 @@ from tuner.report.rejections import advise, count_rejections
 from tuner.report.result import (
     Cell,
     General,
+    OtherCache,
     OutcomeOfRun,
     Result,
     ShapeOfRun,
@@ -32,9 +33,9 @@ def summarise(history: History) -> Result:
 
 
 class _Evidence:
-    """The confirming samples, as logarithms of speedups by process."""
+    """The confirming samples of one cache state, as logarithms of speedups by process."""
 
-    def __init__(self, history: History, cache: str) -> None:
+    def __init__(self, history: History, cache: str, shapes: int) -> None:
         failed = {number for c in history.confirmations for number, _ in c.failed}
         self._times: dict[tuple[int, int], dict[int, float]] = {}
         for confirmation in history.confirmations:
@@ -43,7 +44,15 @@ class _Evidence:
                 if sample.cache == cache and sample.trial not in failed and valid:
                     times = self._times.setdefault((sample.trial, sample.shape), {})
                     times[confirmation.process] = sample.median_ns
+        self.cache = cache
         self.trials = sorted({trial for trial, _ in self._times if trial != BASELINE})
+        self.noise = [
+            Noise.pooled([list(self.logs(trial, shape).values()) for trial in self.trials])
+            for shape in range(shapes)
+        ]
+        self.cells = sum(
+            self.seen(trial, shape) for trial in self.trials for shape in range(shapes)
+        )
 
     def time(self, trial: int, shape: int) -> float | None:
         """The median over processes of the per-process medians."""
@@ -54,6 +63,19 @@ class _Evidence:
         """By process, the logarithm of how much faster ``trial`` is than ``against``."""
         own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
         return {p: math.log(other[p] / own[p]) for p in own if p in other}
+
+    def seen(self, trial: int, shape: int) -> bool:
+        """Whether it ran there in enough processes."""
+        return len(self.logs(trial, shape)) >= MIN_PROCESSES
+
+    def cell(self, trial: int, shape: int, comparisons: int) -> Cell:
+        """The judged cell; empty where it was not seen enough."""
+        if not self.seen(trial, shape):
+            return Cell(shape=shape, time_ns=None, speedup=None)
+        logs = list(self.logs(trial, shape).values())
+        found = compare(logs, self.noise[shape], comparisons)
+        time = self.time(trial, shape)
+        return Cell(shape=shape, time_ns=time, speedup=found.speedup, comparison=found)
 
 
 class _Summary:
@@ -66,16 +88,14 @@ class _Summary:
         self.tune = range(len(history.experiment.shapes.tune))
         self.held_out = range(len(self.tune), len(self.shapes))
         self.cache = history.experiment.measure.cache
-        self.evidence = _Evidence(history, self.cache)
+        other = "hot" if self.cache == "cold" else "cold"
+        self.evidence = _Evidence(history, self.cache, len(self.shapes))
+        self.other = _Evidence(history, other, len(self.shapes))
         trials = self.evidence.trials
-        self.noise = [
-            Noise.pooled([list(self.evidence.logs(trial, shape).values()) for trial in trials])
-            for shape in range(len(self.shapes))
-        ]
         self.noise_over_all = Noise.pooled(
             [list(self._over(trial, self.tune).values()) for trial in trials]
         )
-        self.comparisons = sum(1 + len(self._shapes_of(trial)) for trial in self.evidence.trials)
+        self.comparisons = len(trials) + self.evidence.cells + self.other.cells
 
     def result(self) -> Result:
         history = self.history
@@ -105,6 +125,7 @@ class _Summary:
             ),
             general=general,
             specialised=specialised,
+            other_cache=self._other_cache(general, specialised),
             rejections=rejections,
             advice=advise(rejections, len(outcomes), [str(binding) for binding in self.shapes]),
             notes=history.notes,
@@ -129,13 +150,26 @@ class _Summary:
         faster = any(comparison and comparison.verdict == "faster" for comparison in judged)
         return "improved" if faster else "no_gain"
 
-    def _shapes_of(self, trial: int) -> list[int]:
-        """Shapes on which a trial was seen in enough processes."""
-        return [
-            shape
-            for shape in range(len(self.shapes))
-            if len(self.evidence.logs(trial, shape)) >= MIN_PROCESSES
-        ]
+    def _other_cache(
+        self, general: General | None, specialised: Sequence[Specialised | None]
+    ) -> OtherCache | None:
+        """The same winners in the other cache state, if that was timed too."""
+        if not self.other.trials:
+            return None
+        count = range(len(self.shapes))
+        return OtherCache(
+            cache=self.other.cache,
+            baseline_ns=tuple(self.other.time(BASELINE, shape) for shape in count),
+            general=tuple(
+                self.other.cell(general.trial, shape, self.comparisons) for shape in count
+            )
+            if general
+            else (),
+            specialised=tuple(
+                self.other.cell(best.trial, best.cell.shape, self.comparisons) if best else None
+                for best in specialised
+            ),
+        )
 
     def _general(self) -> General | None:
         ranked = [
@@ -169,16 +203,11 @@ class _Summary:
             speedup=comparison.speedup,
             held_out=math.exp(math.fsum(held_out) / len(held_out)) if held_out else None,
             comparison=comparison,
-            cells=tuple(self._confirmed_cell(trial, shape) for shape in range(len(self.shapes))),
+            cells=tuple(
+                self.evidence.cell(trial, shape, self.comparisons)
+                for shape in range(len(self.shapes))
+            ),
         )
-
-    def _confirmed_cell(self, trial: int, shape: int) -> Cell:
-        logs = list(self.evidence.logs(trial, shape).values())
-        if len(logs) < MIN_PROCESSES:
-            return Cell(shape=shape, time_ns=None, speedup=None)
-        comparison = compare(logs, self.noise[shape], self.comparisons)
-        time = self.evidence.time(trial, shape)
-        return Cell(shape=shape, time_ns=time, speedup=comparison.speedup, comparison=comparison)
 
     def _searched_general(self, trial: int) -> General:
         cells = tuple(self._searched_cell(trial, shape) for shape in self.tune)
@@ -215,7 +244,9 @@ class _Summary:
         return Specialised(
             trial=best,
             configuration=self.history.trials[best].configuration,
-            cell=self._confirmed_cell(best, shape) if means else self._searched_cell(best, shape),
+            cell=self.evidence.cell(best, shape, self.comparisons)
+            if means
+            else self._searched_cell(best, shape),
             gain=self._gain(best, shape, general) if means else None,
         )
 
@@ -225,4 +256,4 @@ class _Summary:
         logs = list(self.evidence.logs(trial, shape, against=general.trial).values())
         if len(logs) < MIN_PROCESSES:
             return None
-        return compare(logs, self.noise[shape], self.comparisons)
+        return compare(logs, self.evidence.noise[shape], self.comparisons)

@@ -65,26 +65,55 @@ def _heading(result: Result) -> str:
 
 
 def _table(result: Result) -> str:
-    rows = [("shape", "baseline", "general", "speedup", "specialised", "speedup")]
-    for shape in result.shapes:
-        general = _cell(result.general.cells if result.general else (), shape)
-        best = None if shape.held_out else result.specialised[shape.index]
-        same = best and result.general and best.trial == result.general.trial
-        rows.append(
-            (
-                shape.label + (" (held out)" if shape.held_out else ""),
-                time_text(shape.baseline_ns),
-                time_text(general.time_ns) if general else "-",
-                speedup_text(general.speedup, general.comparison) if general else "-",
-                "-" if best is None else "=" if same else time_text(best.cell.time_ns),
-                "-"
-                if best is None
-                else "="
-                if same
-                else speedup_text(best.cell.speedup, best.cell.comparison),
-            )
+    """Both winners against the baseline on each shape, in each cache state that was timed."""
+    tables = [
+        _one_table(
+            result,
+            result.cache,
+            [shape.baseline_ns for shape in result.shapes],
+            result.general.cells if result.general else (),
+            [best.cell if best else None for best in result.specialised],
         )
-    return f"{result.cache} cache; times per run of the kernel\n" + _aligned(rows)
+    ]
+    if other := result.other_cache:
+        tables.append(
+            _one_table(result, other.cache, other.baseline_ns, other.general, other.specialised)
+        )
+    return "\n\n".join(tables)
+
+
+def _one_table(
+    result: Result,
+    cache: str,
+    baseline_ns: Sequence[float | None],
+    general: Sequence[Cell],
+    specialised: Sequence[Cell | None],
+) -> str:
+    head = ("shape", "baseline", "general", "speedup", "specialised", "speedup")
+    rows = [
+        (
+            shape.label + (" (held out)" if shape.held_out else ""),
+            time_text(baseline_ns[shape.index]),
+            *_pair(_cell(general, shape)),
+            *_best(result, shape, specialised),
+        )
+        for shape in result.shapes
+    ]
+    return f"{cache} cache; times per run of the kernel\n" + _aligned([head, *rows])
+
+
+def _best(result: Result, shape: ShapeOfRun, specialised: Sequence[Cell | None]) -> tuple[str, str]:
+    """A tune shape's own winner; ``=`` where it is the general one."""
+    best = None if shape.held_out else result.specialised[shape.index]
+    if best and result.general and best.trial == result.general.trial:
+        return "=", "="
+    return _pair(specialised[shape.index] if best else None)
+
+
+def _pair(cell: Cell | None) -> tuple[str, str]:
+    if cell is None:
+        return "-", "-"
+    return time_text(cell.time_ns), speedup_text(cell.speedup, cell.comparison)
 
 
 def _cell(cells: Sequence[Cell], shape: ShapeOfRun) -> Cell | None:

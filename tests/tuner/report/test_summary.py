@@ -152,6 +152,30 @@ def test_a_live_run_improves_and_its_report_reads_well():
     assert all(len(line) < 200 for line in text.splitlines())
 
 
+def test_the_cache_state_that_did_not_decide_is_shown_too():
+    history = run([500.0, 1000.0, 2000.0], [400.0, 4000.0, 8000.0], noise=0.001)
+    history.confirmations = [
+        replace(
+            c,
+            samples=c.samples
+            + tuple(
+                replace(s, cache="hot", median_ns=s.median_ns / (2 if s.trial == BASELINE else 1))
+                for s in c.samples
+            ),
+        )
+        for c in history.confirmations
+    ]
+    result = summarise(history)
+    assert result.cache == "cold"
+    assert result.general.speedup == pytest.approx(2.0, rel=0.01)
+    assert result.other_cache.cache == "hot"
+    assert result.other_cache.baseline_ns == pytest.approx([500.0, 1000.0, 2000.0], rel=0.01)
+    assert [cell.comparison.verdict for cell in result.other_cache.general] == ["same"] * 3
+    assert result.other_cache.specialised[0].speedup == pytest.approx(1.25, rel=0.01)
+    text = render(result)
+    assert text.index("cold cache") < text.index("hot cache")
+
+
 def test_the_result_is_json():
     data = json.loads(
         json.dumps(summarise(run([500.0, 1000.0, 2000.0])).to_json(), allow_nan=False)
@@ -159,6 +183,8 @@ def test_the_result_is_json():
     assert data["outcome"] == "improved"
     assert data["speedup"] == pytest.approx(2.0)
     assert data["confirmed"] is True
+    assert data["general"]["configuration"] == {"x": 0}
+    assert data["other_cache"] is None
     assert data["general"]["cells"][2]["comparison"]["verdict"] == "faster"
 
 
