@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -377,3 +378,65 @@ def test_random_bytes_are_refused_clearly(tmp_path_factory, data):
     path.write_bytes(data)
     with pytest.raises(SpecError):
         load_experiment(path)
+
+
+def nodes(data, path=()):
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in items:
+        if isinstance(value, dict | list):
+            yield from nodes(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.sampled_from(["", "n", "out", "T", "float16", "x +", "1 // 0", "a.py:f", "permutation"]),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["n", "ulp", "python", "integers", "grid", "memset", "flag", "name"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=5,
+)
+
+
+@given(data=st.data(), in_template=st.booleans(), cuda=st.booleans())
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_spec_with_a_value_of_any_other_form_never_fails_unclearly(
+    tmp_path_factory, data, in_template, cuda
+):
+    text = specs.TEMPLATE if in_template else specs.CUDA_SPEC if cuda else specs.SPEC
+    spec = yaml.safe_load(text)
+    *above, last = data.draw(st.sampled_from([path for path in nodes(spec) if path]))
+    place = spec
+    for step in above:
+        place = place[step]
+    place[last] = data.draw(VALUES)
+    folder = tmp_path_factory.getbasetemp() / "forms"
+    folder.mkdir(exist_ok=True)
+    path = specs.write(folder, specs.CUDA_SPEC if cuda and not in_template else specs.SPEC)
+    spoilt = folder / ("template.yaml" if in_template else "spec.yaml")
+    spoilt.write_text(yaml.safe_dump(spec))
+    try:
+        experiment = load_experiment(path)
+    except SpecProblems as error:
+        for problem in error.problems:
+            assert problem.mark
+            assert not re.search(
+                r"Input should|function-|\[type=|keyword argument|\n", problem.message
+            )
+    else:
+        assert load_resolved(dump_resolved(experiment)) == experiment
