@@ -317,8 +317,10 @@ class _Header:
     def feasible(self) -> Iterator[str]:
         def constraints(variant: Variant, types: Shape) -> Iterator[str]:
             for constraint in variant.template.constraints if variant.template else ():
-                yield f"if (!({self.c(constraint, types, variant)}))"
-                yield "    return 0;"
+                condition = self.c(constraint, types, variant)
+                if condition != "1LL":
+                    yield f"if (!({condition}))"
+                    yield "    return 0;"
 
         yield f"{self.prefix}_step step;"
         yield "int i;"
