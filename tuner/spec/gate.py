@@ -6,6 +6,7 @@ pass.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from tuner.device import Backend
@@ -163,7 +164,9 @@ def _macros(code: str, template: Template, experiment: Experiment) -> Iterator[s
 
 
 def _signatures(experiment: Experiment, template: Template) -> Iterator[str]:
-    found = {s.name: s for s in signatures(template.source.text, experiment.kernel.language)}
+    defined = signatures(template.source.text, experiment.kernel.language)
+    often = Counter(signature.name for signature in defined)
+    found = {s.name: s for s in defined if s.certain and often[s.name] == 1}
     arguments = {argument.name: argument for argument in experiment.arguments}
     scratch = {argument.name: argument.dtype for argument in template.scratch}
     default = (*(a.name for a in experiment.arguments if a.kind != "constant"), *scratch)
