@@ -218,7 +218,11 @@ class _Round:
             interval=_interval(verdict),
         )
         tried = Variant(
-            round=self._number, template=drafted.template, suggestion=suggestion, verdict=verdict
+            round=self._number,
+            template=drafted.template,
+            parent=best.digest if best else None,
+            suggestion=suggestion,
+            verdict=verdict,
         )
         return self._progress.after(summary, tried)
 

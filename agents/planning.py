@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from agents.brief import Brief, RoundSummary, ShapeTimes, planning_messages, repair_messages
 from agents.landscape import landscape
 from agents.llm.port import Message
@@ -62,12 +64,22 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A confirmed template: its best configuration and times are in ``verdict``."""
+    """A searched template: its best configuration and times are in ``verdict``.
+
+    ``parent`` is the digest of the variant that its round started from, ``None`` for the kernel.
+    """
 
     round: int
     template: Template
+    parent: str | None
     suggestion: Suggestion
     verdict: Verdict
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits over the template."""
+        plain = _TEMPLATES.dump_python(self.template, mode="json")
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def speedup(self) -> float:
@@ -75,13 +87,16 @@ class Variant:
         return self.verdict.speedup or 1.0
 
 
+_TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The state between rounds. ``last`` is what was searched last, the best or not."""
+    """The state between rounds. ``variants`` are all that were searched, in order."""
 
     rounds: tuple[RoundSummary, ...] = ()
     best: Variant | None = None
-    last: tuple[Template, Verdict] | None = None
+    variants: tuple[Variant, ...] = ()
     without_gain: int = 0
     trials: int = 0
     search_seconds: float = 0.0
@@ -94,7 +109,7 @@ class Progress:
             self,
             rounds=(*self.rounds, summary),
             best=tried if gained else self.best,
-            last=(tried.template, tried.verdict) if tried else self.last,
+            variants=(*self.variants, *([tried] if tried else [])),
             without_gain=0 if gained else self.without_gain + 1,
             trials=self.trials + (verdict.trials if verdict else 0),
             search_seconds=self.search_seconds + (verdict.seconds if verdict else 0.0),
@@ -139,9 +154,9 @@ def brief_of(task: Task, progress: Progress) -> Brief:
     """What a model is told now."""
     best = progress.best.verdict.best_us if progress.best else (None,) * len(task.baseline_us)
     found = None
-    if progress.last:
-        template, verdict = progress.last
-        found = landscape(template.parameters, verdict.observations)
+    if progress.variants:
+        last = progress.variants[-1]
+        found = landscape(last.template.parameters, last.verdict.observations)
     return Brief(
         experiment=replace(task.experiment, template=None),
         device=task.device,

@@ -12,7 +12,7 @@ from agents.llm.mailbox import Mailbox, answer, pending
 from agents.llm.port import Reply, Request, Role, StepKey, Usage
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
-from agents.planning import Limits, Task, kernel_digest
+from agents.planning import Limits, Task, Variant, kernel_digest
 from agents.steps import StepFiles, recorded_exchanges
 from agents.testing import Admitted, Refused
 from agents.tuning import Seeded
@@ -218,6 +218,11 @@ def test_rounds_build_on_the_best_confirmed() -> None:
     assert ending.best is not None
     assert ending.best.round == 2
     assert ending.best.speedup == pytest.approx(2.0, rel=0.02)
+    assert [variant.parent for variant in ending.progress.variants] == [
+        None,
+        ending.progress.variants[0].digest,
+        ending.best.digest,
+    ]
     assert ending.spent.calls == 9
     assert ending.spent.cost_usd == 1.125
     assert ending.spent.output_tokens == 90
@@ -237,16 +242,16 @@ def test_a_recorded_repair_is_asked_for_only_after_its_failure() -> None:
 def settled(ending: Ending) -> object:
     """All of an ending but the seconds, which a killed process takes again."""
 
-    def verdict(variant: object) -> object:
-        return variant and replace(variant, verdict=replace(variant.verdict, seconds=0.0))  # type: ignore[attr-defined,type-var]
+    def timeless(variant: Variant) -> Variant:
+        return replace(variant, verdict=replace(variant.verdict, seconds=0.0))
 
-    progress = ending.progress
-    last = progress.last and (progress.last[0], replace(progress.last[1], seconds=0.0))
-    return (
-        ending.reason,
-        replace(progress, best=verdict(progress.best), last=last, search_seconds=0.0),
-        replace(ending.spent, seconds=0.0),
+    progress = replace(
+        ending.progress,
+        best=ending.best and timeless(ending.best),
+        variants=tuple(map(timeless, ending.progress.variants)),
+        search_seconds=0.0,
     )
+    return ending.reason, progress, replace(ending.spent, seconds=0.0)
 
 
 def test_killed_after_any_write_and_resumed_it_ends_the_same_and_pays_once() -> None:
