@@ -116,6 +116,32 @@ class Progress:
         )
 
 
+def least_times(
+    experiment: Experiment,
+    *,
+    bytes_per_second: float | None,
+    flops_per_second: float | None,
+    launch_us: float,
+) -> tuple[float | None, ...]:
+    """The least possible time per tune shape in microseconds, from the experiment's own ``cost``.
+
+    The largest of what memory, arithmetic and the launch itself take; ``None`` without a cost, or
+    where the rate that it needs is unknown.
+    """
+    times: list[float | None] = []
+    for binding in experiment.shapes.tune:
+        parts = []
+        cost = experiment.cost
+        for amount, rate in (
+            (cost.bytes if cost else None, bytes_per_second),
+            (cost.flops if cost else None, flops_per_second),
+        ):
+            if amount is not None and rate is not None:
+                parts.append(1e6 * int(amount.evaluate(binding.symbols)) / rate)
+        times.append(max(launch_us, *parts) if parts else None)
+    return tuple(times)
+
+
 def kernel_digest(kernel: Kernel) -> str:
     """SHA-256 over everything that makes the kernel what it is, as hex."""
     parts = [

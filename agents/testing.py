@@ -4,6 +4,7 @@ Owns the judgement of a round: whether the best confirmed configuration gains on
 Knows neither models nor how anything was measured.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -12,7 +13,19 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from agents.landscape import Observation
 from tuner.report.summary import summarise
 from tuner.session.history import History
-from tuner.trial import Configuration, Rejected, loss
+from tuner.spec.experiment import Template
+from tuner.trial import Configuration, Rejected, Stage, loss
+
+_DETAIL = 3_000
+_LINES = 8
+_FINDERS = {
+    Stage.COMPILE: "The compiler",
+    Stage.LIMITS: "The check of the device's limits",
+    Stage.LAUNCH: "The device",
+    Stage.VERIFY: "The comparison with the original kernel",
+    Stage.TIME: "The timing",
+    Stage.FLEET: "The fleet",
+}
 
 PLAIN = ConfigDict(extra="forbid")
 
@@ -64,6 +77,23 @@ ADMISSIONS: TypeAdapter[Admitted | Refused] = TypeAdapter(
     Annotated[Admitted | Refused, Field(discriminator="kind")]
 )
 VERDICTS: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+
+
+def refused(rejected: Rejected, configuration: Configuration, template: Template) -> Refused:
+    """A rejection in admission, in the words of whoever found it, with the lines it points at."""
+    lines = template.source.text.splitlines()
+    name = re.escape(template.source.name)
+    numbers = sorted(
+        {
+            int(number)
+            for number in re.findall(rf"{name}[:(](\d{{1,7}})", rejected.detail)
+            if 0 < int(number) <= len(lines)
+        }
+    )[:_LINES]
+    excerpt = "".join(f"\n{number:5} | {lines[number - 1][:200]}" for number in numbers)
+    shown = f"{configuration}: {rejected.code}: {rejected.detail[:_DETAIL]}"
+    where = f"\nthe lines concerned:{excerpt}" if excerpt else ""
+    return Refused(by=_FINDERS[rejected.stage], detail=f"{shown}{where}")
 
 
 def judge(history: History) -> Verdict:
