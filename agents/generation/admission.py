@@ -20,11 +20,17 @@ _MOST_FINDINGS = 12
 def refusal(experiment: Experiment, template: Template) -> str | None:
     """Why ``template`` may not go on, in words that can be quoted to its author; ``None``: it may.
 
-    A source that is the kernel's own, comments and layout aside, is refused too: it would be
-    searched for nothing.
+    The kernel as it stands, comments and layout aside, is refused too: it would be searched for
+    nothing.
     """
-    if _words(template.source.text) == _words(experiment.kernel.source.text):
-        return "the source is the plain kernel, unchanged"
+    kernel = experiment.kernel
+    same_source = _words(template.source.text) == _words(kernel.source.text)
+    if (
+        same_source
+        and template.steps == kernel.steps
+        and template.options in (None, kernel.options)
+    ):
+        return "this is the plain kernel, unchanged"
     findings = [
         f"{_place(finding.path)}: {finding.message}"
         for finding in check(replace(experiment, template=template))

@@ -212,9 +212,10 @@ def test_a_bad_template_is_refused_for_its_reason(name: str) -> None:
 
 def test_the_plain_kernel_is_no_template() -> None:
     plain = "// a new comment\n" + EXPERIMENT.kernel.source.text.replace("  ", "\t")
-    found = read(reply_text(draft(), plain))
+    launch = {"grid": ["ceil_div(d, 64)", "tokens"], "block": [64]}
+    found = read(reply_text(edited(launch=launch), plain))
     assert isinstance(found, GeneratedTemplate)
-    assert refusal(EXPERIMENT, found.template) == "the source is the plain kernel, unchanged"
+    assert refusal(EXPERIMENT, found.template) == "this is the plain kernel, unchanged"
 
 
 def test_seeds_outside_the_space_are_dropped() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import TypeAdapter
 
+from agents.generation.admission import refusal
 from agents.generation.mechanical import MechanicalTemplate, mechanical_template
 from tuner.errors import SpecError
 from tuner.spec.experiment import Experiment
@@ -29,7 +30,10 @@ def experiment(
                 "entry": entry,
                 "launch": {"grid": list(grid), "block": list(block), **launch},  # type: ignore[call-overload]
             },
-            "arguments": [HALF],
+            "arguments": [
+                HALF,
+                {"name": "n", "kind": "scalar", "dtype": "int32", "value": "n"},
+            ],
             "shapes": {"tune": [{"n": 1024}]},
         },
         strict=False,
@@ -37,7 +41,11 @@ def experiment(
 
 
 def made(source: str, **given: object) -> MechanicalTemplate:
-    return mechanical_template(experiment(source, **given))  # type: ignore[arg-type]
+    """The template, which must pass every gate that a model's template passes."""
+    subject = experiment(source, **given)  # type: ignore[arg-type]
+    result = mechanical_template(subject)
+    assert refusal(subject, result.template) is None
+    return result
 
 
 def why(result: MechanicalTemplate, what: str) -> str:
