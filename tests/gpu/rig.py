@@ -115,10 +115,5 @@ def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailur
 
 def used_bytes() -> int:
     """Device memory in use by anyone."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    used: int = pynvml.nvmlDeviceGetMemoryInfo(handle).used
-    pynvml.nvmlShutdown()
-    return used
+    free, total = import_cuda().runtime.memGetInfo()
+    return total - free

@@ -45,7 +45,7 @@ def steps() -> dict[str, Step]:
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
         "device": Step(
-            180, python("-m", "pytest", "tests/gpu", "-q", "-rA", "-x", "-p", "no:cacheprovider")
+            180, python("-m", "pytest", "tests/gpu", "-q", "-rA", "-p", "no:cacheprovider")
         ),
         "baselines": Step(180, python("-m", "tests.gpu.measure", "baselines")),
         "faults": Step(240, run(f"{DATA}/faults/cuda.yaml", "faults")),
