@@ -160,7 +160,7 @@ class Stand:
         launchable = self._bound(entrant, question.shape)
         rotation = self._rotation(question.shape, cache, *counts)
         order = self._order(rotation)
-        bursts = rotation.warmup + rotation.bursts
+        bursts = rotation.warmup + rotation.bursts + (rotation.sets > 1)
         checked = self._rng.choice(bursts, min(bursts, _CHECKS_WHILE_TIMING), replace=False)
         cut = int(self._rng.integers(bursts)) if rotation.sets > 1 else None
         drifts = len(order) > rotation.sets and any(

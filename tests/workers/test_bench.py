@@ -1,0 +1,285 @@
+"""The bench on a real device: what it refuses, what it survives, what it leaves behind."""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.workers.harness import QUICK, Laboratory
+from tests.workers.test_process import alive, wait_for
+from tuner.errors import EnvironmentProblem
+from tuner.fleet import BASELINE
+from tuner.trial import Code, Full, Measured, Rejected
+from workers.bench import working
+from workers.bench.bench import FIRST, Bench
+from workers.bench.supervisor import Deadlines
+
+EXPLOITS = Path(__file__).parent.parent / "exploits"
+AFFINE = EXPLOITS / "experiments" / "affine" / "experiment.yaml"
+HEAD = "kernel void affine(global float *out, global const float *x, global const float *y, int n)"
+GOOD = f"{HEAD} {{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i] + y[i]; }}"
+CRASH = f"{HEAD} {{ *(volatile global int *)(ulong)n = 1; }}"
+HANG = f"{HEAD} {{ volatile global float *o = out; o[0] = 1; while (o[0] == 1) o[1] = o[0]; }}"
+WRONG = f"{HEAD} {{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i]; }}"
+BROKEN = f"{HEAD} {{ out[0] = absent; }}"
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    made = Laboratory(AFFINE)
+    yield made
+    made.close()
+
+
+def changed(folder: Path, **texts: dict[str, str]) -> Path:
+    """A copy of the affine experiment with replaced texts: file stem → (old → new)."""
+    copy = folder / "affine"
+    shutil.copytree(AFFINE.parent, copy)
+    for stem, pairs in texts.items():
+        (path,) = copy.glob(f"{stem}.*")
+        text = path.read_text()
+        for old, new in pairs.items():
+            assert old in text
+            text = text.replace(old, new)
+        path.write_text(text)
+    return copy / "experiment.yaml"
+
+
+TOLERANT = "shape: [n], tolerance: {rtol: 0, atol: 100}}\n  - {name: x"
+
+
+def refused(folder: Path, **texts: dict[str, str]) -> Rejected:
+    laboratory = Laboratory(changed(folder, **texts))
+    laboratory.close()
+    result = laboratory.prepared.result
+    assert isinstance(result, Rejected), result
+    return result
+
+
+def test_a_good_experiment_is_prepared_on_tune_and_held_out_shapes(laboratory) -> None:
+    cells = laboratory.prepared.result
+    assert isinstance(cells, tuple)
+    assert len(cells) == 3
+    for cell in cells:
+        assert isinstance(cell, Full)
+        assert cell.samples >= 40
+        assert cell.median_ns == cell.baseline_ns > 0
+    assert laboratory.prepared.notes == ()
+
+
+def test_a_good_candidate_is_measured_on_every_tune_shape(laboratory) -> None:
+    outcome = laboratory.outcome(GOOD)
+    assert isinstance(outcome, Measured)
+    assert len(outcome.cells) == 2
+    assert all(isinstance(cell, Full) and cell.samples >= 40 for cell in outcome.cells)
+
+
+def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory) -> None:
+    prep = laboratory.bench._prep
+    wants = [q.wants["out"] for shape in prep.questions.values() for q in shape]
+    assert wants
+    held = [path.read_bytes() for path in laboratory.bench._folder.rglob("*.raw")]
+    assert held
+    for want in wants:
+        assert want.tobytes() not in held
+        assert want.astype(np.float32).tobytes() not in held
+    for shape in prep.questions.values():
+        assert all(e.path == "" for q in shape for e in q.expected.values())
+
+
+def test_inputs_differ_between_runs(laboratory) -> None:
+    other = Laboratory(AFFINE, secret=8)
+    first = laboratory.bench._oracle.inputs(0, FIRST)["x"]
+    second = other.bench._oracle.inputs(0, FIRST)["x"]
+    other.close()
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("texts", "code", "says"),
+    [
+        (
+            {"reference": {"2 * x + y": "2 * x + y + 1"}},
+            Code.WRONG_RESULT,
+            r"the baseline disagrees with its reference: out\[\d+\] is .*, expected ",
+        ),
+        (
+            {"affine": {"i < n": "i < n - 3"}},
+            Code.NOT_WRITTEN,
+            r"the baseline never writes 3 elements, such as out\[1021\]",
+        ),
+        (
+            {"affine": {"out[i] = fma": "out[i + 1] = out[i] = fma"}},
+            Code.OUT_OF_BOUNDS,
+            "the baseline itself fails: damages out",
+        ),
+        (
+            {"affine": {"out[i] = fma(2.0f, x[i], y[i]);": "*(global int *)(ulong)n = 1;"}},
+            Code.CRASH,
+            "the baseline itself fails: killed by SIGSEGV",
+        ),
+        (
+            {"reference": {"return 2": "raise ValueError('no') or 2"}},
+            Code.WRONG_RESULT,
+            r"reference.py:affine: ValueError: no \(line 2",
+        ),
+        (
+            {"reference": {"2 * x + y": "(2 * x + y)[:5]"}},
+            Code.WRONG_RESULT,
+            r"out has shape \(5,\), not \(1024,\)",
+        ),
+        (
+            {"experiment": {"shape: [n], align: 4}\n  - {name: x": TOLERANT}},
+            Code.WRONG_RESULT,
+            "the check proves nothing: filling it with zeros passes for out",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, Code) else None,
+)
+def test_what_cannot_judge_is_refused(tmp_path, texts, code, says) -> None:
+    rejected = refused(tmp_path, **texts)
+    assert rejected.code == code
+    assert re.search(says, rejected.detail), rejected.detail
+
+
+def test_a_copy_is_let_pass_where_the_operation_is_one(tmp_path) -> None:
+    texts = {
+        "affine": {"fma(2.0f, x[i], y[i])": "x[i]"},
+        "reference": {"2 * x + y": "x"},
+    }
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected)
+
+
+def test_without_a_reference_the_report_says_so(tmp_path) -> None:
+    laboratory = Laboratory(changed(tmp_path, experiment={"reference: reference.py:affine\n": ""}))
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    assert laboratory.prepared.notes == ("no reference: the baseline alone is the oracle",)
+    assert isinstance(laboratory.outcome(WRONG), Rejected)
+    laboratory.close()
+
+
+@pytest.mark.parametrize(("source", "code"), [(HANG, Code.HANG), (CRASH, Code.CRASH)])
+def test_a_disaster_costs_one_trial(laboratory, source, code) -> None:
+    laboratory.outcome(GOOD)
+    began = time.monotonic()
+    outcome = laboratory.outcome(source)
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == code
+    assert time.monotonic() - began < 30
+    assert isinstance(laboratory.outcome(GOOD), Measured)
+
+
+def test_a_child_killed_from_outside_is_replaced(laboratory) -> None:
+    laboratory.outcome(GOOD)
+    os.kill(laboratory.bench._working._server.pid, signal.SIGKILL)
+    outcomes = [laboratory.outcome(GOOD) for _ in range(2)]
+    assert isinstance(outcomes[-1], Measured)
+
+
+def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:
+    counting = GOOD.replace("kernel", "global int used; kernel", 1).replace(
+        "if (i < n)", "if (i == 0) used++; if (i < n && used < 200)"
+    )
+    for _ in range(3):
+        assert isinstance(laboratory.outcome(counting), Measured)
+
+
+def test_the_baseline_is_timed_again_now_and_then(laboratory, monkeypatch) -> None:
+    monkeypatch.setattr(working, "RETIME_BASELINE_AFTER", 2)
+    before = dict(laboratory.bench._prep.baseline_ns)
+    for number in range(3):
+        laboratory.outcome(GOOD + f"/* {number} */")
+    assert laboratory.bench._prep.baseline_ns != before
+
+
+def test_confirmation_names_who_failed_and_times_the_rest(laboratory) -> None:
+    good = laboratory.candidate(GOOD, trial=4)
+    crash = laboratory.candidate(CRASH, trial=5)
+    wrong = laboratory.candidate(WRONG, trial=6)
+    confirmed = laboratory.confirmed(good, crash, wrong, process=1)
+    assert {trial: reason.code for trial, reason in confirmed.failed} == {
+        5: Code.CRASH,
+        6: Code.WRONG_RESULT,
+    }
+    seen = {(sample.trial, sample.shape, sample.cache) for sample in confirmed.samples}
+    assert seen == {(trial, shape, "cold") for trial in (BASELINE, 4) for shape in range(3)}
+    assert all(sample.median_ns > 0 for sample in confirmed.samples)
+    assert isinstance(laboratory.outcome(GOOD), Measured)
+
+
+def test_a_device_whose_canary_dies_twice_is_quarantined() -> None:
+    laboratory = Laboratory(AFFINE)
+    bench = laboratory.bench
+    broken = tuple(replace(b, code=b"garbage") for b in laboratory.setup.baseline.binaries)
+    bench._prep.setup = replace(
+        laboratory.setup, baseline=replace(laboratory.setup.baseline, binaries=broken)
+    )
+    assert isinstance(laboratory.outcome(CRASH), Rejected)
+    for _ in range(2):
+        with pytest.raises(EnvironmentProblem, match="quarantined"):
+            laboratory.outcome(GOOD)
+    laboratory.close()
+
+
+def test_closing_aborts_a_call_and_leaves_nothing_behind() -> None:
+    laboratory = Laboratory(AFFINE, deadlines=Deadlines(launch=300, first=300))
+    pids = [s.pid for s in laboratory.bench._servers if s.pid]
+    assert pids
+    ended = threading.Event()
+
+    def hang() -> None:
+        with contextlib.suppress(EnvironmentProblem):
+            laboratory.outcome(HANG)
+        ended.set()
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert not ended.wait(2.0)
+    laboratory.close()
+    assert ended.wait(20)
+    thread.join()
+    assert wait_for(lambda: not any(alive(pid) for pid in pids))
+    assert not laboratory.bench._folder.exists()
+
+
+def test_asked_before_it_is_prepared_the_bench_says_so(laboratory) -> None:
+    bench = Bench("opencl", 0, deadlines=QUICK)
+    with pytest.raises(EnvironmentProblem, match="before it was prepared"):
+        bench.run(laboratory.candidate(GOOD))
+    bench.close()
+
+
+def test_no_such_device_is_one_message() -> None:
+    bench = Bench("opencl", 99)
+    with pytest.raises(EnvironmentProblem, match="no OpenCL device 99: there are"):
+        bench.device()
+    bench.close()
+
+
+def test_a_storm_of_bad_candidates_leaves_the_right_outcomes(laboratory) -> None:
+    choices = random.Random(5)
+    wanted = {
+        GOOD: None,
+        WRONG: Code.WRONG_RESULT,
+        CRASH: Code.CRASH,
+        BROKEN: Code.COMPILE_ERROR,
+        f"{HEAD} {{ }}": Code.NOT_WRITTEN,
+        f"{HEAD} {{ out[-1] = 1; }}": Code.OUT_OF_BOUNDS,
+    }
+    for number in range(16):
+        source = choices.choice(list(wanted))
+        outcome = laboratory.outcome(f"{source}\n/* {number} */")
+        code = outcome.code if isinstance(outcome, Rejected) else None
+        assert code == wanted[source], outcome
