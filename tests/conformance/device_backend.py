@@ -3,6 +3,7 @@
 Runs in the test's own process, so its kernels are all harmless to it.
 """
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,8 +97,9 @@ class DeviceBackendConformance:
 
     def seen(self, case: Case, index: int, want: np.ndarray, folder: Path) -> int:
         """Failing elements of ``out``, compared wherever this backend compares."""
-        path = folder / "want"
-        path.write_bytes(want.astype(np.float64).tobytes())
+        contents = want.astype(np.float64).tobytes()
+        path = folder / f"want-{hashlib.sha256(contents).hexdigest()}"
+        path.write_bytes(contents)
         expected = Expected(path=str(path), dtype="float64", mode="close", rtol=1e-5, atol=1e-5)
         inspection = case.inspect(index, {"out": expected})
         assert inspection.damage is None
