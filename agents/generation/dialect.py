@@ -57,7 +57,7 @@ def _opencl(axis: int) -> Dialect:
         block_size=call("get_local_size"),
         grid_size=call("get_global_size"),
         other=r"\bget_(?:global_id|local_id|local_size|enqueued_local_size|group_id|num_groups"
-        rf"|global_size|global_offset|global_linear_id|local_linear_id)\s*\(\s*(?:{axis}\b|\D)",
+        rf"|global_size|global_offset|global_linear_id|local_linear_id)\s*\(\s*(?:{axis}\b|[^\d\s])",
         index_type="size_t",
         group=f"get_group_id({axis})",
         item=f"get_local_id({axis})",

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from agents.generation.dialect import Dialect, dialect
 from agents.generation.rules import Draft
-from agents.generation.source import KernelText, closing
+from agents.generation.source import KernelText, blank, closing
 from tuner.expressions import Expression
 from tuner.spec.experiment import Experiment, Launch
 
@@ -37,6 +37,7 @@ _OWN_BOUNDS = re.compile(
     r"|__attribute__\s*\(\(\s*(?:__)?(?:reqd_work_group_size|work_group_size_hint)(?:__)?"
     r"\s*\([^()]*\)\s*\)\)"
 )
+_STEP = re.compile(r"\+=\s*((?:[^;(){}]|\([^()]*\))*)")
 _RESIDENT = (1, 2, 4)
 _THREADS_PER_BLOCK = 1024
 _THREADS_PER_MULTIPROCESSOR = 2048
@@ -61,9 +62,10 @@ def geometry(draft: Draft, experiment: Experiment) -> Draft:
 
 
 def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
-    kernel = draft.kernel
-    assert kernel is not None
-    spoken, code = dialect(experiment.kernel.language, axis), kernel.code
+    """Vary one axis if one of the proofs holds, over all text: macros and headers included."""
+    headers = (text for _, text in experiment.kernel.headers)
+    code = blank("\n".join([draft.source, *headers]))
+    spoken = dialect(experiment.kernel.language, axis)
     rest = re.sub(spoken.global_index, " ", code)
     knows_global = rest != code
     if knows_global and not _COMMUNICATES.search(code):
@@ -75,7 +77,7 @@ def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
         why = "the grid depends on the block size, and work-items communicate or count blocks"
         return draft.found(f"block[{axis}]", why)
     if re.search(spoken.block_size, code):
-        return _cooperative(draft, experiment, axis, spoken)
+        return _cooperative(draft, experiment, axis, spoken, code)
     why = "the kernel does not ask for its block size, so it may rely on it"
     return draft.found(f"block[{axis}]", why)
 
@@ -89,7 +91,10 @@ def _global(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) ->
     draft = draft.with_parameter(block, _sizes(launch, axis, spoken))
     covered = block
     items, strided = draft.fresh("ITEMS", experiment), draft.fresh("STRIDED", experiment)
-    source = _coarsened(kernel, spoken, block, items, strided) if axis == 0 else None
+    source = None
+    if axis == 0:
+        headers = "\n".join(text for _, text in experiment.kernel.headers)
+        source = _coarsened(kernel, headers, spoken, block, items, strided)
     if source is not None:
         covered = f"{block} * {items}"
         draft = (
@@ -122,10 +127,18 @@ def _strided(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -
     )
 
 
-def _cooperative(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
+def _cooperative(
+    draft: Draft, experiment: Experiment, axis: int, spoken: Dialect, code: str
+) -> Draft:
     launch = draft.launch
     assert launch is not None
     own = launch.block[axis].text
+    if not _steps_by(spoken.block_size, code):
+        why = "no loop steps by the block size, so a smaller block may leave elements out"
+        return draft.found(f"block[{axis}]", why)
+    if own.isdecimal() and _stands_for(int(own), code):
+        why = f"a number in the source may stand for its size, {own}"
+        return draft.found(f"block[{axis}]", why)
     fixed = [int(size.text) for size in launch.block if size.text.isdecimal()]
     most = int(own) if own.isdecimal() else _THREADS_PER_BLOCK // math.prod(fixed)
     sizes = tuple(size for size in spoken.cooperative_sizes if size < most)
@@ -139,6 +152,27 @@ def _cooperative(draft: Draft, experiment: Experiment, axis: int, spoken: Dialec
         .with_parameter(block, (*sizes, most))
         .found(block, "the block asks for its own size, so a smaller one does the same")
     )
+
+
+def _steps_by(block_size: str, code: str) -> bool:
+    """Whether some loop advances by the block size, or by a variable computed from it."""
+    derived = [block_size]
+    assignments = re.findall(r"\b(\w+)\s*=\s*([^=;][^;]*);", code)
+    while True:
+        sized = re.compile("|".join(derived))
+        if any(sized.search(step) for step in _STEP.findall(code)):
+            return True
+        more = {rf"\b{name}\b" for name, value in assignments if sized.search(value)}
+        if more <= set(derived):
+            return False
+        derived += sorted(more - set(derived))
+
+
+def _stands_for(size: int, code: str) -> bool:
+    """Whether the block size or its half is written out, other than as the length of an array."""
+    without_lengths = re.sub(r"\[\s*\d+\s*\]", "", code)
+    numbers = re.findall(r"(?<![\w.])(\d+)[uU]?\b", without_lengths)
+    return size > 2 and any(int(number) in (size, size // 2) for number in numbers)
 
 
 def _block_name(draft: Draft, experiment: Experiment, axis: int) -> str:
@@ -207,12 +241,16 @@ def _tests(parts: list[str], pattern: str) -> bool:
 
 
 def _coarsened(
-    kernel: KernelText, spoken: Dialect, block: str, items: str, strided: str
+    kernel: KernelText, headers: str, spoken: Dialect, block: str, items: str, strided: str
 ) -> str | None:
     """The source with the kernel's body as a function that each work-item calls ``items`` times."""
     names = kernel.parameter_names
     element = f"{kernel.name}_element"
-    if kernel.is_template or names is None or re.search(rf"\bkw_\w+|\b{element}\b", kernel.code):
+    outside = blank(kernel.source[: kernel.body[0]] + kernel.source[kernel.body[1] :])
+    elsewhere = re.search(spoken.other, outside + headers)
+    if kernel.is_template or names is None or elsewhere:
+        return None
+    if re.search(rf"\bkw_\w+|\b{element}\b", kernel.source):
         return None
     begin, end = kernel.body
     pieces, last = [], begin

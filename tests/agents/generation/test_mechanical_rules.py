@@ -1,5 +1,7 @@
 """What the mechanical rules find in a kernel's text, and what they leave alone."""
 
+from dataclasses import replace
+
 import pytest
 from pydantic import TypeAdapter
 
@@ -130,6 +132,60 @@ def test_a_block_that_asks_for_its_size_may_be_smaller() -> None:
     assert result.template.launch is not None
     assert [axis.text for axis in result.template.launch.block] == ["BLOCK"]
     assert "ITEMS" not in result.template.parameters
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("if (l < n) x[l] = s[0];", "no loop steps by the block size"),
+        (
+            "for (; l < n; l += size) s[l] = 1; for (int w = 128; w > 0; w /= 2) s[l] += s[w];",
+            "a number in the source may stand for its size, 256",
+        ),
+    ],
+)
+def test_a_block_that_may_rely_on_its_size_keeps_it(statement: str, reason: str) -> None:
+    source = (
+        "kernel void k(global half *x, int n) { local float s[256]; int l = get_local_id(0);"
+        f" int size = get_local_size(0); {statement} }}"
+    )
+    with pytest.raises(SpecError, match=reason):
+        made(source, grid=[1], block=[256])
+
+
+def test_a_loop_may_step_by_a_variable_made_from_the_block_size() -> None:
+    result = made(
+        "kernel void k(global half *x, int n) { int warps = get_local_size(0);"
+        " int step = warps * 4; for (int i = 0; i < n; i += step) x[i] = 1; }",
+        grid=[1],
+        block=["n // 4"],
+    )
+    assert result.template.parameters["BLOCK"][-1] == 1024
+
+
+HELPER = (
+    "static int half_of(void) {{ return {helper}; }}\n"
+    "kernel void k(global half *x, int n) {{ int i = get_global_id(0);"
+    " if (i >= n) return; x[i] = half_of(); }}"
+)
+
+
+def test_an_index_asked_for_elsewhere_is_not_coarsened() -> None:
+    result = made(HELPER.format(helper="get_global_id(0) / 2"))
+    assert list(result.template.parameters) == ["BLOCK"]
+    result = made(HELPER.format(helper="get_global_id(1) / 2"))
+    assert list(result.template.parameters) == ["BLOCK", "ITEMS", "STRIDED"]
+
+
+@pytest.mark.parametrize("where", ["#define L get_local_id(0)\n", "#define B barrier(0)\n"])
+def test_macros_and_headers_count_as_source(where: str) -> None:
+    plain = HELPER.format(helper="1")
+    with pytest.raises(SpecError, match="work-items communicate"):
+        made(where + plain)
+    subject = experiment(plain)
+    kernel = replace(subject.kernel, headers=(("k.h", where),))
+    with pytest.raises(SpecError, match="work-items communicate"):
+        mechanical_template(replace(subject, kernel=kernel))
 
 
 def test_a_block_of_unknown_size_is_capped_and_bounded() -> None:
