@@ -12,6 +12,7 @@ from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import load_experiment
+from tuner.spec.odd import odd_shapes
 from tuner.trial import Configuration, Outcome, Rejected
 from workers.bench.bench import Bench
 from workers.bench.supervisor import Deadlines
@@ -35,7 +36,7 @@ class Laboratory:
             self.experiment,
             None,
             Configuration.of({}),
-            (*shapes.tune, *shapes.held_out),
+            (*shapes.tune, *shapes.held_out, *odd_shapes(self.experiment)),
             self.device,
         )
         self.setup = BenchSetup(

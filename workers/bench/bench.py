@@ -17,11 +17,12 @@ import numpy as np
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.spec.odd import odd_shapes
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Code, Full, Infeasible, Rejected, Stage
 from workers.bench.confirm import Confirmation
 from workers.bench.judge import Question, rejected
-from workers.bench.oracle import Oracle, Recipe
+from workers.bench.oracle import FIRST, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.probes import trivial_answer
 from workers.bench.stand import Stand
@@ -30,7 +31,6 @@ from workers.bench.working import Working
 from workers.devices.port import DeviceFailure
 from workers.runtime import device_lock, private_folder
 
-FIRST = Recipe(label="first seed")
 FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
 CANARIES = 2
@@ -138,23 +138,24 @@ class Bench:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
-        for shape, cell in enumerate(setup.baseline.plan.cells):
+        shapes = setup.experiment.shapes
+        bindings = (*shapes.tune, *shapes.held_out, *odd_shapes(setup.experiment))
+        arguments = {
+            shape: resolve_arguments(setup.experiment, binding.symbols)
+            for shape, binding in enumerate(bindings)
+        }
+        prep = Prep(setup=setup, device=self.device(), bindings=bindings, arguments=arguments)
+        for shape in prep.timed:
+            cell = setup.baseline.plan.cells[shape]
             if isinstance(cell, Infeasible):
                 detail = f"the baseline cannot be launched: {cell.reason}"
                 return Rejected(
                     stage=Stage.LAUNCH, code=Code.LAUNCH_FAILED, detail=detail, shape=shape
                 )
-        shapes = setup.experiment.shapes
-        bindings = (*shapes.tune, *shapes.held_out)
-        arguments = {
-            shape: resolve_arguments(setup.experiment, binding.symbols)
-            for shape, binding in enumerate(bindings)
-        }
-        prep = Prep(setup=setup, device=self.device(), arguments=arguments)
         oracle = Oracle(prep, self._server(), self._folder, self._deadlines)
         with self._guard:
             self._prep, self._oracle = prep, oracle
-        for shape in arguments:
+        for shape in prep.timed:
             recipes = (FIRST, FLIPPED, FRESH) if shape in prep.tune else (FIRST,)
             questions = []
             for recipe in recipes:

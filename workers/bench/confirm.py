@@ -7,6 +7,7 @@ fails is named and leaves; the others start over in another fresh child.
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tuner.plan import CellPlan
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Rejected
 from workers.bench.judge import Question, rejected
-from workers.bench.oracle import Oracle, Recipe
+from workers.bench.oracle import FIRST, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.stand import Cache, Entrant, Stand
 from workers.devices.port import DeviceFailure
@@ -90,37 +91,36 @@ class Confirmation:
         stand = self._open_stand()
         entrants: dict[int, Entrant] = {}
         for candidate in (self._prep.setup.baseline, *finalists):
-            with _blaming(candidate.trial):
+            with self._blaming(candidate.trial):
                 entrants[candidate.trial] = stand.enter(candidate)
         samples: list[Sample] = []
-        for shape in self._prep.questions:
-            runners = {
-                trial: entrant for trial, entrant in entrants.items() if _runs(entrant, shape)
-            }
-            with _blaming(BASELINE, shape):
-                question = self._prep.questions[shape][0]
-                stand.stage(question, self._caches(), self._prep.measure.repeats)
-            self._check(stand, runners, shape, harder=harder)
+        for shape, questions in self._questions(harder=harder):
+            runners = {t: entrant for t, entrant in entrants.items() if _runs(entrant, shape)}
+            with self._blaming(BASELINE, shape):
+                stand.stage(questions[0], self._caches(), self._prep.measure.repeats)
+            for question in questions:
+                for trial, entrant in runners.items():
+                    with self._blaming(trial, shape):
+                        known = self._prep.baseline_ns.get(shape, 0.0)
+                        stand.check(entrant, question, known)
             if shape in self._prep.timed:
                 for cache in self._caches():
                     samples += self._time(stand, runners, shape, cache)
             for trial, entrant in runners.items():
-                with _blaming(trial, shape):
+                with self._blaming(trial, shape):
                     stand.leave_shape(entrant, shape)
-            with _blaming(BASELINE, shape):
+            with self._blaming(BASELINE, shape):
                 stand.unstage(shape)
         return tuple(samples)
 
-    def _check(
-        self, stand: Stand, runners: Mapping[int, Entrant], shape: int, *, harder: bool
-    ) -> None:
-        questions = list(self._prep.questions[shape])
-        if harder:
-            questions += self._further(shape)
-        for question in questions:
-            for trial, entrant in runners.items():
-                with _blaming(trial, shape):
-                    stand.check(entrant, question, self._prep.baseline_ns.get(shape, 0.0))
+    def _questions(self, *, harder: bool) -> Iterator[tuple[int, list[Question]]]:
+        """What is asked on each shape; odd shapes and further questions only if ``harder``."""
+        for shape in range(len(self._prep.bindings)):
+            questions = list(self._prep.questions.get(shape, ()))
+            if harder:
+                questions += self._further(shape)
+            if questions:
+                yield shape, questions
 
     def _time(
         self, stand: Stand, runners: Mapping[int, Entrant], shape: int, cache: Cache
@@ -131,7 +131,7 @@ class Confirmation:
         times: dict[int, list[float]] = {trial: [] for trial in runners}
         for _ in range(ROUNDS):
             for trial in self._rng.permutation(list(runners)).tolist():
-                with _blaming(trial, shape):
+                with self._blaming(trial, shape):
                     stand.check(runners[trial], question, known)
                     times[trial] += stand.time(runners[trial], question, cache, counts, known)
         return [
@@ -142,15 +142,32 @@ class Confirmation:
     def _further(self, shape: int) -> list[Question]:
         """Second seed, other distributions, each input drawn anew; what the baseline can answer."""
         if shape not in self._cache:
-            found = []
-            for recipe in further_recipes(self._prep.arguments[shape]):
-                question = self._oracle.ask(shape, recipe)
-                if isinstance(question, Question):
-                    found.append(question)
-                else:
-                    self._oracle.note(f"not asked ({recipe.label}): {question.detail}")
-            self._cache[shape] = found
+            self._cache[shape] = []
+            cells = self._prep.setup.baseline.plan.cells
+            if shape < len(cells) and isinstance(cells[shape], CellPlan):
+                for recipe in self._recipes(shape):
+                    question = self._oracle.ask(shape, recipe)
+                    if isinstance(question, Question):
+                        self._cache[shape].append(question)
+                    else:
+                        self._oracle.note(f"not asked ({recipe.label}): {question.detail}")
         return self._cache[shape]
+
+    def _recipes(self, shape: int) -> list[Recipe]:
+        recipes = further_recipes(self._prep.arguments[shape])
+        if shape in self._prep.timed:
+            return recipes
+        odd = f"odd shape {self._prep.bindings[shape]}"
+        return [replace(recipe, label=f"{odd}, {recipe.label}") for recipe in (FIRST, *recipes[:1])]
+
+    @contextmanager
+    def _blaming(self, trial: int, shape: int | None = None) -> Iterator[None]:
+        """Whoever was at work when the device failed is out."""
+        try:
+            yield
+        except DeviceFailure as failure:
+            known = shape if shape in self._prep.timed else None
+            raise _OutError(trial, rejected(failure, known)) from None
 
     def _caches(self) -> tuple[Cache, ...]:
         """As the experiment says; on a GPU the other as well, for the report."""
@@ -175,12 +192,3 @@ def further_recipes(arguments: Sequence[ResolvedArgument]) -> list[Recipe]:
 def _runs(entrant: Entrant, shape: int) -> bool:
     cells = entrant.candidate.plan.cells
     return shape < len(cells) and isinstance(cells[shape], CellPlan)
-
-
-@contextmanager
-def _blaming(trial: int, shape: int | None = None) -> Iterator[None]:
-    """Whoever was at work when the device failed is out."""
-    try:
-        yield
-    except DeviceFailure as failure:
-        raise _OutError(trial, rejected(failure, shape)) from None

@@ -49,6 +49,9 @@ class Recipe:
     redraw: str | None = None
 
 
+FIRST = Recipe(label="first seed")
+
+
 class Oracle:
     """Makes questions for one experiment.
 
@@ -67,6 +70,7 @@ class Oracle:
         deadlines: Deadlines,
     ) -> None:
         self._setup = prep.setup
+        self._bindings = prep.bindings
         self._arguments = prep.arguments
         self._server = server
         self._folder = folder
@@ -160,7 +164,7 @@ class Oracle:
                 distribution = "large"
 
             def python(function: FromPython, name: str, seed: int) -> NDArray[Any]:
-                symbols = dict(self._symbols(shape))
+                symbols = dict(self._bindings[shape].symbols)
                 call: dict[str, Any] = {"shape": symbols, "argument": name, "seed": seed}
                 return self._reference.call(function.python, call)[""]
 
@@ -169,10 +173,6 @@ class Oracle:
                 values = flipped(values, argument, stream(self._setup.secret, "flip", *labels))
             found[argument.name] = values
         return found
-
-    def _symbols(self, shape: int) -> Mapping[str, Any]:
-        shapes = self._setup.experiment.shapes
-        return (*shapes.tune, *shapes.held_out)[shape].symbols
 
     def _run_baseline(
         self, shape: int, recipe: Recipe, contents: Mapping[str, str]
@@ -217,7 +217,9 @@ class Oracle:
             return {}
         outputs = [a for a in self._arguments[shape] if a.is_output]
         if sum(a.elements for a in outputs) > REFERENCE_ELEMENTS:
-            self.note(f"shape {shape} is too large for the reference: the baseline alone")
+            self.note(
+                f"{self._bindings[shape]} is too large for the reference: the baseline alone judges"
+            )
             return {}
         call: dict[str, Any] = {}
         for argument in self._arguments[shape]:

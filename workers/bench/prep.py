@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tuner.device import Device
 from tuner.fleet import BenchSetup
-from tuner.spec.experiment import Measure
+from tuner.spec.experiment import Measure, ShapeBinding
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Full
 from workers.bench.judge import Question
@@ -16,14 +16,15 @@ Arguments = dict[int, tuple[ResolvedArgument, ...]]
 
 @dataclass(slots=True, kw_only=True)
 class Prep:
-    """Setup, device, resolved arguments and questions by shape, and the baseline's medians.
+    """Setup, device, shapes, arguments and questions by shape, and the baseline's medians.
 
-    Shapes are numbered as the baseline's cells: tune, held-out, then odd ones. The first question
-    of a shape is the one that timing uses.
+    Shapes are numbered as the baseline's cells: tune, held-out, then odd ones, which are only
+    checked. The first question of a shape is the one that timing uses.
     """
 
     setup: BenchSetup
     device: Device
+    bindings: tuple[ShapeBinding, ...]
     arguments: Arguments
     questions: dict[int, tuple[Question, ...]] = field(default_factory=dict)
     baseline_ns: dict[int, float] = field(default_factory=dict)

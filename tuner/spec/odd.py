@@ -1,0 +1,67 @@
+"""Odd shapes of an experiment's domain: sizes that a kernel tuned for round ones gets wrong.
+
+Owns which they are. They are never timed and never searched: finalists are checked on them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from tuner.errors import SpecError
+from tuner.expressions import ExpressionError
+from tuner.spec.experiment import Experiment, ShapeBinding
+from tuner.spec.resolve import resolve_arguments
+from tuner.trial import Value
+
+_REACH = 256
+
+
+def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
+    """At most three shapes inside the domain.
+
+    One has all sizes just below the first tune shape's, primes before others; one has all as small
+    as the domain allows; in one they alternate. None without
+    a ``domain``, since then nobody has said where else the kernel keeps its promise.
+    """
+    if not experiment.shapes.domain:
+        return ()
+    base = experiment.shapes.tune[0].symbols
+    known = [shape.symbols for shape in (*experiment.shapes.tune, *experiment.shapes.held_out)]
+    found: list[dict[str, Value]] = []
+    sizes = [name for name, value in base.items() if type(value) is int]
+    for pick in (lambda _: True, lambda _: False, lambda place: place % 2 == 0):
+        symbols = dict(base)
+        for place, name in enumerate(sizes):
+            values = _below(base[name]) if pick(place) else range(1, _REACH)
+            symbols[name] = _first(experiment, symbols, name, values)
+        if symbols not in known and symbols not in found:
+            found.append(symbols)
+    return tuple(ShapeBinding(symbols) for symbols in found)
+
+
+def _below(value: Value) -> list[int]:
+    """Smaller sizes, primes first, nearest first."""
+    sizes = range(int(value) - 1, max(0, int(value) - _REACH), -1)
+    return sorted(sizes, key=lambda size: (not _is_prime(size), -size))
+
+
+def _first(
+    experiment: Experiment, symbols: Mapping[str, Value], name: str, values: Iterable[int]
+) -> Value:
+    """The first of the values that keeps the shape in the domain, or the one it has."""
+    for value in values:
+        if _inside(experiment, {**symbols, name: value}):
+            return value
+    return symbols[name]
+
+
+def _inside(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
+    try:
+        if not all(condition.evaluate(symbols) for condition in experiment.shapes.domain):
+            return False
+        resolve_arguments(experiment, symbols)
+    except (ExpressionError, SpecError):
+        return False
+    return True
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
