@@ -56,6 +56,7 @@ from tuner.session.signals import (
 )
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
+from tuner.spec.odd import odd_shapes
 from tuner.trial import Rejected
 
 TICK_SECONDS = 0.5
@@ -167,12 +168,14 @@ class Driver:
 
     def _compile(self, command: Compile) -> None:
         """Lower one candidate and send its builds, unless a limit refuses it at once."""
-        shapes = self._experiment.shapes
+        shapes = self._experiment.shapes.tune
+        if command.held_out:
+            shapes = (*shapes, *self._experiment.shapes.held_out, *odd_shapes(self._experiment))
         plan = lower(
             self._experiment,
             None if command.trial == BASELINE else self._experiment.template,
             command.configuration,
-            (*shapes.tune, *shapes.held_out) if command.held_out else shapes.tune,
+            shapes,
             self._fleet.device,
         )
         if refusal := over_limit(plan, self._fleet.device):

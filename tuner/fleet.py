@@ -34,7 +34,7 @@ class BenchSetup:
     """What every bench of a run shares.
 
     ``secret`` seeds the inputs and reaches no prompt and no kernel; ``baseline`` has one cell per
-    tune shape, then one per held-out shape.
+    tune shape, then one per held-out shape, then one per odd shape (:mod:`tuner.spec.odd`).
     """
 
     experiment: Experiment
@@ -68,7 +68,8 @@ class BenchJob:
 class ConfirmJob:
     """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
 
-    Answered by :class:`Confirmed`. ``process`` numbers the replication.
+    Answered by :class:`Confirmed`. ``process`` numbers the replication. The finalists' plans have
+    cells like the baseline's; on odd shapes they are only checked.
     """
 
     process: int
