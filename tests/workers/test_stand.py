@@ -1,0 +1,138 @@
+"""How a stand times: what it asks of the child, recorded on the way to a real one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.workers.harness import Laboratory
+from tests.workers.test_bench import AFFINE, GOOD
+from tuner.trial import Code, Measured
+from workers.bench.stand import _plausible
+from workers.bench.supervisor import Deadlines
+from workers.devices.port import DeviceFailure
+
+
+@dataclass
+class Fired:
+    order: tuple[int, ...]
+    poison: int
+    inspect: int | None
+    deadline: float
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    made = Laboratory(AFFINE)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fired(laboratory, monkeypatch) -> list[Fired]:
+    """Every request to launch that a good candidate causes, on a child that is warm."""
+    laboratory.outcome(f"{GOOD} /* warm */")
+    server = laboratory.bench._working._server
+    seen: list[Fired] = []
+    real = server.fire
+
+    def record(launchable, order, poison, *, deadline, inspect=None, expected=None):
+        seen.append(Fired(tuple(order), poison, inspect, deadline))
+        return real(
+            launchable, order, poison, deadline=deadline, inspect=inspect, expected=expected
+        )
+
+    monkeypatch.setattr(server, "fire", record)
+    return seen
+
+
+def bursts(fired: list[Fired]) -> list[Fired]:
+    return [each for each in fired if len(each.order) > 1]
+
+
+def trial(laboratory: Laboratory, name: str) -> None:
+    assert isinstance(laboratory.outcome(f"{GOOD} /* {name} */"), Measured)
+
+
+def test_cold_bursts_visit_every_set_once_in_random_order(laboratory, fired) -> None:
+    trial(laboratory, "order")
+    full = [each.order for each in bursts(fired) if len(each.order) == 16]
+    assert full
+    assert all(sorted(order) == list(range(16)) for order in full)
+    assert len(set(full)) == 2, "one random order for each of two shapes"
+    assert tuple(range(16)) not in full
+
+
+def test_each_shape_is_checked_before_anything_is_timed(laboratory, fired) -> None:
+    trial(laboratory, "before")
+    first, second = fired[:2]
+    assert len(first.order) == len(second.order) == 1
+    assert first.inspect == first.order[0]
+    assert second.inspect == second.order[0]
+
+
+def test_timing_is_checked_at_points_that_change(laboratory, fired) -> None:
+    places = set()
+    for number in range(4):
+        fired.clear()
+        trial(laboratory, f"points {number}")
+        found = bursts(fired)
+        checked = [place for place, each in enumerate(found) if each.inspect is not None]
+        assert len(checked) >= 4
+        places.add(tuple(checked))
+    assert len(places) > 1
+
+
+def test_one_burst_is_cut_short_to_look_at_a_bystander(laboratory, fired) -> None:
+    trial(laboratory, "cut")
+    watched = [e for e in fired if e.inspect is not None and e.inspect not in e.order]
+    assert len(watched) == 2, "one for each shape"
+
+
+def test_poison_changes_and_is_never_a_plain_number(laboratory, fired) -> None:
+    trial(laboratory, "poison")
+    assert {each.poison for each in fired} == {0xFF, 0x7F, 0xFE, 0x7E}
+
+
+def test_only_the_first_launch_may_take_as_long_as_a_compile(laboratory, fired) -> None:
+    trial(laboratory, "deadlines")
+    assert [each.deadline for each in fired[:2]] == [5.0, 5.0]
+    assert all(each.deadline <= len(each.order) for each in fired[2:])
+
+
+def test_deadlines_follow_the_baseline() -> None:
+    deadlines = Deadlines(launch=1.0, factor=200.0, first=20.0)
+    assert deadlines.of(1e3, 1, first=False) == 1.0
+    assert deadlines.of(1e8, 1, first=False) == pytest.approx(20.0)
+    assert deadlines.of(1e8, 3, first=True) == pytest.approx(80.0)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [(0.0,), (-1.0,), (float("nan"),), (float("inf"),), (1.0, 0.0), (), (1.0, 2.0, 3.0)],
+)
+def test_impossible_times_are_refused(times) -> None:
+    with pytest.raises(DeviceFailure) as refused:
+        _plausible(times, 2)
+    assert refused.value.code == Code.IMPOSSIBLE_TIME
+
+
+def test_a_mean_or_one_time_for_each_launch_is_accepted() -> None:
+    assert _plausible((5.0,), 2) == (5.0,)
+    assert _plausible((5.0, 6.0), 2) == (5.0, 6.0)
+
+
+def test_hot_timing_stays_on_one_set(monkeypatch) -> None:
+    hot = Path(AFFINE.parent.parent) / "bias" / "experiment.yaml"
+    laboratory = Laboratory(hot)
+    server = laboratory.bench._working._server
+    seen = []
+    real = server.fire
+    monkeypatch.setattr(
+        server, "fire", lambda *given, **named: (seen.append(given[1]), real(*given, **named))[1]
+    )
+    source = (hot.parent / "bias.cl").read_text() + "// again"
+    assert isinstance(laboratory.outcome(source), Measured)
+    laboratory.close()
+    assert {tuple(order) for order in seen} == {(0,)}
