@@ -290,7 +290,7 @@ class Search:
     """How configurations are proposed, and the budget of the whole run."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    strategy: Literal["auto", "exhaustive", "random", "tpe"] = "auto"
+    strategy: Literal["auto", "exhaustive", "random", "tpe", "gp"] = "auto"
     trials: Positive = 300
     seconds: Annotated[float, Field(gt=0)] = 600.0
     seed: Annotated[int, Field(ge=0)] = 0
