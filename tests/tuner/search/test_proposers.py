@@ -3,8 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.conformance.proposer import ProposerConformance, small_loss, small_space
-from tuner.search import hyperopt_frame
+from tuner.search import hyperopt_frame, tpe
+from tuner.search.gaussian_process.proposer import GaussianProcessProposer
 from tuner.search.hyperopt_frame import Frame, Observation, bounded
 from tuner.search.select import make_proposer
 from tuner.search.shuffled import ShuffledProposer
@@ -21,6 +24,10 @@ class TestTpe(ProposerConformance):
     def make(self, space, seed):
         return TpeProposer(space, seed)
 
+    @pytest.fixture(autouse=True)
+    def few_attempts(self, monkeypatch):
+        monkeypatch.setattr(tpe, "ATTEMPTS", 3)
+
 
 def test_auto_is_exhaustive_where_the_budget_covers_the_space():
     space = small_space()
@@ -35,6 +42,8 @@ def test_a_strategy_is_taken_by_name():
         ("random", ShuffledProposer),
         ("exhaustive", ShuffledProposer),
         ("tpe", TpeProposer),
+        ("gp", GaussianProcessProposer),
+        ("auto", GaussianProcessProposer),
     ):
         assert isinstance(make_proposer(Search(strategy=name, trials=5), space), kind)
 
@@ -65,3 +74,8 @@ def test_any_hyperopt_algorithm_fits_the_frame():
 def test_hyperopt_is_imported_only_when_it_is_asked():
     code = "import sys, tuner.search.select; sys.exit('hyperopt' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestGaussianProcess(ProposerConformance):
+    def make(self, space, seed):
+        return GaussianProcessProposer(space, seed)

@@ -1,0 +1,132 @@
+"""The parts of the Gaussian process: gradients, updates, tails and ranks."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from tests.conformance.proposer import small_space
+from tuner.search.gaussian_process.acquisition import log_expected_improvement, normal_scores
+from tuner.search.gaussian_process.encoding import MAX_LEVELS, Encoding
+from tuner.search.gaussian_process.kernel import _Problem, fit
+from tuner.search.gaussian_process.posterior import Posterior, Prediction
+from tuner.space.feasible import recorded_set
+
+SPACE = small_space()
+ENCODING = Encoding.of(SPACE)
+RNG = np.random.default_rng(0)
+POINTS = RNG.permutation(len(SPACE))[:20]
+TARGETS = RNG.normal(size=20)
+
+
+def test_the_gradient_is_that_of_the_objective():
+    problem = _Problem(ENCODING, POINTS, TARGETS)
+    at = RNG.normal(size=len(problem.median))
+    _, gradient = problem(at)
+    numeric = [
+        (problem(at + 1e-5 * axis)[0] - problem(at - 1e-5 * axis)[0]) / 2e-5
+        for axis in np.eye(len(at))
+    ]
+    assert gradient == pytest.approx(numeric, abs=1e-5)
+
+
+def test_a_parameter_that_decides_everything_gets_the_weight():
+    parameters = {"A": tuple(range(8)), "B": tuple(range(8)), "MODE": ("x", "y", "z")}
+    rows = [(a, b, m) for a in range(8) for b in range(8) for m in range(3)]
+    space = recorded_set(parameters, rows)
+    encoding = Encoding.of(space)
+    points = RNG.permutation(len(space))[:60]
+    targets = np.sin(space.rows[points, 0].astype(float))
+    distances = fit(encoding, points, targets).distances
+    assert distances[0, 7] > 10 * distances[8, 15]
+    assert distances[0, 7] > 10 * distances[16, 18]
+
+
+def dense(kernel, values, known):
+    """Mean and deviation everywhere, by the textbook."""
+    rows = ENCODING.one_hot(np.arange(len(SPACE)))
+    everywhere = kernel.covariance(rows, rows).astype(float)
+    seen = POINTS[: len(values)]
+    noisy = everywhere[np.ix_(seen, seen)] + kernel.noise * np.eye(len(seen))
+    to_all = everywhere[seen]
+    told = seen[known]
+    noisy_told = everywhere[np.ix_(told, told)] + kernel.noise * np.eye(len(told))
+    mean = everywhere[told].T @ np.linalg.solve(noisy_told, values[known])
+    variance = np.diagonal(everywhere) - np.sum(to_all * np.linalg.solve(noisy, to_all), axis=0)
+    return mean, np.sqrt(variance)
+
+
+@pytest.mark.parametrize("capacity", [1, 30])
+def test_updates_point_by_point_agree_with_the_textbook(capacity):
+    kernel = fit(ENCODING, POINTS, TARGETS)
+    everything = np.arange(len(SPACE))
+    posterior = Posterior(ENCODING, kernel, everything, capacity)
+    posterior.observe(POINTS[:12])
+    for point in POINTS[12:]:
+        posterior.observe(np.array([point]))
+    pending = np.zeros(20, bool)
+    pending[[3, 15, 19]] = True
+    mean, deviation = dense(kernel, TARGETS, ~pending)
+    weights = posterior.weights(TARGETS, pending)
+    for prediction in (posterior.pool(weights), posterior.at(everything, weights)):
+        assert prediction.mean == pytest.approx(mean, abs=2e-3)
+        assert prediction.deviation == pytest.approx(deviation, abs=2e-3)
+
+
+def test_long_parameters_are_seen_at_few_levels():
+    space = recorded_set({"A": tuple(range(1000))}, [[i] for i in range(1000)])
+    encoding = Encoding.of(space)
+    assert encoding.width == MAX_LEVELS
+    unit = encoding.unit(np.arange(1000))[:, 0]
+    assert unit[0] == 0
+    assert unit[-1] == 1
+    assert np.all(np.diff(unit) >= 0)
+    assert np.all(encoding.one_hot(np.arange(1000)).sum(axis=1) == 1)
+
+
+def test_scores_are_normal_quantiles_of_ranks():
+    losses = np.array([3.0, math.inf, 1.0, 2.0, math.inf])
+    scores = normal_scores(losses, np.sort(losses))
+    expected = stats.norm.ppf([0.5, 0.8, 0.1, 0.3, 0.8])
+    assert scores == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("score", [6.0, 1.0, 0.0, -0.9, -1.1, -5.0, -12.0])
+def test_log_expected_improvement_is_the_log_of_the_integral(score):
+    expected, _ = integrate.quad(
+        lambda t: (score - t) * stats.norm.pdf(t), score - 12, score, epsabs=0, epsrel=1e-10
+    )
+    found = log_expected_improvement(Prediction(np.zeros(1), np.ones(1)), score)
+    assert found[0] == pytest.approx(math.log(expected), abs=1e-6)
+
+
+def test_log_expected_improvement_stays_finite_and_ordered_far_out():
+    means = np.geomspace(1, 1e6, 200)
+    found = log_expected_improvement(Prediction(means, np.ones(200)), 0.0)
+    assert np.all(np.isfinite(found))
+    assert np.all(np.diff(found) < 0)
+
+
+def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
+    from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+
+    parameters = {"A": tuple(range(16)), "B": tuple(range(16)), "C": (0, 1, 2, 3)}
+    rows = [(a, b, c) for a in range(16) for b in range(16) for c in range(4) if (a + b) % 2 == 0]
+    space = recorded_set(parameters, rows)
+
+    def loss(configuration):
+        a, b, c = (value for _, value in configuration.values)
+        return None if a * b > 180 else 1 + (a - 11) ** 2 + (b - 5) ** 2 + 10 * (c != 2)
+
+    def trials_needed(seed):
+        proposer = GaussianProcessProposer(space, seed)
+        for trial in range(100):
+            configuration = proposer.ask(trial)
+            found = loss(configuration)
+            if found == 1:
+                return trial
+            proposer.tell(trial, found)
+        return 100
+
+    assert max(trials_needed(seed) for seed in range(3)) < 60

@@ -1,0 +1,100 @@
+"""The process given what was observed: means and deviations at a pool of points, kept up to date.
+
+Observing one more point appends a row to the Cholesky factor and to the whitened covariance with
+the pool, so an ask costs one pass over that matrix. Values come in late, since with ranks as
+targets every new result changes all of them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from tuner.search.gaussian_process.encoding import Encoding, Floats, Points, Singles
+from tuner.search.gaussian_process.kernel import Kernel
+
+LEAST_VARIANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """Mean and standard deviation at each point asked about."""
+
+    mean: Floats
+    deviation: Floats
+
+
+class Posterior:
+    """Observed points, in order, against a pool of candidates."""
+
+    def __init__(self, encoding: Encoding, kernel: Kernel, pool: Points, capacity: int) -> None:
+        """Start with nothing observed; ``capacity`` is how many observations are expected."""
+        self._encoding = encoding
+        self._kernel = kernel
+        self._pool = encoding.one_hot(pool)
+        self._size = 0
+        self._rows: Singles = np.empty((capacity, encoding.width), np.float32)
+        self._factor: Floats = np.zeros((capacity, capacity))
+        self._white: Singles = np.empty((capacity, len(pool)), np.float32)
+        self._left = np.full(len(pool), kernel.variance)
+
+    def observe(self, points: Points) -> None:
+        """Append points; what was measured there is an argument of :meth:`weights`."""
+        old, new = self._size, self._size + len(points)
+        if new > len(self._rows):
+            self._grow(2 * new)
+        rows = self._encoding.one_hot(points)
+        own = self._kernel.covariance(rows, rows).astype(np.float64)
+        own[np.diag_indices_from(own)] += self._kernel.noise
+        white = self._kernel.covariance(rows, self._pool)
+        if old:
+            link = self._whiten(rows).T
+            own -= link @ link.T
+            white -= link.astype(np.float32) @ self._white[:old]
+            self._factor[old:new, :old] = link
+        corner = linalg.cholesky(own, lower=True)
+        self._factor[old:new, old:new] = corner
+        self._white[old:new] = linalg.solve_triangular(
+            corner.astype(np.float32), white, lower=True, overwrite_b=True
+        )
+        self._left -= np.square(self._white[old:new]).sum(axis=0)
+        self._rows[old:new] = rows
+        self._size = new
+
+    def weights(self, values: Floats, pending: npt.NDArray[np.bool_]) -> Floats:
+        """What predictions need of the observed values, in the order of observation.
+
+        Values at ``pending`` points are not known: each is taken to be what all the known ones
+        predict there, so that it moves no mean and yet leaves less to find out nearby.
+        """
+        factor = self._factor[: self._size, : self._size]
+        white = linalg.solve_triangular(factor, np.where(pending, 0.0, values), lower=True)
+        if pending.any():
+            chosen = np.eye(self._size)[:, pending]
+            columns = linalg.solve_triangular(factor, chosen, lower=True)
+            white -= columns @ np.linalg.solve(columns.T @ columns, columns.T @ white)
+        return np.asarray(white)
+
+    def pool(self, weights: Floats) -> Prediction:
+        """The prediction at the pool."""
+        mean = np.asarray(weights.astype(np.float32) @ self._white[: self._size], np.float64)
+        return Prediction(mean, np.sqrt(np.maximum(self._left, LEAST_VARIANCE)))
+
+    def at(self, points: Points, weights: Floats) -> Prediction:
+        """The prediction at other points."""
+        white = self._whiten(self._encoding.one_hot(points))
+        left = self._kernel.variance - np.square(white).sum(axis=0)
+        return Prediction(weights @ white, np.sqrt(np.maximum(left, LEAST_VARIANCE)))
+
+    def _whiten(self, rows: Singles) -> Floats:
+        """The covariance between what was observed and ``rows``, whitened: size × n."""
+        cross = self._kernel.covariance(self._rows[: self._size], rows).astype(np.float64)
+        factor = self._factor[: self._size, : self._size]
+        return np.asarray(linalg.solve_triangular(factor, cross, lower=True))
+
+    def _grow(self, capacity: int) -> None:
+        added = capacity - len(self._rows)
+        self._rows = np.pad(self._rows, ((0, added), (0, 0)))
+        self._factor = np.pad(self._factor, ((0, added), (0, added)))
+        self._white = np.pad(self._white, ((0, added), (0, 0)))

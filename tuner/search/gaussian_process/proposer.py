@@ -1,0 +1,191 @@
+"""The strategy: a Gaussian process over the exact feasible set, asked for expected improvement.
+
+What it proposes is a function of what was recorded and told, in that order, and of the seed; no fit
+builds on an earlier one, so that a rebuilt proposer goes on as the old one would have.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tuner.search.explored import Explored, random_state
+from tuner.search.gaussian_process.acquisition import log_expected_improvement, normal_scores
+from tuner.search.gaussian_process.encoding import Encoding, Floats, Points
+from tuner.search.gaussian_process.kernel import fit
+from tuner.search.gaussian_process.posterior import Posterior
+from tuner.space.feasible import FeasibleSet
+from tuner.trial import Configuration
+
+DESIGN = 10
+"""Trials spread over the space before the process is believed."""
+SPREAD = 4096
+"""Points among which the design looks for the next one."""
+LEAST_TOLD = 3
+GROWTH, MOST_GROWTH = 0.15, 100
+"""Results, as a share of those before and at most so many, after which the fit is made anew."""
+BASE = 300
+"""Most results that a fit sees: the best ones for half of it, and a sample of the others."""
+POOL = 2048
+"""Candidates drawn for each fit, beside the neighbours of the best observations."""
+NEIGHBOURHOODS = 5
+
+
+@dataclass(slots=True, eq=False)
+class _Fit:
+    """What a fit starts from, and the posterior that it ends in once someone asks.
+
+    ``trials`` are the results it sees, with their ``targets``, then whatever was proposed besides:
+    pending then, or proposed since.
+    """
+
+    trials: list[int]
+    targets: Floats
+    rng: np.random.Generator
+    pool: Points = field(default_factory=lambda: np.empty(0, np.intp))
+    posterior: Posterior | None = None
+    observed: int = 0
+
+
+class GaussianProcessProposer:
+    """Expected improvement under a process fitted to the ranks of what was measured."""
+
+    def __init__(self, space: FeasibleSet, seed: int) -> None:
+        self._space = space
+        self._explored = Explored(space)
+        self._encoding = Encoding.of(space)
+        self._seed = seed
+        self._told: list[int] = []
+        self._sorted: Floats = np.empty(0)
+        self._fit: _Fit | None = None
+        self._fit_at = LEAST_TOLD
+        self._neighbours: dict[int, Points] = {}
+
+    def ask(self, trial: int) -> Configuration | None:
+        """A point of the design at first, then the one of greatest expected improvement."""
+        if not self._explored.untried.any():
+            return None
+        if self._fit is None or len(self._explored.points) < DESIGN:
+            point = self._spread(trial)
+        else:
+            point = self._most_promising(self._fit, trial)
+        self._note(trial)
+        return self._explored.take(trial, point)
+
+    def record(self, trial: int, configuration: Configuration) -> None:
+        """Take note of an earlier proposal."""
+        self._explored.record(trial, configuration)
+        if trial in self._explored.points:
+            self._note(trial)
+
+    def tell(self, trial: int, loss: float | None) -> None:
+        """Take note of a result; what it changes is computed when next asked."""
+        self._explored.tell(trial, loss)
+        if trial not in self._explored.losses:
+            return
+        self._told.append(trial)
+        value = math.inf if loss is None else loss
+        self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, value), value)
+        if len(self._told) >= self._fit_at:
+            growth = min(math.ceil(GROWTH * len(self._told)), MOST_GROWTH)
+            self._fit_at = len(self._told) + growth
+            self._fit = self._begin_fit()
+
+    def _note(self, trial: int) -> None:
+        if self._fit is not None:
+            self._fit.trials.append(trial)
+
+    def _spread(self, trial: int) -> int:
+        """The point nearest the median of each parameter; then that farthest from all proposed."""
+        rng = random_state(self._seed, trial)
+        candidates = np.flatnonzero(self._explored.untried)
+        if len(candidates) > SPREAD:
+            candidates = rng.choice(candidates, SPREAD, replace=False)
+        unit = self._encoding.unit(candidates)
+        proposed = np.array([*self._explored.points.values()], np.intp)
+        if len(proposed):
+            others = self._encoding.unit(proposed)
+            score = np.min([np.square(unit - other).sum(axis=1) for other in others], axis=0)
+        else:
+            score = -np.square(unit - np.median(unit, axis=0)).sum(axis=1)
+        return int(candidates[np.argmax(score + 1e-6 * rng.random(len(candidates)))])
+
+    def _begin_fit(self) -> _Fit:
+        """Choose what the next fit sees, from the results so far."""
+        told = np.array(self._told)
+        losses = self._losses(self._told)
+        rng = random_state(self._seed, len(told))
+        if len(told) > BASE:
+            order = np.argsort(losses, kind="stable")
+            others = rng.choice(order[BASE // 2 :], BASE - BASE // 2, replace=False)
+            chosen = np.sort(np.concatenate([order[: BASE // 2], others]))
+            told, losses = told[chosen], losses[chosen]
+        known = set(self._told)
+        pending = [trial for trial in self._explored.points if trial not in known]
+        targets = normal_scores(losses, self._sorted)
+        return _Fit([*told.tolist(), *pending], targets, rng)
+
+    def _most_promising(self, current: _Fit, trial: int) -> int:
+        posterior = self._posterior(current)
+        losses = self._losses(current.trials)
+        pending = np.isnan(losses)
+        values = np.where(pending, np.inf, normal_scores(losses, self._sorted))
+        weights = posterior.weights(values, pending)
+        best = float(values.min())
+        gains = log_expected_improvement(posterior.pool(weights), best)
+        points = current.pool
+        if len(points) < len(self._space):
+            near = self._near(current, values)
+            points = np.concatenate([points, near])
+            gains = np.concatenate(
+                [gains, log_expected_improvement(posterior.at(near, weights), best)]
+            )
+        gains = np.where(self._explored.untried[points], gains, -np.inf)
+        if not len(gains) or gains.max() == -np.inf:
+            return self._spread(trial)
+        return int(points[np.argmax(gains)])
+
+    def _posterior(self, current: _Fit) -> Posterior:
+        """The posterior of this fit, with everything proposed so far observed."""
+        points = np.array([self._explored.points[trial] for trial in current.trials], np.intp)
+        if current.posterior is None:
+            base = len(current.targets)
+            kernel = fit(self._encoding, points[:base], current.targets)
+            current.pool = self._draw_pool(current.rng)
+            current.posterior = Posterior(
+                self._encoding, kernel, current.pool, base + self._fit_at - len(self._told) + 64
+            )
+            current.posterior.observe(points[:base])
+            current.observed = base
+        for index in range(current.observed, len(points)):
+            current.posterior.observe(points[index : index + 1])
+        current.observed = len(points)
+        return current.posterior
+
+    def _draw_pool(self, rng: np.random.Generator) -> Points:
+        if len(self._space) <= POOL:
+            return np.arange(len(self._space))
+        return np.sort(rng.choice(len(self._space), POOL, replace=False))
+
+    def _near(self, current: _Fit, values: Floats) -> Points:
+        """Untried points one parameter away from the best observations."""
+        best = np.argsort(values, kind="stable")[:NEIGHBOURHOODS]
+        found = []
+        for index in best:
+            point = self._explored.points[current.trials[index]]
+            if point not in self._neighbours:
+                self._neighbours[point] = self._space.neighbours(point)
+            found.append(self._neighbours[point])
+        near = np.unique(np.concatenate(found))
+        return near[self._explored.untried[near]]
+
+    def _losses(self, trials: list[int]) -> Floats:
+        """The loss of each trial: infinite if it failed, NaN if it is pending."""
+        told = self._explored.losses
+        return np.array(
+            [
+                math.nan if trial not in told else math.inf if told[trial] is None else told[trial]
+                for trial in trials
+            ],
+            np.float64,
+        )
