@@ -229,7 +229,7 @@ class SimulatedFleet:
                 self._sample(
                     candidate.trial, shape, self.cost(candidate.configuration, shape), job.process
                 )
-                for shape, cell in enumerate(candidate.plan.cells)
+                for shape, cell in enumerate(candidate.plan.cells[: len(self.baseline_ns)])
                 if not isinstance(cell, Infeasible)
             ]
         self._answer(
