@@ -1,0 +1,93 @@
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.workers.harness import build, opencl_device
+from tests.workers.test_process import alive, wait_for
+from tuner.errors import EnvironmentProblem
+from tuner.trial import Code, Rejected
+from workers.compilers.protocol import decode_result, encode_result
+from workers.compilers.worker import CompileWorker
+from workers.devices.discover import list_devices
+
+ONE = build("kernel void f(global int *a) { a[0] = 1; }", "f")
+TWO = build("kernel void f(global int *a) { a[0] = 2; }", "f")
+BAD = build("kernel void f(global int *a) { a[0] = absent; }", "f")
+SLOW = build(
+    "#define A(x) x x x x x x x x\n"
+    "kernel void f(global float *a) { A(A(A(A(A(a[0] = sin(a[0]);))))) }",
+    "f",
+)
+
+
+@pytest.fixture
+def worker() -> Iterator[CompileWorker]:
+    made = CompileWorker(opencl_device())
+    yield made
+    made.close()
+
+
+def test_builds_come_back_in_order(worker) -> None:
+    binaries = worker.compile([ONE, TWO])
+    assert [binary.build for binary in binaries] == [ONE.digest, TWO.digest]
+
+
+def test_the_first_failure_ends_the_job(worker) -> None:
+    rejected = worker.compile([ONE, BAD, TWO])
+    assert isinstance(rejected, Rejected)
+    assert "absent" in rejected.detail
+    assert isinstance(worker.compile([TWO]), tuple)
+
+
+def test_a_slow_compile_is_cut_off_and_the_next_one_works(worker) -> None:
+    worker.compile([ONE])
+    rejected = worker.compile([SLOW], timeout=0.5)
+    assert isinstance(rejected, Rejected)
+    assert rejected.code == Code.COMPILE_TIMEOUT
+    assert isinstance(worker.compile([TWO]), tuple)
+
+
+def test_a_compiler_that_dies_is_replaced(worker) -> None:
+    worker.compile([ONE])
+    os.kill(worker._child.pid, signal.SIGKILL)
+    rejected = worker.compile([TWO])
+    assert isinstance(rejected, Rejected)
+    assert rejected.code == Code.COMPILER_CRASH
+    assert isinstance(worker.compile([TWO]), tuple)
+
+
+def test_a_device_that_is_not_here_is_one_message() -> None:
+    worker = CompileWorker(replace(opencl_device(), name="Imaginary 9000"))
+    with pytest.raises(EnvironmentProblem, match="no OpenCL device named 'Imaginary 9000'"):
+        worker.compile([ONE])
+    worker.close()
+
+
+def test_closing_leaves_nothing_behind(worker) -> None:
+    worker.compile([ONE])
+    pid, folder = worker._child.pid, worker._folder
+    assert folder.is_dir()
+    worker.close()
+    worker.close()
+    assert wait_for(lambda: not alive(pid))
+    assert not folder.exists()
+
+
+def test_a_result_of_another_build_is_no_result(worker) -> None:
+    (binary,) = worker.compile([ONE])
+    text, blobs = encode_result(binary)
+    assert decode_result(text, blobs, ONE) == replace(binary)
+    with pytest.raises(ValueError, match="another build"):
+        decode_result(text, blobs, TWO)
+    with pytest.raises(ValueError, match="no valid result"):
+        decode_result(b"[1, 2]", [], ONE)
+
+
+def test_devices_are_found_by_a_child_and_problems_are_told() -> None:
+    cuda, opencl = list_devices(("cuda", "opencl"))[0], list_devices(("opencl",))[0]
+    assert opencl.device is not None
+    assert opencl.device.backend == "opencl"
+    assert cuda.device is not None or cuda.problem
