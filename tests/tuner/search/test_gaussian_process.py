@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from tests.conformance.proposer import small_space
-from tuner.search.gaussian_process.acquisition import log_expected_improvement, normal_scores
+from tuner.search.gaussian_process.acquisition import log_expected_improvement, log_ranks
 from tuner.search.gaussian_process.encoding import MAX_LEVELS, Encoding
 from tuner.search.gaussian_process.kernel import _Problem, fit
 from tuner.search.gaussian_process.posterior import Posterior, Prediction
@@ -85,11 +85,17 @@ def test_long_parameters_are_seen_at_few_levels():
     assert np.all(encoding.one_hot(np.arange(1000)).sum(axis=1) == 1)
 
 
-def test_scores_are_normal_quantiles_of_ranks():
+def test_targets_are_logarithms_of_ranks():
     losses = np.array([3.0, math.inf, 1.0, 2.0, math.inf])
-    scores = normal_scores(losses, np.sort(losses))
-    expected = stats.norm.ppf([0.5, 0.8, 0.1, 0.3, 0.8])
-    assert scores == pytest.approx(expected)
+    targets = log_ranks(losses, np.sort(losses))
+    assert targets == pytest.approx(1 + np.log([0.5, 0.8, 0.1, 0.3, 0.8]))
+
+
+def test_targets_of_many_are_standardised():
+    losses = np.arange(1000.0)
+    targets = log_ranks(losses, losses)
+    assert targets.mean() == pytest.approx(0, abs=0.01)
+    assert targets.std() == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("score", [6.0, 1.0, 0.0, -0.9, -1.1, -5.0, -12.0])

@@ -5,7 +5,7 @@ Bayesian Optimization*, 2023.
 """
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, ndtri
+from scipy.special import erfcx, log_ndtr
 
 from tuner.search.gaussian_process.encoding import Floats
 from tuner.search.gaussian_process.posterior import Prediction
@@ -13,15 +13,16 @@ from tuner.search.gaussian_process.posterior import Prediction
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 
-def normal_scores(losses: Floats, among: Floats) -> Floats:
-    """The standard normal quantile of each loss's rank in the sorted array ``among``.
+def log_ranks(losses: Floats, among: Floats) -> Floats:
+    """The log of each loss's rank in the sorted array ``among``, about 0 on average, deviation 1.
 
     Equal losses share their mean rank. A failure is an infinite loss, so failures tie at the worst.
-    Ranks know nothing of how much slower a slow configuration is, which spares the process a tail.
+    Ranks know nothing of how much slower a slow configuration is, which spares the process a long
+    tail; their logarithm tells the best apart and lets the slow half look alike.
     """
     below = np.searchsorted(among, losses, side="left")
     through = np.searchsorted(among, losses, side="right")
-    return np.asarray(ndtri((below + through) / (2 * len(among))))
+    return np.asarray(1 + np.log((below + through) / (2 * len(among))))
 
 
 def log_expected_improvement(prediction: Prediction, best: float) -> Floats:

@@ -18,7 +18,7 @@ BOUND = 4.0
 # variance; weights are shared out among the parameters. Narrow priors matter: with few trials wide
 # ones let the fit take chance for structure, and the search stops looking elsewhere.
 ORDINAL, CATEGORICAL, WEIGHT_SPREAD = 5.0, 0.8, 0.8
-NOISE, NOISE_SPREAD = 0.03, 1.5
+NOISE, NOISE_SPREAD = 0.01, 1.5
 VARIANCE, VARIANCE_SPREAD = 1.0, 0.5
 
 

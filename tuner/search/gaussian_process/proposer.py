@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tuner.search.explored import Explored, random_state
-from tuner.search.gaussian_process.acquisition import log_expected_improvement, normal_scores
+from tuner.search.gaussian_process.acquisition import log_expected_improvement, log_ranks
 from tuner.search.gaussian_process.encoding import Encoding, Floats, Points
 from tuner.search.gaussian_process.kernel import fit
 from tuner.search.gaussian_process.posterior import Posterior
@@ -122,14 +122,14 @@ class GaussianProcessProposer:
             told, losses = told[chosen], losses[chosen]
         known = set(self._told)
         pending = [trial for trial in self._explored.points if trial not in known]
-        targets = normal_scores(losses, self._sorted)
+        targets = log_ranks(losses, self._sorted)
         return _Fit([*told.tolist(), *pending], targets, rng)
 
     def _most_promising(self, current: _Fit, trial: int) -> int:
         posterior = self._posterior(current)
         losses = self._losses(current.trials)
         pending = np.isnan(losses)
-        values = np.where(pending, np.inf, normal_scores(losses, self._sorted))
+        values = np.where(pending, np.inf, log_ranks(losses, self._sorted))
         weights = posterior.weights(values, pending)
         best = float(values.min())
         gains = log_expected_improvement(posterior.pool(weights), best)
