@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tuner.search.port import Proposer
 from tuner.space.feasible import FeasibleSet
+from tuner.trial import Configuration
 
 VIEW = 1000
 
@@ -81,6 +83,64 @@ class Frame:
             "version": 0,
             "book_time": None,
             "refresh_time": None,
+        }
+
+
+class SuggestAlgorithm:
+    """A proposer as one of Hyperopt's algorithms, for ``hyperopt.fmin(algo=…)``.
+
+    To be used with :func:`hyperopt_space` of the same feasible set; ends the search once every
+    point was proposed. One instance serves one search, with the trials that it began with.
+    """
+
+    def __init__(self, proposer: Proposer, space: FeasibleSet) -> None:
+        self._proposer = proposer
+        self._space = space
+        self._asked: set[int] = set()
+        self._told: set[int] = set()
+
+    def __call__(
+        self, new_ids: Sequence[int], domain: Any, trials: Any, seed: int
+    ) -> list[dict[str, Any]]:
+        """Hyperopt's ``suggest``; ``seed`` is unused, since the proposer has its own."""
+        del seed
+        for document in trials.trials:
+            self._learn(document)
+        proposed = []
+        for number in new_ids:
+            configuration = self._proposer.ask(number)
+            if configuration is None:
+                break
+            self._asked.add(number)
+            proposed.append(self._miscellany(number, configuration, domain))
+        ids = [misc["tid"] for misc in proposed]
+        results = [domain.new_result() for _ in ids]
+        documents = trials.new_trial_docs(ids, [None] * len(ids), results, proposed)
+        return list(documents)
+
+    def _learn(self, document: Any) -> None:
+        from hyperopt.base import JOB_STATE_DONE, JOB_STATE_ERROR
+
+        number, values = document["tid"], document["misc"]["vals"]
+        if number not in self._asked:
+            self._asked.add(number)
+            ordinals = {name: int(values[name][0]) for name in self._space.parameters}
+            chosen = {name: self._space.parameters[name][ordinals[name]] for name in ordinals}
+            self._proposer.record(number, Configuration.of(chosen))
+        if number not in self._told and document["state"] in (JOB_STATE_DONE, JOB_STATE_ERROR):
+            self._told.add(number)
+            self._proposer.tell(number, document["result"].get("loss"))
+
+    def _miscellany(self, number: int, configuration: Configuration, domain: Any) -> dict[str, Any]:
+        ordinals = {
+            name: self._space.parameters[name].index(value) for name, value in configuration.values
+        }
+        return {
+            "tid": number,
+            "cmd": domain.cmd,
+            "workdir": domain.workdir,
+            "idxs": {name: [number] for name in ordinals},
+            "vals": {name: [ordinal] for name, ordinal in ordinals.items()},
         }
 
 

@@ -3,12 +3,19 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from tests.conformance.proposer import ProposerConformance, small_loss, small_space
 from tuner.search import hyperopt_frame, tpe
 from tuner.search.gaussian_process.proposer import GaussianProcessProposer
-from tuner.search.hyperopt_frame import Frame, Observation, bounded
+from tuner.search.hyperopt_frame import (
+    Frame,
+    Observation,
+    SuggestAlgorithm,
+    bounded,
+    hyperopt_space,
+)
 from tuner.search.select import make_proposer
 from tuner.search.shuffled import ShuffledProposer
 from tuner.search.tpe import TpeProposer
@@ -69,6 +76,40 @@ def test_any_hyperopt_algorithm_fits_the_frame():
         ordinals = frame.suggest(algorithm, seen, seed=3)
         sizes = [len(values) for values in space.parameters.values()]
         assert all(0 <= o < size for o, size in zip(ordinals, sizes, strict=True))
+
+
+def test_the_process_serves_hyperopts_fmin():
+    import hyperopt
+
+    space = small_space()
+    seen = []
+
+    def objective(ordinals):
+        row = np.array([[ordinals[name] for name in space.parameters]], np.uint16)
+        (point,) = space.find(row)
+        assert point >= 0
+        seen.append(int(point))
+        loss = small_loss(space.configuration(point))
+        if loss is None:
+            return {"status": hyperopt.STATUS_FAIL}
+        return {"status": hyperopt.STATUS_OK, "loss": loss}
+
+    def minimise(trials, evaluations):
+        proposer = GaussianProcessProposer(space, seed=1)
+        hyperopt.fmin(
+            objective,
+            hyperopt_space(space),
+            algo=SuggestAlgorithm(proposer, space),
+            max_evals=evaluations,
+            trials=trials,
+            show_progressbar=False,
+        )
+
+    trials = hyperopt.Trials()
+    minimise(trials, 12)
+    minimise(trials, len(space) + 10)
+    assert sorted(seen) == list(range(len(space)))
+    assert min(loss for loss in trials.losses() if loss is not None) == pytest.approx(0.8)
 
 
 def test_hyperopt_is_imported_only_when_it_is_asked():
