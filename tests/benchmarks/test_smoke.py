@@ -1,0 +1,63 @@
+"""The benchmarks run and say something true, on spaces small enough for every day."""
+
+import csv
+import gzip
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tests.benchmarks import enumeration, search_efficiency
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A folder with one synthetic recorded space of 432 points, some of them failures."""
+    folder = tmp_path / "spaces"
+    folder.mkdir()
+    with gzip.open(folder / "synthetic__device.csv.gz", "wt", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["BLOCK", "VEC", "MODE", "UNROLL", "status", "time_mean_ms"])
+        for block, vec, mode, unroll in itertools.product(
+            (32, 64, 96, 128, 160, 192, 224, 256, 512), (1, 2, 4, 8), (0, 1, 2), (1, 2, 4, 8)
+        ):
+            failed = vec * unroll > 32
+            shape = math.log2(block / 128) ** 2 + abs(math.log2(vec) - 2) + 0.3 * mode
+            time = 1 + shape + 0.1 * abs(math.log2(unroll) - 1)
+            row = [block, vec, mode, unroll]
+            writer.writerow([*row, "runtime" if failed else "ok", "" if failed else time])
+    return folder
+
+
+def test_search_efficiency(recorded, tmp_path, capsys):
+    results = tmp_path / "results.json"
+    search_efficiency.main(
+        [str(recorded), "--repeats", "3", "--budget", "40", "--json", str(results)]
+    )
+    scores = {result["strategy"]: result["score"] for result in json.loads(results.read_text())}
+    assert scores.keys() == {"random", "tpe", "gp"}
+    assert scores["gp"] > max(0.4, scores["random"])
+    assert "(mean)" in capsys.readouterr().out
+
+
+def test_the_baseline_curve_is_the_mean_of_random_draws(recorded):
+    space = search_efficiency.load(recorded / "synthetic__device.csv.gz")
+    times = np.where(np.isnan(space.times), space.worst, space.times)
+    rng = np.random.default_rng(0)
+    draws = [np.minimum.accumulate(rng.permutation(times)[:30]) for _ in range(4000)]
+    assert space.random_curve(30) == pytest.approx(np.mean(draws, axis=0), rel=0.03)
+
+
+def test_asynchronous_workers_are_told_late(recorded):
+    space = search_efficiency.load(recorded / "synthetic__device.csv.gz")
+    curve, _ = search_efficiency.trace(space, "gp", seed=0, budget=40, workers=8)
+    assert curve[-1] < space.random_curve(40)[-1]
+
+
+def test_enumeration(capsys, monkeypatch):
+    kept = {name: enumeration.SPACES[name] for name in ("convolution", "selective")}
+    monkeypatch.setattr(enumeration, "SPACES", kept)
+    enumeration.main([])
+    assert "4,362" in capsys.readouterr().out
