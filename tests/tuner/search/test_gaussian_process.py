@@ -114,6 +114,18 @@ def test_log_expected_improvement_stays_finite_and_ordered_far_out():
     assert np.all(np.diff(found) < 0)
 
 
+def test_points_that_look_the_same_do_no_harm():
+    from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+
+    space = recorded_set({"A": tuple(range(640))}, [[i] for i in range(640)])
+    proposer = GaussianProcessProposer(space, seed=0)
+    asked = set()
+    for trial in range(150):
+        asked.add(proposer.ask(trial))
+        proposer.tell(trial, 1.0 + trial % 2)
+    assert len(asked) == 150
+
+
 def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
     from tuner.search.gaussian_process.proposer import GaussianProcessProposer
 

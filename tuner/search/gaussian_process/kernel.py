@@ -21,6 +21,9 @@ ORDINAL, CATEGORICAL, WEIGHT_SPREAD = 5.0, 0.8, 0.8
 NOISE, NOISE_SPREAD = 0.01, 1.5
 VARIANCE, VARIANCE_SPREAD = 1.0, 0.5
 
+LEAST_NOISE = 1e-3
+"""As a share of the variance: keeps factors of single-precision covariances positive definite."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
@@ -82,6 +85,7 @@ class _Problem:
         """The kernel at a standardised point."""
         *weights, noise, variance = np.exp(self.median + self.spread * standard)
         distances = self.encoding.table(np.array(weights)).astype(np.float32)
+        noise = max(noise, LEAST_NOISE * variance)
         return Kernel(distances=distances, variance=float(variance), noise=float(noise))
 
     def __call__(self, standard: Floats) -> tuple[float, Floats]:

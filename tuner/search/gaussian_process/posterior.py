@@ -53,10 +53,10 @@ class Posterior:
             own -= link @ link.T
             white -= link.astype(np.float32) @ self._white[:old]
             self._factor[old:new, :old] = link
-        corner = linalg.cholesky(own, lower=True)
+        corner = linalg.cholesky(own, lower=True, check_finite=False)
         self._factor[old:new, old:new] = corner
         self._white[old:new] = linalg.solve_triangular(
-            corner.astype(np.float32), white, lower=True, overwrite_b=True
+            corner.astype(np.float32), white, lower=True, overwrite_b=True, check_finite=False
         )
         self._left -= np.square(self._white[old:new]).sum(axis=0)
         self._rows[old:new] = rows
@@ -69,10 +69,12 @@ class Posterior:
         predict there, so that it moves no mean and yet leaves less to find out nearby.
         """
         factor = self._factor[: self._size, : self._size]
-        white = linalg.solve_triangular(factor, np.where(pending, 0.0, values), lower=True)
+        white = linalg.solve_triangular(
+            factor, np.where(pending, 0.0, values), lower=True, check_finite=False
+        )
         if pending.any():
             chosen = np.eye(self._size)[:, pending]
-            columns = linalg.solve_triangular(factor, chosen, lower=True)
+            columns = linalg.solve_triangular(factor, chosen, lower=True, check_finite=False)
             white -= columns @ np.linalg.solve(columns.T @ columns, columns.T @ white)
         return np.asarray(white)
 
@@ -91,7 +93,7 @@ class Posterior:
         """The covariance between what was observed and ``rows``, whitened: size × n."""
         cross = self._kernel.covariance(self._rows[: self._size], rows).astype(np.float64)
         factor = self._factor[: self._size, : self._size]
-        return np.asarray(linalg.solve_triangular(factor, cross, lower=True))
+        return np.asarray(linalg.solve_triangular(factor, cross, lower=True, check_finite=False))
 
     def _grow(self, capacity: int) -> None:
         added = capacity - len(self._rows)

@@ -24,7 +24,7 @@ SPREAD = 4096
 LEAST_TOLD = 3
 GROWTH, MOST_GROWTH = 0.15, 100
 """Results, as a share of those before and at most so many, after which the fit is made anew."""
-BASE = 300
+BASE = 200
 """Most results that a fit sees: the best ones for half of it, and a sample of the others."""
 POOL = 2048
 """Candidates drawn for each fit, beside the neighbours of the best observations."""
