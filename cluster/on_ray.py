@@ -6,6 +6,7 @@ import. What the driver does is :mod:`cluster.run`; where workers go is :mod:`cl
 
 import logging
 import secrets
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,9 @@ from tuner.errors import EnvironmentProblem, KernelwrightError
 
 NAMESPACE = "kernelwright"
 
+REACHING_SECONDS = 10.0
+"""How long a cluster may take to accept a connection."""
+
 
 @contextmanager
 def connected(settings: Settings) -> Iterator[None]:
@@ -35,10 +39,11 @@ def connected(settings: Settings) -> Iterator[None]:
     common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if settings.ray_address:
+            _check_reachable(settings.ray_address)
             ray.init(address=settings.ray_address, **common)
         else:
             ray.init(address="local", include_dashboard=False, **common)
-    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
+    except (OSError, ValueError, RuntimeError, RayError) as error:
         where = settings.ray_address or "a local Ray"
         raise EnvironmentProblem(
             f"cannot use {where}: {str(error).strip().partition(chr(10))[0]} "
@@ -48,6 +53,13 @@ def connected(settings: Settings) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Fail at once where Ray would try for ten minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=REACHING_SECONDS).close()
 
 
 def has_gpu() -> bool:

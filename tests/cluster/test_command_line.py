@@ -127,6 +127,14 @@ def test_a_broken_experiment_ends_with_its_reason(tmp_path, changed, code, words
     assert all(word in told for word in words), told
 
 
+def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    result = kernelwright("run", write_experiment(tmp_path), timeout=60)
+    assert result.returncode == 3
+    assert "cannot use 127.0.0.1:1" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_a_run_directory_in_use_is_named(tmp_path):
     spec = write_experiment(tmp_path / "spec")
     held = RunDirectory.create(tmp_path / "run", load_experiment(spec), "")
