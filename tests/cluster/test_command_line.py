@@ -127,6 +127,31 @@ def test_a_broken_experiment_ends_with_its_reason(tmp_path, changed, code, words
     assert all(word in told for word in words), told
 
 
+HAZARDS = """
+#if MODE == MODE_crash
+  *(volatile global int *)8 = 1;
+#elif MODE == MODE_hang
+  for (volatile int waiting = 1; waiting;);
+#endif
+"""
+
+
+def test_a_crash_and_an_endless_loop_cost_a_trial_each_and_are_named(tmp_path):
+    head, rest = FAMILY.split("\n", 1)
+    spec = write_experiment(
+        tmp_path / "spec",
+        family=head + HAZARDS + rest,
+        template=TEMPLATE.replace("ITEMS: [1, 2, 4]", "ITEMS: [1]").replace(
+            "[16, 64]", "[64], MODE: [good, crash, hang]"
+        ),
+    )
+    result = kernelwright("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert "MODE=good" in result.stdout
+    assert "MODE=crash) crashed at n=1000: killed by SIGSEGV" in result.stdout
+    assert "MODE=hang) hung at n=1000" in result.stdout
+
+
 def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     result = kernelwright("run", write_experiment(tmp_path), timeout=60)
