@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from cluster import shadow
+from cluster.settings import use_one_algebra_thread
 from tuner.errors import KernelwrightError
 
 app = typer.Typer(
@@ -220,6 +221,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 def main() -> None:
     """Entry point: any failure becomes one message and the exit code of its kind."""
+    use_one_algebra_thread()
     try:
         app()
     except KernelwrightError as error:

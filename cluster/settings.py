@@ -35,6 +35,16 @@ class Settings:
         )
 
 
+def use_one_algebra_thread(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Keep linear algebra on one thread, unless the user chose otherwise.
+
+    The search's matrices are small: beside busy compilers and benches, OpenBLAS's threads wait for
+    each other and an ask takes seconds instead of milliseconds. Called before NumPy is imported.
+    """
+    if not environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
+        environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
 def take_secrets(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
     """Remove keys and tokens from the environment and return them.
 

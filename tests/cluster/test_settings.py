@@ -1,7 +1,12 @@
 import stat
 from pathlib import Path
 
-from cluster.settings import Settings, environment_for_ray, take_secrets
+from cluster.settings import (
+    Settings,
+    environment_for_ray,
+    take_secrets,
+    use_one_algebra_thread,
+)
 
 
 def test_keys_leave_the_environment_and_rays_token_stays():
@@ -42,3 +47,12 @@ def test_a_submitted_job_is_recognised():
     environ = {"RAY_ADDRESS": "127.0.0.1:6379", "RAY_JOB_CONFIG_JSON_ENV_VAR": "{}"}
     assert Settings.read(environ) == Settings(ray_address="127.0.0.1:6379", in_job=True)
     assert Settings.read({"RAY_ADDRESS": ""}) == Settings(ray_address=None, in_job=False)
+
+
+def test_linear_algebra_gets_one_thread_unless_the_user_chose():
+    environ = {}
+    use_one_algebra_thread(environ)
+    assert environ == {"OPENBLAS_NUM_THREADS": "1"}
+    chosen = {"OMP_NUM_THREADS": "4"}
+    use_one_algebra_thread(chosen)
+    assert chosen == {"OMP_NUM_THREADS": "4"}
