@@ -56,6 +56,7 @@ def changed(folder: Path, **texts: dict[str, str]) -> Path:
 
 
 TOLERANT = "shape: [n], tolerance: {rtol: 0, atol: 100}}\n  - {name: x"
+EXACT = "shape: [n], compare: exact}\n  - {name: x"
 
 
 def refused(folder: Path, **texts: dict[str, str]) -> Rejected:
@@ -283,3 +284,46 @@ def test_a_storm_of_bad_candidates_leaves_the_right_outcomes(laboratory) -> None
         outcome = laboratory.outcome(f"{source}\n/* {number} */")
         code = outcome.code if isinstance(outcome, Rejected) else None
         assert code == wanted[source], outcome
+
+
+def test_an_input_that_never_matters_is_noted(tmp_path) -> None:
+    texts = {
+        "affine": {"fma(2.0f, x[i], y[i])": "fma(2.0f, x[i], 1.0f)"},
+        "reference": {"2 * x + y": "2 * x + 1"},
+    }
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    assert laboratory.prepared.notes == ("input y does not change the result",)
+
+
+def counted(extra: str) -> dict[str, dict[str, str]]:
+    """The affine baseline, every second launch off by ``extra``, and no reference."""
+    return {
+        "affine": {
+            "kernel void": "global int launches[4096];\nkernel void",
+            "fma(2.0f, x[i], y[i])": f"fma(2.0f, x[i], y[i]) + {extra} * (launches[i]++ % 2)",
+        },
+        "experiment": {"reference: reference.py:affine\n": ""},
+    }
+
+
+def test_a_baseline_that_varies_a_little_widens_its_bound(tmp_path) -> None:
+    laboratory = Laboratory(changed(tmp_path, **counted("0.001f")))
+    laboratory.close()
+    assert any("varies between runs" in note for note in laboratory.prepared.notes)
+
+
+def test_a_baseline_that_varies_where_nothing_may_is_refused(tmp_path) -> None:
+    texts = counted("1.0f")
+    texts["experiment"]["shape: [n], align: 4}\n  - {name: x"] = EXACT
+    rejected = refused(tmp_path, **texts)
+    assert "the baseline is not deterministic: out[" in rejected.detail
+
+
+def test_a_baseline_that_drifts_is_refused(tmp_path) -> None:
+    texts = counted("0.001f")
+    pairs = texts["affine"]
+    texts["affine"] = {old: new.replace(" % 2", "") for old, new in pairs.items()}
+    rejected = refused(tmp_path, **texts)
+    assert rejected.detail.startswith("the baseline itself fails in a second process: out[")

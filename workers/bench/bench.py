@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -167,15 +168,31 @@ class Bench:
             inputs = oracle.inputs(shape, FIRST)
             if (refused := trivial_answer(questions[0], arguments[shape], inputs)) is not None:
                 return refused
+        self._look_for_idle_inputs(prep, oracle)
         oracle.rest()
         try:
-            working = self._ready(None)
-            return tuple(working.baseline(shape) for shape in prep.timed)
+            self._working = Working(self._server(), prep, self._deadlines, self._rng)
+            return tuple(self._working.baseline(shape) for shape in prep.timed)
         except DeviceFailure as failure:
             self._drop()
-            return rejected(failure, None)
+            detail = f"the baseline itself fails in a second process: {failure.detail}"
+            return replace(rejected(failure, None), detail=detail)
 
-    def _ready(self, candidate: Candidate | None) -> Working:
+    def _look_for_idle_inputs(self, prep: Prep, oracle: Oracle) -> None:
+        """Note each input that may be drawn anew without changing the first shape's answer."""
+        first = prep.questions[0][0]
+        for argument in prep.arguments[0]:
+            if argument.kind not in ("in", "inout"):
+                continue
+            recipe = Recipe(label=f"{argument.name} drawn anew", redraw=argument.name)
+            other = oracle.ask(0, recipe)
+            if isinstance(other, Question) and all(
+                np.array_equal(want, other.wants[name], equal_nan=True)
+                for name, want in first.wants.items()
+            ):
+                oracle.note(f"input {argument.name} does not change the result")
+
+    def _ready(self, candidate: Candidate) -> Working:
         """A working child whose baseline is timed; a new one where there is none.
 
         Raises:
@@ -185,7 +202,7 @@ class Bench:
         if self._quarantined:
             raise EnvironmentProblem(self._quarantined)
         working = self._working
-        if working and working.alive and not (candidate and working.has_seen(candidate)):
+        if working and working.alive and not working.has_seen(candidate):
             try:
                 working.refresh()
             except DeviceFailure:

@@ -5,6 +5,7 @@ one, the baseline otherwise, and a bound widened by the baseline's own error. Ca
 a process with it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,7 +138,11 @@ class Oracle:
             if error.failures:
                 return _disagreement(argument, error, shape, recipe)
             noise = compare(second, first, own)
-            factor = max(1.0, BASELINE_ERRORS * max(error.error, min(noise.error, 1.0)))
+            if math.isinf(noise.error):
+                return _unsteady(argument, noise, shape)
+            if noise.failures:
+                self.note(f"{argument.name}: the baseline varies between runs; bound widened")
+            factor = max(1.0, BASELINE_ERRORS * max(error.error, noise.error))
             wants[argument.name] = want
             expected[argument.name] = replace(
                 own,
@@ -289,6 +294,18 @@ def _disagreement(
         detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({found.error:.3g} times the tolerance; {found.failures} of "
         f"{argument.elements} elements); {recipe.label}",
+        shape=shape,
+    )
+
+
+def _unsteady(argument: ResolvedArgument, found: Comparison, shape: int) -> Rejected:
+    place = element_name(argument, found.index)
+    return Rejected(
+        stage=Stage.VERIFY,
+        code=Code.WRONG_RESULT,
+        detail=f"the baseline is not deterministic: {place} was {found.want:.6g}, then "
+        f"{found.got:.6g} on the same inputs; give {argument.name} a tolerance, or compare it "
+        "unordered",
         shape=shape,
     )
 
