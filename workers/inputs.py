@@ -132,9 +132,11 @@ def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float)
         if argument.fill == "uniform" or argument.dtype == "bool":
             return rng.integers(low, high, size=shape, endpoint=True, dtype=_wide(argument))
         return np.clip(np.rint(10 * rng.standard_normal(shape)), low, high)
+    precision = np.float64 if argument.dtype == "float64" else np.float32
     if argument.fill == "uniform":
-        return rng.uniform(*(limits or (0.0, 1.0)), shape) * scale
-    drawn = rng.standard_normal(shape) * scale
+        first, last = limits or (0.0, 1.0)
+        return (first + (last - first) * rng.random(shape, precision)) * scale
+    drawn = rng.standard_normal(shape, precision) * precision(scale)
     return np.clip(drawn, *limits) if limits else drawn
 
 

@@ -165,9 +165,11 @@ class Bench:
                     return question
                 questions.append(question)
             prep.questions[shape] = tuple(questions)
-            inputs = oracle.inputs(shape, FIRST)
-            if (refused := trivial_answer(questions[0], arguments[shape], inputs)) is not None:
-                return refused
+            if shape in prep.tune:
+                inputs = oracle.inputs(shape, FIRST)
+                refused = trivial_answer(questions[0], arguments[shape], inputs)
+                if refused is not None:
+                    return refused
         self._look_for_idle_inputs(prep, oracle)
         oracle.rest()
         try:

@@ -17,7 +17,7 @@ from tuner.plan import CellPlan
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Rejected
 from workers.bench.judge import Question, rejected
-from workers.bench.oracle import FIRST, Oracle, Recipe
+from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.stand import Cache, Entrant, Stand
 from workers.devices.port import DeviceFailure
@@ -154,7 +154,10 @@ class Confirmation:
         return self._cache[shape]
 
     def _recipes(self, shape: int) -> list[Recipe]:
-        recipes = further_recipes(self._prep.arguments[shape])
+        arguments = self._prep.arguments[shape]
+        recipes = further_recipes(arguments)
+        if sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS:
+            recipes = recipes[:1]
         if shape in self._prep.timed:
             return recipes
         odd = f"odd shape {self._prep.bindings[shape]}"

@@ -15,6 +15,7 @@ import numpy as np
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
+from tuner.spec.resolve import item_bytes
 from tuner.trial import Code
 from workers.devices.opencl_memory import Bytes, DeviceRegion, HostRegion, Region, canary
 from workers.devices.port import (
@@ -28,6 +29,7 @@ from workers.devices.port import (
     StagedNull,
     StagedScalar,
 )
+from workers.elements import numpy_dtype
 from workers.verify import Expected
 
 _COLD_BYTES = 16 << 20
@@ -210,7 +212,7 @@ class OpenCLCase:
         self._files: dict[str, Bytes] = {}
         self._scratch: tuple[str, ...] = ()
         self.values: dict[str, Any] = {
-            a.name: np.dtype(a.dtype).type(a.value)
+            a.name: numpy_dtype(a.dtype).type(a.value)
             for a in arguments
             if isinstance(a, StagedScalar)
         } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
@@ -231,7 +233,7 @@ class OpenCLCase:
             for name in self._scratch:
                 del regions[name]
             for buffer in scratch:
-                size = max(1, buffer.elements) * np.dtype(buffer.dtype).itemsize
+                size = max(1, buffer.elements) * item_bytes(buffer.dtype)
                 regions[buffer.name] = self._owner.region(size, buffer.align, self._guard)
                 regions[buffer.name].mend()
         self._scratch = tuple(buffer.name for buffer in scratch)
