@@ -14,7 +14,6 @@ Run as ``python -m workers.reference`` this module is that process.
 import importlib.util
 import inspect
 import json
-import shutil
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
@@ -28,7 +27,7 @@ from tuner.errors import SpecError
 from tuner.spec.fields import PythonFunction
 from tuner.trial import Value
 from workers.process import ChannelClosed, Child, ChildFailed, serve_as_child
-from workers.runtime import private_folder
+from workers.runtime import PrivateFolder
 
 REFERENCE_SECONDS = 300.0
 _KINDS = "fiub"
@@ -42,8 +41,8 @@ class ReferenceProcess:
     """Calls functions of one experiment, in one child, with a time-out."""
 
     def __init__(self, seconds: float = REFERENCE_SECONDS) -> None:
-        self._folder = private_folder("reference")
-        self._child = Child("workers.reference", [str(self._folder)])
+        self._folder = PrivateFolder("reference")
+        self._child = Child("workers.reference", [str(self._folder.path)])
         self._seconds = seconds
 
     def call(
@@ -78,7 +77,7 @@ class ReferenceProcess:
     def close(self) -> None:
         """End the process."""
         self._child.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
 
 def _is_array(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import stat
 import tempfile
 import threading
@@ -67,6 +68,35 @@ def _taken(descriptor: int) -> bool:
     return True
 
 
-def private_folder(purpose: str) -> Path:
-    """A new folder that its maker removes."""
-    return Path(tempfile.mkdtemp(prefix=f"{purpose}-", dir=runtime_directory()))
+class PrivateFolder:
+    """A scratch folder as long-lived as its maker; those of dead makers are swept away first."""
+
+    def __init__(self, purpose: str) -> None:
+        with _held("folders", threading.Event()):
+            for other in runtime_directory().glob("*.scratch"):
+                _remove_if_dead(other)
+            made = tempfile.mkdtemp(
+                prefix=f"{purpose}-", suffix=".scratch", dir=runtime_directory()
+            )
+            self.path = Path(made)
+            self._life = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(self._life, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Remove it. Safe to call twice."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._life >= 0:
+            os.close(self._life)
+            self._life = -1
+
+
+def _remove_if_dead(folder: Path) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        if _taken(descriptor):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)

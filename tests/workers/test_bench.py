@@ -89,7 +89,7 @@ def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory) -> Non
     prep = laboratory.bench._prep
     wants = [q.wants["out"] for shape in prep.questions.values() for q in shape]
     assert wants
-    held = [path.read_bytes() for path in laboratory.bench._folder.rglob("*.raw")]
+    held = [path.read_bytes() for path in laboratory.bench._folder.path.rglob("*.raw")]
     assert held
     for want in wants:
         assert want.tobytes() not in held
@@ -252,7 +252,7 @@ def test_closing_aborts_a_call_and_leaves_nothing_behind() -> None:
     assert ended.wait(20)
     thread.join()
     assert wait_for(lambda: not any(alive(pid) for pid in pids))
-    assert not laboratory.bench._folder.exists()
+    assert not laboratory.bench._folder.path.exists()
 
 
 def test_asked_before_it_is_prepared_the_bench_says_so(laboratory) -> None:

@@ -68,7 +68,7 @@ def test_a_device_that_is_not_here_is_one_message() -> None:
 
 def test_closing_leaves_nothing_behind(worker) -> None:
     worker.compile([ONE])
-    pid, folder = worker._child.pid, worker._folder
+    pid, folder = worker._child.pid, worker._folder.path
     assert folder.is_dir()
     worker.close()
     worker.close()

@@ -5,7 +5,6 @@ processes (:mod:`workers.bench.supervisor`): a working one for trials, one for t
 fresh one for each confirmation.
 """
 
-import shutil
 import socket
 import threading
 import time
@@ -30,7 +29,7 @@ from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.bench.working import Working
 from workers.devices.port import DeviceFailure
-from workers.runtime import device_lock, private_folder
+from workers.runtime import PrivateFolder, device_lock
 
 FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
@@ -49,7 +48,7 @@ class Bench:
         self._backend: Backend = backend
         self._index = index
         self._deadlines = deadlines or Deadlines()
-        self._folder = private_folder("bench")
+        self._folder = PrivateFolder("bench")
         self._described: tuple[Device, str] | None = None
         self._prep: Prep | None = None
         self._oracle: Oracle | None = None
@@ -136,7 +135,7 @@ class Bench:
             server.close()
         if oracle is not None:
             oracle.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
         shapes = setup.experiment.shapes
@@ -153,7 +152,7 @@ class Bench:
                 return Rejected(
                     stage=Stage.LAUNCH, code=Code.LAUNCH_FAILED, detail=detail, shape=shape
                 )
-        oracle = Oracle(prep, self._server(), self._folder, self._deadlines)
+        oracle = Oracle(prep, self._server(), self._folder.path, self._deadlines)
         with self._guard:
             self._prep, self._oracle = prep, oracle
         for shape in prep.timed:
@@ -244,7 +243,7 @@ class Bench:
 
     def _server(self) -> Supervisor:
         """A new child's supervisor, which :meth:`close` ends too."""
-        environment = {"POCL_CACHE_DIR": str(self._folder / "pocl"), "PYOPENCL_NO_CACHE": "1"}
+        environment = {"POCL_CACHE_DIR": str(self._folder.path / "pocl"), "PYOPENCL_NO_CACHE": "1"}
         with self._guard:
             if self._closed.is_set():
                 raise EnvironmentProblem(f"{self.name} is closed")

@@ -1,6 +1,5 @@
 """One persistent compile process, and what becomes of it when a compile hangs or crashes."""
 
-import shutil
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -10,7 +9,7 @@ from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
 from workers.compilers.protocol import Problem, decode_result, encode_job
 from workers.process import Child, ChildFailed
-from workers.runtime import private_folder
+from workers.runtime import PrivateFolder
 
 _MAX_BINARY = 1 << 28
 
@@ -24,11 +23,11 @@ class CompileWorker:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._folder = private_folder("compile")
+        self._folder = PrivateFolder("compile")
         environment = {
-            "POCL_CACHE_DIR": str(self._folder),
+            "POCL_CACHE_DIR": str(self._folder.path),
             "PYOPENCL_NO_CACHE": "1",
-            "TMPDIR": str(self._folder),
+            "TMPDIR": str(self._folder.path),
         }
         self._child = Child("workers.compilers.child", environment=environment)
 
@@ -51,7 +50,7 @@ class CompileWorker:
     def close(self) -> None:
         """End the process. Safe to call twice, and from another thread to abort a compile."""
         self._child.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     def _one(self, build: Build, timeout: float) -> Binary | Rejected:
         try:
