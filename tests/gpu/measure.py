@@ -60,7 +60,8 @@ class Course:
         order = tuple((cycle * -(-rotation.launches // len(cycle)))[: rotation.launches])
         with tempfile.TemporaryDirectory() as folder:
             contents = {a.name: self._fill(a, Path(folder)) for a in self._arguments if a.is_buffer}
-            case = self._device.stage(staged(self._arguments, contents), rotation.sets)
+            arguments = staged(self._arguments, contents, self._device.device.base_align)
+            case = self._device.stage(arguments, rotation.sets)
             for candidate in candidates:
                 (cell,) = candidate.plan.cells
                 assert isinstance(cell, CellPlan)

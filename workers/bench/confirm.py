@@ -102,7 +102,7 @@ class Confirmation:
                 for trial, entrant in runners.items():
                     with self._blaming(trial, shape):
                         known = self._prep.baseline_ns.get(shape, 0.0)
-                        stand.check(entrant, question, known)
+                        stand.check(entrant, question, known, exact=True)
             if shape in self._prep.timed:
                 for cache in self._caches():
                     samples += self._time(stand, runners, shape, cache)
@@ -132,7 +132,7 @@ class Confirmation:
         for _ in range(ROUNDS):
             for trial in self._rng.permutation(list(runners)).tolist():
                 with self._blaming(trial, shape):
-                    stand.check(runners[trial], question, known)
+                    stand.check(runners[trial], question, known, exact=False)
                     times[trial] += stand.time(runners[trial], question, cache, counts, known)
         return [
             Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))

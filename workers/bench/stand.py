@@ -7,7 +7,7 @@ them apart. Which questions, and what follows from a failure, is for :mod:`worke
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -35,8 +35,10 @@ _CHECKS_WHILE_TIMING = 2
 _LONGEST_CUT = 16
 
 
-def staged(arguments: Sequence[ResolvedArgument], contents: Mapping[str, str]) -> list[Staged]:
-    """Resolved arguments as the device port takes them."""
+def staged(
+    arguments: Sequence[ResolvedArgument], contents: Mapping[str, str], least_align: int = 1
+) -> list[Staged]:
+    """Resolved arguments as the device port takes them, aligned to at least so many bytes."""
     found: list[Staged] = []
     for a in arguments:
         if a.kind == "null":
@@ -53,7 +55,7 @@ def staged(arguments: Sequence[ResolvedArgument], contents: Mapping[str, str]) -
                     shape=a.shape,
                     strides=a.strides,
                     size=a.size,
-                    align=a.align,
+                    align=max(a.align, least_align),
                     contents=contents.get(a.name),
                     symbol=a.symbol,
                 )
@@ -63,11 +65,15 @@ def staged(arguments: Sequence[ResolvedArgument], contents: Mapping[str, str]) -
 
 @dataclass(slots=True)
 class Entrant:
-    """A candidate loaded into a stand's child; ``launchables`` by shape, bound at first use."""
+    """A candidate loaded into a stand's child.
+
+    ``launchables`` are bound at first use, by shape and whether on exactly aligned buffers; it was
+    never launched on ``fresh`` shapes.
+    """
 
     candidate: Candidate
     module: int
-    launchables: dict[int, int] = field(default_factory=dict)
+    launchables: dict[tuple[int, bool], int] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
 
 
@@ -80,6 +86,10 @@ class _Case:
 
 class Stand:
     """Cases and entrants of one child. Raises :class:`DeviceFailure`; after a sticky one, drop it.
+
+    Each shape is staged twice: with one set on addresses aligned to exactly what the experiment
+    promises, for checks alone, and on addresses as an allocator gives them, for timing and checks,
+    since that is what the application runs on.
 
     Args:
         server: the child.
@@ -102,18 +112,20 @@ class Stand:
         self._deadlines = deadlines
         self._device = device
         self._rng = rng
-        self._cases: dict[int, _Case] = {}
+        self._cases: dict[tuple[int, bool], _Case] = {}
 
     def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
         """Stage the question's shape, with as many sets as timing needs."""
-        arguments = self._arguments[question.shape]
-        sets = max(self._rotation(question.shape, cache, 0, repeats).sets for cache in caches)
-        handle = self._server.stage(staged(arguments, question.contents), sets)
-        self._cases[question.shape] = _Case(handle, sets, question.contents)
+        arguments, contents = self._arguments[question.shape], question.contents
+        needed = max(self._rotation(question.shape, cache, 0, repeats).sets for cache in caches)
+        for exact, sets in ((True, 1), (False, needed)):
+            handle = self._server.stage(staged(arguments, contents, self._least_align(exact)), sets)
+            self._cases[question.shape, exact] = _Case(handle, sets, contents)
 
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers; entrants must have left it."""
-        self._server.release("case", self._cases.pop(shape).handle)
+        for exact in (True, False):
+            self._server.release("case", self._cases.pop((shape, exact)).handle)
 
     def enter(self, candidate: Candidate) -> Entrant:
         """Load a candidate's binaries."""
@@ -121,23 +133,30 @@ class Stand:
 
     def leave(self, entrant: Entrant) -> None:
         """Unload a candidate, and make whole again what it may have damaged."""
-        for shape, launchable in entrant.launchables.items():
+        for place, launchable in entrant.launchables.items():
             self._server.release("launchable", launchable)
-            if shape in self._cases:
-                self._refill(shape, self._cases[shape].contents)
+            if place in self._cases:
+                self._refill(place, self._cases[place].contents)
         self._server.release("module", entrant.module)
 
     def leave_shape(self, entrant: Entrant, shape: int) -> None:
         """Unbind a candidate from one shape."""
-        if shape in entrant.launchables:
-            self._server.release("launchable", entrant.launchables.pop(shape))
+        for exact in (True, False):
+            if (shape, exact) in entrant.launchables:
+                self._server.release("launchable", entrant.launchables.pop((shape, exact)))
 
-    def check(self, entrant: Entrant, question: Question, baseline_ns: float) -> None:
-        """One checked launch on a random set, on the question's inputs."""
-        case = self._cases[question.shape]
+    def check(
+        self, entrant: Entrant, question: Question, baseline_ns: float, *, exact: bool
+    ) -> None:
+        """One checked launch on a random set, on the question's inputs.
+
+        ``exact``: on the buffers that are aligned to no more than was promised.
+        """
+        place = question.shape, exact
+        case = self._cases[place]
         if case.contents is not question.contents:
-            self._refill(question.shape, question.contents)
-        launchable = self._bound(entrant, question.shape)
+            self._refill(place, question.contents)
+        launchable = self._bound(entrant, place)
         self._checked(entrant, launchable, question, baseline_ns, (self._pick(case.sets),))
 
     def time(
@@ -157,7 +176,7 @@ class Stand:
             counts: launches to warm up, launches to time.
             baseline_ns: what deadlines are reckoned from.
         """
-        launchable = self._bound(entrant, question.shape)
+        launchable = self._bound(entrant, (question.shape, False))
         rotation = self._rotation(question.shape, cache, *counts)
         order = self._order(rotation)
         bursts = rotation.warmup + rotation.bursts + (rotation.sets > 1)
@@ -252,17 +271,25 @@ class Stand:
         entrant.fresh.discard(shape)
         return self._deadlines.of(baseline_ns, launches, first=first)
 
-    def _bound(self, entrant: Entrant, shape: int) -> int:
-        if shape not in entrant.launchables:
+    def _bound(self, entrant: Entrant, place: tuple[int, bool]) -> int:
+        if place not in entrant.launchables:
+            shape, exact = place
             cell = entrant.candidate.plan.cells[shape]
             assert isinstance(cell, CellPlan)
-            case = self._cases[shape]
-            entrant.launchables[shape] = self._server.bind(entrant.module, cell, case.handle)
-            entrant.fresh.add(shape)
-        return entrant.launchables[shape]
+            least = self._least_align(exact)
+            scratch = tuple(replace(s, align=max(s.align, least)) for s in cell.scratch)
+            entrant.launchables[place] = self._server.bind(
+                entrant.module, replace(cell, scratch=scratch), self._cases[place].handle
+            )
+            if (shape, not exact) not in entrant.launchables:
+                entrant.fresh.add(shape)
+        return entrant.launchables[place]
 
-    def _refill(self, shape: int, contents: Mapping[str, str]) -> None:
-        case = self._cases[shape]
+    def _least_align(self, exact: bool) -> int:
+        return 1 if exact else self._device.base_align
+
+    def _refill(self, place: tuple[int, bool], contents: Mapping[str, str]) -> None:
+        case = self._cases[place]
         self._server.refill(case.handle, contents)
         case.contents = contents
 

@@ -72,7 +72,7 @@ class Working:
             for shape in self._prep.tune:
                 cell = candidate.plan.cells[shape]
                 if isinstance(cell, CellPlan):
-                    self._ask(entrant, shape, 0)
+                    self._ask(entrant, shape, 0, exact=True)
                 else:
                     cells[shape] = cell
             for shape in self._prep.tune:
@@ -101,10 +101,10 @@ class Working:
         question = self._prep.questions[shape][0]
         self._stand.stage(question, (measure.cache,), measure.repeats)
 
-    def _ask(self, entrant: Entrant, shape: int, number: int) -> None:
+    def _ask(self, entrant: Entrant, shape: int, number: int, *, exact: bool = False) -> None:
         question = self._prep.questions[shape][number]
         known = self._prep.baseline_ns.get(shape, self._unknown_ns)
-        self._stand.check(entrant, question, known)
+        self._stand.check(entrant, question, known, exact=exact)
 
     def _samples(self, entrant: Entrant, shape: int) -> list[float]:
         measure = self._prep.measure
