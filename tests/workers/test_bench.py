@@ -120,6 +120,16 @@ def test_inputs_differ_between_runs(laboratory) -> None:
             r"the baseline never writes 3 elements, such as out\[1021\]",
         ),
         (
+            {"affine": {"y[i]);": "out[i]);"}},
+            Code.NOT_WRITTEN,
+            "its kind is 'out': if the kernel reads it too, say 'inout'",
+        ),
+        (
+            {"affine": {"y[i]);": "NAN);"}},
+            Code.WRONG_RESULT,
+            "the baseline leaves NaN in every element of out; its kind is 'out'",
+        ),
+        (
             {"affine": {"out[i] = fma": "out[i + 1] = out[i] = fma"}},
             Code.OUT_OF_BOUNDS,
             "the baseline itself fails: damages out",

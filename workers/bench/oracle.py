@@ -33,6 +33,7 @@ from workers.verify import Comparison, Expected, Mode, compare
 REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
 _POISONS = (0xFF, 0x7F)
+_READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,8 @@ class Oracle:
             first, second = (from_storage(run[argument.name], argument) for run in runs)
             if (problem := _unwritten(argument, first, second)) is not None:
                 return replace(problem, shape=shape)
+            if recipe.distribution == "default" and _holds_no_number(argument, first):
+                return _no_number(argument, shape)
             own = _own_bound(argument)
             want = reference.get(argument.name, first)
             if argument.compare == "exact":
@@ -281,7 +284,19 @@ def _unwritten(
         return None
     place = element_name(argument, int(np.flatnonzero(kept)[0]))
     detail = f"the baseline never writes {np.count_nonzero(kept)} elements, such as {place}"
+    if kept.all():
+        detail += f"; {_READS_IT}"
     return Rejected(stage=Stage.VERIFY, code=Code.NOT_WRITTEN, detail=detail)
+
+
+def _holds_no_number(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
+    """Whether an ``out`` is NaN throughout: what comes of reading the poison that it held."""
+    return argument.kind == "out" and is_float(argument.dtype) and bool(np.isnan(run).all())
+
+
+def _no_number(argument: ResolvedArgument, shape: int) -> Rejected:
+    detail = f"the baseline leaves NaN in every element of {argument.name}; {_READS_IT}"
+    return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=detail, shape=shape)
 
 
 def _disagreement(
