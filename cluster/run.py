@@ -37,11 +37,6 @@ STOP_FILE = "stop"
 
 STATUS_SECONDS = 1.0
 
-NO_TEMPLATE = (
-    "the experiment has no template, so there is nothing to search; write one (a source with "
-    "parameters, and its `template:` section) and name it in the spec"
-)
-
 COMPILERS = ("nvidia-cuda-nvrtc", "cupy-cuda13x", "pyopencl", "pocl-binary-distribution")
 """Distributions whose version changes what a build becomes."""
 
@@ -108,7 +103,7 @@ def _restore(
     """Session and proposer as the journal left them, in a new epoch."""
     experiment, device = directory.experiment, fleet.device
     if experiment.template is None:
-        raise SpecError(NO_TEMPLATE)
+        raise SpecError(f"{directory.path}: the experiment that it keeps has no template")
     space = feasible_set(experiment, experiment.template, device)
     proposer = make_proposer(experiment.search, space)
     slots = {"compile_slots": fleet.compile_slots, "bench_slots": fleet.bench_slots}

@@ -1,10 +1,17 @@
-"""Finding a spec: a path, or the name of a bundled experiment."""
+"""Finding a spec, by path or by the name of a bundled experiment, and making it ready to tune."""
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from tuner.errors import SpecError
+import typer
+
+from agents.generation.mechanical import mechanical_template
+from tuner.errors import NothingValid, SpecError
+from tuner.spec.experiment import Experiment, Template
+from tuner.spec.gate import gate
+from tuner.spec.load import load_experiment
 from workers.devices.discover import list_devices
 
 BUNDLED = Path(__file__).parents[2] / "deploy" / "experiments"
@@ -39,6 +46,26 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
     close = difflib.get_close_matches(spec, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"bundled experiments: {', '.join(names)}"
     raise SpecError(f"no such file: {spec}; {hint}")
+
+
+def load_tunable(path: Path) -> tuple[Experiment, Template]:
+    """The experiment and its template: the user's own, or one made from the plain kernel by rules.
+
+    Raises:
+        SpecError: the spec is wrong, or has no template and its kernel nothing to vary.
+        NothingValid: the static gate refuses the template.
+    """
+    experiment = load_experiment(path)
+    template = experiment.template
+    if template is None:
+        made = mechanical_template(experiment)
+        template = made.template
+        typer.echo("kernelwright: no template, so one is made from the kernel:", err=True)
+        for finding in made.findings:
+            typer.echo(f"  {finding.what}: {finding.why}", err=True)
+    if reasons := gate(experiment, template):
+        raise NothingValid("the static gate refuses the template:\n  " + "\n  ".join(reasons))
+    return replace(experiment, template=template), template
 
 
 def machine_has_gpu() -> bool:

@@ -15,14 +15,13 @@ from typing import Protocol
 import typer
 
 from cluster.commands import results
-from cluster.commands.experiments import find_spec, machine_has_gpu
+from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import open_local_fleet
 from cluster.progress import Progress, display
-from cluster.run import NO_TEMPLATE, Run, StopReason
+from cluster.run import Run, StopReason
 from cluster.settings import Settings, environment_for_ray
 from tuner.errors import KernelwrightError, SpecError
 from tuner.spec.experiment import Experiment
-from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
 
 
@@ -52,9 +51,7 @@ def run(
     settings = Settings.read()
     with _workplace(fleet, device, settings) as workplace:
         path = find_spec(spec, workplace.has_gpu)
-        experiment = _with_budget(load_experiment(path), trials, seconds)
-        if experiment.template is None:
-            raise SpecError(NO_TEMPLATE)
+        experiment = _with_budget(load_tunable(path)[0], trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
         RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8")).close()
         try:

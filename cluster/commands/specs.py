@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from cluster.commands.experiments import find_spec, machine_has_gpu
+from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
@@ -16,7 +16,6 @@ from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment, Template, Ulp
-from tuner.spec.load import load_experiment
 from tuner.spec.tolerances import BASELINE_ERRORS, default_tolerance
 from tuner.trial import Configuration, Rejected
 from workers.compilers.worker import CompileWorker
@@ -41,12 +40,12 @@ def validate(
         SpecError: everything that is wrong with it, at once; or its space is empty.
         NothingValid: with ``compile_corners``, something did not compile.
     """
-    experiment = load_experiment(find_spec(spec, machine_has_gpu))
+    experiment, template = load_tunable(find_spec(spec, machine_has_gpu))
     model, why_not = _device(experiment, target, device)
     tolerances = _tolerances(experiment)
     space = None
-    if model is not None and experiment.template is not None:
-        space = feasible_set(experiment, experiment.template, model)
+    if model is not None:
+        space = feasible_set(experiment, template, model)
     compiled: list[Compiled] = []
     if compile_corners:
         if model is None:
@@ -67,8 +66,6 @@ def validate(
             typer.echo(f"  {output}: {bound}")
         if space is not None and model is not None:
             _print_space(space, model)
-        elif experiment.template is None:
-            typer.echo("space: the experiment has no template")
         else:
             typer.echo(f"space: not counted: {why_not}")
         for one in compiled:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 
 import typer
 
-from cluster.commands.experiments import find_spec, machine_has_gpu
+from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
 from tuner.device import Device
 from tuner.errors import NothingValid, SpecError
@@ -17,7 +17,6 @@ from tuner.plan import CellPlan
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment, ShapeBinding, Template
-from tuner.spec.load import load_experiment
 from tuner.trial import Configuration, Full, Measured, Outcome, Rejected, Value
 from workers.bench.bench import Bench
 from workers.compilers.worker import CompileWorker
@@ -33,13 +32,10 @@ def trial(
         SpecError: a parameter or symbol is missing, unknown or has no such value.
         NothingValid: the baseline or the configuration was rejected, with the reason.
     """
-    experiment = load_experiment(find_spec(spec, machine_has_gpu))
+    experiment, template = load_tunable(find_spec(spec, machine_has_gpu))
     if shape is not None:
         tune = (ShapeBinding(_symbols(experiment, shape)),)
         experiment = replace(experiment, shapes=replace(experiment.shapes, tune=tune, held_out=()))
-    template = experiment.template
-    if template is None:
-        raise SpecError("the experiment has no template, so it has no configuration to try")
     configuration = _configuration(template, assignments)
     backend = experiment.kernel.language
     model, indices = choose(list_devices((backend,)), backend, device)

@@ -113,7 +113,7 @@ BROKEN = [
     ({"template": TEMPLATE + "constraints: [ITEMS * BLOCK > 1000000]\n"}, 2, ["ITEMS * BLOCK"]),
     ({"spec": SPEC.replace("n: 1000", "n: -5")}, 2, ["spec.yaml:"]),
     ({"spec": SPEC.replace("trials: 6", "trails: 6")}, 2, ["spec.yaml:", "trials"]),
-    ({"spec": SPEC.replace("template: template.yaml\n", "")}, 2, ["no template"]),
+    ({"family": "#define BLOCK 64\n" + FAMILY}, 4, ["static gate", "overrides a parameter"]),
 ]
 
 
@@ -125,6 +125,14 @@ def test_a_broken_experiment_ends_with_its_reason(tmp_path, changed, code, words
     assert "Traceback" not in result.stderr
     told = result.stdout + result.stderr
     assert all(word in told for word in words), told
+
+
+def test_without_a_template_one_is_made_from_the_kernel(tmp_path):
+    spec = write_experiment(tmp_path / "spec", spec=SPEC.replace("template: template.yaml\n", ""))
+    result = kernelwright("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert "one is made from the kernel" in result.stderr
+    assert last_line(result).startswith("kernelwright: outcome=")
 
 
 HAZARDS = """
