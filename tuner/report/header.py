@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tuner.device import Device
 from tuner.expressions import C_HELPERS, Expression
 from tuner.plan import Shape
-from tuner.space.lower import kernel_arguments, parameter_defines
+from tuner.space.lower import parameter_defines
 from tuner.spec.experiment import (
     CompilerFlag,
     Experiment,
@@ -24,7 +24,7 @@ from tuner.spec.experiment import (
     ShapeBinding,
     Template,
 )
-from tuner.spec.resolve import item_bytes, type_name
+from tuner.spec.resolve import item_bytes, kernel_arguments, type_name
 from tuner.trial import Configuration
 
 HELPERS = f"""\

@@ -24,7 +24,7 @@ from tuner.spec.experiment import (
     ShapeBinding,
     Template,
 )
-from tuner.spec.resolve import item_bytes, type_name
+from tuner.spec.resolve import item_bytes, kernel_arguments, type_name
 from tuner.trial import Configuration, Infeasible, Value
 
 INT64_MAX = 2**63 - 1
@@ -70,12 +70,6 @@ def lower(
             number = builds.setdefault(build, len(builds))
             cells.append(CellPlan(build=number, steps=steps, scratch=scratch))
     return Plan(builds=tuple(builds), cells=tuple(cells))
-
-
-def kernel_arguments(experiment: Experiment, template: Template | None = None) -> tuple[str, ...]:
-    """What a kernel is called with by default: constants belong to the module, not to the call."""
-    own = (argument.name for argument in experiment.arguments if argument.kind != "constant")
-    return (*own, *(scratch.name for scratch in (template.scratch if template else ())))
 
 
 def parameter_defines(template: Template, configuration: Configuration) -> dict[str, int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tuner.device import Backend
 from tuner.spec.experiment import DTYPES, Argument, Experiment, Launch, Template
+from tuner.spec.resolve import kernel_arguments
 from tuner.spec.signature import Parameter, Signature, signatures, without_comments
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -169,7 +170,7 @@ def _signatures(experiment: Experiment, template: Template) -> Iterator[str]:
     found = {s.name: s for s in defined if s.certain and often[s.name] == 1}
     arguments = {argument.name: argument for argument in experiment.arguments}
     scratch = {argument.name: argument.dtype for argument in template.scratch}
-    default = (*(a.name for a in experiment.arguments if a.kind != "constant"), *scratch)
+    default = kernel_arguments(experiment, template)
     for launch in template.steps:
         if not isinstance(launch, Launch):
             continue

@@ -21,6 +21,7 @@ from tuner.spec.experiment import (
     FromFile,
     FromPython,
     Integers,
+    Template,
     Tolerance,
 )
 from tuner.spec.tolerances import EXACT, default_tolerance
@@ -284,3 +285,9 @@ def integer_limits(dtype: str) -> tuple[int, int]:
         return 0, 1
     bits = 8 * item_bytes(dtype)
     return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def kernel_arguments(experiment: Experiment, template: Template | None = None) -> tuple[str, ...]:
+    """What a kernel is called with by default: constants belong to the module, not to the call."""
+    own = (argument.name for argument in experiment.arguments if argument.kind != "constant")
+    return (*own, *(scratch.name for scratch in (template.scratch if template else ())))
