@@ -25,6 +25,7 @@ from workers.devices.port import DeviceFailure, StagedScalar
 from workers.elements import numpy_dtype
 
 _NOT_SUPPORTED = 801
+_NON_BLOCKING = 1
 
 _GRAPHS = 4
 """Graphs kept per launchable: the checked launch, the hot burst, the last cold orders."""
@@ -71,11 +72,15 @@ class CudaModule:
 
 
 class Clock:
-    """The stream that everything runs on, the two events of a burst, and when the device idled."""
+    """The stream that everything runs on, the two events of a burst, and when the device idled.
+
+    Launches are captured on a stream of their own, ``capture``, on which nothing ever runs.
+    """
 
     def __init__(self, cuda: Cuda, device: Device, stream: int, checks: Checks) -> None:
         self._cuda, self._checks = cuda, checks
         self.stream = stream
+        self.capture: int = cuda.runtime.streamCreateWithFlags(_NON_BLOCKING)
         self._blocks = 2 * device.multiprocessors
         self._start: int = cuda.runtime.eventCreate()
         self._stop: int = cuda.runtime.eventCreate()
@@ -108,6 +113,7 @@ class Clock:
         """Drop the events."""
         self._cuda.runtime.eventDestroy(self._start)
         self._cuda.runtime.eventDestroy(self._stop)
+        self._cuda.runtime.streamDestroy(self.capture)
 
 
 class CudaLaunchable:
@@ -175,7 +181,7 @@ class CudaLaunchable:
                 Code.THREADS, f"a block of {threads} threads; {step.entry} can have {most}"
             )
         table = self._table(step.arguments)
-        fixed = (function, *step.grid, *step.block, step.shared_bytes, self._clock.stream)
+        fixed = (function, *step.grid, *step.block, step.shared_bytes, self._clock.capture)
         driver, row, first = self._cuda.driver, table.strides[0], table.ctypes.data
         if step.cooperative:
             return lambda index: driver.launchCooperativeKernel(*fixed, first + index * row)
@@ -206,7 +212,7 @@ class CudaLaunchable:
 
     def _memset(self, name: str, byte: int, size: int, index: int) -> None:
         place = self._owner(name).address(index, name)
-        self._cuda.runtime.memsetAsync(place, byte, size, self._clock.stream)
+        self._cuda.runtime.memsetAsync(place, byte, size, self._clock.capture)
 
     def _graph(self, order: tuple[int, ...]) -> int:
         """The executable graph of launching these sets in order."""
@@ -226,7 +232,7 @@ class CudaLaunchable:
         return executable
 
     def _captured(self, order: tuple[int, ...]) -> int:
-        runtime, stream = self._cuda.runtime, self._clock.stream
+        runtime, stream = self._cuda.runtime, self._clock.capture
         runtime.streamBeginCapture(stream)
         try:
             for index in order:
@@ -242,6 +248,6 @@ class CudaLaunchable:
         """Leave the stream usable after a launch that the driver refused."""
         runtime = self._cuda.runtime
         try:
-            runtime.graphDestroy(runtime.streamEndCapture(self._clock.stream))
+            runtime.graphDestroy(runtime.streamEndCapture(self._clock.capture))
         except runtime.CUDARuntimeError:
             return
