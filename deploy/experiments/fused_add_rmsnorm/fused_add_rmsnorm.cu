@@ -3,13 +3,13 @@
 // float per warp for the reduction.
 #include <cuda_fp16.h>
 
-struct __align__(16) Pack {
+union Pack {
+  uint4 words;  // what is moved: a struct of pairs would be loaded in four pieces
   __half2 pair[4];
+  __device__ Pack() {}
+  __device__ explicit Pack(uint4 words) : words(words) {}
 };
 
-struct __align__(16) Sums {
-  float2 pair[4];
-};
 
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
@@ -29,16 +29,16 @@ extern "C" __global__ void fused_add_rmsnorm(__half* __restrict__ input,
   const int threads = warps * 32;
   const int packs = d / 8;
   float* partial = reinterpret_cast<float*>(shared);
-  Sums* kept = reinterpret_cast<Sums*>(partial + (warps + 3) / 4 * 4);
-  Pack* x = reinterpret_cast<Pack*>(input + size_t(blockIdx.x) * d);
-  Pack* r = reinterpret_cast<Pack*>(residual + size_t(blockIdx.x) * d);
+  float4* kept = shared + (warps + 3) / 4;
+  uint4* x = reinterpret_cast<uint4*>(input + size_t(blockIdx.x) * d);
+  uint4* r = reinterpret_cast<uint4*>(residual + size_t(blockIdx.x) * d);
 
   float squares = 0.0f;
   for (int at = thread; at < packs; at += threads) {
-    const Pack a = x[at];
-    const Pack b = r[at];
+    const Pack a(x[at]);
+    const Pack b(r[at]);
     Pack rounded;
-    Sums sums;
+    float2 sums[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const float2 p = __half22float2(a.pair[k]);
@@ -47,10 +47,11 @@ extern "C" __global__ void fused_add_rmsnorm(__half* __restrict__ input,
       squares += sum.x * sum.x;
       squares += sum.y * sum.y;
       rounded.pair[k] = __floats2half2_rn(sum.x, sum.y);
-      sums.pair[k] = sum;
+      sums[k] = sum;
     }
-    r[at] = rounded;
-    kept[at] = sums;
+    r[at] = rounded.words;
+    kept[2 * at] = make_float4(sums[0].x, sums[0].y, sums[1].x, sums[1].y);
+    kept[2 * at + 1] = make_float4(sums[2].x, sums[2].y, sums[3].x, sums[3].y);
   }
 
   squares = warp_sum(squares);
@@ -64,15 +65,17 @@ extern "C" __global__ void fused_add_rmsnorm(__half* __restrict__ input,
   const float scale = rsqrtf(partial[0] / float(d) + eps);
 
   for (int at = thread; at < packs; at += threads) {
-    const Pack w = reinterpret_cast<const Pack*>(weight)[at];
-    const Sums sums = kept[at];
+    const Pack w(reinterpret_cast<const uint4*>(weight)[at]);
+    const float4 low = kept[2 * at];
+    const float4 high = kept[2 * at + 1];
+    const float2 sums[4] = {{low.x, low.y}, {low.z, low.w}, {high.x, high.y}, {high.z, high.w}};
     Pack normalised;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const float2 g = __half22float2(w.pair[k]);
       normalised.pair[k] =
-          __floats2half2_rn(sums.pair[k].x * scale * g.x, sums.pair[k].y * scale * g.y);
+          __floats2half2_rn(sums[k].x * scale * g.x, sums[k].y * scale * g.y);
     }
-    x[at] = normalised;
+    x[at] = normalised.words;
   }
 }

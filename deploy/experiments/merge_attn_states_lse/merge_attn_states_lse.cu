@@ -4,8 +4,11 @@
 #include <cuda_fp16.h>
 #include <math_constants.h>
 
-struct __align__(16) Pack {
+union Pack {
+  uint4 words;  // what is moved: a struct of pairs would be loaded in four pieces
   __half2 pair[4];
+  __device__ Pack() {}
+  __device__ explicit Pack(uint4 words) : words(words) {}
 };
 
 extern "C" __global__ void merge_attn_states_lse(__half* __restrict__ out,
@@ -31,8 +34,8 @@ extern "C" __global__ void merge_attn_states_lse(__half* __restrict__ out,
   const float prefix_share = prefix / total;
   const float suffix_share = suffix / total;
 
-  const Pack p = reinterpret_cast<const Pack*>(prefix_out)[at];
-  const Pack s = reinterpret_cast<const Pack*>(suffix_out)[at];
+  const Pack p(reinterpret_cast<const uint4*>(prefix_out)[at]);
+  const Pack s(reinterpret_cast<const uint4*>(suffix_out)[at]);
   Pack merged;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
@@ -41,6 +44,6 @@ extern "C" __global__ void merge_attn_states_lse(__half* __restrict__ out,
     merged.pair[k] = __floats2half2_rn(a.x * prefix_share + b.x * suffix_share,
                                        a.y * prefix_share + b.y * suffix_share);
   }
-  reinterpret_cast<Pack*>(out)[at] = merged;
+  reinterpret_cast<uint4*>(out)[at] = merged.words;
   if (at % packs == 0) out_lse[head] = logf(total) + top;
 }

@@ -3,8 +3,11 @@
 // are computed once more, one by one: harmless, and part of what the shipped kernel costs.
 #include <cuda_fp16.h>
 
-struct __align__(16) Pack {
+union Pack {
+  uint4 words;  // what is moved: a struct of pairs would be loaded in four pieces
   __half2 pair[4];
+  __device__ Pack() {}
+  __device__ explicit Pack(uint4 words) : words(words) {}
 };
 
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + expf(-x)); }
@@ -19,8 +22,8 @@ extern "C" __global__ void silu_and_mul(__half* __restrict__ out, const __half* 
 
 #pragma unroll 1
   for (int at = threadIdx.x; at < d / 8; at += stride) {
-    const Pack gate = reinterpret_cast<const Pack*>(gates)[at];
-    const Pack up = reinterpret_cast<const Pack*>(ups)[at];
+    const Pack gate(reinterpret_cast<const uint4*>(gates)[at]);
+    const Pack up(reinterpret_cast<const uint4*>(ups)[at]);
     Pack product;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -28,7 +31,7 @@ extern "C" __global__ void silu_and_mul(__half* __restrict__ out, const __half* 
       const float2 u = __half22float2(up.pair[k]);
       product.pair[k] = __floats2half2_rn(silu(g.x) * u.x, silu(g.y) * u.y);
     }
-    reinterpret_cast<Pack*>(result)[at] = product;
+    reinterpret_cast<uint4*>(result)[at] = product.words;
   }
 
   const int rest = d % (stride * 8);
