@@ -36,6 +36,7 @@ class FakeRuntime:
     def __init__(self) -> None:
         self.allocations: dict[int, np.ndarray] = {}
         self.capturing: list[Callable[[], None]] | None = None
+        self.stream = 0
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.numbers = iter(range(1, 1 << 30))
 
@@ -64,17 +65,17 @@ class FakeRuntime:
         ctypes.memset(place, byte, size)
 
     def memsetAsync(self, place: int, byte: int, size: int, stream: int) -> None:
-        self.do(lambda: ctypes.memset(place, byte, size))
+        self.do(lambda: ctypes.memset(place, byte, size), stream)
 
     def streamSynchronize(self, stream: int) -> None:
         pass
 
     def streamBeginCapture(self, stream: int) -> None:
-        self.capturing = []
+        self.capturing, self.stream = [], stream
 
     def streamEndCapture(self, stream: int) -> int:
         number = next(self.numbers)
-        self.graphs[number], self.capturing = self.capturing, None
+        self.graphs[number], self.capturing, self.stream = self.capturing, None, 0
         return number
 
     def graphInstantiate(self, graph: int) -> int:
@@ -90,7 +91,9 @@ class FakeRuntime:
 
     graphExecDestroy = graphDestroy
 
-    def do(self, action: Callable[[], None]) -> None:
+    def do(self, action: Callable[[], None], stream: int) -> None:
+        """Run it, or keep it in the graph; nothing may run on a stream of the harness's own."""
+        assert stream == self.stream
         if self.capturing is None:
             action()
         else:
@@ -147,7 +150,7 @@ class FakeDriver:
         if self.refused is not None:
             raise FakeError(self.refused)
         kernel = self.kernels[self.functions[function]]
-        self.runtime.do(lambda: kernel((gx, gy, gz), (bx, by, bz), table))
+        self.runtime.do(lambda: kernel((gx, gy, gz), (bx, by, bz), table), stream)
 
     def launchCooperativeKernel(self, *arguments) -> None:
         self.launchKernel(*arguments, 0)

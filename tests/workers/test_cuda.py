@@ -37,8 +37,8 @@ class Rig:
         self.cuda, self.runtime, self.driver = fake_cuda()
         self.driver.kernels["double"] = self.double
         self.driver.kernels["spoil"] = self.spoil
-        self.pinned = PinnedFiles(self.cuda, 7)
-        self.checks = Checks(self.cuda, DEVICE, 7, self.pinned)
+        self.pinned = PinnedFiles(self.cuda, 0)
+        self.checks = Checks(self.cuda, DEVICE, 0, self.pinned)
         self.settled = len(self.runtime.allocations)
         self.data = np.arange(N, dtype=np.float32)
         self.case = CudaCase(
@@ -79,7 +79,7 @@ class Rig:
         cell = CellPlan(build=0, steps=steps, scratch=scratch)
         return CudaLaunchable(self.cuda, DEVICE, self, self.module, cell, self.case)
 
-    stream = 7
+    stream, capture = 0, 7
 
     def time(self, graph, *, cold):
         for action in self.runtime.graphs[graph]:
