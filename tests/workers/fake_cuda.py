@@ -28,6 +28,25 @@ def view(address: int, count: int, dtype="u1") -> np.ndarray:
     return np.frombuffer(raw, dtype)
 
 
+_ARGUMENTS = {"restore_sets": 4, "find_damage": 4, "compare": 11, "sweep": 3, "busy": 2}
+"""How many arguments the harness's kernels have."""
+
+
+class Taken:
+    """The arguments of a launch as the driver takes them: their values at that time.
+
+    Of a kernel whose ``count`` of arguments is not known, the caller keeps them.
+    """
+
+    def __init__(self, table: int, count: int | None) -> None:
+        self.table = table
+        if count is not None:
+            places = view(table, count, "u8")
+            self._values = np.array([view(int(place), 1, "u8")[0] for place in places])
+            self._places = self._values.ctypes.data + 8 * np.arange(count, dtype=np.uint64)
+            self.table = self._places.ctypes.data
+
+
 class FakeRuntime:
     """Memory, streams and graphs. ``allocations`` shows leaks."""
 
@@ -36,7 +55,7 @@ class FakeRuntime:
     def __init__(self) -> None:
         self.allocations: dict[int, np.ndarray] = {}
         self.capturing: list[Callable[[], None]] | None = None
-        self.stream = 0
+        self.begun: int | None = None
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.numbers = iter(range(1, 1 << 30))
 
@@ -65,23 +84,29 @@ class FakeRuntime:
         ctypes.memset(place, byte, size)
 
     def memsetAsync(self, place: int, byte: int, size: int, stream: int) -> None:
-        self.do(lambda: ctypes.memset(place, byte, size), stream)
+        self.do(lambda: ctypes.memset(place, byte, size))
 
     def streamSynchronize(self, stream: int) -> None:
         pass
 
     def streamBeginCapture(self, stream: int) -> None:
-        self.capturing, self.stream = [], stream
+        self.capturing, self.begun = [], stream
 
     def streamEndCapture(self, stream: int) -> int:
         number = next(self.numbers)
-        self.graphs[number], self.capturing, self.stream = self.capturing, None, 0
+        assert stream == self.begun
+        self.graphs[number], self.capturing = self.capturing, None
         return number
 
     def graphInstantiate(self, graph: int) -> int:
         number = next(self.numbers)
         self.graphs[number] = self.graphs[graph]
         return number
+
+    def graphLaunch(self, graph: int, stream: int) -> None:
+        assert stream != self.begun, "nothing runs on the stream of captures"
+        for action in self.graphs[graph]:
+            action()
 
     def graphUpload(self, graph: int, stream: int) -> None:
         pass
@@ -91,9 +116,13 @@ class FakeRuntime:
 
     graphExecDestroy = graphDestroy
 
-    def do(self, action: Callable[[], None], stream: int) -> None:
-        """Run it, or keep it in the graph; nothing may run on a stream of the harness's own."""
-        assert stream == self.stream
+    def streamCreate(self) -> int:
+        return next(self.numbers)
+
+    def streamCreateWithFlags(self, flags: int) -> int:
+        return next(self.numbers)
+
+    def do(self, action: Callable[[], None]) -> None:
         if self.capturing is None:
             action()
         else:
@@ -149,8 +178,11 @@ class FakeDriver:
     def launchKernel(self, function, gx, gy, gz, bx, by, bz, shared, stream, table, extra) -> None:
         if self.refused is not None:
             raise FakeError(self.refused)
-        kernel = self.kernels[self.functions[function]]
-        self.runtime.do(lambda: kernel((gx, gy, gz), (bx, by, bz), table), stream)
+        assert self.runtime.capturing is not None, "a kernel is only ever launched in a graph"
+        assert stream == self.runtime.begun
+        name = self.functions[function]
+        kernel, taken = self.kernels[name], Taken(table, _ARGUMENTS.get(name))
+        self.runtime.do(lambda: kernel((gx, gy, gz), (bx, by, bz), taken.table))
 
     def launchCooperativeKernel(self, *arguments) -> None:
         self.launchKernel(*arguments, 0)

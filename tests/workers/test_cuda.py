@@ -14,6 +14,7 @@ from workers.devices.cuda_driver import classified, described
 from workers.devices.cuda_launch import CudaLaunchable, CudaModule, scalar_bytes, warm_up_ns
 from workers.devices.cuda_memory import CudaCase, laid_out
 from workers.devices.cuda_pinned import PinnedFiles
+from workers.devices.cuda_streams import Streams
 from workers.devices.port import (
     GUARD_BYTES,
     Damage,
@@ -37,8 +38,9 @@ class Rig:
         self.cuda, self.runtime, self.driver = fake_cuda()
         self.driver.kernels["double"] = self.double
         self.driver.kernels["spoil"] = self.spoil
-        self.pinned = PinnedFiles(self.cuda, 0)
-        self.checks = Checks(self.cuda, DEVICE, 0, self.pinned)
+        self.streams = Streams(self.cuda)
+        self.pinned = PinnedFiles(self.cuda, self.streams.run)
+        self.checks = Checks(self.cuda, DEVICE, self.streams, self.pinned)
         self.settled = len(self.runtime.allocations)
         self.data = np.arange(N, dtype=np.float32)
         self.case = CudaCase(
@@ -78,8 +80,6 @@ class Rig:
     def bind(self, *steps, scratch=()):
         cell = CellPlan(build=0, steps=steps, scratch=scratch)
         return CudaLaunchable(self.cuda, DEVICE, self, self.module, cell, self.case)
-
-    stream, capture = 0, 7
 
     def time(self, graph, *, cold):
         for action in self.runtime.graphs[graph]:
@@ -260,6 +260,7 @@ def test_memsets_are_launched_in_order(rig):
 
 
 def test_graphs_are_reused_and_bounded(rig):
+    own = len(rig.runtime.graphs)
     launchable = rig.bind(step())
     launchable.burst((0,))
     number = next(rig.runtime.numbers)
@@ -267,8 +268,20 @@ def test_graphs_are_reused_and_bounded(rig):
     assert next(rig.runtime.numbers) == number + 1
     for length in range(2, 9):
         launchable.burst((0,) * length)
-    assert len(rig.runtime.graphs) == 4
+    assert len(rig.runtime.graphs) == own + 4
     launchable.release()
+    assert len(rig.runtime.graphs) == own
+
+
+def test_the_harness_keeps_the_graphs_of_its_own_launches_and_not_too_many(rig):
+    rig.checks.busy(1, 1)
+    own = len(rig.runtime.graphs)
+    rig.checks.busy(1, 1)
+    assert len(rig.runtime.graphs) == own
+    for nanoseconds in range(2, 100):
+        rig.checks.busy(nanoseconds, 1)
+    assert len(rig.runtime.graphs) == 32
+    rig.checks.close()
     assert not rig.runtime.graphs
 
 

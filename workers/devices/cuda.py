@@ -15,14 +15,10 @@ from workers.devices.cuda_driver import count_devices, identity, import_cuda, se
 from workers.devices.cuda_launch import Clock, CudaLaunchable, CudaModule
 from workers.devices.cuda_memory import CudaCase
 from workers.devices.cuda_pinned import PinnedFiles
+from workers.devices.cuda_streams import Streams
 from workers.devices.port import DeviceFailure, Rotation, Staged
 
 __all__ = ["count_devices", "open_device"]
-
-_STREAM = 0
-"""Everything runs on the legacy stream. On an H100 with driver 580, the eighth kernel launched on a
-stream of one's own makes every kernel node of every graph 0.2–0.35 µs slower, for as long as the
-process lives (measured 2026-11-28); launches on this stream and launches of graphs do not."""
 
 _COLD_BYTES = 160_000_000
 _COLD_CACHES = 3
@@ -66,9 +62,10 @@ class CudaDevice:
         self.device = select(self._cuda, index)
         self.identity = identity(self._cuda, index)
         with self._cuda.translated():
-            self._pinned = PinnedFiles(self._cuda, _STREAM)
-            self._checks = Checks(self._cuda, self.device, _STREAM, self._pinned)
-            self._clock = Clock(self._cuda, self.device, _STREAM, self._checks)
+            self._streams = Streams(self._cuda)
+            self._pinned = PinnedFiles(self._cuda, self._streams.run)
+            self._checks = Checks(self._cuda, self.device, self._streams, self._pinned)
+            self._clock = Clock(self._cuda, self.device, self._streams, self._checks)
 
     def rotation(
         self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
@@ -94,3 +91,4 @@ class CudaDevice:
             self._clock.close()
             self._checks.close()
             self._pinned.close()
+            self._streams.close()

@@ -5,6 +5,7 @@ device: values wait in pinned host memory and are on the device for one comparis
 their copy is scrubbed. The rules of comparison are those of :mod:`workers.verify`, exactly.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from workers.compilers.nvrtc import open_compiler
 from workers.devices.architectures import DTYPES
 from workers.devices.cuda_driver import TO_DEVICE, TO_HOST, Cuda
 from workers.devices.cuda_pinned import PinnedFiles
+from workers.devices.cuda_streams import Streams
 from workers.devices.port import StagedBuffer
 from workers.verify import Comparison, Expected
 
@@ -30,6 +32,7 @@ _SOURCE = "cuda_checks.cu"
 _ENTRIES = ("restore_sets", "find_damage", "compare", "sweep", "busy")
 _THREADS = 256
 _MAX_BLOCKS = 1024
+_GRAPHS = 32
 _SCRUB = 0x5A
 
 WORST = np.dtype(
@@ -61,12 +64,17 @@ def checks_build() -> Build:
 
 
 class Arguments:
-    """The arguments of one launch of the harness's kernels; keep it until the launch is queued."""
+    """The arguments of one launch of the harness's kernels; to be kept until it is captured."""
 
     def __init__(self, *values: int | float) -> None:
         slots = [np.array(v, np.float64 if isinstance(v, float) else np.int64) for v in values]
         self._values = np.array([slot.view(np.uint64) for slot in slots])
         self._places = self._values.ctypes.data + 8 * np.arange(len(slots), dtype=np.uint64)
+
+    @property
+    def values(self) -> bytes:
+        """What tells these arguments from others."""
+        return self._values.tobytes()
 
     @property
     def address(self) -> int:
@@ -92,8 +100,9 @@ def worst_of(blocks: np.ndarray[Any, Any]) -> Comparison:
 class Checks:
     """The kernels, loaded on one device."""
 
-    def __init__(self, cuda: Cuda, device: Device, stream: int, pinned: PinnedFiles) -> None:
-        self._cuda, self._stream, self._pinned = cuda, stream, pinned
+    def __init__(self, cuda: Cuda, device: Device, streams: Streams, pinned: PinnedFiles) -> None:
+        self._cuda, self._streams, self._pinned = cuda, streams, pinned
+        self._graphs: OrderedDict[tuple[str, tuple[int, int], bytes], int] = OrderedDict()
         self._blocks = 4 * device.multiprocessors
         compiled = open_compiler(device).compile(checks_build())
         if isinstance(compiled, Rejected):
@@ -166,7 +175,7 @@ class Checks:
             self._results,
         )
         self._launch("compare", (blocks, 1), arguments)
-        runtime.memsetAsync(want, _SCRUB, size, self._stream)
+        runtime.memsetAsync(want, _SCRUB, size, self._streams.run)
         self._wait()
         found = np.empty(blocks, WORST)
         runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
@@ -183,19 +192,28 @@ class Checks:
 
     def close(self) -> None:
         """Free everything."""
+        while self._graphs:
+            self._cuda.runtime.graphExecDestroy(self._graphs.popitem()[1])
         self._cuda.runtime.free(self._room[0])
         self._cuda.runtime.free(self._results)
         self._cuda.runtime.free(self._swept)
         self._cuda.driver.moduleUnload(self._module)
 
     def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:
-        function, stream = self._functions[name], self._stream
-        self._cuda.driver.launchKernel(
-            function, *grid, 1, _THREADS, 1, 1, 0, stream, arguments.address, 0
-        )
+        key = (name, grid, arguments.values)
+        if key not in self._graphs:
+            if len(self._graphs) >= _GRAPHS:
+                self._cuda.runtime.graphExecDestroy(self._graphs.popitem(last=False)[1])
+            shape = (*grid, 1, _THREADS, 1, 1, 0, self._streams.capture)
+            function, table = self._functions[name], arguments.address
+            self._graphs[key] = self._streams.graph(
+                lambda: self._cuda.driver.launchKernel(function, *shape, table, 0)
+            )
+        self._graphs.move_to_end(key)
+        self._cuda.runtime.graphLaunch(self._graphs[key], self._streams.run)
 
     def _wait(self) -> None:
-        self._cuda.runtime.streamSynchronize(self._stream)
+        self._cuda.runtime.streamSynchronize(self._streams.run)
 
     def _place(self, size: int) -> int:
         """Device memory of the harness for one use, at least this large."""

@@ -21,11 +21,11 @@ from tuner.trial import Code
 from workers.devices.cuda_checks import Checks
 from workers.devices.cuda_driver import Cuda, classified
 from workers.devices.cuda_memory import CudaCase, Slab
+from workers.devices.cuda_streams import Streams
 from workers.devices.port import DeviceFailure, StagedScalar
 from workers.elements import numpy_dtype
 
 _NOT_SUPPORTED = 801
-_NON_BLOCKING = 1
 
 _GRAPHS = 4
 """Graphs kept per launchable: the checked launch, the hot burst, the last cold orders."""
@@ -72,15 +72,11 @@ class CudaModule:
 
 
 class Clock:
-    """The stream that everything runs on, the two events of a burst, and when the device idled.
+    """The streams, the two events of a burst, and when the device idled."""
 
-    Launches are captured on a stream of their own, ``capture``, on which nothing ever runs.
-    """
-
-    def __init__(self, cuda: Cuda, device: Device, stream: int, checks: Checks) -> None:
+    def __init__(self, cuda: Cuda, device: Device, streams: Streams, checks: Checks) -> None:
         self._cuda, self._checks = cuda, checks
-        self.stream = stream
-        self.capture: int = cuda.runtime.streamCreateWithFlags(_NON_BLOCKING)
+        self.streams = streams
         self._blocks = 2 * device.multiprocessors
         self._start: int = cuda.runtime.eventCreate()
         self._stop: int = cuda.runtime.eventCreate()
@@ -101,9 +97,9 @@ class Clock:
         if cold:
             self._checks.sweep()
         self._checks.busy(_LEAD_NS, 1)
-        runtime.eventRecord(self._start, self.stream)
-        runtime.graphLaunch(graph, self.stream)
-        runtime.eventRecord(self._stop, self.stream)
+        runtime.eventRecord(self._start, self.streams.run)
+        runtime.graphLaunch(graph, self.streams.run)
+        runtime.eventRecord(self._stop, self.streams.run)
         runtime.deviceSynchronize()
         self._active = time.monotonic()
         milliseconds: float = runtime.eventElapsedTime(self._start, self._stop)
@@ -113,7 +109,6 @@ class Clock:
         """Drop the events."""
         self._cuda.runtime.eventDestroy(self._start)
         self._cuda.runtime.eventDestroy(self._stop)
-        self._cuda.runtime.streamDestroy(self.capture)
 
 
 class CudaLaunchable:
@@ -181,7 +176,7 @@ class CudaLaunchable:
                 Code.THREADS, f"a block of {threads} threads; {step.entry} can have {most}"
             )
         table = self._table(step.arguments)
-        fixed = (function, *step.grid, *step.block, step.shared_bytes, self._clock.capture)
+        fixed = (function, *step.grid, *step.block, step.shared_bytes, self._clock.streams.capture)
         driver, row, first = self._cuda.driver, table.strides[0], table.ctypes.data
         if step.cooperative:
             return lambda index: driver.launchCooperativeKernel(*fixed, first + index * row)
@@ -212,7 +207,7 @@ class CudaLaunchable:
 
     def _memset(self, name: str, byte: int, size: int, index: int) -> None:
         place = self._owner(name).address(index, name)
-        self._cuda.runtime.memsetAsync(place, byte, size, self._clock.capture)
+        self._cuda.runtime.memsetAsync(place, byte, size, self._clock.streams.capture)
 
     def _graph(self, order: tuple[int, ...]) -> int:
         """The executable graph of launching these sets in order."""
@@ -222,32 +217,10 @@ class CudaLaunchable:
         runtime = self._cuda.runtime
         if len(self._graphs) >= _GRAPHS:
             runtime.graphExecDestroy(self._graphs.popitem(last=False)[1])
-        graph = self._captured(order)
-        try:
-            executable: int = runtime.graphInstantiate(graph)
-        finally:
-            runtime.graphDestroy(graph)
-        runtime.graphUpload(executable, self._clock.stream)
-        self._graphs[order] = executable
-        return executable
+        self._graphs[order] = self._clock.streams.graph(partial(self._launch, order))
+        return self._graphs[order]
 
-    def _captured(self, order: tuple[int, ...]) -> int:
-        runtime, stream = self._cuda.runtime, self._clock.capture
-        runtime.streamBeginCapture(stream)
-        try:
-            for index in order:
-                for step in self._steps:
-                    step(index)
-        except (runtime.CUDARuntimeError, self._cuda.driver.CUDADriverError):
-            self._abandon_capture()
-            raise
-        graph: int = runtime.streamEndCapture(stream)
-        return graph
-
-    def _abandon_capture(self) -> None:
-        """Leave the stream usable after a launch that the driver refused."""
-        runtime = self._cuda.runtime
-        try:
-            runtime.graphDestroy(runtime.streamEndCapture(self._clock.capture))
-        except runtime.CUDARuntimeError:
-            return
+    def _launch(self, order: tuple[int, ...]) -> None:
+        for index in order:
+            for step in self._steps:
+                step(index)
