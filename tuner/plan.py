@@ -101,7 +101,9 @@ class Plan:
 class Usage:
     """What a compiled kernel needs, ``u(θ;h)``, from the compiler's report; ``None``: not told.
 
-    Registers are 32-bit per thread; the rest in bytes, spills and stack per thread.
+    Registers are 32-bit per thread; the rest in bytes, spills and stack per thread. ``noncoherent``
+    and ``written`` are the indices of pointer parameters that it surely reads past coherence
+    (``__ldg``, ``const __restrict__``) and writes; known only of kernels that do the former.
     """
 
     registers: int | None = None
@@ -109,13 +111,16 @@ class Usage:
     stack_bytes: int | None = None
     static_shared_bytes: int | None = None
     max_threads_per_block: int | None = None
+    noncoherent: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binary:
     """A compiled build: raw machine code, and usage by entry.
 
-    ``symbols`` maps each entry to its name in the binary (C++ names are mangled).
+    ``symbols`` maps each entry to its name in the binary (C++ names are mangled). ``persists``: the
+    code can ask the last-level cache to keep lines beyond a launch.
     """
 
     build: str
@@ -123,3 +128,4 @@ class Binary:
     usage: tuple[tuple[str, Usage], ...]
     symbols: tuple[tuple[str, str], ...]
     compile_seconds: float
+    persists: bool = False

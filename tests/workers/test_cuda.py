@@ -81,7 +81,8 @@ class Rig:
         cell = CellPlan(build=0, steps=steps, scratch=scratch)
         return CudaLaunchable(self.cuda, DEVICE, self, self.module, cell, self.case)
 
-    def time(self, graph, *, cold):
+    def time(self, graph, *, cold, persists):
+        self.reset = persists
         for action in self.runtime.graphs[graph]:
             action()
         return 1000.0 * len(self.runtime.graphs[graph])
@@ -283,6 +284,14 @@ def test_the_harness_keeps_the_graphs_of_its_own_launches_and_not_too_many(rig):
     assert len(rig.runtime.graphs) == 32
     rig.checks.close()
     assert not rig.runtime.graphs
+
+
+def test_persisting_lines_are_reset_only_for_code_that_can_make_them(rig):
+    rig.bind(step()).burst((0,))
+    assert not rig.reset
+    rig.module.persists = True
+    rig.bind(step()).burst((0,))
+    assert rig.reset
 
 
 def test_a_refused_launch_is_a_failure_and_leaves_the_stream_usable(rig):

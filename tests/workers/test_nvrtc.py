@@ -95,6 +95,22 @@ for (int i = 0; i < 200; ++i) x[i * n + threadIdx.x] = kept[i] * kept[199 - i];"
     assert usage.registers <= 32
 
 
+_POLICY = 'asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(p));'
+
+
+@pytest.mark.parametrize(
+    ("body", "persists"),
+    [
+        ('asm volatile("prefetch.global.L2::evict_last [%0];" :: "l"(x));', True),
+        (f"unsigned long long p; {_POLICY} x[0] = p;", True),
+        ('asm volatile("prefetch.global.L2 [%0];" :: "l"(x));', False),
+        ("x[0] = __ldcs(x + 1);", False),
+    ],
+)
+def test_code_that_can_keep_lines_in_the_cache_is_known(compiler, body, persists):
+    assert compiler.compile(build(kernel(body))).persists is persists
+
+
 def test_an_assembler_error_is_shown_without_its_report(compiler):
     rejected = compiler.compile(build(kernel('  asm volatile("bogus.f32 x;");'), defines=()))
     assert rejected.code is Code.COMPILE_ERROR

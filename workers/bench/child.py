@@ -86,6 +86,7 @@ class _Server:
                             code=code,
                             usage=head.usage,
                             symbols=head.symbols,
+                            persists=head.persists,
                             compile_seconds=0.0,
                         )
                         for head, code in zip(request.binaries, blobs, strict=True)

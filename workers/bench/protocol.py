@@ -25,6 +25,7 @@ class BinaryHead:
     build: str
     usage: tuple[tuple[str, Usage], ...]
     symbols: tuple[tuple[str, str], ...]
+    persists: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

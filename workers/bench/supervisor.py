@@ -126,7 +126,10 @@ class Supervisor:
         """Load a candidate's binaries; returns the module's handle."""
         handle = next(self._handles)
         heads = tuple(
-            protocol.BinaryHead(build=b.build, usage=b.usage, symbols=b.symbols) for b in binaries
+            protocol.BinaryHead(
+                build=b.build, usage=b.usage, symbols=b.symbols, persists=b.persists
+            )
+            for b in binaries
         )
         request = protocol.Load(module=handle, binaries=heads)
         self._expect(protocol.Done, request, [b.code for b in binaries])

@@ -16,12 +16,15 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.compilers.includes import foreign_include
+from workers.compilers.ptx import Access, accesses
 
 STANDARD = "--std=c++17"
 """The language of a source that names none."""
 
 _REMEDY = "pip install 'kernelwright[cuda13]'"
 _DETAIL_CHARACTERS = 8000
+_PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
+
 _NOWHERE = "/nowhere/"
 """A source's folder is searched for what it includes, so it is said to lie in one that is not."""
 
@@ -100,15 +103,15 @@ class NvrtcCompiler:
                 raise EnvironmentProblem(f"NVRTC failed ({error}): {log.strip()}") from None
             return _explained(log, build)
         symbols = {entry: self._nvrtc.getLoweredName(program, entry) for entry in build.entries}
-        usage = usage_by_symbol(
-            self._nvrtc.getProgramLog(program), self._nvrtc.getPTX(program).decode(errors="replace")
-        )
+        ptx = self._nvrtc.getPTX(program).decode(errors="replace")
+        usage = usage_by_symbol(self._nvrtc.getProgramLog(program), ptx)
         return Binary(
             build=build.digest,
             code=self._nvrtc.getCUBIN(program),
             usage=tuple((entry, usage.get(symbol, Usage())) for entry, symbol in symbols.items()),
             symbols=tuple(symbols.items()),
             compile_seconds=time.perf_counter() - began,
+            persists=_PERSISTS.search(ptx) is not None,
         )
 
 
@@ -117,23 +120,27 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
 
     Args:
         report: what ``ptxas -v`` printed.
-        ptx: the same program's PTX, which alone tells ``__launch_bounds__``.
+        ptx: the same program's PTX, which alone tells ``__launch_bounds__`` and how buffers are
+            accessed.
     """
     bounds = {
         found[1]: int(found[2]) * int(found[3] or 1) * int(found[4] or 1)
         for found in _BOUND.finditer(ptx)
     }
+    accessed = accesses(ptx)
     usage = {}
     _, *parts = _ENTRY.split(report)
     for symbol, text in zip(parts[::2], parts[1::2], strict=True):
         frame, used = _FRAME.search(text), _USED.search(text)
-        shared = _SHARED.search(text)
+        shared, access = _SHARED.search(text), accessed.get(symbol, Access())
         usage[symbol] = Usage(
             registers=int(used[1]) if used else None,
             spill_bytes=int(frame[2]) if frame else None,
             stack_bytes=int(frame[1]) if frame else None,
             static_shared_bytes=int(shared[1]) if shared else 0,
             max_threads_per_block=bounds.get(symbol),
+            noncoherent=access.noncoherent,
+            written=access.written,
         )
     return usage
 

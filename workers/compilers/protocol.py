@@ -27,6 +27,7 @@ class _Success:
     usage: tuple[tuple[str, Usage], ...]
     symbols: tuple[tuple[str, str], ...]
     compile_seconds: float
+    persists: bool
 
 
 Result = Binary | Rejected | Problem
@@ -56,6 +57,7 @@ def encode_result(result: Result) -> tuple[bytes, list[bytes]]:
         usage=result.usage,
         symbols=result.symbols,
         compile_seconds=result.compile_seconds,
+        persists=result.persists,
     )
     return _RESULT.dump_json(head), [result.code]
 
@@ -81,4 +83,5 @@ def decode_result(text: bytes, blobs: list[bytes], build: Build) -> Result:
         usage=result.usage,
         symbols=result.symbols,
         compile_seconds=result.compile_seconds,
+        persists=result.persists,
     )

@@ -59,6 +59,7 @@ class CudaModule:
     def __init__(self, cuda: Cuda, binaries: Sequence[Binary]) -> None:
         self._cuda = cuda
         self.symbols = [dict(binary.symbols) for binary in binaries]
+        self.persists = any(binary.persists for binary in binaries)
         self.handles: list[int] = []
         with cuda.translated():
             for binary in binaries:
@@ -83,14 +84,16 @@ class Clock:
         self._active = -math.inf
         self._reset_persisting = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
 
-    def time(self, graph: int, *, cold: bool) -> float:
+    def time(self, graph: int, *, cold: bool, persists: bool) -> float:
         """Replay a graph once on a warm device; nanoseconds between its start and its end.
 
         A cold replay finds none of what the last restore wrote in the cache, nor has it to wait
-        until that is written back.
+        until that is written back. Lines are only told to persist no longer where the code
+        ``persists``: like direct launches (:mod:`workers.devices.cuda_streams`), a handful of such
+        resets slows every graph after them.
         """
         runtime = self._cuda.runtime
-        if (status := self._reset_persisting()) not in (0, _NOT_SUPPORTED):
+        if persists and (status := self._reset_persisting()) not in (0, _NOT_SUPPORTED):
             raise classified(status, "resetting persisting cache lines failed")
         if warm_up := warm_up_ns(time.monotonic() - self._active):
             self._checks.busy(warm_up, self._blocks)
@@ -126,6 +129,7 @@ class CudaLaunchable:
         self._cuda, self._device, self._clock, self._case = cuda, device, clock, case
         self._handle = module.handles[cell.build]
         self._symbols = module.symbols[cell.build]
+        self._persists = module.persists
         self._graphs: OrderedDict[tuple[int, ...], int] = OrderedDict()
         self._constants: list[int] = []
         self._kept: list[NDArray[np.uint64]] = []
@@ -142,7 +146,9 @@ class CudaLaunchable:
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Replay one graph of all launches; the mean nanoseconds of a launch."""
         with self._cuda.translated():
-            total = self._clock.time(self._graph(tuple(order)), cold=len(set(order)) > 1)
+            total = self._clock.time(
+                self._graph(tuple(order)), cold=len(set(order)) > 1, persists=self._persists
+            )
         return (total / len(order),)
 
     def release(self) -> None:

@@ -1,9 +1,10 @@
 """What runs on a CUDA device runs as a graph: captured on one stream, launched on another.
 
 The eighth kernel that is launched as such on a stream of one's own makes every kernel node of every
-graph 0.2–0.35 µs slower for as long as the process lives, a sixth of a small kernel's time (one
-H100 80GB, driver 580, CUDA 13.0, 2026-11-28); launches of graphs, copies and fills do not. So
-nothing of the harness launches a kernel directly.
+graph 0.2–0.35 µs slower for as long as the process lives, a sixth of a small kernel's time, and so
+do as many calls of ``cuCtxResetPersistingL2Cache`` (one H100 80GB, driver 580, CUDA 13.0,
+2026-11-28); launches of graphs, copies and fills do not. So nothing of the harness launches a
+kernel directly.
 """
 
 from collections.abc import Callable
