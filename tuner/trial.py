@@ -81,6 +81,7 @@ class Code(StrEnum):
     NOT_WRITTEN = "not_written"
     INPUT_OVERWRITTEN = "input_overwritten"
     OUT_OF_BOUNDS = "out_of_bounds"
+    DEFECT = "defect"
     IMPOSSIBLE_TIME = "impossible_time"
     WORKER_LOST = "worker_lost"
 

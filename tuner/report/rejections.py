@@ -24,6 +24,7 @@ _WORDS = {
     Code.NOT_WRITTEN: "left outputs unwritten",
     Code.INPUT_OVERWRITTEN: "overwrote an input",
     Code.OUT_OF_BOUNDS: "wrote out of bounds",
+    Code.DEFECT: "right only by luck",
     Code.IMPOSSIBLE_TIME: "impossibly fast",
     Code.WORKER_LOST: "lost with the worker",
 }
@@ -52,6 +53,7 @@ _REMEDIES = {
     Code.NOT_WRITTEN: "a launch that covers every element",
     Code.INPUT_OVERWRITTEN: "declaring the argument inout, if that is meant",
     Code.OUT_OF_BOUNDS: "the bounds of the template's accesses",
+    Code.DEFECT: "what the message below names: it is undefined, or a race",
     Code.IMPOSSIBLE_TIME: "the experiment's cost.bytes, if the kernel is right",
     Code.WORKER_LOST: "the worker's log: a machine may be out of memory",
 }

@@ -21,6 +21,7 @@ from tuner.spec.odd import odd_shapes
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Code, Full, Infeasible, Rejected, Stage
 from workers.bench.confirm import Confirmation
+from workers.bench.defects import undefined_read
 from workers.bench.judge import Question, rejected
 from workers.bench.oracle import FIRST, Oracle, Recipe
 from workers.bench.prep import Prep
@@ -95,9 +96,11 @@ class Bench:
         Raises:
             EnvironmentProblem: the device failed its canary twice and is quarantined.
         """
+        prep, _ = self._prepared()
         with self._locked():
             began = time.monotonic()
-            outcome = self._ready(candidate).trial(candidate)
+            refused = undefined_read(candidate, prep.setup.baseline)
+            outcome = refused or self._ready(candidate).trial(candidate)
             seconds = time.monotonic() - began
         return Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=seconds)
 

@@ -1,0 +1,231 @@
+"""Data flow in PTX: which of a kernel's buffers are read as if nobody wrote them, and written.
+
+A non-coherent load (``ld.global.nc``, from ``__ldg`` or ``const __restrict__``) of memory that the
+same kernel writes is undefined, whatever it returns today. Follows pointers from the kernel's
+parameters through registers, selections, loops, shared and local memory and called functions. Where
+it loses one it says nothing: it names buffers only of which it is sure. Knows no device.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_VECTOR = re.compile(r"\{([^{};]*)\}")
+_FUNCTION = re.compile(
+    r"\.(entry|func)\s*(?:\(([^()]*)\)\s*)?([\w$]+)\s*(?:\(([^()]*)\))?([^{};]*)\{"
+)
+_FORMAL = re.compile(r"\.param\b[^,]*?([\w$]+)(?:\[\d*\])?\s*(?:,|$)")
+_NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
+_STATEMENT = re.compile(r"[^;{}]*[;{}]")
+_CALL = re.compile(r"call[\w.]*\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)(?:\s*,\s*\(([^()]*)\))?")
+_SMALL = 1 << 20
+_HALF = "32"
+
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Of one kernel: indices of the pointer parameters that it reads non-coherently, and writes."""
+
+    noncoherent: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """``target`` holds a pointer wherever a source does; less those of ``minus``."""
+
+    target: _Key
+    sources: tuple[_Key, ...]
+    minus: _Key | None = None
+
+
+@dataclass(slots=True)
+class _Function:
+    name: str
+    formals: list[str]
+    moves: list[_Move] = field(default_factory=list)
+    reads: list[_Key] = field(default_factory=list)
+    writes: list[_Key] = field(default_factory=list)
+    calls: list[tuple[str, tuple[_Key, ...], tuple[_Key, ...]]] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+
+def accesses(ptx: str) -> Mapping[str, Access]:
+    """Access by kernel, for the kernels with a non-coherent load that could be followed."""
+    if not re.search(r"\bld\w*\.[\w.:]*\bnc\b|\bldu\.", ptx):
+        return {}
+    functions: dict[str, _Function] = {}
+    entries = []
+    for kind, function in _functions(_VECTOR.sub(_joined, _COMMENT.sub(" ", ptx))):
+        functions[function.name] = function
+        if kind == "entry":
+            entries.append(function)
+    return {entry.name: _followed(entry, functions) for entry in entries}
+
+
+def _followed(entry: _Function, functions: Mapping[str, _Function]) -> Access:
+    reached, waiting = {entry.name: entry}, [entry]
+    while waiting:
+        for name, _, _ in waiting.pop().calls:
+            if name in functions and name not in reached:
+                reached[name] = functions[name]
+                waiting.append(functions[name])
+    held: dict[_Key, frozenset[int]] = {
+        (entry.name, name): frozenset({index}) for index, name in enumerate(entry.formals)
+    }
+    moves = [move for function in reached.values() for move in function.moves]
+    for function in reached.values():
+        for name, given, taken in function.calls:
+            if name in reached:
+                formals, results = reached[name].formals, reached[name].results
+                moves += [_Move((name, f), (g,)) for f, g in zip(formals, given, strict=False)]
+                moves += [_Move(t, ((name, r),)) for t, r in zip(taken, results, strict=False)]
+    nothing: frozenset[int] = frozenset()
+    grown = True
+    while grown:
+        grown = False
+        for move in moves:
+            found = nothing.union(*(held.get(source, nothing) for source in move.sources))
+            if move.minus is not None:
+                found -= held.get(move.minus, nothing)
+            before = held.get(move.target, nothing)
+            if not found <= before:
+                held[move.target] = before | found
+                grown = True
+
+    def parameters(keys: list[_Key]) -> set[int]:
+        return set().union(*(held.get(key, nothing) for key in keys))
+
+    read = parameters([key for function in reached.values() for key in function.reads])
+    written = parameters([key for function in reached.values() for key in function.writes])
+    return Access(noncoherent=tuple(sorted(read)), written=tuple(sorted(written)))
+
+
+def _functions(text: str) -> Iterator[tuple[str, _Function]]:
+    for found in _FUNCTION.finditer(text):
+        results, formals = _FORMAL.findall(found[2] or ""), _FORMAL.findall(found[4] or "")
+        function = _Function(found[3], formals, results=results)
+        _Body(function).read(text, found.end())
+        yield found[1], function
+
+
+class _Body:
+    """One function's statements; parameters of calls get names of their own in each call."""
+
+    def __init__(self, function: _Function) -> None:
+        self._function = function
+        self._renamed: dict[str, str] = {}
+        self._count = 0
+
+    def read(self, text: str, start: int) -> None:
+        depth = 1
+        for found in _STATEMENT.finditer(text, start):
+            self._statement(found[0][:-1].strip())
+            depth += {"{": 1, "}": -1}.get(found[0][-1], 0)
+            if not depth:
+                return
+
+    def _statement(self, text: str) -> None:
+        text = re.sub(r"^(?:\s*[\w$]+:(?!:))+", "", text)
+        text = re.sub(r"^\s*@!?%?[\w$]+\s+", "", text).strip()
+        if text.startswith(".param"):
+            for name in _FORMAL.findall(text):
+                self._count += 1
+                self._renamed[name] = f"{name} {self._count}"
+        elif call := _CALL.match(text):
+            self._call(call)
+        elif text and not text.startswith("."):
+            operation, _, rest = text.partition(" ") if " " in text else text.partition("\t")
+            self._instruction(operation.strip(), rest)
+
+    def _key(self, name: str) -> _Key:
+        return self._function.name, self._renamed.get(name, name)
+
+    def _keys(self, text: str) -> tuple[_Key, ...]:
+        return tuple(self._key(name) for name in _NAME.findall(text))
+
+    def _call(self, call: re.Match[str]) -> None:
+        given, taken = self._keys(call[3] or ""), self._keys(call[1] or "")
+        self._function.calls.append((call[2], given, taken))
+
+    def _instruction(self, operation: str, rest: str) -> None:
+        kind, *modifiers = operation.split(".")
+        operands = [operand.strip() for operand in _operands(rest)]
+        places = [operand for operand in operands if operand.startswith("[")]
+        values = [operand for operand in operands if not operand.startswith("[")]
+        space = next((s for s in modifiers if s in ("param", "shared", "local", "const")), "")
+        if kind in ("ld", "ldu"):
+            self._load(kind, modifiers, space, values, places)
+        elif kind in ("st", "red", "atom") or "bulk" in modifiers or kind == "multimem":
+            self._store(kind, modifiers, space, values, places)
+        elif len(values) > 1:
+            self._compute(kind, modifiers, values)
+
+    def _load(
+        self, kind: str, modifiers: list[str], space: str, values: list[str], places: list[str]
+    ) -> None:
+        address = self._keys(places[0]) if places else ()
+        if kind == "ldu" or "nc" in modifiers:
+            self._function.reads.extend(address)
+        elif space == "param":
+            for value in values:
+                self._function.moves.extend(_Move(key, address) for key in self._keys(value))
+        elif space in ("shared", "local", ""):
+            memory = self._memory(space)
+            for value in values:
+                self._function.moves.extend(_Move(key, memory) for key in self._keys(value))
+
+    def _store(
+        self, kind: str, modifiers: list[str], space: str, values: list[str], places: list[str]
+    ) -> None:
+        address = self._keys(places[0]) if places else ()
+        if "bulk" in modifiers and (kind != "cp" or "global" not in modifiers[:3]):
+            return
+        stored = tuple(key for value in values for key in self._keys(value))
+        if space == "param":
+            self._function.moves.extend(_Move(key, stored) for key in address)
+        elif space in ("shared", "local") and kind == "st":
+            self._function.moves.extend(_Move(key, stored) for key in self._memory(space))
+        elif not space:
+            self._function.writes.extend(address)
+
+    def _compute(self, kind: str, modifiers: list[str], values: list[str]) -> None:
+        """What an instruction makes of pointers: sums keep them, numbers got from them do not."""
+        targets, sources = self._keys(values[0]), values[1:]
+        minus = None
+        if kind in ("setp", "set", "rem", "mul", "div", "mul24", "popc", "clz", "bfe"):
+            return
+        if kind == "cvt" and modifiers[-1:] in (["u64"], ["s64"]) and "64" not in modifiers[-2]:
+            return
+        if kind == "and" and any(s.isdecimal() and int(s) < _SMALL for s in sources):
+            return
+        if kind in ("shl", "shr") and sources[-1] != _HALF:
+            return
+        if kind in ("mad", "fma", "mad24"):
+            sources = sources[-1:]
+        elif kind == "sub" and len(sources) == 2:
+            minus = next(iter(self._keys(sources[1])), None)
+            sources = sources[:1]
+        elif kind in ("selp", "slct"):
+            sources = sources[:2]
+        keys = tuple(key for source in sources for key in self._keys(source))
+        if keys:
+            self._function.moves.extend(_Move(target, keys, minus) for target in targets)
+
+    def _memory(self, space: str) -> tuple[_Key, ...]:
+        """Everything kept in shared or in a function's local memory, as one variable."""
+        shared, local = ("", "shared"), (self._function.name, "local")
+        return {"shared": (shared,), "local": (local,)}.get(space, (shared, local))
+
+
+def _joined(vector: re.Match[str]) -> str:
+    """The registers of a vector as one operand."""
+    return vector[1].replace(",", " ")
+
+
+def _operands(text: str) -> Iterator[str]:
+    """The parts between commas; an address in brackets is one."""
+    return (found for found in re.findall(r"\[[^\]]*\]|[^,\[\]]+", text) if found.strip())
