@@ -1,29 +1,40 @@
 // residual += input; input = residual / rms(residual) * weight as a family.
 //
-// THREADS threads share a row, UNROLL packs of eight elements each, and ROWS rows share a block. All
+// THREADS threads share a row, UNROLL packs of VEC elements each, and ROWS rows share a block. All
 // loads of a thread are issued before its first sum. The sums stay in registers (KEEP), or both
 // operands are read again once the row's scale is known. The weights are read before the reduction
 // (EARLY), which hides their latency behind it, or after, which frees registers. D, the row length, is
 // known to the compiler. Both buffers are written here, so their loads are coherent ones.
 #include <cuda_fp16.h>
 
-union Pack {
-  uint4 words;
-  __half2 pair[4];
-  __device__ Pack() {}
-};
-
-constexpr int PACKS = D / 8;
-constexpr int WARPS = THREADS / 32;
-
+#if VEC == 8
+using Words = uint4;
 #define LOAD_WORDS(how)                                                     \
   asm volatile("ld.global" how ".v4.u32 {%0, %1, %2, %3}, [%4];"            \
                : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w) \
                : "l"(from)                                                  \
                : "memory")
+#else
+using Words = uint2;
+#define LOAD_WORDS(how)                                  \
+  asm volatile("ld.global" how ".v2.u32 {%0, %1}, [%2];" \
+               : "=r"(words.x), "=r"(words.y)            \
+               : "l"(from)                               \
+               : "memory")
+#endif
 
-__device__ __forceinline__ uint4 load(const uint4* from) {
-  uint4 words;
+constexpr int PAIRS = VEC / 2;
+constexpr int PACKS = D / VEC;
+constexpr int WARPS = THREADS / 32;
+
+union Pack {
+  Words words;
+  __half2 pair[PAIRS];
+  __device__ Pack() {}
+};
+
+__device__ __forceinline__ Words load(const Words* from) {
+  Words words;
 #if LOAD == LOAD_bypass
   LOAD_WORDS(".L1::no_allocate");
 #elif LOAD == LOAD_wide
@@ -36,7 +47,7 @@ __device__ __forceinline__ uint4 load(const uint4* from) {
   return words;
 }
 
-__device__ __forceinline__ void store(uint4* to, uint4 words) {
+__device__ __forceinline__ void store(Words* to, Words words) {
 #if STORE == STORE_streaming
   __stcs(to, words);
 #else
@@ -58,10 +69,10 @@ __device__ __forceinline__ float2 add(__half2 a, __half2 b) {
   return make_float2(x.x + y.x, x.y + y.y);
 }
 
-__device__ __forceinline__ void store_sums(uint4* to, const float2 (&sums)[4]) {
+__device__ __forceinline__ void store_sums(Words* to, const float2 (&sums)[PAIRS]) {
   Pack rounded;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) rounded.pair[k] = __floats2half2_rn(sums[k].x, sums[k].y);
+  for (int k = 0; k < PAIRS; ++k) rounded.pair[k] = __floats2half2_rn(sums[k].x, sums[k].y);
   store(to, rounded.words);
 }
 
@@ -71,9 +82,9 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS)
   __shared__ float partial[ROWS][WARPS];
   const size_t row = size_t(blockIdx.x) * ROWS + threadIdx.y;
   const size_t start = row * PACKS + threadIdx.x;
-  uint4* x = reinterpret_cast<uint4*>(input) + start;
-  uint4* r = reinterpret_cast<uint4*>(residual) + start;
-  const uint4* w = reinterpret_cast<const uint4*>(weight) + threadIdx.x;
+  Words* x = reinterpret_cast<Words*>(input) + start;
+  Words* r = reinterpret_cast<Words*>(residual) + start;
+  const Words* w = reinterpret_cast<const Words*>(weight) + threadIdx.x;
   const int left = ROWS == 1 || row < tokens ? PACKS - int(threadIdx.x) : 0;
   auto owns = [=](int u) {
     return (ROWS == 1 && (u + 1) * THREADS <= PACKS) || u * THREADS < left;
@@ -94,12 +105,12 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS)
 #endif
 
   float squares = 0.0f;
-  float2 sums[UNROLL][4];
+  float2 sums[UNROLL][PAIRS];
 #pragma unroll
   for (int u = 0; u < UNROLL; ++u) {
     if (!owns(u)) continue;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < PAIRS; ++k) {
       const float2 sum = add(a[u].pair[k], b[u].pair[k]);
       squares += sum.x * sum.x + sum.y * sum.y;
       sums[u][k] = sum;
@@ -130,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS)
     a[u].words = load(x + u * THREADS);
     b[u].words = load(r + u * THREADS);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) sums[u][k] = add(a[u].pair[k], b[u].pair[k]);
+    for (int k = 0; k < PAIRS; ++k) sums[u][k] = add(a[u].pair[k], b[u].pair[k]);
     store_sums(r + u * THREADS, sums[u]);
   }
 #endif
@@ -139,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS)
     if (!owns(u)) continue;
     Pack normalised;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < PAIRS; ++k) {
       const float2 g = __half22float2(gain[u].pair[k]);
       const float2 sum = sums[u][k];
       normalised.pair[k] = __floats2half2_rn(sum.x * scale * g.x, sum.y * scale * g.y);

@@ -1,27 +1,36 @@
 // Merges two partial attention results by their log-sum-exp, as a family.
 //
-// The packs of eight elements of all heads are numbered through; a block takes BLOCK * UNROLL of them,
-// a thread UNROLL of those, BLOCK apart. All loads of a thread, the log-sum-exps too, are issued
+// The packs of VEC elements of all heads are numbered through; a block takes BLOCK * UNROLL of them, a
+// thread UNROLL of those, BLOCK apart. All loads of a thread, the log-sum-exps too, are issued
 // before its first exponential. D, the head size, is known to the compiler.
 #include <cuda_fp16.h>
 #include <math_constants.h>
 
-union Pack {
-  uint4 words;
-  __half2 pair[4];
-  __device__ Pack() {}
-};
-
-constexpr unsigned PACKS = D / 8;
-
+#if VEC == 8
+using Words = uint4;
 #define LOAD_WORDS(how)                                                     \
   asm volatile("ld.global.nc" how ".v4.u32 {%0, %1, %2, %3}, [%4];"         \
                : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w) \
                : "l"(from))
+#else
+using Words = uint2;
+#define LOAD_WORDS(how)                                     \
+  asm volatile("ld.global.nc" how ".v2.u32 {%0, %1}, [%2];" \
+               : "=r"(words.x), "=r"(words.y)               \
+               : "l"(from))
+#endif
 
-__device__ __forceinline__ uint4 load(const __half* array, unsigned at) {
-  const uint4* from = reinterpret_cast<const uint4*>(array) + at;
-  uint4 words;
+union Pack {
+  Words words;
+  __half2 pair[VEC / 2];
+  __device__ Pack() {}
+};
+
+constexpr unsigned PACKS = D / VEC;
+
+__device__ __forceinline__ Words load(const __half* array, unsigned at) {
+  const Words* from = reinterpret_cast<const Words*>(array) + at;
+  Words words;
 #if LOAD == LOAD_bypass
   LOAD_WORDS(".L1::no_allocate");
 #elif LOAD == LOAD_wide
@@ -34,8 +43,8 @@ __device__ __forceinline__ uint4 load(const __half* array, unsigned at) {
   return words;
 }
 
-__device__ __forceinline__ void store(__half* array, unsigned at, uint4 words) {
-  uint4* to = reinterpret_cast<uint4*>(array) + at;
+__device__ __forceinline__ void store(__half* array, unsigned at, Words words) {
+  Words* to = reinterpret_cast<Words*>(array) + at;
 #if STORE == STORE_streaming
   __stcs(to, words);
 #else
@@ -88,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
       const float suffix_share = DIVIDE(suffix_weight, sum);
       Pack merged;
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
+      for (int k = 0; k < VEC / 2; ++k) {
         const float2 a = __half22float2(p[u].pair[k]);
         const float2 b = __half22float2(s[u].pair[k]);
         merged.pair[k] = __floats2half2_rn(a.x * prefix_share + b.x * suffix_share,
