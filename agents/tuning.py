@@ -7,7 +7,7 @@ the trials themselves are the domain's.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.search.port import Proposer
+from tuner.search.port import Losses, Proposer
 from tuner.space.feasible import FeasibleSet
 from tuner.spec.experiment import Experiment, Search, Template
 from tuner.trial import Configuration, Value
@@ -64,9 +64,9 @@ class Seeded:
         self._seen.add(configuration)
         self._proposer.record(trial, configuration)
 
-    def tell(self, trial: int, loss: float | None) -> None:
-        """Pass on a loss."""
-        self._proposer.tell(trial, loss)
+    def tell(self, trial: int, losses: Losses | None) -> None:
+        """Pass it on."""
+        self._proposer.tell(trial, losses)
 
 
 def _in_space(space: FeasibleSet, seed: dict[str, Value]) -> Configuration | None:

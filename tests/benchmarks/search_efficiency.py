@@ -103,7 +103,7 @@ def trace(recorded, strategy, seed, budget, workers):
         if running and (configuration is None or len(running) >= workers):
             done, point = running.popleft()
             took = recorded.times[point]
-            proposer.tell(done, None if np.isnan(took) else float(took))
+            proposer.tell(done, None if np.isnan(took) else (float(took),))
         asking += time.perf_counter() - start
         if configuration is not None:
             took = recorded.times[recorded.space.index_of(configuration)]

@@ -41,6 +41,12 @@ def small_loss(configuration) -> float | None:
     )
 
 
+def small_losses(configuration) -> tuple[float, ...] | None:
+    """The valley as two shapes see it: the second likes a wider B."""
+    loss = small_loss(configuration)
+    return None if loss is None else (loss, loss, loss * (2.0 - configuration.as_dict()["B"] / 4))
+
+
 class ProposerConformance:
     """Inherit, and give :meth:`make`."""
 
@@ -59,7 +65,7 @@ class ProposerConformance:
             if configuration is None:
                 break
             asked.append(configuration)
-            proposer.tell(trial, small_loss(configuration))
+            proposer.tell(trial, small_losses(configuration))
         return asked
 
     def test_every_point_once_and_then_none(self, space):
@@ -83,7 +89,7 @@ class ProposerConformance:
         rebuilt = self.make(space, seed=1)
         for trial, configuration in enumerate(before):
             rebuilt.record(trial, configuration)
-            rebuilt.tell(trial, small_loss(configuration))
+            rebuilt.tell(trial, small_losses(configuration))
         rest = range(cut, len(space))
         assert self.walk(rebuilt, rest) == self.walk(undisturbed, rest)
 
@@ -93,7 +99,7 @@ class ProposerConformance:
             for trial in range(20):
                 asked.append(proposer.ask(trial))
                 if trial >= 3:
-                    proposer.tell(trial - 3, small_loss(asked[trial - 3]))
+                    proposer.tell(trial - 3, small_losses(asked[trial - 3]))
             return asked
 
         undisturbed = self.make(space, seed=2)
@@ -102,7 +108,7 @@ class ProposerConformance:
         for trial, configuration in enumerate(asked):
             rebuilt.record(trial, configuration)
             if trial >= 3:
-                rebuilt.tell(trial - 3, small_loss(asked[trial - 3]))
+                rebuilt.tell(trial - 3, small_losses(asked[trial - 3]))
         for trial in range(20, 30):
             assert rebuilt.ask(trial) == undisturbed.ask(trial)
 
@@ -116,7 +122,7 @@ class ProposerConformance:
         proposer = self.make(space, seed=6)
         asked = [proposer.ask(trial) for trial in range(10)]
         for trial in reversed(range(10)):
-            proposer.tell(trial, small_loss(asked[trial]))
+            proposer.tell(trial, small_losses(asked[trial]))
         assert proposer.ask(10) not in asked
 
     def test_nothing_but_failures(self, space):
@@ -129,18 +135,18 @@ class ProposerConformance:
         proposer = self.make(space, seed=7)
         for trial in range(len(space)):
             assert proposer.ask(trial) is not None
-            proposer.tell(trial, 1.0)
+            proposer.tell(trial, (1.0, 1.0, 1.0))
 
     def test_a_recorded_configuration_from_outside_is_passed_over(self, space):
         other = recorded_set({"Z": (1, 2)}, [[0], [1]])
         proposer = self.make(space, seed=8)
         proposer.record(0, other.configuration(1))
-        proposer.tell(0, 2.0)
+        proposer.tell(0, (2.0,))
         assert len(self.walk(proposer, range(1, 30))) == 29
 
     def test_a_single_point(self):
         space = recorded_set({"A": (1,)}, [[0]])
         proposer = self.make(space, seed=0)
         assert proposer.ask(0) == space.configuration(0)
-        proposer.tell(0, 1.0)
+        proposer.tell(0, (1.0,))
         assert proposer.ask(1) is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tuner.search.port import Losses
 from tuner.space.feasible import FeasibleSet
 from tuner.trial import Configuration
 
@@ -22,7 +23,7 @@ class Explored:
 
     space: FeasibleSet
     points: dict[int, int] = field(default_factory=dict)
-    losses: dict[int, float | None] = field(default_factory=dict)
+    losses: dict[int, Losses | None] = field(default_factory=dict)
     untried: npt.NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,10 +41,10 @@ class Explored:
         if point is not None:
             self.take(trial, point)
 
-    def tell(self, trial: int, loss: float | None) -> None:
-        """Note a trial's loss, or its failure."""
+    def tell(self, trial: int, losses: Losses | None) -> None:
+        """Note a trial's losses, or its failure."""
         if trial in self.points:
-            self.losses[trial] = loss
+            self.losses[trial] = losses
 
     def draw(self, rng: np.random.Generator) -> int | None:
         """A random point never proposed; ``None`` once there is none."""

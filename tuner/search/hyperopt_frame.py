@@ -129,7 +129,8 @@ class SuggestAlgorithm:
             self._proposer.record(number, Configuration.of(chosen))
         if number not in self._told and document["state"] in (JOB_STATE_DONE, JOB_STATE_ERROR):
             self._told.add(number)
-            self._proposer.tell(number, document["result"].get("loss"))
+            loss = document["result"].get("loss")
+            self._proposer.tell(number, None if loss is None else (float(loss),))
 
     def _miscellany(self, number: int, configuration: Configuration, domain: Any) -> dict[str, Any]:
         ordinals = {

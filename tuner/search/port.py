@@ -4,6 +4,12 @@ from typing import Protocol
 
 from tuner.trial import Configuration
 
+Losses = tuple[float, ...]
+"""Time ÷ baseline, smaller is better: the weighted mean over shapes, then each shape's own.
+
+Only the mean has to be there. It is what decides; the others tell of specialists.
+"""
+
 
 class Proposer(Protocol):
     """Proposes feasible configurations, never one twice.
@@ -24,6 +30,6 @@ class Proposer(Protocol):
         """Take note of a proposal made by an earlier process, as if :meth:`ask` had returned it."""
         ...
 
-    def tell(self, trial: int, loss: float | None) -> None:
-        """Report a trial's loss (time ÷ baseline, smaller is better), or ``None`` if it failed."""
+    def tell(self, trial: int, losses: Losses | None) -> None:
+        """Report a trial's losses, or ``None`` if it failed."""
         ...

@@ -7,6 +7,7 @@ sample.
 import numpy as np
 
 from tuner.search.explored import Explored
+from tuner.search.port import Losses
 from tuner.space.feasible import FeasibleSet
 from tuner.trial import Configuration
 
@@ -32,6 +33,6 @@ class ShuffledProposer:
         """Leave out what an earlier process proposed."""
         self._explored.record(trial, configuration)
 
-    def tell(self, trial: int, loss: float | None) -> None:
+    def tell(self, trial: int, losses: Losses | None) -> None:
         """Outcomes change nothing here."""
-        self._explored.tell(trial, loss)
+        self._explored.tell(trial, losses)

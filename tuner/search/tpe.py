@@ -11,6 +11,7 @@ import numpy as np
 
 from tuner.search.explored import Explored, random_state
 from tuner.search.hyperopt_frame import Frame, Observation, Ordinals
+from tuner.search.port import Losses
 from tuner.space.feasible import FeasibleSet
 from tuner.trial import Configuration
 
@@ -46,12 +47,12 @@ class TpeProposer:
         """Take note, and remember to repeat the proposal."""
         self._backlog.append(partial(self._repeat, trial, configuration))
 
-    def tell(self, trial: int, loss: float | None) -> None:
-        """Pass a loss on; a failure counts as infinitely slow."""
+    def tell(self, trial: int, losses: Losses | None) -> None:
+        """Pass the mean loss on; a failure counts as infinitely slow."""
         if self._backlog:
-            self._backlog.append(partial(self._learn, trial, loss))
+            self._backlog.append(partial(self._learn, trial, losses))
         else:
-            self._learn(trial, loss)
+            self._learn(trial, losses)
 
     def _repeat(self, trial: int, configuration: Configuration) -> None:
         self._propose(trial)
@@ -59,11 +60,13 @@ class TpeProposer:
         if point is not None:
             self._take(trial, point)
 
-    def _learn(self, trial: int, loss: float | None) -> None:
-        self._explored.tell(trial, loss)
+    def _learn(self, trial: int, losses: Losses | None) -> None:
+        self._explored.tell(trial, losses)
         if trial in self._positions:
             position = self._positions[trial]
-            self._observations[position] = Observation(self._observations[position].ordinals, loss)
+            self._observations[position] = Observation(
+                self._observations[position].ordinals, losses[0] if losses else None
+            )
 
     def _take(self, trial: int, point: int) -> Configuration:
         self._positions[trial] = len(self._observations)
@@ -82,7 +85,7 @@ class TpeProposer:
             if point >= 0 and self._explored.untried[point]:
                 return point
             known = self._explored.losses.get(self._trials[point]) if point >= 0 else None
-            self._observations.append(Observation(ordinals, known))
+            self._observations.append(Observation(ordinals, known[0] if known else None))
         return self._explored.draw(rng)
 
     def _suggest(self, seed: int) -> Ordinals:

@@ -6,6 +6,7 @@ The driver executes commands through a fleet, a proposer and a journal; none of 
 from dataclasses import dataclass
 
 from tuner.events import Fact
+from tuner.search.port import Losses
 from tuner.trial import Configuration
 
 
@@ -25,7 +26,7 @@ class Propose:
     """
 
     trial: int
-    tell: tuple[tuple[int, float | None], ...] = ()
+    tell: tuple[tuple[int, Losses | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tuner.events import (
     TrialFinished,
     TrialProposed,
 )
+from tuner.search.port import Losses
 from tuner.spec.experiment import Experiment
 from tuner.trial import Configuration, Full, Measured, Outcome, Rejected, geometric_mean, loss
 
@@ -124,6 +125,14 @@ class History:
         """The trial's weighted mean of time ÷ baseline; ``None`` if it was rejected or is open."""
         outcome = self.trials[number].outcome
         return None if outcome is None else loss(outcome, self.weights)
+
+    def losses(self, number: int) -> Losses | None:
+        """What a search is told of a trial; ``None`` if it was rejected or is open."""
+        outcome = self.trials[number].outcome
+        if not isinstance(outcome, Measured):
+            return None
+        ratios = tuple(cell.ratio for cell in outcome.cells)
+        return (geometric_mean(ratios, self.weights), *ratios)
 
     def _measured(self) -> list[tuple[Trial, Measured]]:
         failed = {number for c in self.confirmations for number, _ in c.failed}

@@ -321,7 +321,7 @@ class Session:
             tell = sorted(n for n in self._untold if n < self._horizon(trial))
             self._untold.difference_update(tell)
             self._told.update(tell)
-            proposals.append(Propose(trial, tuple((n, self.history.loss(n)) for n in tell)))
+            proposals.append(Propose(trial, tuple((n, self.history.losses(n)) for n in tell)))
             self._proposing.add(trial)
             trial += 1
         return proposals

@@ -122,7 +122,7 @@ def test_points_that_look_the_same_do_no_harm():
     asked = set()
     for trial in range(150):
         asked.add(proposer.ask(trial))
-        proposer.tell(trial, 1.0 + trial % 2)
+        proposer.tell(trial, (1.0 + trial % 2,))
     assert len(asked) == 150
 
 
@@ -144,7 +144,7 @@ def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
             found = loss(configuration)
             if found == 1:
                 return trial
-            proposer.tell(trial, found)
+            proposer.tell(trial, None if found is None else (found,))
         return 100
 
     assert max(trials_needed(seed) for seed in range(3)) < 60

@@ -37,6 +37,7 @@ from tuner.fleet import (
     PrepareJob,
 )
 from tuner.plan import Build, CellPlan, KernelStep, Plan
+from tuner.search.port import Losses
 from tuner.session.commands import (
     Bench,
     Compile,
@@ -107,7 +108,7 @@ class Sensitive:
 
     def __init__(self, size: int = 200) -> None:
         self._left = set(range(size))
-        self._told: dict[int, float | None] = {}
+        self._told: dict[int, Losses | None] = {}
         self.asked: list[int] = []
 
     def ask(self, trial: int) -> Configuration | None:
@@ -125,9 +126,9 @@ class Sensitive:
         assert isinstance(value, int)
         self._left.remove(value)
 
-    def tell(self, trial: int, loss: float | None) -> None:
+    def tell(self, trial: int, losses: Losses | None) -> None:
         assert trial not in self._told, f"trial {trial} was told twice"
-        self._told[trial] = loss
+        self._told[trial] = losses
 
 
 class KilledError(Exception):

@@ -14,6 +14,7 @@ from tuner.search.gaussian_process.acquisition import log_expected_improvement, 
 from tuner.search.gaussian_process.encoding import Encoding, Floats, Points
 from tuner.search.gaussian_process.kernel import fit
 from tuner.search.gaussian_process.posterior import Posterior
+from tuner.search.port import Losses
 from tuner.space.feasible import FeasibleSet
 from tuner.trial import Configuration
 
@@ -78,13 +79,13 @@ class GaussianProcessProposer:
         if trial in self._explored.points:
             self._note(trial)
 
-    def tell(self, trial: int, loss: float | None) -> None:
+    def tell(self, trial: int, losses: Losses | None) -> None:
         """Take note of a result; what it changes is computed when next asked."""
-        self._explored.tell(trial, loss)
+        self._explored.tell(trial, losses)
         if trial not in self._explored.losses:
             return
         self._told.append(trial)
-        value = math.inf if loss is None else loss
+        value = math.inf if losses is None else losses[0]
         self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, value), value)
         if len(self._told) >= self._fit_at:
             growth = min(math.ceil(GROWTH * len(self._told)), MOST_GROWTH)
@@ -184,8 +185,8 @@ class GaussianProcessProposer:
         told = self._explored.losses
         return np.array(
             [
-                math.nan if trial not in told else math.inf if told[trial] is None else told[trial]
-                for trial in trials
+                math.nan if trial not in told else math.inf if known is None else known[0]
+                for trial, known in ((trial, told.get(trial)) for trial in trials)
             ],
             np.float64,
         )
