@@ -15,11 +15,11 @@ from agents.loop import Ending, run_rounds
 from agents.planning import Limits, Task, Variant, kernel_digest
 from agents.steps import StepFiles, recorded_exchanges
 from agents.testing import Admitted, Refused
-from agents.tuning import Seeded
 from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
 from tuner.events import EpochOpened, Fact, TrialProposed
+from tuner.search.seeded import SeededProposer
 from tuner.search.select import make_proposer
 from tuner.session.history import History
 from tuner.session.session import Session
@@ -169,7 +169,7 @@ class SimulatedWorkshop:
 
         fleet = SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost, noise=0.002, seed=3)
         space = feasible_set(experiment, template, CPU)
-        proposer = Seeded(make_proposer(experiment.search, space), space, seeds)
+        proposer = SeededProposer(make_proposer(experiment.search, space), space, seeds)
         session = Session(experiment, compile_slots=1, bench_slots=1)
         journal = RoundJournal(self._disk, round_number)
         for fact in self._disk.facts.setdefault(round_number, []):

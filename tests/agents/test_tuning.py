@@ -2,30 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from agents.tuning import Seeded, round_experiment
+from agents.tuning import round_experiment
 from tests.agents.briefs import twice
-from tests.conformance.proposer import ProposerConformance, small_space
-from tuner.search.select import make_proposer
 from tuner.spec.experiment import Search
-
-SEED = {"A": 8, "FAST": False, "MODE": "plain", "B": 2, "FIXED": 7}
-WIDE = {**SEED, "A": 16}
-
-
-class TestSeeded(ProposerConformance):
-    def make(self, space, seed):
-        search = Search(strategy="random", seed=seed)
-        return Seeded(make_proposer(search, space), space, [SEED, WIDE, SEED])
-
-
-def test_seeds_come_first_in_their_order() -> None:
-    space = small_space()
-    outside = [{**SEED, "A": 3}, {"A": 8}, {**SEED, "MODE": "cached", "A": 1}]
-    inner = make_proposer(Search(strategy="random"), space)
-    proposer = Seeded(inner, space, [*outside, WIDE, SEED])
-    asked = [proposer.ask(trial) for trial in range(3)]
-    assert [point.as_dict() for point in asked[:2] if point] == [WIDE, SEED]
-    assert asked[2] not in asked[:2]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,23 @@
 """Which strategy searches a space: the one asked for, or the best that suits the budget."""
 
 from tuner.search.port import Proposer
+from tuner.search.seeded import SeededProposer
 from tuner.search.shuffled import ShuffledProposer
 from tuner.space.feasible import FeasibleSet
 from tuner.spec.experiment import Search
 
 
 def make_proposer(search: Search, space: FeasibleSet) -> Proposer:
-    """The proposer for ``search``; ``auto`` is exhaustive where the budget covers the space.
+    """The proposer for ``search``: its seeds first, then what its strategy says.
 
-    SciPy and Hyperopt are imported only by the strategies that need them.
+    ``auto`` is exhaustive where the budget covers the space, else ``gp``. SciPy and Hyperopt are
+    imported only by the strategies that need them.
     """
+    proposer = _strategy(search, space)
+    return SeededProposer(proposer, space, search.seeds) if search.seeds else proposer
+
+
+def _strategy(search: Search, space: FeasibleSet) -> Proposer:
     strategy = search.strategy
     if strategy == "auto":
         strategy = "exhaustive" if search.trials >= len(space) else "gp"
@@ -18,8 +25,8 @@ def make_proposer(search: Search, space: FeasibleSet) -> Proposer:
         from tuner.search.gaussian_process.proposer import GaussianProcessProposer
 
         return GaussianProcessProposer(space, search.seed)
-    if strategy == "tpe":
-        from tuner.search.tpe import TpeProposer
+    if strategy in ("tpe", "anneal"):
+        from tuner.search.constrained import HyperoptProposer
 
-        return TpeProposer(space, search.seed)
+        return HyperoptProposer(space, search.seed, strategy)
     return ShuffledProposer(space, search.seed)

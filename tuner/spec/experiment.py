@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJs
 
 from tuner.device import Backend
 from tuner.expressions import Expression
-from tuner.spec.fields import FunctionName, OneOrMany, SourceFile
+from tuner.spec.fields import FunctionName, OneOrMany, Seeds, SourceFile
 from tuner.trial import Value
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -287,13 +287,18 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How configurations are proposed, and the budget of the whole run."""
+    """How configurations are proposed, and the budget of the whole run.
+
+    ``seeds`` are values of parameters that are tried first, as nearly as the space allows; or the
+    path of an earlier run's ``results.jsonl``, whose best configurations they become.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    strategy: Literal["auto", "exhaustive", "random", "tpe", "gp"] = "auto"
+    strategy: Literal["auto", "exhaustive", "random", "anneal", "tpe", "gp"] = "auto"
     trials: Positive = 300
     seconds: Annotated[float, Field(gt=0)] = 600.0
     seed: Annotated[int, Field(ge=0)] = 0
+    seeds: Seeds = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ pydantic's validation context as ``{"directory": Path}``; without it, as for a s
 directory keeps, only the text itself is accepted.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,12 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from tuner.trial import Value
+
 MAX_FILE_BYTES = 1 << 20
+
+SEEDS_FROM_A_RUN = 5
+"""How many of an earlier run's best configurations are tried first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +133,40 @@ FunctionName = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^.+\.py:[A-Za-z_]\w*$"}),
 ]
 """A :class:`PythonFunction` that is written as ``file.py:function``."""
+
+
+def _read_seeds(given: object, info: ValidationInfo) -> object:
+    if isinstance(given, list):
+        return tuple(given)
+    if not isinstance(given, str):
+        return given
+    path = directory_of(info, given) / given
+    try:
+        rows = [json.loads(line) for line in read_text(path).splitlines()]
+        measured = [row for row in rows if isinstance(row["loss"], float)]
+        best = sorted(measured, key=lambda row: row["loss"])[:SEEDS_FROM_A_RUN]
+        return tuple(row["configuration"] for row in best)
+    except (ValueError, KeyError, TypeError) as problem:
+        reason = str(problem) if isinstance(problem, ValueError) else "not the results of a run"
+        raise ValueError(f"{path}: {reason}") from None
+
+
+Seeds = Annotated[
+    tuple[dict[str, Value], ...],
+    BeforeValidator(_read_seeds),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "description": "path of an earlier run's results.jsonl"},
+                {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "additionalProperties": {"type": ["integer", "string", "boolean"]},
+                    },
+                },
+            ]
+        }
+    ),
+]
+"""Values of parameters, which may be written as the path of an earlier run's ``results.jsonl``."""

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.conformance.proposer import ProposerConformance, small_loss, small_space
-from tuner.search import hyperopt_frame, tpe
+from tuner.search import constrained, hyperopt_frame
+from tuner.search.constrained import HyperoptProposer
 from tuner.search.gaussian_process.proposer import GaussianProcessProposer
 from tuner.search.hyperopt_frame import (
     Frame,
@@ -18,7 +19,6 @@ from tuner.search.hyperopt_frame import (
 )
 from tuner.search.select import make_proposer
 from tuner.search.shuffled import ShuffledProposer
-from tuner.search.tpe import TpeProposer
 from tuner.spec.experiment import Search
 
 
@@ -29,11 +29,16 @@ class TestShuffled(ProposerConformance):
 
 class TestTpe(ProposerConformance):
     def make(self, space, seed):
-        return TpeProposer(space, seed)
+        return HyperoptProposer(space, seed, "tpe")
 
     @pytest.fixture(autouse=True)
     def few_attempts(self, monkeypatch):
-        monkeypatch.setattr(tpe, "ATTEMPTS", 3)
+        monkeypatch.setattr(constrained, "ATTEMPTS", 3)
+
+
+class TestAnneal(TestTpe):
+    def make(self, space, seed):
+        return HyperoptProposer(space, seed, "anneal")
 
 
 def test_auto_is_exhaustive_where_the_budget_covers_the_space():
@@ -48,7 +53,8 @@ def test_a_strategy_is_taken_by_name():
     for name, kind in (
         ("random", ShuffledProposer),
         ("exhaustive", ShuffledProposer),
-        ("tpe", TpeProposer),
+        ("tpe", HyperoptProposer),
+        ("anneal", HyperoptProposer),
         ("gp", GaussianProcessProposer),
         ("auto", GaussianProcessProposer),
     ):

@@ -1,5 +1,6 @@
 """Loading: a sound spec whole, an unsound one with every problem, each clear and in its place."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -440,3 +441,28 @@ def test_a_spec_with_a_value_of_any_other_form_never_fails_unclearly(
             )
     else:
         assert load_resolved(dump_resolved(experiment)) == experiment
+
+
+def seeded(seeds):
+    return specs.SPEC.replace("seconds: 5}", f"seconds: 5, seeds: {seeds}}}")
+
+
+def test_seeds_stand_in_the_spec_or_in_the_results_of_an_earlier_run(tmp_path):
+    rows = [
+        {"trial": i, "loss": loss, "configuration": {"BLOCK": 32 * (i + 1)}}
+        for i, loss in enumerate([2.0, None, 0.5, 0.7, 3.0, 0.9, 0.8, 1.0])
+    ]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = load_experiment(specs.write(tmp_path, seeded("results.jsonl"))).search.seeds
+    assert [seed["BLOCK"] for seed in found] == [96, 128, 224, 192, 256]
+    text = seeded("[{BLOCK: 64, MODE: wide}, {FAST: true}]")
+    written = load_experiment(specs.write(tmp_path, text))
+    assert written.search.seeds == ({"BLOCK": 64, "MODE": "wide"}, {"FAST": True})
+    assert load_resolved(dump_resolved(written)) == written
+
+
+@pytest.mark.parametrize("text", ["not JSON\n", "[]\n", '{"loss": 1.0}\n', '"loss"\n'])
+def test_seeds_from_a_file_that_is_no_result(tmp_path, text):
+    (tmp_path / "results.jsonl").write_text(text)
+    path = specs.write(tmp_path, seeded("results.jsonl"))
+    assert "results.jsonl: " in said(path)[0]

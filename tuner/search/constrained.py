@@ -1,16 +1,17 @@
-"""Hyperopt's tree of Parzen estimators, kept inside the feasible set.
+"""Hyperopt's own algorithms, kept inside the feasible set.
 
-The algorithm knows no constraints: it proposes from the full product and is told, at no cost, that
-an infeasible point failed and what is known of a repeated one.
+They know no constraints: they propose from the full product and are told, at no cost, that an
+infeasible point failed and what is known of a repeated one.
 """
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from tuner.search.explored import Explored, random_state
-from tuner.search.hyperopt_frame import Frame, Observation, Ordinals
+from tuner.search.hyperopt_frame import Frame, Observation, Ordinals, Suggest
 from tuner.search.port import Losses
 from tuner.space.feasible import FeasibleSet
 from tuner.trial import Configuration
@@ -19,16 +20,17 @@ ATTEMPTS = 20
 SEEDS = 2**31 - 1
 
 
-class TpeProposer:
+class HyperoptProposer:
     """Asks Hyperopt up to :data:`ATTEMPTS` times, then takes a random point never seen.
 
     What was told at no cost is part of the state but of no journal. So a recorded proposal is made
     once more, as late as the next :meth:`ask`, and then replaced by what was recorded.
     """
 
-    def __init__(self, space: FeasibleSet, seed: int) -> None:
+    def __init__(self, space: FeasibleSet, seed: int, algorithm: Literal["tpe", "anneal"]) -> None:
         self._explored = Explored(space)
         self._seed = seed
+        self._algorithm = algorithm
         self._frame: Frame | None = None
         self._observations: list[Observation] = []
         self._positions: dict[int, int] = {}
@@ -89,8 +91,11 @@ class TpeProposer:
         return self._explored.draw(rng)
 
     def _suggest(self, seed: int) -> Ordinals:
-        from hyperopt import tpe
+        from hyperopt import anneal, tpe
 
         if self._frame is None:
             self._frame = Frame(self._explored.space)
-        return self._frame.suggest(partial(tpe.suggest, verbose=False), self._observations, seed)
+        algorithm: Suggest = anneal.suggest
+        if self._algorithm == "tpe":
+            algorithm = partial(tpe.suggest, verbose=False)
+        return self._frame.suggest(algorithm, self._observations, seed)
