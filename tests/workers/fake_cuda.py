@@ -84,6 +84,7 @@ class FakeRuntime:
         ctypes.memset(place, byte, size)
 
     def memsetAsync(self, place: int, byte: int, size: int, stream: int) -> None:
+        assert stream == (0 if self.capturing is None else self.begun)
         self.do(lambda: ctypes.memset(place, byte, size))
 
     def streamSynchronize(self, stream: int) -> None:
@@ -115,9 +116,6 @@ class FakeRuntime:
         del self.graphs[graph]
 
     graphExecDestroy = graphDestroy
-
-    def streamCreate(self) -> int:
-        return next(self.numbers)
 
     def streamCreateWithFlags(self, flags: int) -> int:
         return next(self.numbers)
