@@ -1,21 +1,23 @@
 """What an application takes away: tuned sources with their values baked in, and a C header.
 
-The header chooses by shape. On a tune shape: the specialised variant where it is confirmed faster
-than the general one, else the general one unless the baseline is faster there. Elsewhere in the
-domain: the general one, if it is confirmed faster overall and feasible. Else the baseline.
+The header chooses by the rule of the run's portfolio (:mod:`tuner.report.portfolio`), and takes the
+baseline wherever nothing is confirmed faster, nothing is feasible, or no promise holds.
 """
 
 import json
 
 from tuner.device import Device
 from tuner.errors import NothingValid
-from tuner.report.header import Route, Variant, identifier, render_header
-from tuner.report.result import General, Result, Specialised
+from tuner.fleet import BASELINE
+from tuner.report.header import render_header
+from tuner.report.portfolio import choose
+from tuner.report.result import Case, Portfolio, Result
 from tuner.report.summary import summarise
 from tuner.report.text import speedup_text
+from tuner.report.variant import Variant, identifier
 from tuner.session.history import History
 from tuner.space.lower import parameter_defines
-from tuner.spec.experiment import Experiment, ShapeBinding, Template
+from tuner.spec.experiment import Experiment, Template
 from tuner.trial import Configuration
 
 
@@ -50,76 +52,58 @@ class _Export:
         self.result = result
         self.stem = identifier(experiment.name)
         self.suffix = "cu" if experiment.kernel.language == "cuda" else "cl"
-        self.baseline = self.variant(
-            "baseline", Configuration(()), None, "the kernel as it was", tuned=False
-        )
-        self.general: Variant | None = None
-        if general := _confirmed(result.general):
+        portfolio = result.portfolio
+        self.rule = portfolio.rule if portfolio else (Case(when=(), trial=BASELINE),)
+        self.otherwise = portfolio.otherwise if portfolio else BASELINE
+        self.variants = {
+            BASELINE: self.variant("baseline", Configuration(()), "the kernel as it was", None)
+        }
+        general = result.general
+        if general and general.comparison:
             said = f"{general.configuration}; {speedup_text(general.speedup, general.comparison)}"
-            self.general = self.variant("general", general.configuration, None, said)
+            self.variants[general.trial] = self.variant(
+                "general", general.configuration, said, template
+            )
+        if portfolio:
+            self.add(portfolio)
+
+    def add(self, portfolio: Portfolio) -> None:
+        """The portfolio's members beside the general one."""
+        for member in portfolio.members:
+            if member.trial in self.variants:
+                continue
+            shapes = [
+                shape.label
+                for shape, trial in zip(self.result.shapes, portfolio.serves, strict=True)
+                if trial == member.trial and not shape.held_out
+            ]
+            said = f"{member.configuration}; for {' | '.join(shapes)} and the like"
+            name = f"trial{member.trial}"
+            self.variants[member.trial] = self.variant(
+                name, member.configuration, said, self.template
+            )
 
     def files(self) -> dict[str, str]:
-        routes = [
-            Route(binding=binding, variant=self.route(index, binding))
-            for index, binding in enumerate(self.experiment.shapes.tune)
-        ]
-        variants = list(
-            {
-                variant.name: variant
-                for variant in (self.baseline, self.general, *(r.variant for r in routes))
-                if variant
-            }.values()
+        header = render_header(
+            self.experiment, self.device, self.variants, self.rule, self.otherwise
         )
-        general = _confirmed(self.result.general)
-        trusted = general and general.comparison and general.comparison.verdict == "faster"
-        otherwise = self.general if self.general and trusted else self.baseline
-        header = render_header(self.experiment, self.device, variants, routes, otherwise)
         return {
             f"{self.stem}.h": header,
-            **{variant.file: self.source(variant) for variant in variants},
+            **{variant.file: self.source(variant) for variant in self.variants.values()},
             **dict(self.experiment.kernel.headers),
-            "export.json": self.manifest(variants, routes, otherwise),
+            "export.json": self.manifest(),
         }
 
     def variant(
-        self,
-        name: str,
-        configuration: Configuration,
-        only: ShapeBinding | None,
-        note: str,
-        *,
-        tuned: bool = True,
+        self, name: str, configuration: Configuration, note: str, template: Template | None
     ) -> Variant:
         return Variant(
             name=name,
             file=f"{self.stem}_{name}.{self.suffix}",
-            template=self.template if tuned else None,
+            template=template,
             configuration=configuration,
-            only=only,
             note=note,
         )
-
-    def route(self, index: int, binding: ShapeBinding) -> Variant:
-        """What serves a tune shape."""
-        best = self.result.specialised[index]
-        general = _confirmed(self.result.general)
-        if best and self.preferred(best, general):
-            said = f"{best.configuration}; {speedup_text(best.cell.speedup, best.cell.comparison)}"
-            name = identifier("_".join(f"{n}{v}" for n, v in binding.symbols.items()))
-            return self.variant(name, best.configuration, binding, f"only {binding}: {said}")
-        if self.general and general and general.comparison:
-            here = general.cells[index].comparison
-            verdict = here.verdict if here else "unclear"
-            over_all = general.comparison.verdict == "faster"
-            if verdict == "faster" or (over_all and verdict != "slower"):
-                return self.general
-        return self.baseline
-
-    @staticmethod
-    def preferred(best: Specialised, general: General | None) -> bool:
-        """Whether a specialised variant is confirmed faster than what would serve otherwise."""
-        beats_baseline = best.cell.comparison and best.cell.comparison.verdict == "faster"
-        return bool(beats_baseline) and (best.preferred or general is None)
 
     def source(self, variant: Variant) -> str:
         """The variant's source, its values as macros in front."""
@@ -145,7 +129,8 @@ class _Export:
         lines += [f'#line 1 "{subject.source.name}"', subject.source.text]
         return "\n".join(lines)
 
-    def manifest(self, variants: list[Variant], routes: list[Route], otherwise: Variant) -> str:
+    def manifest(self) -> str:
+        shapes = self.experiment.shapes
         data = {
             "experiment": self.experiment.name,
             "device": {
@@ -160,17 +145,22 @@ class _Export:
                     "configuration": variant.configuration.as_dict(),
                     "note": variant.note,
                 }
-                for variant in variants
+                for variant in self.variants.values()
+            ],
+            "rule": [
+                {
+                    "when": [str(condition) for condition in case.when],
+                    "variant": self.variants[case.trial].name,
+                }
+                for case in self.rule
             ],
             "shapes": [
-                {"symbols": route.binding.symbols, "variant": route.variant.name}
-                for route in routes
+                {
+                    "symbols": binding.symbols,
+                    "variant": self.variants[choose(self.rule, binding.symbols)].name,
+                }
+                for binding in (*shapes.tune, *shapes.held_out)
             ],
-            "otherwise": otherwise.name,
+            "otherwise": self.variants[self.otherwise].name,
         }
         return json.dumps(data, indent=2) + "\n"
-
-
-def _confirmed(general: General | None) -> General | None:
-    """The general configuration, if fresh processes saw it."""
-    return general if general and general.comparison else None

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from tuner.events import Reason
+from tuner.plan import Shape
 from tuner.report.statistics import Comparison
-from tuner.trial import Code, Configuration, Rejected, Stage
+from tuner.trial import Code, Configuration, Rejected, Stage, Value
 
 OutcomeOfRun = Literal["improved", "no_gain", "nothing_valid", "unfinished"]
 
@@ -77,6 +78,73 @@ class Specialised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What a dispatch rule asks of one symbol of a shape."""
+
+    symbol: str
+    relation: Literal["<=", ">", "==", "!="]
+    value: Value
+
+    def holds(self, shape: Shape) -> bool:
+        """Whether a shape meets it."""
+        given = shape[self.symbol]
+        if self.relation in ("==", "!="):
+            return (given == self.value) == (self.relation == "==")
+        return (int(given) <= int(self.value)) == (self.relation == "<=")
+
+    @property
+    def negated(self) -> "Condition":
+        """What holds exactly where this does not."""
+        opposite: dict[str, Literal["<=", ">", "==", "!="]]
+        opposite = {"<=": ">", ">": "<=", "==": "!=", "!=": "=="}
+        return Condition(symbol=self.symbol, relation=opposite[self.relation], value=self.value)
+
+    def __str__(self) -> str:
+        return f"{self.symbol} {self.relation} {self.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Where all of ``when`` hold, ``trial`` serves, or the baseline (``tuner.fleet.BASELINE``)."""
+
+    when: tuple[Condition, ...]
+    trial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One configuration of a portfolio; ``gain`` is the factor that it added to the speedup.
+
+    ``None`` for the general one, which a portfolio starts from.
+    """
+
+    trial: int
+    configuration: Configuration
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portfolio:
+    """A few configurations and the rule that says which one serves a shape.
+
+    The cases of ``rule`` are disjoint and cover every shape. Where a choice is infeasible,
+    ``otherwise`` serves, and where that is infeasible too, the baseline. ``speedup`` is the
+    weighted geometric mean over tune shapes with each served by the rule, ``held_out`` that over
+    held-out shapes; ``serves`` and ``cells`` have one entry per shape, tune then held-out: who
+    serves it, and how that did.
+    """
+
+    members: tuple[Member, ...]
+    rule: tuple[Case, ...]
+    otherwise: int
+    speedup: float
+    held_out: float | None
+    comparison: Comparison
+    serves: tuple[int, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCache:
     """The winners in the cache state that did not decide, for comparison.
 
@@ -124,6 +192,7 @@ class Result:
     shapes: tuple[ShapeOfRun, ...]
     general: General | None
     specialised: tuple[Specialised | None, ...]
+    portfolio: Portfolio | None
     other_cache: OtherCache | None
     rejections: tuple[Rejections, ...]
     advice: tuple[str, ...]
@@ -148,7 +217,8 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """The same as JSON data, with the two figures above; configurations are plain mappings."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        for holder in (data["general"], *data["specialised"], *data["rejections"]):
+        members = data["portfolio"]["members"] if data["portfolio"] else []
+        for holder in (data["general"], *data["specialised"], *data["rejections"], *members):
             if holder:
                 holder["configuration"] = holder["configuration"]["values"]
         return {**data, "speedup": self.speedup, "confirmed": self.confirmed}

@@ -6,9 +6,10 @@ timings rank candidates, and are shown, marked as unconfirmed, only while there 
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from tuner.fleet import BASELINE
+from tuner.report.evidence import MIN_PROCESSES, Evidence
+from tuner.report.portfolio import make_portfolio
 from tuner.report.rejections import advise, count_rejections
 from tuner.report.result import (
     Cell,
@@ -19,63 +20,14 @@ from tuner.report.result import (
     ShapeOfRun,
     Specialised,
 )
-from tuner.report.statistics import Comparison, Noise, compare
+from tuner.report.statistics import Comparison, compare
 from tuner.session.history import History
 from tuner.trial import Full, Measured, Rejected, geometric_mean
-
-MIN_PROCESSES = 2
-"""Fewer fresh processes confirm nothing."""
 
 
 def summarise(history: History) -> Result:
     """The result of a run as far as its facts go."""
     return _Summary(history).result()
-
-
-class _Evidence:
-    """The confirming samples of one cache state, as logarithms of speedups by process."""
-
-    def __init__(self, history: History, cache: str, shapes: int) -> None:
-        failed = {number for c in history.confirmations for number, _ in c.failed}
-        self._times: dict[tuple[int, int], dict[int, float]] = {}
-        for confirmation in history.confirmations:
-            for sample in confirmation.samples:
-                valid = math.isfinite(sample.median_ns) and sample.median_ns > 0
-                if sample.cache == cache and sample.trial not in failed and valid:
-                    times = self._times.setdefault((sample.trial, sample.shape), {})
-                    times[confirmation.process] = sample.median_ns
-        self.cache = cache
-        self.trials = sorted({trial for trial, _ in self._times if trial != BASELINE})
-        self.noise = [
-            Noise.pooled([list(self.logs(trial, shape).values()) for trial in self.trials])
-            for shape in range(shapes)
-        ]
-        self.cells = sum(
-            self.seen(trial, shape) for trial in self.trials for shape in range(shapes)
-        )
-
-    def time(self, trial: int, shape: int) -> float | None:
-        """The median over processes of the per-process medians."""
-        times = self._times.get((trial, shape))
-        return median(times.values()) if times else None
-
-    def logs(self, trial: int, shape: int, against: int = BASELINE) -> dict[int, float]:
-        """By process, the logarithm of how much faster ``trial`` is than ``against``."""
-        own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
-        return {p: math.log(other[p] / own[p]) for p in own if p in other}
-
-    def seen(self, trial: int, shape: int) -> bool:
-        """Whether it ran there in enough processes."""
-        return len(self.logs(trial, shape)) >= MIN_PROCESSES
-
-    def cell(self, trial: int, shape: int, comparisons: int) -> Cell:
-        """The judged cell; empty where it was not seen enough."""
-        if not self.seen(trial, shape):
-            return Cell(shape=shape, time_ns=None, speedup=None)
-        logs = list(self.logs(trial, shape).values())
-        found = compare(logs, self.noise[shape], comparisons)
-        time = self.time(trial, shape)
-        return Cell(shape=shape, time_ns=time, speedup=found.speedup, comparison=found)
 
 
 class _Summary:
@@ -89,12 +41,9 @@ class _Summary:
         self.held_out = range(len(self.tune), len(self.shapes))
         self.cache = history.experiment.measure.cache
         other = "hot" if self.cache == "cold" else "cold"
-        self.evidence = _Evidence(history, self.cache, len(self.shapes))
-        self.other = _Evidence(history, other, len(self.shapes))
+        self.evidence = Evidence(history, self.cache)
+        self.other = Evidence(history, other)
         trials = self.evidence.trials
-        self.noise_over_all = Noise.pooled(
-            [list(self._over(trial, self.tune).values()) for trial in trials]
-        )
         self.comparisons = len(trials) + self.evidence.cells + self.other.cells
 
     def result(self) -> Result:
@@ -125,6 +74,7 @@ class _Summary:
             ),
             general=general,
             specialised=specialised,
+            portfolio=make_portfolio(history, self.evidence, general, self.comparisons),
             other_cache=self._other_cache(general, specialised),
             rejections=rejections,
             advice=advise(rejections, len(outcomes), [str(binding) for binding in self.shapes]),
@@ -183,20 +133,12 @@ class _Summary:
         return None if leader is None else self._searched_general(leader)
 
     def _over(self, trial: int, shapes: Sequence[int]) -> dict[int, float]:
-        """By process, the weighted mean of log speedups over shapes, where all were seen."""
-        logs = [self.evidence.logs(trial, shape) for shape in shapes]
-        weights = [self.shapes[shape].weight for shape in shapes]
-        common = set(logs[0]).intersection(*logs[1:]) if logs else set()
-        return {
-            process: math.fsum(w * log[process] for w, log in zip(weights, logs, strict=True))
-            / math.fsum(weights)
-            for process in sorted(common)
-        }
+        return self.evidence.over(dict.fromkeys(shapes, trial))
 
     def _confirmed_general(self, trial: int) -> General:
         over = list(self._over(trial, self.tune).values())
         held_out = list(self._over(trial, self.held_out).values())
-        comparison = compare(over, self.noise_over_all, self.comparisons)
+        comparison = compare(over, self.evidence.noise_over_all, self.comparisons)
         return General(
             trial=trial,
             configuration=self.history.trials[trial].configuration,

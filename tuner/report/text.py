@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tuner.report.result import Cell, Result, ShapeOfRun
+from tuner.fleet import BASELINE
+from tuner.report.result import Cell, Portfolio, Result, ShapeOfRun
 from tuner.report.statistics import Comparison
 
 _ENDED = {
@@ -151,4 +152,24 @@ def _winners(result: Result) -> list[str]:
         for index, best in enumerate(result.specialised)
         if best and not (result.general and best.trial == result.general.trial)
     ]
+    if result.portfolio and len(result.portfolio.rule) > 1:
+        lines.append(_portfolio(result.portfolio))
     return lines
+
+
+def _portfolio(portfolio: Portfolio) -> str:
+    """Who serves which shapes, and what that is worth."""
+    members = {member.trial: member for member in portfolio.members}
+    lines = [
+        f"portfolio    {speedup_text(portfolio.speedup, portfolio.comparison)} over the tune shapes"
+        + (f", {portfolio.held_out:.3f}× over the held-out ones" if portfolio.held_out else "")
+    ]
+    for case in portfolio.rule:
+        where = " and ".join(map(str, case.when))
+        if case.trial == BASELINE:
+            lines.append(f"{where}: the baseline")
+            continue
+        member = members[case.trial]
+        gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
+        lines.append(f"{where}: trial {member.trial}: {member.configuration}{gain}")
+    return "\n             ".join(lines)

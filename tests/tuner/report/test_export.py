@@ -7,14 +7,17 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.tuner.report.runs import finished_run
 from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tuner.errors import NothingValid
 from tuner.expressions import Expression
+from tuner.fleet import BASELINE
 from tuner.plan import MemsetStep
 from tuner.report.export import export_files
+from tuner.report.summary import summarise
 from tuner.space.lower import lower
 from tuner.spec.experiment import (
     Argument,
@@ -249,13 +252,13 @@ def test_dispatch_picks_the_specialised_the_general_or_the_baseline(tmp_path):
         "k_2_in_1.h",
         "k_2_in_1_baseline.cu",
         "k_2_in_1_general.cu",
-        "k_2_in_1_n64_d256_Tfloat16.cu",
+        "k_2_in_1_trial1.cu",
         "both.cuh",
         "export.json",
     }
     asked = [
         ({"n": 16, "d": 64, "T": "float16"}, "GENERAL"),
-        ({"n": 64, "d": 256, "T": "float16"}, "N64_D256_TFLOAT16"),
+        ({"n": 64, "d": 256, "T": "float16"}, "TRIAL1"),
         ({"n": 64, "d": 256, "T": "float32"}, "GENERAL"),
         ({"n": 100, "d": 128, "T": "float32"}, "GENERAL"),
         ({"n": 100, "d": 32, "T": "float32"}, "BASELINE"),
@@ -272,7 +275,7 @@ def test_dispatch_picks_the_specialised_the_general_or_the_baseline(tmp_path):
     int wanted[] = {{{names}}}, i;
     for (i = 0; i < {len(asked)}; ++i)
         printf("%d\\n", k_2_in_1_select(&s[i]) == wanted[i]);
-    printf("%s\\n", k_2_in_1_file(K_2_IN_1_N64_D256_TFLOAT16));
+    printf("%s\\n", k_2_in_1_file(K_2_IN_1_TRIAL1));
     printf("%d", k_2_in_1_aligned((void *)16, (void *)8));
     printf("%d\\n", k_2_in_1_aligned((void *)8, (void *)8));
     {{
@@ -282,7 +285,7 @@ def test_dispatch_picks_the_specialised_the_general_or_the_baseline(tmp_path):
     }}
     """
     printed = execute(files, tmp_path, body)
-    assert printed == ["1"] * len(asked) + ["k_2_in_1_n64_d256_Tfloat16.cu", "10", "1"]
+    assert printed == ["1"] * len(asked) + ["k_2_in_1_trial1.cu", "10", "1"]
 
 
 def test_sources_carry_their_values_and_say_what_depends_on_the_shape():
@@ -296,14 +299,19 @@ def test_sources_carry_their_values_and_say_what_depends_on_the_shape():
     assert "#define D " not in text
     assert "D, FULL: depend on the shape" in text
     assert text.endswith('#line 1 "family.cu"\n// the family\n')
-    text = files["k_2_in_1_n64_d256_Tfloat16.cu"]
-    assert "#define D 256\n#define FULL 0\n" in text
+    text = files["k_2_in_1_trial1.cu"]
+    assert "#define VEC 8\n#define MODE 1\n" in text
     assert files["k_2_in_1_baseline.cu"] == "// the kernel as it was\n"
     manifest = json.loads(files["export.json"])
     assert [shape["variant"] for shape in manifest["shapes"]] == [
         "general",
-        "n64_d256_Tfloat16",
+        "trial1",
         "general",
+        "trial1",
+    ]
+    assert manifest["rule"] == [
+        {"when": ["n <= 32"], "variant": "general"},
+        {"when": ["n > 32"], "variant": "trial1"},
     ]
     assert manifest["otherwise"] == "general"
 
@@ -322,6 +330,7 @@ def test_no_gain_exports_a_header_that_stays_with_the_baseline():
     history = finished_run(experiment, cuda_device(90), [100.0] * 4, [(one.as_dict(), [100.0] * 4)])
     manifest = json.loads(export_files(history)["export.json"])
     assert {shape["variant"] for shape in manifest["shapes"]} == {"baseline"}
+    assert manifest["rule"] == [{"when": [], "variant": "baseline"}]
     assert manifest["otherwise"] == "baseline"
 
 
@@ -342,3 +351,36 @@ def test_a_hostile_name_cannot_leave_its_comment():
     header = export_files(run_of(experiment, device, one, one))["x.h"]
     comment = header[: header.index("#ifndef")]
     assert comment.count("*/") == 1
+
+
+@needs_gcc
+@pytest.mark.parametrize("seed", range(3))
+def test_c_and_python_dispatch_alike_on_every_shape(seed, tmp_path):
+    """Random times, so random portfolios: the header picks what the result says serves a shape."""
+    experiment, device = everything(), cuda_device(90)
+    random = np.random.default_rng(seed)
+    configurations = corners(experiment)
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
+    trials = []
+    for configuration in configurations:
+        plan = lower(experiment, experiment.template, configuration, shapes, device)
+        times = [
+            None if isinstance(cell, Infeasible) else float(random.uniform(300, 1500))
+            for cell in plan.cells
+        ]
+        trials.append((configuration.as_dict(), times))
+    history = finished_run(experiment, device, [1000.0] * len(shapes), trials)
+    portfolio = summarise(history).portfolio
+    files = export_files(history)
+    literals = ", ".join(shape_literal("k_2_in_1", binding) for binding in shapes)
+    body = f"""
+    k_2_in_1_shape s[] = {{{literals}}};
+    int i;
+    for (i = 0; i < {len(shapes)}; ++i)
+        printf("%s\\n", k_2_in_1_file(k_2_in_1_select(&s[i])));
+    """
+    names = {v["file"]: v["configuration"] for v in json.loads(files["export.json"])["variants"]}
+    picked = [names[line] for line in execute(files, tmp_path, body)]
+    serving = [{} if t == BASELINE else trials[t][0] for t in portfolio.serves]
+    assert picked == serving
+    assert len(portfolio.members) > 1

@@ -1,0 +1,113 @@
+"""The portfolio: what it adds and when it stops, and a rule that is exact where it was learned."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tuner.report.runs import finished_run
+from tests.tuner.session.driving import GPU, experiment
+from tuner.fleet import BASELINE
+from tuner.report.portfolio import choose, decision_rule
+from tuner.report.summary import summarise
+from tuner.report.text import render
+from tuner.spec.experiment import ShapeBinding, Shapes
+
+SIZES = (16, 64, 256, 1024)
+HELD_OUT = (8, 4096)
+SHAPES = Shapes(
+    tune=tuple(ShapeBinding({"n": n}) for n in SIZES),
+    held_out=tuple(ShapeBinding({"n": n}) for n in HELD_OUT),
+)
+
+
+def portfolio_of(*trials, **options):
+    """Times against a baseline of 1000 on every shape."""
+    four = replace(experiment(), shapes=SHAPES)
+    rows = [({"x": number}, times) for number, times in enumerate(trials)]
+    history = finished_run(four, GPU, [1000.0] * 6, rows, **options)
+    return summarise(history).portfolio, render(summarise(history))
+
+
+def test_the_general_one_alone_where_nothing_adds_enough():
+    found, text = portfolio_of([500.0] * 6, [493.0] + [900.0] * 5, noise=0.0005)
+    assert [member.trial for member in found.members] == [0]
+    assert found.speedup == pytest.approx(2.0, rel=0.01)
+    assert len(found.rule) == 1
+    assert "portfolio" not in text
+
+
+def test_members_are_added_by_what_they_gain_and_the_rule_reaches_held_out_shapes():
+    found, text = portfolio_of(
+        [500.0] * 6,
+        [250.0, 250.0, 2000.0, 2000.0, 200.0, 2000.0],
+        [2000.0, 2000.0, 2000.0, 400.0, 2000.0, 1000.0],
+    )
+    assert [member.trial for member in found.members] == [0, 1, 2]
+    assert [member.gain for member in found.members] == [
+        None,
+        pytest.approx(2**0.5),
+        pytest.approx(1.25**0.25),
+    ]
+    assert found.serves == (1, 1, 0, 2, 1, 2)
+    assert found.speedup == pytest.approx(2 * 2**0.5 * 1.25**0.25)
+    assert found.held_out == pytest.approx(5**0.5)
+    assert found.comparison.verdict == "faster"
+    assert "n <= 128: trial 1: x=1 (adds 41.4 %)" in text
+    assert "n > 512: trial 2" in text or "n > 128 and n > 512: trial 2" in text
+
+
+def test_where_all_are_slower_the_baseline_serves():
+    found, _ = portfolio_of([250.0, 250.0, 1000.0, 4000.0, 500.0, 4000.0])
+    assert found.serves == (0, 0, 0, BASELINE, 0, BASELINE)
+    assert found.speedup == pytest.approx(2)
+
+
+def test_without_a_general_one_specialists_still_serve():
+    found, _ = portfolio_of([None, 500.0, None, None, None, None])
+    assert found.serves[1] == 0
+    assert found.speedup == pytest.approx(2**0.25)
+    assert found.otherwise == BASELINE
+
+
+def test_a_choice_that_is_infeasible_elsewhere_gives_way():
+    found, _ = portfolio_of([500.0] * 6, [2000.0, 2000.0, 2000.0, 250.0, 2000.0, None])
+    assert found.serves == (0, 0, 0, 1, 0, 0)
+
+
+def test_nothing_faster_is_no_portfolio():
+    found, _ = portfolio_of([1000.0] * 6, [1200.0] * 6, noise=0.001)
+    assert found is None
+
+
+shapes = st.fixed_dictionaries(
+    {
+        "n": st.integers(-5, 1 << 40),
+        "d": st.sampled_from([1, 64, 100]),
+        "T": st.sampled_from(["float16", "float32", "int8"]),
+        "causal": st.booleans(),
+    }
+)
+
+
+@given(
+    rows=st.lists(st.tuples(shapes, st.integers(-1, 3)), min_size=1, max_size=12),
+    other=shapes,
+)
+def test_a_rule_is_exact_disjoint_and_covers_everything(rows, other):
+    rule = decision_rule([shape for shape, _ in rows], [wanted for _, wanted in rows])
+    first = {}
+    for shape, wanted in rows:
+        first.setdefault(tuple(shape.items()), wanted)
+        assert choose(rule, shape) == first[tuple(shape.items())]
+    matching = [case for case in rule if all(one.holds(other) for one in case.when)]
+    assert len(matching) == 1
+
+
+def test_a_rule_has_few_cases():
+    rule = decision_rule([{"n": n, "d": d} for n in SIZES for d in SIZES], [1] * 8 + [2] * 8)
+    assert [(list(map(str, case.when)), case.trial) for case in rule] == [
+        (["n <= 128"], 1),
+        (["n > 128"], 2),
+    ]

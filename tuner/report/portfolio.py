@@ -1,0 +1,186 @@
+"""The portfolio: a few configurations, and a rule on the shape that says which one serves it.
+
+Starts from the general configuration where that is confirmed faster, else from the baseline, and
+adds the configuration that gains most, as long as one gains enough: over the tune shapes that it
+is confirmed faster on than what serves them so far. The rule is a decision tree over the symbols,
+exact on tune shapes; held-out shapes judge it and are not asked.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from tuner.fleet import BASELINE
+from tuner.plan import Shape
+from tuner.report.evidence import MIN_PROCESSES, Evidence
+from tuner.report.result import Case, Cell, Condition, General, Member, Portfolio
+from tuner.report.statistics import compare
+from tuner.session.history import History
+from tuner.trial import Value
+
+LEAST_GAIN = math.log(1.005)
+"""What a further configuration must add to the weighted mean over the tune shapes."""
+
+
+def make_portfolio(
+    history: History, evidence: Evidence, general: General | None, comparisons: int
+) -> Portfolio | None:
+    """The portfolio of a run's confirmed configurations; ``None`` if none is worth dispatching to.
+
+    Args:
+        history: the run.
+        evidence: in the cache state that decides.
+        general: the general winner.
+        comparisons: how many verdicts the run makes in all.
+    """
+    return _Choice(history, evidence, general, comparisons).portfolio()
+
+
+def choose(rule: Sequence[Case], shape: Shape) -> int:
+    """The trial that a rule names for a shape, or ``BASELINE``; whether it is feasible is left."""
+    return next(case.trial for case in rule if all(test.holds(shape) for test in case.when))
+
+
+def decision_rule(shapes: Sequence[Shape], wanted: Sequence[int]) -> tuple[Case, ...]:
+    """Cases that give each of ``shapes`` what is wanted there, with as few tests as it can.
+
+    They are disjoint and cover every shape. Thresholds lie midway between neighbouring values, by
+    ratio. Of shapes that no symbol tells apart, the first decides.
+    """
+    return tuple(_grow(list(zip(shapes, wanted, strict=True)), ()))
+
+
+def _grow(rows: list[tuple[Shape, int]], path: tuple[Condition, ...]) -> Iterator[Case]:
+    tests = list(_tests([shape for shape, _ in rows])) if len({w for _, w in rows}) > 1 else []
+    if not tests:
+        yield Case(when=path, trial=rows[0][1])
+        return
+    best = min(tests, key=lambda test: _disorder(rows, test))
+    yield from _grow([row for row in rows if best.holds(row[0])], (*path, best))
+    yield from _grow([row for row in rows if not best.holds(row[0])], (*path, best.negated))
+
+
+def _tests(shapes: Sequence[Shape]) -> Iterator[Condition]:
+    """Every test that some of the shapes pass and others do not."""
+    for symbol in shapes[0]:
+        values = [shape[symbol] for shape in shapes]
+        if all(type(value) is int for value in values):
+            ordered = sorted({int(value) for value in values})
+            for low, high in pairwise(ordered):
+                middle = math.isqrt(low * high) if low > 0 else (low + high) // 2
+                yield Condition(symbol=symbol, relation="<=", value=middle)
+        elif len(names := dict.fromkeys(values)) > 1:
+            for name in names:
+                yield Condition(symbol=symbol, relation="==", value=name)
+
+
+def _disorder(rows: Sequence[tuple[Shape, int]], test: Condition) -> float:
+    """The entropy left within the two sides of a test."""
+    sides: dict[bool, Counter[int]] = {True: Counter(), False: Counter()}
+    for shape, wanted in rows:
+        sides[test.holds(shape)][wanted] += 1
+    return -math.fsum(
+        count * math.log(count / side.total()) for side in sides.values() for count in side.values()
+    )
+
+
+class _Choice:
+    def __init__(
+        self, history: History, evidence: Evidence, general: General | None, comparisons: int
+    ) -> None:
+        self.history = history
+        self.evidence = evidence
+        self.comparisons = comparisons
+        self.general = general if general and general.comparison else None
+        shapes = history.experiment.shapes
+        self.bindings = (*shapes.tune, *shapes.held_out)
+        self.tune = range(len(shapes.tune))
+        self.weight = math.fsum(binding.weight for binding in shapes.tune)
+
+    def portfolio(self) -> Portfolio | None:
+        serving = self.start()
+        gains = {}
+        while found := self.next(serving):
+            gain, trial, taken = found
+            gains[trial] = math.exp(gain)
+            serving |= dict.fromkeys(taken, trial)
+        if set(serving.values()) == {BASELINE}:
+            return None
+        symbols: list[Mapping[str, Value]] = [binding.symbols for binding in self.bindings]
+        rule = decision_rule(
+            [dict(symbols[shape]) for shape in self.tune], [serving[s] for s in self.tune]
+        )
+        served = {
+            shape: self.feasible(choose(rule, dict(symbols[shape])), shape)
+            for shape in range(len(symbols))
+        }
+        over = list(self.evidence.over({shape: served[shape] for shape in self.tune}).values())
+        held_out = {shape: trial for shape, trial in served.items() if shape not in self.tune}
+        if not over:
+            return None
+        return Portfolio(
+            members=tuple(
+                Member(
+                    trial=trial,
+                    configuration=self.history.trials[trial].configuration,
+                    gain=gains.get(trial),
+                )
+                for trial in dict.fromkeys([self.otherwise, *gains])
+                if trial != BASELINE and trial in serving.values()
+            ),
+            rule=rule,
+            otherwise=self.otherwise,
+            speedup=math.exp(math.fsum(over) / len(over)),
+            comparison=compare(over, self.evidence.noise_over_all, self.comparisons),
+            held_out=self.mean(held_out),
+            cells=tuple(self.served_cell(trial, shape) for shape, trial in served.items()),
+            serves=tuple(served.values()),
+        )
+
+    @property
+    def otherwise(self) -> int:
+        """What serves where the rule's choice is infeasible: the general one, if it is faster."""
+        comparison = self.general.comparison if self.general else None
+        trusted = comparison is not None and comparison.verdict == "faster"
+        return self.general.trial if self.general and trusted else BASELINE
+
+    def start(self) -> dict[int, int]:
+        """Which trial serves each tune shape before any is added."""
+        serving = dict.fromkeys(self.tune, self.otherwise)
+        for shape in self.tune:
+            judged = self.evidence.cell(self.otherwise, shape, self.comparisons).comparison
+            if self.otherwise != BASELINE and judged and judged.verdict == "slower":
+                serving[shape] = BASELINE
+        return serving
+
+    def next(self, serving: Mapping[int, int]) -> tuple[float, int, list[int]] | None:
+        """The gain in the mean logarithm, the trial that gains most, and the shapes it takes."""
+        found = []
+        for trial in self.evidence.trials:
+            gain, taken = 0.0, []
+            for shape, present in serving.items():
+                logs = list(self.evidence.logs(trial, shape, against=present).values())
+                if present == trial or len(logs) < MIN_PROCESSES:
+                    continue
+                judged = compare(logs, self.evidence.noise[shape], self.comparisons)
+                if judged.verdict == "faster":
+                    gain += self.bindings[shape].weight * math.log(judged.speedup) / self.weight
+                    taken.append(shape)
+            found.append((gain, -trial, taken))
+        gain, trial, taken = max(found, default=(0.0, 0, []))
+        return (gain, -trial, taken) if gain >= LEAST_GAIN else None
+
+    def feasible(self, trial: int, shape: int) -> int:
+        """What really serves a shape that the rule gives to ``trial``."""
+        candidates = (trial, self.otherwise)
+        return next((one for one in candidates if self.evidence.seen(one, shape)), BASELINE)
+
+    def served_cell(self, trial: int, shape: int) -> Cell:
+        if trial == BASELINE:
+            return Cell(shape=shape, time_ns=self.evidence.time(BASELINE, shape), speedup=1.0)
+        return self.evidence.cell(trial, shape, self.comparisons)
+
+    def mean(self, served: Mapping[int, int]) -> float | None:
+        logs = list(self.evidence.over(served).values())
+        return math.exp(math.fsum(logs) / len(logs)) if logs else None
