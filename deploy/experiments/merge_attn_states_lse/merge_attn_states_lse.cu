@@ -1,6 +1,6 @@
 // Merges two partial attention results by their log-sum-exp, launched as SGLang ships it: one thread
-// per 16-byte pack, blocks of 128. An infinite log-sum-exp counts as minus infinity: nothing was
-// attended to.
+// per 16-byte pack, blocks of 128; the packs are read once the weights are known, behind a bound that
+// always holds, as there. An infinite log-sum-exp counts as minus infinity: nothing was attended to.
 #include <cuda_fp16.h>
 #include <math_constants.h>
 
@@ -21,10 +21,14 @@ extern "C" __global__ void merge_attn_states_lse(__half* __restrict__ out,
   const unsigned packs = d / 8;
   const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= n * h * packs) return;
-  const unsigned head = at / packs;
+  const unsigned row = at / packs;
+  const unsigned place = at % packs * 8;
+  const unsigned token = row / h;
+  const unsigned head = row % h;
+  const unsigned start = token * h * d + head * d;
 
-  float prefix = prefix_lse[head];
-  float suffix = suffix_lse[head];
+  float prefix = prefix_lse[token * h + head];
+  float suffix = suffix_lse[token * h + head];
   prefix = isinf(prefix) ? -CUDART_INF_F : prefix;
   suffix = isinf(suffix) ? -CUDART_INF_F : suffix;
   const float top = fmaxf(prefix, suffix);
@@ -34,16 +38,18 @@ extern "C" __global__ void merge_attn_states_lse(__half* __restrict__ out,
   const float prefix_share = prefix / total;
   const float suffix_share = suffix / total;
 
-  const Pack p(reinterpret_cast<const uint4*>(prefix_out)[at]);
-  const Pack s(reinterpret_cast<const uint4*>(suffix_out)[at]);
-  Pack merged;
+  if (place < d) {
+    const Pack p(reinterpret_cast<const uint4*>(prefix_out + start)[place / 8]);
+    const Pack s(reinterpret_cast<const uint4*>(suffix_out + start)[place / 8]);
+    Pack merged;
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const float2 a = __half22float2(p.pair[k]);
-    const float2 b = __half22float2(s.pair[k]);
-    merged.pair[k] = __floats2half2_rn(a.x * prefix_share + b.x * suffix_share,
-                                       a.y * prefix_share + b.y * suffix_share);
+    for (int k = 0; k < 4; ++k) {
+      const float2 a = __half22float2(p.pair[k]);
+      const float2 b = __half22float2(s.pair[k]);
+      merged.pair[k] = __floats2half2_rn(a.x * prefix_share + b.x * suffix_share,
+                                         a.y * prefix_share + b.y * suffix_share);
+    }
+    reinterpret_cast<uint4*>(out + start)[place / 8] = merged.words;
   }
-  reinterpret_cast<uint4*>(out)[at] = merged.words;
-  if (at % packs == 0) out_lse[head] = logf(total) + top;
+  if (place == 0) out_lse[token * h + head] = logf(total) + top;
 }
