@@ -120,7 +120,8 @@ class Binary:
     """A compiled build: raw machine code, and usage by entry.
 
     ``symbols`` maps each entry to its name in the binary (C++ names are mangled). ``persists``: the
-    code can ask the last-level cache to keep lines beyond a launch.
+    code can ask the last-level cache to keep lines beyond a launch. ``reaches`` names what it uses
+    that reaches outside a kernel's work, such as a clock.
     """
 
     build: str
@@ -129,3 +130,4 @@ class Binary:
     symbols: tuple[tuple[str, str], ...]
     compile_seconds: float
     persists: bool = False
+    reaches: tuple[str, ...] = ()

@@ -175,6 +175,10 @@ def test_a_header_beside_the_process_is_not_found(compiler, tmp_path, monkeypatc
         "#include_next </etc/hostname>",
         "#embed </etc/hostname>",
         'const char* s = R"(/*)";\n#include </etc/hostname>\n/**/',
+        "#inc\\\rlude </etc/hostname>",
+        '#if __has_include("/etc/hostname")\n#endif',
+        "#define ASK __has_include\n#if ASK(</etc/hostname>)\n#endif",
+        "#if __has_include(<../secret.h>)\n#endif",
     ],
 )
 def test_includes_that_leave_the_allowed_folders_are_refused(compiler, directive):

@@ -5,7 +5,7 @@ import pytest
 from tuner.fleet import Candidate
 from tuner.plan import Binary, Build, CellPlan, KernelStep, Plan
 from tuner.trial import Code, Configuration
-from workers.bench.defects import undefined_read
+from workers.bench.defects import defect
 from workers.compilers.nvrtc import open_compiler
 from workers.compilers.ptx import Access, accesses
 from workers.devices.architectures import device_for
@@ -81,32 +81,49 @@ def candidate(binary: Binary, names: tuple[str, ...] = NAMES) -> Candidate:
 @pytest.mark.parametrize("how", RACED)
 def test_reading_past_coherence_what_is_written_is_a_defect(compiled, how):
     mine, honest = candidate(compiled(RACED[how])), candidate(compiled("x[i] = w[i];"))
-    found = undefined_read(mine, honest)
+    found = defect(mine, honest)
     assert found is not None
     assert found.code is Code.DEFECT
     assert "run reads x through the non-coherent path" in found.detail
-    assert undefined_read(mine, mine) is None
+    assert defect(mine, mine) is None
 
 
 @pytest.mark.parametrize("how", HONEST)
 def test_honest_reads_pass(compiled, how):
     mine, honest = candidate(compiled(HONEST[how])), candidate(compiled("x[i] = w[i];"))
     assert dict(mine.binaries[0].usage)["run"].noncoherent == (1,)
-    assert undefined_read(mine, honest) is None
+    assert defect(mine, honest) is None
 
 
 def test_one_buffer_given_twice_is_one_buffer(compiled):
     signature = "float* __restrict__ out, const float* __restrict__ seen, int n"
     binary, honest = compiled("out[i] = seen[i];", signature), candidate(compiled(""))
-    assert undefined_read(candidate(binary), honest) is None
-    twice = undefined_read(candidate(binary, ("x", "x", "n")), honest)
+    assert defect(candidate(binary), honest) is None
+    twice = defect(candidate(binary, ("x", "x", "n")), honest)
     assert twice is not None
     assert "reads x" in twice.detail
 
 
 def test_a_buffer_that_this_launch_does_not_write_may_be_read_so(compiled):
     binary = compiled("w[i];\n static __shared__ float kept[32]; kept[i & 31] = __ldg(x + i);")
-    assert undefined_read(candidate(binary), candidate(compiled(""))) is None
+    assert defect(candidate(binary), candidate(compiled(""))) is None
+
+
+REACHES = {
+    "x[0] = clock64();": "a clock",
+    'int c; asm("mov.u32 %0, %%clo" "ck;" : "=r"(c)); x[0] = c;': "a clock",
+    'asm volatile("griddepcontrol.wait;");': "griddepcontrol",
+    'printf("%d", n);': "printf",
+}
+
+
+@pytest.mark.parametrize("body", REACHES)
+def test_what_reaches_outside_is_seen_however_it_is_written(compiled, body):
+    mine, honest = candidate(compiled(body)), candidate(compiled("x[i] = w[i];"))
+    found = defect(mine, honest)
+    assert found is not None
+    assert f"uses {REACHES[body]}, which" in found.detail
+    assert defect(mine, mine) is None
 
 
 def test_what_is_no_ptx_says_nothing():

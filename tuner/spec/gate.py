@@ -7,44 +7,68 @@ pass.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tuner.device import Backend
+from tuner.errors import SpecError
 from tuner.spec.experiment import DTYPES, Argument, Experiment, Launch, Template
+from tuner.spec.macros import Line, expanded, spliced
 from tuner.spec.resolve import kernel_arguments
 from tuner.spec.signature import Parameter, Signature, signatures, without_comments
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_LITERAL = re.compile(r'"((?:\\.|[^"\\\n])*)"')
-_COMMENT_OR_LITERAL = re.compile(r'(//[^\n]*|/\*.*?(?:\*/|\Z))|"(?:\\.|[^"\\\n])*"', re.S)
 _DEFINE = re.compile(r"[ \t]*#[ \t]*(define|undef)[ \t]+([A-Za-z_]\w*)")
 _GUARD = re.compile(r"[ \t]*#[ \t]*ifndef[ \t]+([A-Za-z_]\w*)")
-_PROTOTYPE = re.compile(r"\b([A-Za-z_]\w*)\s*\([^(){};]*\)\s*;")
-_DECLARES = re.compile(r"(?:^|[;{}])\s*(?:[A-Za-z_]\w*[\s*]+)+\Z")
+_DECLARED = re.compile(
+    r"(\(\s*)?\b([A-Za-z_]\w*)\s*(?(1)\)\s*)\([^(){};]*\)\s*(?=[;,]|__attribute__)"
+)
+_DECLARES = re.compile(r"\s*(?:[A-Za-z_]\w*[\s*]+)+")
+_NO_TYPES = frozenset({"return", "else", "do", "case", "goto"})
+_PRAGMA = re.compile(r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute|alias)\b")
 
 _ATTRIBUTES = frozenset("constructor destructor alias ifunc section weak weakref naked".split())
 _ASM = frozenset({"asm", "__asm", "__asm__"})
+_CLOCK = "a kernel that reads a clock can tell when it is timed"
+_LATE = "it may finish after the timing ends"
+_OUTSIDE = "it reaches code outside the kernel"
 
 _FORBIDDEN: dict[Backend, dict[str, str]] = {
     "cuda": {
-        "cudaGridDependencySynchronize": "it may finish after the timing ends",
-        "cudaTriggerProgrammaticLaunchCompletion": "it may finish after the timing ends",
+        "cudaGridDependencySynchronize": _LATE,
+        "cudaTriggerProgrammaticLaunchCompletion": _LATE,
         "printf": "a kernel's text is never a result",
-        "clock": "a kernel that reads a clock can tell when it is timed",
-        "clock64": "a kernel that reads a clock can tell when it is timed",
-        "globaltimer": "a kernel that reads a clock can tell when it is timed",
+        "clock": _CLOCK,
+        "clock64": _CLOCK,
+        "globaltimer": _CLOCK,
         "main": "only device code is compiled",
     },
     "opencl": {
-        "enqueue_kernel": "it may finish after the timing ends",
+        "enqueue_kernel": _LATE,
         "printf": "a kernel's text is never a result",
-        "extern": "it reaches code outside the kernel",
-        "asm": "inline assembly is not allowed in OpenCL",
-        "__asm": "inline assembly is not allowed in OpenCL",
-        "__asm__": "inline assembly is not allowed in OpenCL",
+        "extern": _OUTSIDE,
+        **dict.fromkeys(sorted(_ASM), "inline assembly is not allowed in OpenCL"),
     },
 }
-_HOST_CALLS = re.compile(r"cu(?:da)?(?:Launch|Graph|Stream|Event|Malloc|Free|Memcpy|Memset|Ctx)\w*")
+_PATTERNS: dict[Backend, dict[re.Pattern[str], str]] = {
+    "cuda": {
+        re.compile(
+            r"cu(?:da)?(?:Launch|Graph|Stream|Event|Malloc|Free|Memcpy|Memset|Ctx)\w*"
+        ): "a kernel may not call the runtime",
+    },
+    "opencl": {
+        re.compile(r"clock_read_\w+"): _CLOCK,
+        re.compile(r"_cl_\w+|_*(?:pocl|POCL)_\w+|__spirv_\w+"): _OUTSIDE,
+    },
+}
+_BUILTIN = re.compile(
+    r"""__builtin_(?:expect\w*|assume\w*|unreachable|constant_p|choose_expr|offsetof|shufflevector
+    |convertvector|bit_cast|nontemporal_(?:load|store)|prefetch|popcount\w*|clz\w*|ctz\w*|ffs\w*
+    |parity\w*|bswap\w*|bitreverse\w*|rotate\w*|nans?f?|inff?|huge_val\w*|is\w+|signbit\w*|fabs\w*
+    |floor\w*|fma\w*|fmin\w*|fmod\w*|a?(?:sin|cos|tan)h?f?|atan2f?|sqrt\w*|exp\w*|log\w*|pow\w*
+    |l?l?r(?:ound|int)\w*|trunc\w*|ceil\w*|copysign\w*|m(?:ax|in)\w*|mem(?:cpy|set|move)\w*
+    |elementwise_\w+|reduce_\w+)""",
+    re.X,
+)
 
 _MNEMONICS = frozenset(
     """abs add addc and bar barrier bfe bfi bfind brev clz cnot copysign cos cp cvt cvta div dp2a
@@ -53,8 +77,10 @@ _MNEMONICS = frozenset(
     rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st stmatrix sub subc szext tanh testp
     vote wgmma xor""".split()
 )
-_NO_MNEMONIC = re.compile(r"[=+]?&?[a-zA-Z]|memory|cc|[A-Za-z0-9_]+:")
-_STATEMENT = re.compile(r"(?:^|[;{}]|\\n|\\t)[\s{]*(?:@!?%?\w+\s+)?([A-Za-z]\w*)")
+_STATEMENT = re.compile(r"(?:^|[;{}\n\t])[\s{]*(?:@!?%*\w+\s+)?([A-Za-z]\w*)")
+_CLOCKS = re.compile(r"%(?:clock|globaltimer|pm\d)\w*")
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.S)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\n", "v": " ", "f": " "}
 
 _RESERVED = frozenset(
     """auto bool break case char class const constexpr continue default do double else enum float
@@ -72,81 +98,127 @@ def gate(experiment: Experiment, template: Template) -> tuple[str, ...]:
 
     Checks names that reach outside the kernel, inline assembly, macros that change the meaning of
     a parameter, a type or a keyword, and the entry's parameters against the experiment's
-    arguments. Includes are judged where the compiler is (``workers.compilers``).
+    arguments; on the text and on what its macros make of it. Includes are judged where the compiler
+    is (``workers.compilers``).
     """
-    language = experiment.kernel.language
-    source = _spliced(template.source.text)
-    baseline = set(_WORD.findall(without_comments(_spliced(experiment.kernel.source.text))))
+    kernel, file = experiment.kernel, template.source.name
+    source = spliced(template.source.text)
     code = without_comments(source)
-    return tuple(
-        f"{template.source.name}: {reason}"
-        for reason in (
-            *_foreign_names(code, language, baseline),
-            *(_assembly(source) if language == "cuda" else ()),
-            *_macros(code, template, experiment),
-            *_signatures(experiment, template),
-        )
+    try:
+        readings = expanded(source)
+    except SpecError as problem:
+        return (f"{file}: {problem}",)
+    text = "\n".join((code, *map(_without_literals, readings)))
+    before = set(_WORD.findall(without_comments(spliced(kernel.source.text))))
+    reasons = (
+        *_hidden(source, code),
+        *_foreign_names(text, kernel.language, before),
+        *(
+            reason
+            for reading in readings
+            if kernel.language == "opencl"
+            for reason in _undefined_functions(_without_literals(reading), before)
+        ),
+        *(_assembly(experiment, readings) if kernel.language == "cuda" else ()),
+        *_macros(code, template, experiment),
+        *_signatures(experiment, template),
     )
+    return tuple(dict.fromkeys(f"{file}: {reason}" for reason in reasons))
 
 
-def _spliced(text: str) -> str:
-    """The text as the preprocessor joins it: trigraphs, digraphs and continued lines resolved."""
-    text = text.replace("??/", "\\").replace("??=", "#").replace("%:", "#")
-    return re.sub(r"\\[ \t]*\n", "", text)
+def _without_literals(reading: Line) -> str:
+    return " ".join('""' if word[-1:] == '"' else word for word in reading if word[-1:] != "'")
+
+
+def _hidden(source: str, code: str) -> Iterator[str]:
+    """Ways of writing that compilers and readers see differently."""
+    if re.search(r'\b(?:u8|[uUL])?R""', code):
+        yield "raw string literals are not allowed"
+    if re.search(r"\\[uU][0-9A-Fa-f]{4}", code):
+        yield "universal character names are not allowed"
+    for line in source.split("\n"):
+        if re.search(r"^\s*#\s*pragma\b|\b_Pragma\b|\b__pragma\b", line) and (
+            found := _PRAGMA.search(line)
+        ):
+            yield f"#pragma {found[0]} is not allowed: {_OUTSIDE}"
 
 
 def _foreign_names(code: str, language: Backend, baseline: set[str]) -> Iterator[str]:
-    words = set(_WORD.findall(code))
-    for word, why in _FORBIDDEN[language].items():
-        if word in words - baseline:
+    found = set(_WORD.findall(code))
+    new = sorted(found - baseline)
+    for word in new:
+        why = _FORBIDDEN[language].get(word) or next(
+            (why for pattern, why in _PATTERNS[language].items() if pattern.fullmatch(word)), None
+        )
+        if why:
             yield f"{word} is not allowed: {why}"
-    for word in sorted(words - baseline):
-        if _HOST_CALLS.fullmatch(word):
-            yield f"{word} is not allowed: a kernel may not call the runtime"
+        if word.startswith("__builtin_") and not _BUILTIN.fullmatch(word):
+            yield f"{word} is not allowed: {_OUTSIDE}"
     if "<<<" in code:
         yield "<<<…>>> is not allowed: a kernel may not launch another"
-    if "__attribute__" in words:
-        for word in sorted(words & _ATTRIBUTES - baseline):
-            yield f"attribute {word} is not allowed: it reaches outside the kernel"
-    if language == "opencl":
-        yield from _undefined_functions(code, baseline)
+    if found & {"__attribute__", "__attribute"}:
+        for word in new:
+            if word.strip("_") in _ATTRIBUTES:
+                yield f"attribute {word} is not allowed: it reaches outside the kernel"
 
 
 def _undefined_functions(code: str, baseline: set[str]) -> Iterator[str]:
     """Functions declared but not defined: on a CPU they would be looked up in the process."""
-    for match in _PROTOTYPE.finditer(code):
-        name = match[1]
+    for match in _DECLARED.finditer(code):
+        name = match[2]
         before = code[: match.start()]
-        statement = before[max((before.rfind(mark) for mark in ";{}\n"), default=0) + 1 :]
-        declares = _DECLARES.search(f";{statement}") and "return" not in statement.split()
+        statement = before[max(before.rfind(mark) for mark in ";{}") + 1 :]
+        declares = _DECLARES.fullmatch(statement) and not _NO_TYPES & set(statement.split())
         defined = re.search(rf"\b{name}\s*\([^(){{}};]*\)\s*{{", code)
         if declares and not defined and name not in baseline:
             yield f"{name} is declared but not defined: a kernel may not call into the process"
 
 
-def _assembly(source: str) -> Iterator[str]:
-    """Instructions off the list, in any literal of a source that holds inline assembly."""
-    visible = _COMMENT_OR_LITERAL.sub(lambda match: " " if match[1] else match[0], source)
-    if not _ASM & set(_WORD.findall(_LITERAL.sub('""', visible))):
-        return
-    if re.search(r'\b(?:u8|u|U|L)?R"', visible):
-        yield "raw string literals are not allowed beside inline assembly"
-    refused = {
-        word
-        for literal in _LITERAL.findall(visible)
-        if not _NO_MNEMONIC.fullmatch(literal)
-        for word in _STATEMENT.findall(literal)
-        if word not in _MNEMONICS
-    }
+def _assembly(experiment: Experiment, readings: Sequence[Line]) -> Iterator[str]:
+    """Instructions off the list that the kernel as it was does not use either."""
+    baseline = spliced(experiment.kernel.source.text)
+    refused = _refused_instructions(readings) - _refused_instructions(expanded(baseline))
     for word in sorted(refused):
-        yield f"inline assembly may not use '{word}'"
+        why = f": {_CLOCK}" if word.startswith("%") else ""
+        yield f"inline assembly may not use '{word}'{why}"
+
+
+def _refused_instructions(readings: Sequence[Line]) -> set[str]:
+    """Instructions off the list, and registers that tell the time."""
+    found: set[str] = set()
+    for reading in readings:
+        for place, word in enumerate(reading):
+            if word in _ASM:
+                text = _assembly_text(reading[place + 1 :])
+                found.update(_CLOCKS.findall(text.replace("%%", "%")))
+                found.update(set(_STATEMENT.findall(text)) - _MNEMONICS)
+    return found
+
+
+def _assembly_text(following: Line) -> str:
+    """The literals up to the first operand, as one."""
+    text = ""
+    for word in following:
+        if word[-1:] == '"' and len(word) > 1:
+            text += _ESCAPE.sub(_character, word[word.index('"') + 1 : -1])
+        elif text or not (word == "(" or word.isidentifier()):
+            break
+    return text
+
+
+def _character(escape: re.Match[str]) -> str:
+    for digits, base in ((escape[1], 16), (escape[2], 16), (escape[3], 8)):
+        if digits:
+            return chr(int(digits, base) & 0xFFFF)
+    return _LETTERS.get(escape[4], escape[4])
 
 
 def _macros(code: str, template: Template, experiment: Experiment) -> Iterator[str]:
-    parameters = {*template.parameters, *template.defines}
+    members = (f"{n}_{v}" for n, vs in template.parameters.items() for v in vs if type(v) is str)
+    parameters = {*template.parameters, *template.defines, *members}
     arguments = {argument.name for argument in experiment.arguments}
     guarded: str | None = None
-    for line in code.splitlines():
+    for line in code.split("\n"):
         match = _DEFINE.match(line)
         if match:
             directive, name = match[1], match[2]

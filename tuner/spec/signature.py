@@ -12,7 +12,9 @@ from itertools import islice
 from tuner.device import Backend
 
 _COMMENT = re.compile(
-    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'
+    |(?<![\w$])\d(?:'?\w|\.)*""",
+    re.S | re.X,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.M | re.S)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+((?:[^\n\\]|\\\n)+)", re.M)
@@ -115,6 +117,8 @@ def without_comments(source: str) -> str:
         text = match[0]
         if text[0] == '"':
             return '""'
+        if text[0].isdigit():
+            return text
         return "0" if text[0] == "'" else " " + "\n" * text.count("\n")
 
     return _COMMENT.sub(blank, source)

@@ -21,7 +21,7 @@ from tuner.spec.odd import odd_shapes
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Code, Full, Infeasible, Rejected, Stage
 from workers.bench.confirm import Confirmation
-from workers.bench.defects import undefined_read
+from workers.bench.defects import defect
 from workers.bench.judge import Question, rejected
 from workers.bench.oracle import FIRST, Oracle, Recipe
 from workers.bench.prep import Prep
@@ -99,7 +99,7 @@ class Bench:
         prep, _ = self._prepared()
         with self._locked():
             began = time.monotonic()
-            refused = undefined_read(candidate, prep.setup.baseline)
+            refused = defect(candidate, prep.setup.baseline)
             outcome = refused or self._ready(candidate).trial(candidate)
             seconds = time.monotonic() - began
         return Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=seconds)

@@ -8,7 +8,23 @@ from tuner.plan import CellPlan, KernelStep
 from tuner.trial import Code, Rejected, Stage
 
 
-def undefined_read(candidate: Candidate, baseline: Candidate) -> Rejected | None:
+def defect(candidate: Candidate, baseline: Candidate) -> Rejected | None:
+    """The first defect that the baseline itself has not."""
+    return _reaching(candidate, baseline) or _undefined_read(candidate, baseline)
+
+
+def _reaching(candidate: Candidate, baseline: Candidate) -> Rejected | None:
+    """The refusal of code that may finish late, tell when it is timed, or speak to people."""
+    allowed = {what for binary in baseline.binaries for what in binary.reaches}
+    for binary in candidate.binaries:
+        for what in binary.reaches:
+            if what not in allowed:
+                detail = f"the compiled code uses {what}, which the kernel as it was does not"
+                return Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail=detail)
+    return None
+
+
+def _undefined_read(candidate: Candidate, baseline: Candidate) -> Rejected | None:
     """The refusal of a kernel that reads a buffer past coherence while it writes it.
 
     Such a read may return what was there before the launch, after it, or a mixture. A buffer that

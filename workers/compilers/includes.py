@@ -2,11 +2,16 @@
 
 import re
 
+from tuner.spec.macros import spliced
+
 _SPACE = r"(?:[ \t\v\f]|/\*(?:[^*]|\*(?!/))*\*/)*"
-_INCLUDE = re.compile(
-    rf"(?:\#|%:){_SPACE}(?:include_next|include|import|embed)\b{_SPACE}(?P<what>[^\n]*)"
-)
+_INCLUDE = re.compile(rf"\#{_SPACE}(?:include_next|include|import|embed)\b{_SPACE}(?P<what>[^\n]*)")
 _NAMED = re.compile(r"""(?:<([^<>"\n]+)>|"([^"\n]+)")""")
+
+_ASKS = re.compile(r"\b__has_(?:include|include_next|embed)\b([^\n]*)")
+_PLAIN = re.compile(
+    r"""\s*\(\s*(?:<(?![/~])(?!.*\.\.)[^<>:"\n]+>|"(?![/~])(?!.*\.\.)[^":\n]+")\s*\)"""
+)
 
 
 def foreign_include(file: str, text: str) -> str | None:
@@ -16,9 +21,11 @@ def foreign_include(file: str, text: str) -> str | None:
     be read. Comments and strings are looked into as well: telling them apart is what an attack
     would play on, and no honest one holds such a line.
     """
-    spliced = text.replace("??/", "\\").replace("??=", "#").replace("\r\n", "\n")
-    spliced = re.sub(r"\\[ \t]*\n", "", spliced)
-    for found in _INCLUDE.finditer(spliced):
+    joined = spliced(text)
+    for found in _ASKS.finditer(joined):
+        if not _PLAIN.match(found[1]):
+            return f"{file}: {found[0].strip()}: ask for plain names only"
+    for found in _INCLUDE.finditer(joined):
         named = _NAMED.match(found["what"])
         if named is None:
             return f"{file}: an include must name its file: {found[0].strip()}"

@@ -16,7 +16,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.compilers.includes import foreign_include
-from workers.compilers.ptx import Access, accesses
+from workers.compilers.ptx import Access, accesses, reaches
 
 STANDARD = "--std=c++17"
 """The language of a source that names none."""
@@ -112,6 +112,7 @@ class NvrtcCompiler:
             symbols=tuple(symbols.items()),
             compile_seconds=time.perf_counter() - began,
             persists=_PERSISTS.search(ptx) is not None,
+            reaches=reaches(ptx),
         )
 
 

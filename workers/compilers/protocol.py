@@ -28,6 +28,7 @@ class _Success:
     symbols: tuple[tuple[str, str], ...]
     compile_seconds: float
     persists: bool
+    reaches: tuple[str, ...]
 
 
 Result = Binary | Rejected | Problem
@@ -58,6 +59,7 @@ def encode_result(result: Result) -> tuple[bytes, list[bytes]]:
         symbols=result.symbols,
         compile_seconds=result.compile_seconds,
         persists=result.persists,
+        reaches=result.reaches,
     )
     return _RESULT.dump_json(head), [result.code]
 
@@ -84,4 +86,5 @@ def decode_result(text: bytes, blobs: list[bytes], build: Build) -> Result:
         symbols=result.symbols,
         compile_seconds=result.compile_seconds,
         persists=result.persists,
+        reaches=result.reaches,
     )

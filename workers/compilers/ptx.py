@@ -1,4 +1,4 @@
-"""Data flow in PTX: which of a kernel's buffers are read as if nobody wrote them, and written.
+"""What PTX tells of a kernel that its source can hide, and which buffers it reads and writes.
 
 A non-coherent load (``ld.global.nc``, from ``__ldg`` or ``const __restrict__``) of memory that the
 same kernel writes is undefined, whatever it returns today. Follows pointers from the kernel's
@@ -10,6 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+_REACHES = {
+    "griddepcontrol": re.compile(r"\bgriddepcontrol\."),
+    "a clock": re.compile(r"%(?:clock|globaltimer|pm\d)"),
+    "printf": re.compile(r"\bvprintf\b"),
+    "the launch of another kernel": re.compile(r"\bcuda(?:LaunchDevice|GraphLaunch|GetParameter)"),
+}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _VECTOR = re.compile(r"\{([^{};]*)\}")
 _FUNCTION = re.compile(
@@ -51,6 +57,11 @@ class _Function:
     writes: list[_Key] = field(default_factory=list)
     calls: list[tuple[str, tuple[_Key, ...], tuple[_Key, ...]]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
+
+
+def reaches(ptx: str) -> tuple[str, ...]:
+    """What the code uses that reaches outside a kernel, in words, whatever the source says."""
+    return tuple(what for what, pattern in _REACHES.items() if pattern.search(ptx))
 
 
 def accesses(ptx: str) -> Mapping[str, Access]:
