@@ -1,7 +1,10 @@
 """Score search strategies on recorded spaces: how close to the optimum, how soon.
 
 Usage: python -m tests.benchmarks.search_efficiency SPACES [--strategies gp tpe random]
-       [--repeats 50] [--budget 200] [--workers 1] [--json FILE]
+       [--repeats 50] [--budget 200] [--workers 1] [--json FILE] [--kernel-tuner PYTHON]
+
+With ``--kernel-tuner``, an interpreter that has kernel_tuner, its strategies are scored too, each
+with its own defaults, in its simulation mode on the same spaces.
 
 SPACES is a folder of ``<kernel>__<device>.csv.gz`` files: parameter columns, then ``status`` and
 ``time_mean_ms``, one row for each feasible configuration.
@@ -15,12 +18,17 @@ about 0, the optimum at once 1. Source: Willemsen et al. 2024, doi 10.1016/j.fut
 import argparse
 import csv
 import gzip
+import heapq
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: asks are timed as in a run
 
 import numpy as np
 
@@ -29,15 +37,29 @@ from tuner.space.feasible import FeasibleSet, recorded_set
 from tuner.spec.experiment import Search
 
 QUANTILES = (50, 100, 200)
+STAGES = ("compile_ms", "verify_ms", "bench_ms", "framework_ms")
+KERNEL_TUNER = (
+    "adaptive_tabu_greywolf",
+    "genetic_algorithm",
+    "hybrid_vndx",
+    "pso",
+    "diff_evo",
+    "simulated_annealing",
+    "random_sample",
+)
 
 
 @dataclass(frozen=True)
 class RecordedSpace:
-    """A fully measured space: a time in milliseconds per configuration, NaN where it failed."""
+    """A fully measured space: a time in milliseconds per configuration, NaN where it failed.
+
+    ``costs`` are the milliseconds that evaluating each took, compiling included.
+    """
 
     name: str
     space: FeasibleSet
     times: np.ndarray
+    costs: np.ndarray
 
     @property
     def optimum(self):
@@ -76,46 +98,79 @@ def load(path):
         for row in rows
     ]
     space = recorded_set(parameters, ordinals)
-    times = np.full(len(space), np.nan)
+    times, costs = np.full(len(space), np.nan), np.zeros(len(space))
     at = space.find(np.array(ordinals, np.uint16))
     mean = header.index("time_mean_ms")
+    stages = [header.index(name) for name in STAGES if name in header]
     for point, row in zip(at, rows, strict=True):
         if row[width] == "ok":
             times[point] = float(row[mean])
-    return RecordedSpace(path.name.split(".")[0], space, times)
+        costs[point] = 1.0 + sum(float(row[stage] or 0) for stage in stages)
+    return RecordedSpace(path.name.split(".")[0], space, times, costs)
 
 
 def trace(recorded, strategy, seed, budget, workers):
     """The best time after each evaluation, shape [budget], and the seconds spent asking.
 
-    With several workers, each result is told only after ``workers - 1`` later proposals.
+    Workers are busy for as long as each evaluation took when it was recorded; whoever becomes free
+    is given the next proposal, made with what is known by then.
     """
     search = Search(strategy=strategy, trials=budget, seed=seed)
     proposer = make_proposer(search, recorded.space)
-    best, asking = recorded.worst, 0.0
-    curve = np.empty(budget)
-    running = deque()
-    for trial in range(budget):
+    best, asking, clock = recorded.worst, 0.0, 0.0
+    curve = []
+    running = []
+    for trial in range(budget + workers):
         start = time.perf_counter()
-        configuration = proposer.ask(trial)
-        if configuration is not None:
-            running.append((trial, recorded.space.index_of(configuration)))
-        if running and (configuration is None or len(running) >= workers):
-            done, point = running.popleft()
-            took = recorded.times[point]
-            proposer.tell(done, None if np.isnan(took) else (float(took),))
+        configuration = proposer.ask(trial) if trial < budget else None
         asking += time.perf_counter() - start
         if configuration is not None:
-            took = recorded.times[recorded.space.index_of(configuration)]
+            point = recorded.space.index_of(configuration)
+            heapq.heappush(running, (clock + recorded.costs[point], trial, point))
+        if running and (configuration is None or len(running) == workers):
+            clock, done, point = heapq.heappop(running)
+            took = recorded.times[point]
             best = np.fmin(best, took)
-        curve[trial] = best
-    return curve, asking
+            curve.append(best)
+            start = time.perf_counter()
+            proposer.tell(done, None if np.isnan(took) else (float(took),))
+            asking += time.perf_counter() - start
+    return np.array(curve + [best] * (budget - len(curve))), asking
 
 
 def evaluate(recorded, strategy, repeats, budget, workers):
     """Score, its standard error over repeats, best ÷ optimum at some budgets, and ask times."""
     traces = [trace(recorded, strategy, seed, budget, workers) for seed in range(repeats)]
+    asking = sum(asking for _, asking in traces) / repeats / budget
     curves = np.array([curve for curve, _ in traces])
+    return judge(recorded, strategy, curves) | {"workers": workers, "ask_ms": 1e3 * asking}
+
+
+def evaluate_kernel_tuner(recorded, strategy, repeats, budget, python):
+    """The same for one of Kernel Tuner's strategies, run by the interpreter ``python``."""
+    times = [None if np.isnan(took) else float(took) for took in recorded.times]
+    values = [
+        [value for _, value in recorded.space.configuration(point).values]
+        for point in range(len(recorded.space))
+    ]
+    parameters = {name: list(listed) for name, listed in recorded.space.parameters.items()}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"parameters": parameters, "times": list(zip(values, times, strict=True))}, file)
+        file.flush()
+        script = Path(__file__).with_name("kernel_tuner_traces.py")
+        command = [python, script, file.name, strategy, str(repeats), str(budget)]
+        ran = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    curves = np.full((repeats, budget), recorded.worst)
+    for curve, found in zip(curves, json.loads(ran.stdout), strict=True):
+        took = np.array([recorded.worst if t is None else t for t in found[:budget]])
+        curve[: len(took)] = np.minimum.accumulate(took)
+        curve[len(took) :] = took.min()
+    return judge(recorded, f"kernel_tuner:{strategy}", curves) | {"workers": 1, "ask_ms": None}
+
+
+def judge(recorded, strategy, curves):
+    """Score and best ÷ optimum of the best times so far, shape [repeats, budget]."""
+    repeats, budget = curves.shape
     baseline = recorded.random_curve(budget)
     room = recorded.optimum - baseline
     scores = ((curves - baseline) / np.where(room == 0, 1, room)).mean(axis=1)
@@ -123,7 +178,6 @@ def evaluate(recorded, strategy, repeats, budget, workers):
         "space": recorded.name,
         "strategy": strategy,
         "repeats": repeats,
-        "workers": workers,
         "score": float(scores.mean()),
         "error": float(scores.std(ddof=1) / np.sqrt(repeats)) if repeats > 1 else None,
         "found": {
@@ -131,7 +185,6 @@ def evaluate(recorded, strategy, repeats, budget, workers):
             for k in QUANTILES
             if k <= budget
         },
-        "ask_ms": 1e3 * sum(asking for _, asking in traces) / repeats / budget,
     }
 
 
@@ -172,6 +225,7 @@ def main(arguments=None):
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--kernel-tuner", metavar="PYTHON")
     options = parser.parse_args(arguments)
     results = []
     for path in sorted(options.spaces.glob("*.csv.gz")):
@@ -181,6 +235,13 @@ def main(arguments=None):
         for strategy in options.strategies:
             results.append(
                 evaluate(recorded, strategy, options.repeats, options.budget, options.workers)
+            )
+            print(json.dumps(results[-1]), file=sys.stderr)
+        for strategy in KERNEL_TUNER if options.kernel_tuner else ():
+            results.append(
+                evaluate_kernel_tuner(
+                    recorded, strategy, options.repeats, options.budget, options.kernel_tuner
+                )
             )
             print(json.dumps(results[-1]), file=sys.stderr)
     print(table(results))
