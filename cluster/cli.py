@@ -212,6 +212,14 @@ def export(
 
 
 @app.command()
+def verify(run_dir: Run, *, device: DeviceOption = None, as_json: Json = False) -> None:
+    """Measure a run's numbers again, from its exported sources alone, in new processes."""
+    from cluster.commands import verify as command
+
+    command.verify(run_dir, device=device, as_json=as_json)
+
+
+@app.command()
 def doctor(*, as_json: Json = False) -> None:
     """Say what this machine can do: devices, compilers, Ray, and what is missing."""
     from cluster.commands import doctor as command

@@ -11,6 +11,7 @@ from tuner.errors import NothingValid
 from tuner.fleet import BASELINE
 from tuner.report.header import render_header
 from tuner.report.portfolio import choose
+from tuner.report.record import NAME, render_record
 from tuner.report.result import Case, Portfolio, Result
 from tuner.report.summary import summarise
 from tuner.report.text import speedup_text
@@ -25,8 +26,8 @@ def export_files(history: History) -> dict[str, str]:
     """The export of a run, as text by file name.
 
     ``NAME.h`` (see :mod:`tuner.report.header`), one source for each variant that the header can
-    choose, the files that the sources include, and ``export.json``, which says what each variant
-    is and how it did.
+    choose, the files that the sources include, ``export.json``, which says what each variant
+    is and how it did, and ``record.json``, from which all that can be measured again.
 
     Raises:
         NothingValid: no configuration was confirmed.
@@ -92,6 +93,7 @@ class _Export:
             **{variant.file: self.source(variant) for variant in self.variants.values()},
             **dict(self.experiment.kernel.headers),
             "export.json": self.manifest(),
+            NAME: render_record(self.experiment, self.device, self.variants, self.result),
         }
 
     def variant(

@@ -255,6 +255,7 @@ def test_dispatch_picks_the_specialised_the_general_or_the_baseline(tmp_path):
         "k_2_in_1_trial1.cu",
         "both.cuh",
         "export.json",
+        "record.json",
     }
     asked = [
         ({"n": 16, "d": 64, "T": "float16"}, "GENERAL"),

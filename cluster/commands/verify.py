@@ -1,0 +1,139 @@
+"""``verify``: a run's confirmation again, from its exported sources alone, in new processes."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from cluster.fleets.local import choose
+from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob
+from tuner.report.export import export_files
+from tuner.report.record import NAME, Record, RecordedVariant, read_record
+from tuner.report.verification import Recheck, recheck
+from tuner.session.history import History
+from tuner.spec.experiment import Experiment
+from tuner.store.run_directory import RunView
+from tuner.trial import Configuration, Rejected
+from workers.bench.bench import Bench
+from workers.compilers.worker import CompileWorker
+from workers.devices.discover import list_devices
+
+
+def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
+    """Measure again what the run claims, and print whether it holds.
+
+    Raises:
+        EnvironmentProblem: no run, no export, or another device than the claims are about.
+        NothingValid: the export was changed, or a claim does not hold.
+    """
+    view = RunView.open(run_dir)
+    files = _exported(run_dir / "export")
+    if changed := _changed(files, export_files(History.of(view.experiment, view.facts()))):
+        if as_json:
+            typer.echo(json.dumps({"run": str(run_dir), "holds": False, "changed": changed}))
+        raise NothingValid(
+            f"{run_dir / 'export'} is not what the run exported: {', '.join(changed)}; "
+            f"`kernelwright export {run_dir}` writes it anew"
+        )
+    record = read_record(files[NAME])
+    checks = recheck(
+        record,
+        view.experiment.measure.cache,
+        _measured(view.experiment, record, files, device),
+    )
+    holds = all(check.verdict != "fails" for check in checks)
+    if as_json:
+        listed = [asdict(check) for check in checks]
+        typer.echo(json.dumps({"run": str(run_dir), "holds": holds, "checks": listed}, indent=2))
+    else:
+        for check in checks:
+            typer.echo(_line(check))
+        typer.echo(f"kernelwright: outcome={'holds' if holds else 'fails'} run={run_dir}")
+    if not holds:
+        raise NothingValid("not every number of this run holds")
+
+
+def _exported(folder: Path) -> dict[str, str]:
+    """The text of every file of the export.
+
+    Raises:
+        EnvironmentProblem: there is none, or a file cannot be read.
+    """
+    try:
+        files = {
+            str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(f"cannot read the export in {folder}: {error}") from None
+    if not files:
+        raise EnvironmentProblem(f"{folder} holds no export: `kernelwright export` writes one")
+    return files
+
+
+def _changed(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} {'was changed' if name in found else 'is missing'}"
+        for name, text in wanted.items()
+        if found.get(name) != text
+    ]
+
+
+def _measured(
+    experiment: Experiment, record: Record, files: Mapping[str, str], wanted: str | None
+) -> list[Confirmed]:
+    """One answer for each of the spec's confirming processes.
+
+    Raises:
+        EnvironmentProblem: the claims are about another device.
+        NothingValid: a source does not compile, or the baseline fails its checks.
+    """
+    backend = experiment.kernel.language
+    model, indices = choose(list_devices((backend,)), backend, wanted)
+    if model.model != record.device:
+        raise EnvironmentProblem(
+            f"the claims are about {record.device}, and this device is {model.model}"
+        )
+    with CompileWorker(model) as compiler, closing(Bench(backend, indices[0])) as bench:
+        baseline, *finalists = (
+            _compiled(compiler, experiment, variant, files) for variant in record.variants
+        )
+        setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
+        prepared = bench.prepare(setup)
+        if isinstance(prepared.result, Rejected):
+            raise NothingValid(f"the baseline was rejected: {prepared.result.detail}")
+        answers = []
+        for process in range(experiment.confirm.processes):
+            typer.echo(f"process {process + 1} of {experiment.confirm.processes}", err=True)
+            answers.append(bench.confirm(ConfirmJob(process=process, finalists=tuple(finalists))))
+    return answers
+
+
+def _compiled(
+    compiler: CompileWorker,
+    experiment: Experiment,
+    variant: RecordedVariant,
+    files: Mapping[str, str],
+) -> Candidate:
+    plan = variant.plan(experiment, files)
+    binaries = compiler.compile(plan.builds)
+    if isinstance(binaries, Rejected):
+        raise NothingValid(f"{variant.file} does not compile: {binaries.detail}")
+    configuration = Configuration.of(variant.configuration)
+    return Candidate(trial=variant.trial, configuration=configuration, plan=plan, binaries=binaries)
+
+
+def _line(check: Recheck) -> str:
+    name = f"claimed {check.claimed.speedup:.3f}×"
+    if check.measured is None:
+        return f"{check.variant}, {check.shape}: {name}, {check.verdict}: {check.reason}"
+    seen = f"measured {check.measured.speedup:.3f}×"
+    if check.measured.low is not None and check.measured.high is not None:
+        seen += f" [{check.measured.low:.3f}, {check.measured.high:.3f}]"
+    return f"{check.variant}, {check.shape}: {name}, {seen}: {check.verdict}"

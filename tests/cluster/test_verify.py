@@ -1,0 +1,48 @@
+"""``verify`` on a real run: its numbers hold, and an export that was touched is seen."""
+
+import json
+
+import pytest
+
+from tests.cluster.kernels import kernelwright, write_experiment
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verified")
+    spec = write_experiment(folder / "spec")
+    done = kernelwright("run", spec, "--fleet", "local", "--run-dir", folder / "run")
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def test_claims_are_measured_again_from_the_export_alone(run):
+    result = kernelwright("verify", run, "--json")
+    report = json.loads(result.stdout)
+    assert {check["shape"] for check in report["checks"]} == {"n=1000", "n=4096", "n=777"}
+    assert all(check["measured"]["processes"] == 2 for check in report["checks"])
+    failing = [check for check in report["checks"] if check["verdict"] == "fails"]
+    assert report["holds"] == (not failing)
+    assert result.returncode == (4 if failing else 0), result.stderr
+
+
+@pytest.mark.parametrize("name", ["scale_general.cl", "scale.h", "record.json"])
+def test_a_tampered_export_is_seen(run, name):
+    path = run / "export" / name
+    text = path.read_text()
+    path.write_text(text.replace("3.0f", "2.0f") if name.endswith(".cl") else text + " ")
+    result = kernelwright("verify", run)
+    path.write_text(text)
+    assert result.returncode == 4
+    assert f"{name} was changed" in result.stderr
+
+
+def test_what_is_missing_is_named(run, tmp_path):
+    path = run / "export" / "record.json"
+    path.rename(tmp_path / "record.json")
+    result = kernelwright("verify", run)
+    (tmp_path / "record.json").rename(path)
+    assert result.returncode == 4
+    assert "record.json is missing" in result.stderr
+    nothing = kernelwright("verify", tmp_path)
+    assert nothing.returncode == 3

@@ -1,0 +1,101 @@
+"""Whether a run's numbers hold when they are measured again from what it exported.
+
+Pure: claims and fresh samples in, a verdict for each claim out.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.fleet import BASELINE, Confirmed
+from tuner.report.record import Claim, Record
+from tuner.report.statistics import Comparison, Noise, compare
+
+WITHIN = 0.02
+"""A claim holds if a colleague finds at most so much less."""
+
+Holds = Literal["holds", "higher", "fails", "unclear"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """One claim measured again; ``measured`` is ``None`` where the variant failed (``reason``)."""
+
+    variant: str
+    shape: str
+    claimed: Claim
+    measured: Comparison | None
+    verdict: Holds
+    reason: str = ""
+
+
+def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[Recheck, ...]:
+    """Judge every claim of a record.
+
+    A claim *holds* if what was measured is within 2 %, or within what both intervals allow
+    together; beyond that it *fails*, or the new figure is *higher*. Without an interval it is
+    *unclear*.
+    """
+    times = {
+        (sample.trial, sample.shape, answer.process): sample.median_ns
+        for answer in answers
+        for sample in answer.samples
+        if sample.cache == cache and math.isfinite(sample.median_ns) and sample.median_ns > 0
+    }
+    failed = {trial: rejected.detail for answer in answers for trial, rejected in answer.failed}
+
+    def logs(trial: int, shape: int) -> list[float]:
+        pairs = [
+            (times.get((BASELINE, shape, a.process)), times.get((trial, shape, a.process)))
+            for a in answers
+        ]
+        return [math.log(before / own) for before, own in pairs if before and own]
+
+    claims = [(variant, claim) for variant in record.variants for claim in variant.claims]
+    found = []
+    for variant, claim in claims:
+        shape = ",".join(f"{name}={value}" for name, value in record.shapes[claim.shape].items())
+        own = logs(variant.trial, claim.shape)
+        if variant.trial in failed or not own:
+            reason = failed.get(variant.trial, "was not measured there")
+            found.append(
+                Recheck(
+                    variant=variant.name,
+                    shape=shape,
+                    claimed=claim,
+                    measured=None,
+                    verdict="fails",
+                    reason=reason,
+                )
+            )
+            continue
+        noise = Noise.pooled([logs(other.trial, claim.shape) for other in record.variants[1:]])
+        measured = compare(own, noise, len(claims))
+        found.append(
+            Recheck(
+                variant=variant.name,
+                shape=shape,
+                claimed=claim,
+                measured=measured,
+                verdict=_verdict(claim, measured),
+            )
+        )
+    return tuple(found)
+
+
+def _verdict(claim: Claim, measured: Comparison) -> Holds:
+    difference = math.log(measured.speedup / claim.speedup)
+    if abs(difference) <= math.log1p(WITHIN):
+        return "holds"
+    halves = [_half(claim.low, claim.high), _half(measured.low, measured.high)]
+    if math.inf in halves:
+        return "unclear"
+    if abs(difference) <= math.hypot(*halves):
+        return "holds"
+    return "higher" if difference > 0 else "fails"
+
+
+def _half(low: float | None, high: float | None) -> float:
+    """Half an interval's width, as a logarithm."""
+    return math.log(high / low) / 2 if low and high else math.inf
