@@ -97,6 +97,7 @@ class Driver:
         self._secret = secret
         self._plans: dict[int, tuple[Compile, Plan]] = {}
         self._candidates: dict[int, Candidate] = {}
+        self._examined: set[int] = set()
 
     def stop(self, reason: Literal["stopped", "interrupted"]) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
@@ -160,7 +161,9 @@ class Driver:
                 self._send(BenchJob(candidates=tuple(self._candidates[t] for t in trials)))
             case Confirm(process=process, finalists=finalists):
                 chosen = tuple(self._candidates[trial] for trial in finalists)
-                self._send(ConfirmJob(process=process, finalists=chosen))
+                fresh = tuple(trial for trial in finalists if trial not in self._examined)
+                self._examined.update(fresh)
+                self._send(ConfirmJob(process=process, finalists=chosen, examine=fresh))
 
     def _send(self, job: Job) -> None:
         self._journal.sync()
@@ -200,8 +203,10 @@ class Driver:
                     device_seconds=seconds,
                     searched=self._session.searched(self._fleet.now()),
                 )
-            case Confirmed(process=process, samples=samples, failed=failed):
-                return ConfirmationSampled(process=process, samples=samples, failed=failed)
+            case Confirmed(process=process, samples=samples, failed=failed, notes=notes):
+                return ConfirmationSampled(
+                    process=process, samples=samples, failed=failed, notes=notes
+                )
             case Lost(job=job, reason=reason):
                 return JobLost(self._work(job), reason)
 
@@ -225,5 +230,6 @@ class Driver:
                 return Prepare()
             case BenchJob(candidates=candidates):
                 return Bench(tuple(candidate.trial for candidate in candidates))
-            case ConfirmJob(process=process, finalists=finalists):
+            case ConfirmJob(process=process, finalists=finalists, examine=examine):
+                self._examined.difference_update(examine)
                 return Confirm(process, tuple(candidate.trial for candidate in finalists))

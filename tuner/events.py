@@ -89,6 +89,7 @@ class ConfirmationSampled:
     process: int
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

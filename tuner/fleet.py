@@ -69,11 +69,13 @@ class ConfirmJob:
     """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
 
     Answered by :class:`Confirmed`. ``process`` numbers the replication. The finalists' plans have
-    cells like the baseline's; on odd shapes they are only checked.
+    cells like the baseline's; on odd shapes they are only checked. Those in ``examine`` are asked
+    the further questions and put under the memory and race checkers first, once in a run.
     """
 
     process: int
     finalists: tuple[Candidate, ...]
+    examine: tuple[int, ...] = ()
 
 
 Job = CompileJob | PrepareJob | BenchJob | ConfirmJob
@@ -123,11 +125,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """One process's samples; ``failed`` maps finalists that failed in it to the reason."""
+    """One process's samples; ``failed`` maps finalists that failed in it to the reason.
+
+    ``notes`` are for the report: what was not checked and why.
+    """
 
     process: int
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

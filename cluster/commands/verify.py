@@ -111,7 +111,9 @@ def _measured(
         answers = []
         for process in range(experiment.confirm.processes):
             typer.echo(f"process {process + 1} of {experiment.confirm.processes}", err=True)
-            answers.append(bench.confirm(ConfirmJob(process=process, finalists=tuple(finalists))))
+            examine = () if process else tuple(candidate.trial for candidate in finalists)
+            job = ConfirmJob(process=process, finalists=tuple(finalists), examine=examine)
+            answers.append(bench.confirm(job))
     return answers
 
 

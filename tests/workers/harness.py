@@ -87,7 +87,8 @@ class Laboratory:
 
     def confirmed(self, *finalists: Candidate, process: int = 0) -> Confirmed:
         """One process of confirmation."""
-        return self.bench.confirm(ConfirmJob(process=process, finalists=finalists))
+        examine = () if process else tuple(candidate.trial for candidate in finalists)
+        return self.bench.confirm(ConfirmJob(process=process, finalists=finalists, examine=examine))
 
     def close(self) -> None:
         self.bench.close()

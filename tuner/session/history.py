@@ -88,6 +88,7 @@ class History:
                     trial.abandoned = True
             case ConfirmationSampled():
                 self.confirmations.append(fact)
+                self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
             case RunFinished():
                 self.finished = True
 

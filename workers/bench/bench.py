@@ -31,6 +31,7 @@ from workers.bench.supervisor import Deadlines, Supervisor
 from workers.bench.working import Working
 from workers.devices.port import DeviceFailure
 from workers.runtime import PrivateFolder, device_lock
+from workers.sanitizers.examination import examine
 
 FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
@@ -121,10 +122,11 @@ class Bench:
 
             try:
                 confirmation = Confirmation(prep, oracle, self._further, open_stand, self._rng)
-                return confirmation.run(job)
+                confirmed = confirmation.run(job)
             finally:
                 server.close()
                 oracle.rest()
+            return self._under_checkers(job, confirmed)
 
     def close(self) -> None:
         """End the children and free the device.
@@ -181,6 +183,26 @@ class Bench:
             self._drop()
             detail = f"the baseline itself fails in a second process: {failure.detail}"
             return replace(rejected(failure, None), detail=detail)
+
+    def _under_checkers(self, job: ConfirmJob, confirmed: Confirmed) -> Confirmed:
+        """Put those to be examined that did not fail under the memory and race checkers."""
+        prep, _ = self._prepared()
+        failed = dict(confirmed.failed)
+        candidates = [
+            candidate
+            for candidate in job.finalists
+            if candidate.trial in job.examine and candidate.trial not in failed
+        ]
+        shapes = {
+            shape: (arguments, questions[0].contents)
+            for shape, arguments in prep.arguments.items()
+            if (questions := prep.questions.get(shape) or self._further.get(shape))
+        }
+        defects, notes = examine(
+            candidates, prep.device, self._index, shapes, self._folder.path, self._closed
+        )
+        failed.update(defects)
+        return replace(confirmed, failed=tuple(failed.items()), notes=(*confirmed.notes, *notes))
 
     def _look_for_idle_inputs(self, prep: Prep, oracle: Oracle) -> None:
         """Note each input that may be drawn anew without changing the first shape's answer."""

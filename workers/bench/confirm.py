@@ -69,7 +69,7 @@ class Confirmation:
         self._rng = rng
 
     def run(self, job: ConfirmJob) -> Confirmed:
-        """Check and time; the first process asks the further questions.
+        """Check and time; those that the job says are asked the further questions.
 
         Raises:
             EnvironmentProblem: the baseline fails.
@@ -78,7 +78,7 @@ class Confirmation:
         while True:
             finalists = [c for c in job.finalists if c.trial not in failed]
             try:
-                samples = self._once(finalists, harder=job.process == 0)
+                samples = self._once(finalists, job.examine)
             except _OutError as out:
                 if out.trial == BASELINE:
                     detail = f"the baseline fails in a fresh process: {out.reason.detail}"
@@ -87,19 +87,23 @@ class Confirmation:
             else:
                 return Confirmed(process=job.process, samples=samples, failed=tuple(failed.items()))
 
-    def _once(self, finalists: Sequence[Candidate], *, harder: bool) -> tuple[Sample, ...]:
+    def _once(self, finalists: Sequence[Candidate], examine: Sequence[int]) -> tuple[Sample, ...]:
         stand = self._open_stand()
         entrants: dict[int, Entrant] = {}
         for candidate in (self._prep.setup.baseline, *finalists):
             with self._blaming(candidate.trial):
                 entrants[candidate.trial] = stand.enter(candidate)
         samples: list[Sample] = []
-        for shape, questions in self._questions(harder=harder):
+        harder = not entrants.keys().isdisjoint(examine)
+        for shape, questions, further in self._questions(harder=harder):
             runners = {t: entrant for t, entrant in entrants.items() if _runs(entrant, shape)}
+            asked = (*questions, *further)
             with self._blaming(BASELINE, shape):
-                stand.stage(questions[0], self._caches(), self._prep.measure.repeats)
-            for question in questions:
+                stand.stage(asked[0], self._caches(), self._prep.measure.repeats)
+            for number, question in enumerate(asked):
                 for trial, entrant in runners.items():
+                    if number >= len(questions) and trial not in (BASELINE, *examine):
+                        continue
                     with self._blaming(trial, shape):
                         known = self._prep.baseline_ns.get(shape, 0.0)
                         stand.check(entrant, question, known, exact=True)
@@ -113,14 +117,15 @@ class Confirmation:
                 stand.unstage(shape)
         return tuple(samples)
 
-    def _questions(self, *, harder: bool) -> Iterator[tuple[int, list[Question]]]:
-        """What is asked on each shape; odd shapes and further questions only if ``harder``."""
+    def _questions(
+        self, *, harder: bool
+    ) -> Iterator[tuple[int, tuple[Question, ...], Sequence[Question]]]:
+        """What all are asked on each shape, and what only those under examination are."""
         for shape in range(len(self._prep.bindings)):
-            questions = list(self._prep.questions.get(shape, ()))
-            if harder:
-                questions += self._further(shape)
-            if questions:
-                yield shape, questions
+            questions = self._prep.questions.get(shape, ())
+            further = self._further(shape) if harder else ()
+            if questions or further:
+                yield shape, questions, further
 
     def _time(
         self, stand: Stand, runners: Mapping[int, Entrant], shape: int, cache: Cache

@@ -1,0 +1,81 @@
+"""Finalists under Oclgrind, where it is installed: defects that every answer hides are seen."""
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.workers.harness import Laboratory
+from tuner.trial import Code, Measured
+
+SPEC = Path(__file__).parents[2] / "exploits/experiments/affine/experiment.yaml"
+needs_oclgrind = pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind")
+
+HEAD = """kernel void affine(global float *out, global const float *x, global const float *y, int n)
+{
+    int i = get_global_id(0), l = get_local_id(0);
+"""
+DEFECTS = {
+    "Invalid read": "float v = x[i]; volatile float after = x[n]; "
+    "if (i < n) out[i] = fma(2.0f, v, y[i]);",
+    "race": "local float s[64]; s[0] = x[min(i, n - 1)]; barrier(CLK_LOCAL_MEM_FENCE); "
+    "if (i < n) out[i] = fma(2.0f, x[i], y[i]) + 0.0f * (s[0] != s[0]);",
+    "Uninitialized": "if (i < n) { float a = out[i]; "
+    "out[i] = fma(2.0f, x[i], y[i]) + (a > 3e38f ? 0.0f : 0.0f * (float)(a == a + 1)); }",
+}
+HONEST = "if (i < n) out[i] = fma(2.0f, x[i], y[i]);"
+
+
+@pytest.fixture(scope="module")
+def laboratory():
+    made = Laboratory(SPEC)
+    yield made
+    made.close()
+
+
+@needs_oclgrind
+@pytest.mark.parametrize("what", DEFECTS)
+def test_a_defect_that_the_answers_hide_is_seen(laboratory, what):
+    candidate = laboratory.candidate(f"{HEAD} {DEFECTS[what]} }}")
+    assert isinstance(laboratory.bench.run(candidate).outcome, Measured)
+    confirmed = laboratory.confirmed(candidate)
+    rejected = dict(confirmed.failed)[candidate.trial]
+    assert rejected.code is Code.DEFECT
+    assert what.lower() in rejected.detail.lower(), rejected
+
+
+@needs_oclgrind
+def test_an_honest_kernel_passes_without_a_word(laboratory):
+    candidate = laboratory.candidate(f"{HEAD} {HONEST} }}")
+    confirmed = laboratory.confirmed(candidate)
+    assert (confirmed.failed, confirmed.notes) == ((), ())
+
+
+def test_without_the_tool_the_report_says_so(laboratory, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    candidate = laboratory.candidate(f"{HEAD} {HONEST} }}")
+    confirmed = laboratory.confirmed(candidate)
+    assert confirmed.failed == ()
+    assert confirmed.notes == ("oclgrind is not installed: no memory or race check was made",)
+
+
+def test_a_tool_that_fails_is_a_note_and_no_verdict(laboratory, monkeypatch, tmp_path):
+    tool = tmp_path / "oclgrind"
+    tool.write_text("#!/bin/sh\necho broken\nexit 3\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    confirmed = laboratory.confirmed(laboratory.candidate(f"{HEAD} {HONEST} }}"))
+    assert confirmed.failed == ()
+    assert confirmed.notes == ("oclgrind could not check trial 0: exit 3: broken",)
+
+
+def test_a_tool_that_hangs_is_stopped(laboratory, monkeypatch, tmp_path):
+    tool = tmp_path / "oclgrind"
+    tool.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("workers.sanitizers.examination.SECONDS", 0.5)
+    confirmed = laboratory.confirmed(laboratory.candidate(f"{HEAD} {HONEST} }}"))
+    assert "stopped after" in confirmed.notes[0]
+    assert threading.active_count() < 50

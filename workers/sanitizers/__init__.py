@@ -1,0 +1,1 @@
+"""Memory and race checkers over a candidate's launches: tools, their launcher, their findings."""

@@ -1,0 +1,30 @@
+"""What a launcher is told: one candidate's cell on one shape, as a file."""
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from tuner.device import Backend
+from tuner.plan import Build, CellPlan
+from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """``code`` is the path of the compiled build, for devices that load what was benched.
+
+    ``symbols`` maps entries to their names in it.
+    """
+
+    backend: Backend
+    index: int
+    build: Build
+    code: str
+    symbols: tuple[tuple[str, str], ...]
+    cell: CellPlan
+    buffers: tuple[StagedBuffer, ...]
+    scalars: tuple[StagedScalar, ...]
+    nulls: tuple[StagedNull, ...]
+
+
+JOB = TypeAdapter(Job)

@@ -1,0 +1,117 @@
+"""The process that a checker watches: ``python -m workers.sanitizers.launcher JOB``.
+
+Launches one candidate once, and nothing else. Every buffer is an allocation of its own, as long as
+its contents and no longer, and what the kernel should write is left as the allocator gives it: so a
+checker sees each access beyond the end and each use of what nobody wrote.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep
+from tuner.spec.resolve import item_bytes
+from workers.compilers.opencl import OpenCLCompiler
+from workers.devices.cuda_driver import TO_DEVICE, Cuda, import_cuda, select
+from workers.devices.cuda_launch import scalar_bytes
+from workers.devices.opencl import OpenCLDevice, opencl_devices
+from workers.devices.opencl_memory import Bytes, Region
+from workers.sanitizers.job import JOB, Job
+
+
+class _Exact:
+    """An OpenCL buffer without guards."""
+
+    def __init__(self, cl: Any, context: Any, queue: Any, size: int) -> None:
+        self._cl, self._queue = cl, queue
+        self.buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, size)
+
+    def write(self, contents: Bytes) -> None:
+        self._cl.enqueue_copy(self._queue, self.buffer, contents)
+
+    def mend(self) -> None:
+        """There is nothing to mend."""
+
+    def fill(self, byte: int) -> None:
+        raise NotImplementedError
+
+    def read(self) -> Bytes:
+        raise NotImplementedError
+
+    def broken(self) -> tuple[str, int] | None:
+        raise NotImplementedError
+
+
+class _ExactDevice(OpenCLDevice):
+    def region(self, size: int, align: int, guard: Bytes) -> Region:  # noqa: ARG002 (none here)
+        """Memory without guards."""
+        return _Exact(self.cl, self.context, self.queue, size)
+
+
+def launch_opencl(job: Job) -> None:
+    """Compile from source for the first device there is, which is the checker's, and launch."""
+    device = _ExactDevice(opencl_devices()[0], 0)
+    binary = OpenCLCompiler(device.handle).compile(job.build)
+    if not isinstance(binary, Binary):
+        raise SystemExit(f"does not compile for {device.device.name}: {binary.detail}")
+    case = device.stage([*job.buffers, *job.scalars, *job.nulls], 1)
+    device.bind(device.load([binary]), job.cell, case).burst((0,))
+
+
+def launch_cuda(job: Job) -> None:
+    """Load the very code that was benched, and launch."""
+    cuda = import_cuda()
+    select(cuda, job.index)
+    module = cuda.driver.moduleLoadData(Path(job.code).read_bytes())
+    sizes = {buffer.name: buffer.size for buffer in job.buffers}
+    sizes |= {s.name: max(1, s.elements) * item_bytes(s.dtype) for s in job.cell.scratch}
+    addresses = {name: cuda.runtime.malloc(size) for name, size in sizes.items()}
+    for buffer in job.buffers:
+        if buffer.contents is None:
+            continue
+        where = addresses[buffer.name]
+        if buffer.kind == "constant":
+            where = cuda.driver.moduleGetGlobal(module, buffer.symbol or buffer.name)
+        data = np.fromfile(buffer.contents, np.uint8)
+        cuda.runtime.memcpy(where, data.ctypes.data, data.nbytes, TO_DEVICE)
+    scalars = {s.name: int.from_bytes(scalar_bytes(s), "little") for s in job.scalars}
+    values = {**addresses, **scalars, **{null.name: 0 for null in job.nulls}}
+    _run(cuda, module, job.cell, dict(job.symbols), values, sizes)
+    cuda.runtime.deviceSynchronize()
+
+
+def _run(
+    cuda: Cuda,
+    module: int,
+    cell: CellPlan,
+    symbols: dict[str, str],
+    values: dict[str, int],
+    sizes: dict[str, int],
+) -> None:
+    for step in cell.steps:
+        if isinstance(step, MemsetStep):
+            size = sizes[step.argument]
+            cuda.runtime.memset(values[step.argument], step.byte, size)
+            continue
+        assert isinstance(step, KernelStep)
+        function = cuda.function(module, symbols[step.entry], step.shared_bytes)
+        held = np.array([values[name] for name in step.arguments] or [0], np.uint64)
+        table = (held.ctypes.data + 8 * np.arange(held.size)).astype(np.uint64)
+        geometry = (function, *step.grid, *step.block, step.shared_bytes, 0)
+        if step.cooperative:
+            cuda.driver.launchCooperativeKernel(*geometry, table.ctypes.data)
+        else:
+            cuda.driver.launchKernel(*geometry, table.ctypes.data, 0)
+        cuda.runtime.deviceSynchronize()
+
+
+def main() -> None:
+    """Do the job that the command line names."""
+    job = JOB.validate_json(Path(sys.argv[1]).read_bytes())
+    {"opencl": launch_opencl, "cuda": launch_cuda}[job.backend](job)
+
+
+if __name__ == "__main__":
+    main()
