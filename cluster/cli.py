@@ -84,7 +84,7 @@ def init(
         bool, typer.Option("--schema", help="Print the JSON schema of specs, for editors.")
     ] = False,
 ) -> None:
-    """Write a commented spec from a kernel's signature."""
+    """Print a commented spec from a kernel's signature; -o writes it to a file."""
     from cluster.commands import specs
 
     specs.init(kernel, entry=entry, output=output, schema=schema)

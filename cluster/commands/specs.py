@@ -1,6 +1,7 @@
 """``validate`` and ``init``: what can be said about a spec, or a kernel, without running it."""
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from cluster.commands.experiments import find_spec, load_tunable, machine_has_gp
 from cluster.fleets.local import choose
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
@@ -57,6 +59,9 @@ def validate(
             "device": None if model is None else model.name,
             "tolerances": tolerances,
             "space": None if space is None else _space_report(space),
+            "estimate": None
+            if space is None or model is None
+            else asdict(_estimate(experiment, model, len(space))),
             "compiled": [asdict(one) for one in compiled],
         }
         typer.echo(json.dumps(report, indent=2))
@@ -66,6 +71,7 @@ def validate(
             typer.echo(f"  {output}: {bound}")
         if space is not None and model is not None:
             _print_space(space, model)
+            typer.echo(f"a run: {_estimate(experiment, model, len(space))}")
         else:
             typer.echo(f"space: not counted: {why_not}")
         for one in compiled:
@@ -137,6 +143,13 @@ def _print_space(space: FeasibleSet, device: Device) -> None:
         typer.echo(f"  {rejection.points:,} rejected by {rejection.condition}")
 
 
+def _estimate(experiment: Experiment, device: Device, space: int) -> Estimate:
+    """What a run on one such device would cost, with this machine's cores to compile."""
+    return estimate(
+        experiment, device, space, compile_slots=max(1, (os.cpu_count() or 2) - 1), bench_slots=1
+    )
+
+
 def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) -> list[Compiled]:
     """The baseline, and corners of the space: each parameter at its first and last value."""
     todo: list[tuple[Template | None, Configuration]] = [(None, Configuration(()))]
@@ -175,7 +188,7 @@ def _attempt(
 
 
 def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema: bool) -> None:
-    """Write a commented spec from a kernel's signature, or the JSON schema of specs.
+    """Print a commented spec from a kernel's signature, or the JSON schema of specs; or write it.
 
     Raises:
         SpecError: no kernel was named, or it cannot be understood.

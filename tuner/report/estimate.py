@@ -3,16 +3,20 @@
 from dataclasses import dataclass
 
 from tuner.device import Device
-from tuner.spec.experiment import Experiment
+from tuner.spec.experiment import Experiment, ShapeBinding
+from tuner.spec.odd import odd_shapes
 
 COMPILE_SECONDS = {"cuda": 0.15, "opencl": 0.1}
 """One small kernel on one core."""
 
-VERIFY_SECONDS_PER_MIB = 0.004
-"""Filling, running, fetching and comparing one shape's buffers."""
+SHAPE_SECONDS = {"cuda": 0.02, "opencl": 0.12}
+"""One candidate on one shape: the first launch, for which OpenCL compiles again, and the checks."""
 
-TRIAL_SECONDS = 0.01
-"""What every trial costs beside its launches."""
+ORACLE_SECONDS_PER_MIB = 0.03
+"""Drawing one shape's inputs and computing what is right for them, in float64 on one core."""
+
+SEEDS = 2
+"""Input seeds that the baseline is prepared for."""
 
 PROCESS_SECONDS = 1.5
 """A fresh bench process, until it can time."""
@@ -26,15 +30,16 @@ BYTES_PER_SECOND = {True: 5e9, False: 1e12}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Trials, and seconds of searching and confirming; good to a factor of a few."""
+    """Trials, and seconds of preparing, searching and confirming; good to a factor of a few."""
 
     trials: int
     space: int
+    prepare_seconds: float
     search_seconds: float
     confirm_seconds: float
 
     def __str__(self) -> str:
-        whole = self.search_seconds + self.confirm_seconds
+        whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
         time = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
         return f"{self.trials} of {self.space} configurations, about {time}"
 
@@ -52,37 +57,36 @@ def estimate(
         bench_slots: devices.
     """
     trials = min(experiment.search.trials, space)
-    tune = [_bytes(experiment, index) for index in range(len(experiment.shapes.tune))]
-    held_out = [
-        _bytes(experiment, index + len(tune)) for index in range(len(experiment.shapes.held_out))
-    ]
-    measure = experiment.measure
+    shapes, measure = experiment.shapes, experiment.measure
     launches = measure.warmup + measure.repeats
+    tune = [_bytes(experiment, binding) for binding in shapes.tune]
+    others = [
+        _bytes(experiment, binding) for binding in (*shapes.held_out, *odd_shapes(experiment))
+    ]
+    oracle = ORACLE_SECONDS_PER_MIB * sum(tune + others) / 2**20
 
     def time(sizes: list[int]) -> float:
-        return sum(
-            launches * (LAUNCH_SECONDS + size / BYTES_PER_SECOND[device.is_cpu])
-            + VERIFY_SECONDS_PER_MIB * size / 2**20
-            for size in sizes
-        )
+        moved = launches * sum(sizes) / BYTES_PER_SECOND[device.is_cpu]
+        each = SHAPE_SECONDS[device.backend] + launches * LAUNCH_SECONDS
+        return each * len(sizes) + moved
 
     compiling = COMPILE_SECONDS[device.backend] / compile_slots
-    timing = (TRIAL_SECONDS + time(tune)) / bench_slots
-    each = compiling + timing if device.is_cpu else max(compiling, timing)
+    timing = time(tune) / bench_slots
+    trial = compiling + timing if device.is_cpu else max(compiling, timing)
     finalists = 1 + min(trials, experiment.confirm.top + len(tune))
-    confirming = PROCESS_SECONDS + finalists * time(tune + held_out)
+    confirming = PROCESS_SECONDS + oracle + finalists * time(tune + others)
     return Estimate(
         trials=trials,
         space=space,
-        search_seconds=min(PROCESS_SECONDS + trials * each, experiment.search.seconds),
+        prepare_seconds=PROCESS_SECONDS + SEEDS * oracle + time(tune + others),
+        search_seconds=min(trials * trial, experiment.search.seconds),
         confirm_seconds=experiment.confirm.processes * confirming / bench_slots,
     )
 
 
-def _bytes(experiment: Experiment, shape: int) -> int:
-    bindings = (*experiment.shapes.tune, *experiment.shapes.held_out)
+def _bytes(experiment: Experiment, binding: ShapeBinding) -> int:
     if experiment.cost is None or experiment.cost.bytes is None:
         return 2**20
-    value = experiment.cost.bytes.evaluate(bindings[shape].symbols)
+    value = experiment.cost.bytes.evaluate(binding.symbols)
     assert isinstance(value, int)
     return value

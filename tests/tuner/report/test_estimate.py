@@ -29,5 +29,12 @@ def test_more_work_takes_longer_and_more_workers_less():
     assert of(device=CPU, size="1024 * n").search_seconds > of(size="1024 * n").search_seconds
 
 
+def test_large_shapes_cost_an_oracle_before_and_after_the_search():
+    large = of(size="1024 * 1024 * n")
+    assert large.prepare_seconds > 60
+    assert large.confirm_seconds > large.prepare_seconds
+    assert of(size="n").prepare_seconds < 5
+
+
 def test_it_reads_as_one_line():
     assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, about ")
