@@ -68,9 +68,9 @@ def test_updates_point_by_point_agree_with_the_textbook(capacity):
     pending = np.zeros(20, bool)
     pending[[3, 15, 19]] = True
     mean, deviation = dense(kernel, TARGETS, ~pending)
-    weights = posterior.weights(TARGETS, pending)
+    weights = posterior.weights(np.stack([TARGETS, -TARGETS], axis=1), pending)
     for prediction in (posterior.pool(weights), posterior.at(everything, weights)):
-        assert prediction.mean == pytest.approx(mean, abs=2e-3)
+        assert prediction.mean == pytest.approx(np.array([mean, -mean]), abs=2e-3)
         assert prediction.deviation == pytest.approx(deviation, abs=2e-3)
 
 
@@ -103,13 +103,13 @@ def test_log_expected_improvement_is_the_log_of_the_integral(score):
     expected, _ = integrate.quad(
         lambda t: (score - t) * stats.norm.pdf(t), score - 12, score, epsabs=0, epsrel=1e-10
     )
-    found = log_expected_improvement(Prediction(np.zeros(1), np.ones(1)), score)
-    assert found[0] == pytest.approx(math.log(expected), abs=1e-6)
+    found = log_expected_improvement(Prediction(np.zeros((1, 1)), np.ones(1)), np.array([score]))
+    assert found[0, 0] == pytest.approx(math.log(expected), abs=1e-6)
 
 
 def test_log_expected_improvement_stays_finite_and_ordered_far_out():
     means = np.geomspace(1, 1e6, 200)
-    found = log_expected_improvement(Prediction(means, np.ones(200)), 0.0)
+    found = log_expected_improvement(Prediction(means[None], np.ones(200)), np.zeros(1))[0]
     assert np.all(np.isfinite(found))
     assert np.all(np.diff(found) < 0)
 
@@ -148,3 +148,35 @@ def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
         return 100
 
     assert max(trials_needed(seed) for seed in range(3)) < 60
+
+
+def test_told_of_each_shape_it_finds_both_specialists_beside_the_compromise():
+    """The shapes' optima lie far from each other and from the mean's."""
+    from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+
+    parameters = {"A": tuple(range(24)), "B": tuple(range(24)), "C": (0, 1), "D": (0, 1, 2, 3)}
+    space = recorded_set(parameters, np.argwhere(np.ones((24, 24, 2, 4))))
+
+    def ratios(configuration):
+        a, b, c, d = (value for _, value in configuration.values)
+        return tuple(
+            1 + 0.02 * ((a - x) ** 2 + (b - x // 2) ** 2) + 0.3 * (c == y) + 0.2 * abs(d - z)
+            for x, y, z in ((3, 0, 0), (20, 1, 3))
+        )
+
+    def best(seed, told):
+        """The best found on the first shape, on the second, and in the mean."""
+        proposer = GaussianProcessProposer(space, seed)
+        found = np.full(3, np.inf)
+        for trial in range(120):
+            shapes = ratios(proposer.ask(trial))
+            mean = float(np.exp(np.mean(np.log(shapes))))
+            found = np.minimum(found, (*shapes, mean))
+            proposer.tell(trial, (mean, *shapes)[:told])
+        return found
+
+    for seed in (2, 3):
+        apart, together = best(seed, told=3), best(seed, told=1)
+        assert apart[:2] == pytest.approx([1, 1])
+        assert together[1] > 1.1
+        assert apart[2] == pytest.approx(together[2])

@@ -25,9 +25,12 @@ def log_ranks(losses: Floats, among: Floats) -> Floats:
     return np.asarray(1 + np.log((below + through) / (2 * len(among))))
 
 
-def log_expected_improvement(prediction: Prediction, best: float) -> Floats:
-    """The logarithm of the expected gain below ``best``, accurate far into the tail."""
-    score = (best - prediction.mean) / prediction.deviation
+def log_expected_improvement(prediction: Prediction, best: Floats) -> Floats:
+    """The logarithm of the expected gain below ``best``, accurate far into the tail.
+
+    ``best`` has one value for each objective; the result is objectives × points.
+    """
+    score = (best[:, None] - prediction.mean) / prediction.deviation
     density = -0.5 * score * score - HALF_LOG_TAU
     # log(φ(z) + z Φ(z)) = log φ(z) + log(1 + z Φ(z)/φ(z)); Φ/φ through erfcx where z is negative.
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

@@ -19,7 +19,7 @@ LEAST_VARIANCE = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """Mean and standard deviation at each point asked about."""
+    """At each point asked about: the mean, objectives × points, and the standard deviation."""
 
     mean: Floats
     deviation: Floats
@@ -63,14 +63,14 @@ class Posterior:
         self._size = new
 
     def weights(self, values: Floats, pending: npt.NDArray[np.bool_]) -> Floats:
-        """What predictions need of the observed values, in the order of observation.
+        """What predictions need of the observed values: observations × objectives, in their order.
 
         Values at ``pending`` points are not known: each is taken to be what all the known ones
         predict there, so that it moves no mean and yet leaves less to find out nearby.
         """
         factor = self._factor[: self._size, : self._size]
         white = linalg.solve_triangular(
-            factor, np.where(pending, 0.0, values), lower=True, check_finite=False
+            factor, np.where(pending[:, None], 0.0, values), lower=True, check_finite=False
         )
         if pending.any():
             chosen = np.eye(self._size)[:, pending]
@@ -80,14 +80,14 @@ class Posterior:
 
     def pool(self, weights: Floats) -> Prediction:
         """The prediction at the pool."""
-        mean = np.asarray(weights.astype(np.float32) @ self._white[: self._size], np.float64)
+        mean = np.asarray(weights.T.astype(np.float32) @ self._white[: self._size], np.float64)
         return Prediction(mean, np.sqrt(np.maximum(self._left, LEAST_VARIANCE)))
 
     def at(self, points: Points, weights: Floats) -> Prediction:
         """The prediction at other points."""
         white = self._whiten(self._encoding.one_hot(points))
         left = self._kernel.variance - np.square(white).sum(axis=0)
-        return Prediction(weights @ white, np.sqrt(np.maximum(left, LEAST_VARIANCE)))
+        return Prediction(weights.T @ white, np.sqrt(np.maximum(left, LEAST_VARIANCE)))
 
     def _whiten(self, rows: Singles) -> Floats:
         """The covariance between what was observed and ``rows``, whitened: size × n."""

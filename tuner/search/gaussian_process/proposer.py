@@ -1,5 +1,8 @@
 """The strategy: a Gaussian process over the exact feasible set, asked for expected improvement.
 
+The mean over shapes decides who is asked for; later, in every third trial, the shapes one by one
+do, so that specialists are found as well. All share one kernel, and so one posterior.
+
 What it proposes is a function of what was recorded and told, in that order, and of the seed; no fit
 builds on an earlier one, so that a rebuilt proposer goes on as the old one would have.
 """
@@ -30,6 +33,8 @@ BASE = 200
 POOL = 2048
 """Candidates drawn for each fit, beside the neighbours of the best observations."""
 NEIGHBOURHOODS = 5
+SPECIAL, SPECIAL_FROM = 3, 60
+"""One trial in so many looks for gains on single shapes, once the mean has told where to look."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +62,7 @@ class GaussianProcessProposer:
         self._encoding = Encoding.of(space)
         self._seed = seed
         self._told: list[int] = []
-        self._sorted: Floats = np.empty(0)
+        self._sorted: list[Floats] = [np.empty(0)]
         self._fit: _Fit | None = None
         self._fit_at = LEAST_TOLD
         self._neighbours: dict[int, Points] = {}
@@ -85,12 +90,23 @@ class GaussianProcessProposer:
         if trial not in self._explored.losses:
             return
         self._told.append(trial)
-        value = math.inf if losses is None else losses[0]
-        self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, value), value)
+        self._sort_in(losses)
         if len(self._told) >= self._fit_at:
             growth = min(math.ceil(GROWTH * len(self._told)), MOST_GROWTH)
             self._fit_at = len(self._told) + growth
             self._fit = self._begin_fit()
+
+    def _sort_in(self, losses: Losses | None) -> None:
+        """Keep each objective's values sorted: the mean's, and with several shapes theirs too."""
+        objectives = len(self._sorted)
+        if losses is not None and objectives == 1 and len(losses) > 2:
+            objectives = len(losses)
+            self._sorted = self._sorted * objectives
+        values = [math.inf] * objectives if losses is None else losses[:objectives]
+        self._sorted = [
+            np.insert(known, np.searchsorted(known, value), value)
+            for known, value in zip(self._sorted, values, strict=True)
+        ]
 
     def _note(self, trial: int) -> None:
         if self._fit is not None:
@@ -114,7 +130,7 @@ class GaussianProcessProposer:
     def _begin_fit(self) -> _Fit:
         """Choose what the next fit sees, from the results so far."""
         told = np.array(self._told)
-        losses = self._losses(self._told)
+        losses = self._losses(self._told)[:, 0]
         rng = random_state(self._seed, len(told))
         if len(told) > BASE:
             order = np.argsort(losses, kind="stable")
@@ -123,24 +139,28 @@ class GaussianProcessProposer:
             told, losses = told[chosen], losses[chosen]
         known = set(self._told)
         pending = [trial for trial in self._explored.points if trial not in known]
-        targets = log_ranks(losses, self._sorted)
+        targets = log_ranks(losses, self._sorted[0])
         return _Fit([*told.tolist(), *pending], targets, rng)
 
     def _most_promising(self, current: _Fit, trial: int) -> int:
         posterior = self._posterior(current)
         losses = self._losses(current.trials)
-        pending = np.isnan(losses)
-        values = np.where(pending, np.inf, log_ranks(losses, self._sorted))
+        pending = np.isnan(losses[:, 0])
+        special = trial >= SPECIAL_FROM and trial % SPECIAL == 0 and losses.shape[1] > 1
+        objectives = range(1, losses.shape[1]) if special else range(1)
+        ranks = [log_ranks(losses[:, one], self._sorted[one]) for one in objectives]
+        values = np.where(pending, np.inf, ranks).T
         weights = posterior.weights(values, pending)
-        best = float(values.min())
+        best = values.min(axis=0)
         gains = log_expected_improvement(posterior.pool(weights), best)
         points = current.pool
         if len(points) < len(self._space):
             near = self._near(current, values)
             points = np.concatenate([points, near])
             gains = np.concatenate(
-                [gains, log_expected_improvement(posterior.at(near, weights), best)]
+                [gains, log_expected_improvement(posterior.at(near, weights), best)], axis=1
             )
+        gains = np.logaddexp.reduce(gains, axis=0)
         gains = np.where(self._explored.untried[points], gains, -np.inf)
         if not len(gains) or gains.max() == -np.inf:
             return self._spread(trial)
@@ -169,10 +189,11 @@ class GaussianProcessProposer:
         return np.sort(rng.choice(len(self._space), POOL, replace=False))
 
     def _near(self, current: _Fit, values: Floats) -> Points:
-        """Untried points one parameter away from the best observations."""
-        best = np.argsort(values, kind="stable")[:NEIGHBOURHOODS]
+        """Untried points one parameter away from the best observations of each objective."""
+        each = -(-NEIGHBOURHOODS // values.shape[1])
+        best = np.argsort(values, axis=0, kind="stable")[:each]
         found = []
-        for index in best:
+        for index in np.unique(best):
             point = self._explored.points[current.trials[index]]
             if point not in self._neighbours:
                 self._neighbours[point] = self._space.neighbours(point)
@@ -181,12 +202,13 @@ class GaussianProcessProposer:
         return near[self._explored.untried[near]]
 
     def _losses(self, trials: list[int]) -> Floats:
-        """The loss of each trial: infinite if it failed, NaN if it is pending."""
-        told = self._explored.losses
+        """The losses of each trial, trials × objectives: infinite if failed, NaN if pending."""
+        told, count = self._explored.losses, len(self._sorted)
+        failed, pending = (math.inf,) * count, (math.nan,) * count
         return np.array(
             [
-                math.nan if trial not in told else math.inf if known is None else known[0]
-                for trial, known in ((trial, told.get(trial)) for trial in trials)
+                (known[:count] if (known := told[trial]) else failed) if trial in told else pending
+                for trial in trials
             ],
             np.float64,
-        )
+        ).reshape(len(trials), count)
