@@ -16,15 +16,12 @@ from typing import Any
 import jinja2
 
 from agents.landscape import Landscape
-from agents.llm.port import Message
+from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.replies import Suggestion
 from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.plan import Usage
 from tuner.spec.experiment import Experiment, Template
-
-BYTES_PER_TOKEN = 3
-"""Fewer than any tokenizer needs for code, so that an estimate is never too low."""
 
 _LEAST_SOURCE_BYTES = 2_000
 _COMPLAINT_BYTES = 4_000

@@ -8,6 +8,8 @@ Keys: planning's attempts are its asks; generation's attempts are its asks; test
 the admission of generation's attempt n; tuning's attempt 0 is the round's search, confirmed.
 """
 
+import asyncio
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -162,9 +164,6 @@ class _Round:
                 messages=messages,
                 max_output_tokens=self._task.limits.output_tokens,
             )
-            reason = overspent(self._task.limits, self._steps.spent)
-            if reason is not None:
-                raise _Stop(reason, _DETAILS[reason])
             return await self._steps.take(
                 request.position.step, ASKED, lambda: self._answer(request)
             )
@@ -172,8 +171,18 @@ class _Round:
         return ask
 
     async def _answer(self, request: Request) -> Asked:
+        """Ask the model itself, if what that may cost is still to be spent."""
+        limits, spent = self._task.limits, self._steps.spent
+        price = await self._model.price(request) or 0.0
+        most = request.input_tokens + request.max_output_tokens
+        reason = overspent(limits, spent, tokens=most, price=price)
+        if reason is not None:
+            raise _Stop(reason, _DETAILS[reason])
         try:
-            reply = await self._model.complete(request)
+            async with asyncio.timeout(_finite(limits.seconds - spent.seconds)):
+                reply = await self._model.complete(request)
+        except TimeoutError:
+            raise _Stop("seconds", _DETAILS["seconds"]) from None
         except ModelUnavailable as error:
             raise _Stop("model", str(error)) from error
         if isinstance(reply, Waiting):
@@ -234,6 +243,10 @@ class _Round:
         return StepKey(round=self._number, draft=0, role=role, attempt=attempt)
 
 
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None
+
+
 def _interval(verdict: Verdict) -> tuple[float, float] | None:
     if verdict.low is None or verdict.high is None:
         return None
@@ -246,7 +259,8 @@ _NO_SUGGESTION = Suggestion(
 _DETAILS: dict[StopReason, str] = {
     "rounds": "all rounds were used",
     "calls": "all calls to the model were used",
-    "cost": "the money for the model was used up",
+    "tokens": "the tokens left for the model do not cover another call",
+    "cost": "the money left for the model does not cover another call",
     "seconds": "the time was used up",
     "ceiling": "every shape is within 5 % of the least possible time",
     "no_gain": "two rounds in a row brought no gain",

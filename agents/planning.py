@@ -23,7 +23,7 @@ from tuner.plan import Usage
 from tuner.spec.experiment import Experiment, Kernel, Template
 
 StopReason = Literal[
-    "rounds", "calls", "cost", "seconds", "ceiling", "no_gain", "planned", "search"
+    "rounds", "calls", "tokens", "cost", "seconds", "ceiling", "no_gain", "planned", "search"
 ]
 
 NEAR_CEILING = 0.95
@@ -35,10 +35,14 @@ Ask = Callable[[int, tuple[Message, ...]], Awaitable[Asked]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may cost. ``seconds`` are those that steps take, waiting for replies included."""
+    """What a run may cost. ``seconds`` are those that steps take, waiting for replies included.
+
+    ``tokens`` counts those read and written.
+    """
 
     rounds: int = 5
     calls: int = 40
+    tokens: float = float("inf")
     cost_usd: float = 2.0
     seconds: float = float("inf")
     brief_tokens: int = 24_000
@@ -165,11 +169,13 @@ def stop_reason(task: Task, progress: Progress) -> StopReason | None:
     return None
 
 
-def overspent(limits: Limits, spent: Spent) -> StopReason | None:
-    """Why no further call may be made, if so."""
+def overspent(limits: Limits, spent: Spent, *, tokens: int, price: float) -> StopReason | None:
+    """Why a call of at most so many ``tokens`` and so high a ``price`` may not be made, if so."""
     if spent.calls >= limits.calls:
         return "calls"
-    if spent.cost_usd >= limits.cost_usd:
+    if spent.input_tokens + spent.output_tokens + tokens > limits.tokens:
+        return "tokens"
+    if spent.cost_usd >= limits.cost_usd or spent.cost_usd + price > limits.cost_usd:
         return "cost"
     if spent.seconds >= limits.seconds:
         return "seconds"

@@ -23,6 +23,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agents.files import UnreadableFile, make_folder, read_bounded, write_whole
 from agents.llm.port import (
+    MAX_TEXT,
     NO_USAGE,
     REPLIES,
     REQUESTS,
@@ -45,11 +46,12 @@ class _Letter:
     format: Literal["kernelwright-reply"] = "kernelwright-reply"
     version: Literal[1] = 1
     request: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    text: Annotated[str, Field(max_length=4_000_000)]
+    text: Annotated[str, Field(max_length=MAX_TEXT)]
     finish_reason: Literal["stop", "length", "other"] = "stop"
     model: Annotated[str, Field(max_length=200)] = ""
     usage: Usage = NO_USAGE
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    notes: tuple[Annotated[str, Field(max_length=500)], ...] = ()
 
     def reply(self) -> Reply:
         return Reply(
@@ -58,6 +60,7 @@ class _Letter:
             model=self.model,
             usage=self.usage,
             cost_usd=self.cost_usd,
+            notes=self.notes,
         )
 
 
@@ -112,6 +115,10 @@ class Mailbox:
                     f"{asked}: no valid reply within {self._timeout_seconds:g} s"
                 )
             await asyncio.sleep(self._poll_seconds)
+
+    async def price(self, request: Request) -> float:  # noqa: ARG002 - whatever is asked
+        """Nothing is known, or owed, before somebody answers: the reply says what it cost."""
+        return 0.0
 
     def _take(self, request: Request, name: str) -> Reply | None:
         accepted = self._directory / "accepted" / f"{name}.json"

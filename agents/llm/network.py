@@ -1,19 +1,23 @@
 """A language model reached over the network, whatever its provider, through LiteLLM.
 
-Owns retries, deadlines, fallbacks and the circuit breaker, and that no key leaves this module: keys
-come in as a mapping, never from the environment, and are cut out of every message. LiteLLM is
-imported on the first call, since that takes seconds.
+Owns retries, deadlines, fallbacks, the circuit breaker and prices, and that no key leaves this
+module: keys come in as a mapping, never from the environment, and are cut out of every message.
+LiteLLM is imported on the first call, since that takes seconds.
 """
 
 import asyncio
+import math
 import os
 import random
-import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from email.utils import parsedate_to_datetime
+from typing import Any
 
-from agents.llm.port import ModelUnavailable, Reply, Request, Usage
+from agents.llm.answers import reply_of
+from agents.llm.port import ModelUnavailable, Reply, Request, Role
+from agents.llm.redaction import redacted
 
 _TRANSIENT = (
     "APIConnectionError",
@@ -23,6 +27,7 @@ _TRANSIENT = (
     "ServiceUnavailableError",
     "Timeout",
 )
+_DISPENSABLE = ("temperature", "seed")
 _MESSAGE_LENGTH = 300
 
 
@@ -30,8 +35,10 @@ _MESSAGE_LENGTH = 300
 class NetworkSettings:
     """How calls are made. Seconds for one try; ``first_pause`` doubles with each retry.
 
-    After ``breaker`` requests in a row that no model answered, none is sent any more.
-    ``temperature`` and ``seed`` are dropped where the provider has no such thing.
+    A provider that asks for a pause gets it, but one above ``longest_pause`` ends the tries with
+    that model. After ``breaker`` requests in a row that no model answered, none is sent any more.
+    ``temperature`` and ``seed`` are dropped where the provider has no such thing, and the reply
+    says so.
     """
 
     timeout: float = 600.0
@@ -48,13 +55,16 @@ class NetworkSettings:
 class NetworkModel:
     """Answers through the first of ``models`` (LiteLLM ids) that works.
 
-    ``keys`` holds API keys by their usual environment names, such as ``OPENAI_API_KEY``.
+    ``roles`` names other models for a role. ``keys`` holds API keys by their usual environment
+    names, such as ``OPENAI_API_KEY``.
     """
 
     models: Sequence[str]
+    roles: Mapping[Role, Sequence[str]] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     settings: NetworkSettings = field(default_factory=NetworkSettings)
     _failures: int = field(default=0, init=False)
+    _rejected: dict[str, set[str]] = field(default_factory=dict, init=False)
 
     async def complete(self, request: Request) -> Reply:
         """The reply of the first model that gives one.
@@ -67,7 +77,7 @@ class NetworkModel:
                 f"{self._failures} requests in a row got no reply; none is sent any more"
             )
         reasons = []
-        for model in self.models:
+        for model in self._chosen(request):
             answer = await self._try(model, request)
             if isinstance(answer, Reply):
                 self._failures = 0
@@ -76,44 +86,85 @@ class NetworkModel:
         self._failures += 1
         raise ModelUnavailable("; ".join(reasons) or "no model is named")
 
+    async def price(self, request: Request) -> float | None:
+        """The dearest of the role's models, by LiteLLM's list; ``None`` if one is not on it."""
+        litellm = await asyncio.to_thread(_litellm)
+        prices = []
+        for model in self._chosen(request):
+            try:
+                parts = litellm.cost_per_token(
+                    model=model,
+                    prompt_tokens=request.input_tokens,
+                    completion_tokens=request.max_output_tokens,
+                )
+            except Exception:
+                return None
+            prices.append(float(sum(parts)))
+        return max(prices, default=0.0)
+
+    def _chosen(self, request: Request) -> Sequence[str]:
+        return self.roles.get(request.position.step.role) or self.models
+
     async def _try(self, model: str, request: Request) -> Reply | str:
         """A reply, or why there is none after all retries."""
         litellm = await asyncio.to_thread(_litellm)
-        reason = ""
-        for retry in range(self.settings.retries + 1):
+        reason, retry = "", 0
+        while True:
             try:
                 return await asyncio.wait_for(
                     self._call(litellm, model, request), self.settings.timeout
                 )
             except TimeoutError:
-                reason = f"no reply within {self.settings.timeout:g} s"
-                pause = self._pause(retry)
+                reason, asked = f"no reply within {self.settings.timeout:g} s", 0.0
             except Exception as error:
                 reason = self._clean(error)
+                if self._drops(model, error):
+                    continue
                 if type(error).__name__ not in _TRANSIENT:
                     return reason
-                pause = max(self._pause(retry), _asked_pause(error))
-            if retry < self.settings.retries:
-                await asyncio.sleep(min(pause, self.settings.longest_pause))
-        return reason
+                asked = _asked_pause(error)
+            if asked > self.settings.longest_pause:
+                return f"{reason} (it asks to wait {asked:.0f} s)"
+            if retry >= self.settings.retries:
+                return reason
+            await asyncio.sleep(max(self._pause(retry), asked))
+            retry += 1
 
     async def _call(self, litellm: Any, model: str, request: Request) -> Reply:
+        wanted = {name: getattr(self.settings, name) for name in _DISPENSABLE}
+        known = set(litellm.get_supported_openai_params(model) or _DISPENSABLE)
+        known -= self._rejected.get(model, set())
+        given = {name: value for name, value in wanted.items() if value is not None}
         response = await litellm.acompletion(
             model=model,
             messages=[
                 {"role": message.role, "content": message.content} for message in request.messages
             ],
             max_tokens=request.max_output_tokens,
-            temperature=self.settings.temperature,
-            seed=self.settings.seed,
             base_url=self.settings.base_url,
             api_key=self._key(litellm, model),
             timeout=self.settings.timeout,
             num_retries=0,
             max_retries=0,
             drop_params=True,
+            **{name: value for name, value in given.items() if name in known},
         )
-        return _reply(litellm, model, response)
+        dropped = [f"{model} does not take {name}" for name in given if name not in known]
+        return reply_of(litellm, model, response, tuple(dropped), self.keys.values())
+
+    def _drops(self, model: str, error: Exception) -> bool:
+        """Whether the provider refused a parameter that can be left out, as it is from now on."""
+        if type(error).__name__ not in ("BadRequestError", "UnsupportedParamsError"):
+            return False
+        before = self._rejected.setdefault(model, set())
+        named = {
+            name
+            for name in _DISPENSABLE
+            if name in str(error) and getattr(self.settings, name) is not None
+        }
+        new = named - before
+        before |= named
+        return bool(new)
 
     def _key(self, litellm: Any, model: str) -> str | None:
         provider = str(litellm.get_llm_provider(model)[1])
@@ -126,11 +177,7 @@ class NetworkModel:
 
     def _clean(self, error: Exception) -> str:
         """An error's first words on one line, without any key."""
-        text = str(error)
-        for key in sorted(self.keys.values(), key=len, reverse=True):
-            if key:
-                text = text.replace(key, "[key]")
-        text = re.sub(r"(?i)\b(?:sk|key|bearer)[-_ ][\w*.-]{8,}", "[key]", text)
+        text = redacted(str(error), self.keys.values())
         return f"{type(error).__name__}: {' '.join(text.split())}"[:_MESSAGE_LENGTH]
 
 
@@ -143,38 +190,15 @@ def _litellm() -> Any:
     return litellm
 
 
-def _reply(litellm: Any, model: str, response: Any) -> Reply:
-    if not response.choices:
-        raise ValueError("the provider answered without a choice")
-    choice = response.choices[0]
-    reason: Literal["stop", "length", "other"] = (
-        choice.finish_reason if choice.finish_reason in ("stop", "length") else "other"
-    )
-    usage = getattr(response, "usage", None)
-    return Reply(
-        text=choice.message.content or "",
-        finish_reason=reason,
-        model=str(response.model or model)[:200],
-        usage=Usage(
-            input_tokens=int(getattr(usage, "prompt_tokens", 0) or 0),
-            output_tokens=int(getattr(usage, "completion_tokens", 0) or 0),
-        ),
-        cost_usd=_cost(litellm, model, response),
-    )
-
-
-def _cost(litellm: Any, model: str, response: Any) -> float:
-    """The call's price by LiteLLM's list; 0 for a model that is not on it."""
-    try:
-        return max(0.0, float(litellm.completion_cost(response, model=model)))
-    except Exception:
-        return 0.0
-
-
 def _asked_pause(error: Exception) -> float:
-    """What the provider asked to wait, in seconds."""
+    """What the provider asked to wait, in seconds: ``Retry-After`` as a number or as a date."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    asked = str(headers.get("retry-after", ""))
     try:
-        return max(0.0, float(headers.get("retry-after", 0)))
+        seconds = float(asked)
     except ValueError:
-        return 0.0
+        try:
+            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return 0.0
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0

@@ -16,7 +16,13 @@ from tuner.errors import KernelwrightError
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 
-Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+MAX_COUNT = 1_000_000_000
+MAX_TEXT = 4_000_000
+
+BYTES_PER_TOKEN = 3
+"""Fewer than any tokenizer needs for code, so that an estimate is never too low."""
+
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 class Role(StrEnum):
@@ -74,6 +80,9 @@ class Message:
     content: str
 
 
+_TOKENS_PER_MESSAGE = 8
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a model is asked: the whole conversation, and the most tokens it may answer with."""
@@ -82,6 +91,12 @@ class Request:
     position: Position
     messages: tuple[Message, ...]
     max_output_tokens: Annotated[int, Field(ge=1)] = 16_384
+
+    @property
+    def input_tokens(self) -> int:
+        """An upper estimate of the messages' tokens."""
+        texts = (message.content.encode("utf-8", "replace") for message in self.messages)
+        return sum(-(-len(text) // BYTES_PER_TOKEN) + _TOKENS_PER_MESSAGE for text in texts)
 
     @property
     def digest(self) -> str:
@@ -104,15 +119,19 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model answered. ``length`` means that the answer was cut at the limit."""
+    """What a model answered. ``length`` means that the answer was cut at the limit.
+
+    ``notes`` say what of the request was not honoured, and where no price is known.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     kind: Literal["reply"] = "reply"
-    text: Annotated[str, Field(max_length=4_000_000)]
+    text: Annotated[str, Field(max_length=MAX_TEXT)]
     finish_reason: Literal["stop", "length", "other"] = "stop"
     model: Annotated[str, Field(max_length=200)] = ""
     usage: Usage = NO_USAGE
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    notes: tuple[Annotated[str, Field(max_length=500)], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,4 +160,8 @@ class LanguageModel(Protocol):
             ModelUnavailable: no reply can be had.
             tuner.errors.EnvironmentProblem: the machine stands in the way (a full disk).
         """
+        ...
+
+    async def price(self, request: Request) -> float | None:
+        """The most that answering ``request`` can cost in USD; ``None`` if no price is known."""
         ...

@@ -129,6 +129,10 @@ class Replay:
             raise ModelUnavailable(f"the transcript holds no reply for {position.step}")
         return reply
 
+    async def price(self, request: Request) -> float:  # noqa: ARG002 - whatever is asked
+        """Nothing: it was paid when it was recorded."""
+        return 0.0
+
 
 def _first(error: ValidationError) -> str:
     detail = error.errors(include_url=False, include_input=False)[0]

@@ -139,6 +139,11 @@ class Counting:
         self._disk.asked[str(request.position)] += 1
         return reply
 
+    async def price(self, request: Request) -> float:
+        return self.next_price
+
+    next_price = 0.0
+
 
 class SimulatedWorkshop:
     def __init__(self, disk: Disk) -> None:
@@ -301,7 +306,14 @@ def test_an_unreadable_template_is_asked_for_once_more() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "reason", "calls"),
-    [({"calls": 3}, "calls", 3), ({"cost_usd": 0.25}, "cost", 2), ({"calls": 0}, "calls", 0)],
+    [
+        ({"calls": 3}, "calls", 3),
+        ({"calls": 0}, "calls", 0),
+        ({"cost_usd": 0.25}, "cost", 2),
+        ({"cost_usd": 0.0}, "cost", 0),
+        ({"tokens": 100}, "tokens", 0),
+        ({"seconds": 0.0}, "seconds", 0),
+    ],
 )
 def test_a_budget_is_kept_before_a_call(limits: dict[str, object], reason: str, calls: int) -> None:
     disk = Disk()
@@ -367,3 +379,29 @@ def test_nothing_of_the_held_out_shapes_or_secrets_is_asked(tmp_path: Path) -> N
     assert len(seen) > 16
     assert not any("6917" in text for text in seen)
     assert any("error: #error broken" in text for text in seen)
+
+
+def test_a_call_that_may_cost_more_than_is_left_is_not_made() -> None:
+    class Dear(Counting):
+        next_price = 0.3
+
+    disk = Disk()
+    limited = task(cost_usd=0.5)
+    ending = asyncio.run(run_rounds(limited, Dear(GOOD, disk), SimulatedWorkshop(disk), disk))
+    assert ending.reason == "cost"
+    assert ending.detail == "the money left for the model does not cover another call"
+    assert ending.spent.cost_usd == 0.25
+    assert ending.spent.cost_usd + Dear.next_price > 0.5
+
+
+def test_a_model_that_never_answers_ends_with_the_time() -> None:
+    class Silent(Counting):
+        async def complete(self, request: Request) -> Reply:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    disk = Disk()
+    limited = task(seconds=0.05)
+    ending = asyncio.run(run_rounds(limited, Silent(GOOD, disk), SimulatedWorkshop(disk), disk))
+    assert ending.reason == "seconds"
+    assert ending.spent.calls == 0

@@ -61,6 +61,11 @@ class LanguageModelConformance:
         with pytest.raises(ModelUnavailable):
             asyncio.run(model.complete(request_at(3)))
 
+    def test_says_before_a_call_what_it_can_cost(self) -> None:
+        model = self.make({request_at(): Reply(text="one")})
+        price = asyncio.run(model.price(request_at()))
+        assert price is None or price >= 0
+
     def test_another_kernel_gets_no_reply(self) -> None:
         mine = request_at()
         model = self.make({mine: Reply(text="one")})

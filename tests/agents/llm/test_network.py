@@ -1,114 +1,32 @@
 """LiteLLM's real client against a local server that speaks OpenAI's protocol, well and badly."""
 
 import asyncio
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from email.utils import formatdate
 
 import pytest
 
 from agents.llm.network import NetworkModel, NetworkSettings
-from agents.llm.port import ModelUnavailable, Reply
+from agents.llm.port import MAX_TEXT, REPLIES, ModelUnavailable, Reply, Role
+from tests.agents.llm.server import (
+    KEY,
+    Behaviour,
+    Server,
+    answers,
+    completion,
+    drops,
+    fails,
+    never_ends,
+    serving,
+)
 from tests.conformance.language_model import request_at
-
-KEY = "sk-very-secret-0123456789"
-
-Behaviour = Callable[[BaseHTTPRequestHandler], None]
-
-
-def completion(
-    text: str | None = "Hello.", finish: str = "stop", **more: object
-) -> dict[str, object]:
-    return {
-        "id": "x",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "gpt-4o-mini",
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": finish,
-                "message": {"role": "assistant", "content": text},
-            }
-        ],
-        "usage": {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500},
-    }
-
-
-def answers(body: object, status: int = 200, **headers: str) -> Behaviour:
-    def behave(handler: BaseHTTPRequestHandler) -> None:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        handler.send_response(status)
-        handler.send_header("Content-Type", "application/json")
-        handler.send_header("Content-Length", str(len(data)))
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(data)
-
-    return behave
-
-
-def fails(status: int, message: str = "no", **headers: str) -> Behaviour:
-    return answers(
-        {"error": {"message": message, "type": "error", "code": None}}, status, **headers
-    )
-
-
-def drops(handler: BaseHTTPRequestHandler) -> None:
-    handler.close_connection = True
-    handler.connection.close()
-
-
-def never_ends(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.end_headers()
-    end = time.monotonic() + 20
-    try:
-        while time.monotonic() < end:
-            handler.wfile.write(b" ")
-            time.sleep(0.05)
-    except OSError:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    behaviours: list[Behaviour]
-    seen: list[dict[str, object]]
-    authorizations: list[str]
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
-        self.server.seen.append(json.loads(self.rfile.read(length)))
-        self.server.authorizations.append(self.headers["Authorization"])
-        behaviours = self.server.behaviours
-        (behaviours.pop(0) if len(behaviours) > 1 else behaviours[0])(self)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    found = Server(("127.0.0.1", 0), Handler)
-    found.behaviours, found.seen, found.authorizations = [answers(completion())], [], []
-    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield found
-    found.shutdown()
-    thread.join()
-    found.server_close()
+    with serving() as found:
+        yield found
 
 
 def model(server: Server, *names: str, **settings: object) -> NetworkModel:
@@ -117,7 +35,7 @@ def model(server: Server, *names: str, **settings: object) -> NetworkModel:
         models=names or ("openai/gpt-4o-mini",),
         keys={"OPENAI_API_KEY": KEY},
         settings=NetworkSettings(
-            base_url=f"http://127.0.0.1:{server.server_address[1]}/v1",
+            base_url=server.url,
             **(chosen | settings),  # type: ignore[arg-type]
         ),
     )
@@ -221,3 +139,70 @@ def test_no_server_at_all(server: Server) -> None:
 def test_no_model_is_a_clear_end() -> None:
     with pytest.raises(ModelUnavailable, match="no model is named"):
         asyncio.run(NetworkModel(models=()).complete(request_at()))
+
+
+def test_a_pause_that_is_asked_for_is_made(server: Server) -> None:
+    server.behaviours = [fails(429, retry_after="0.2"), answers(completion())]
+    began = time.monotonic()
+    assert ask(model(server, longest_pause=1.0)).text == "Hello."
+    assert time.monotonic() - began >= 0.2
+
+
+@pytest.mark.parametrize("asked", ["3600", formatdate(time.time() + 3600, usegmt=True)])
+def test_a_long_pause_ends_the_tries_with_that_model(server: Server, asked: str) -> None:
+    server.behaviours = [fails(429, retry_after=asked), answers(completion("From the other."))]
+    assert ask(model(server, "openai/gpt-4o", "openai/gpt-4o-mini")).text == "From the other."
+    assert len(server.seen) == 2
+
+
+def test_a_role_has_models_of_its_own(server: Server) -> None:
+    asked = model(server, "openai/gpt-4o")
+    asked.roles = {Role.PLANNING: ("openai/gpt-4o-mini",)}
+    ask(asked)
+    assert [body["model"] for body in server.seen] == ["gpt-4o-mini"]
+
+
+def test_a_parameter_that_is_refused_is_left_out_from_then_on(server: Server) -> None:
+    server.behaviours = [fails(400, "Unsupported parameter: 'seed'"), answers(completion())]
+    asked = model(server, seed=7, temperature=0.5)
+    assert ask(asked).notes == ("openai/gpt-4o-mini does not take seed",)
+    assert ask(asked).notes == ("openai/gpt-4o-mini does not take seed",)
+    assert [("seed" in body, "temperature" in body) for body in server.seen] == [
+        (True, True),
+        (False, True),
+        (False, True),
+    ]
+
+
+def test_the_price_is_known_before_the_call(server: Server) -> None:
+    price = asyncio.run(model(server).price(request_at()))
+    assert price == pytest.approx(16_384 * 0.6e-6, rel=0.5)
+    assert server.seen == []
+
+
+def test_an_unknown_price_is_said(server: Server) -> None:
+    asked = model(server, "openai/never-heard-of")
+    assert asyncio.run(asked.price(request_at())) is None
+    server.behaviours = [answers(completion() | {"model": "never-heard-of"})]
+    reply = ask(asked)
+    assert reply.cost_usd == 0
+    assert reply.notes == ("no price is known for openai/never-heard-of: its calls count 0 USD",)
+
+
+@pytest.mark.parametrize(
+    "text", ["half a pair \ud800", f"the key is {KEY}", "\0 \x1b[2J", "x" * (MAX_TEXT + 5)]
+)
+def test_a_hostile_reply_becomes_one_that_can_be_kept(server: Server, text: str) -> None:
+    server.behaviours = [answers(completion(text))]
+    reply = ask(model(server))
+    assert KEY not in reply.text
+    assert REPLIES.validate_json(REPLIES.dump_json(reply)) == reply
+
+
+@pytest.mark.parametrize("count", [-5, 10**12])
+def test_impossible_counts_are_bounded(server: Server, count: int) -> None:
+    body = completion()
+    body["usage"] = {"prompt_tokens": count, "completion_tokens": 1, "total_tokens": count + 1}
+    server.behaviours = [answers(body)]
+    reply = ask(model(server))
+    assert REPLIES.validate_json(REPLIES.dump_json(reply)) == reply
