@@ -32,6 +32,11 @@ def python(*words: str) -> tuple[str, ...]:
     return (sys.executable, *words)
 
 
+def tests(*words: str) -> tuple[str, ...]:
+    """Tests of this folder, each outcome named."""
+    return python("-m", "pytest", *words, "-q", "-rA", "-p", "no:cacheprovider")
+
+
 def run(spec: str, name: str, *more: str) -> tuple[str, ...]:
     """A whole run of one experiment without Ray."""
     folder = str(Path(os.environ["OUT"]) / "runs" / name)
@@ -44,9 +49,8 @@ def steps() -> dict[str, Step]:
     return {
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
-        "device": Step(
-            180, python("-m", "pytest", "tests/gpu", "-q", "-rA", "-p", "no:cacheprovider")
-        ),
+        "device": Step(180, tests("tests/gpu", "--ignore=tests/gpu/test_exploits.py")),
+        "exploits": Step(300, tests("tests/gpu/test_exploits.py", "-s")),
         "baselines": Step(180, python("-m", "tests.gpu.measure", "baselines")),
         "faults": Step(240, run(f"{DATA}/faults/cuda.yaml", "faults")),
         "throughput": Step(240, run(f"{DATA}/silu_space/cuda.yaml", "throughput")),

@@ -23,11 +23,11 @@ QUICK = Deadlines(launch=1.0, first=4.0)
 
 
 class Laboratory:
-    """One OpenCL bench and compiler, with the baseline of one experiment ready."""
+    """One bench and compiler for an experiment's language, with its baseline ready."""
 
     def __init__(self, spec: Path, *, secret: int = 7, deadlines: Deadlines = QUICK) -> None:
         self.experiment: Experiment = load_experiment(spec)
-        self.bench = Bench("opencl", 0, deadlines=deadlines)
+        self.bench = Bench(self.experiment.kernel.language, 0, deadlines=deadlines)
         self.bench._rng = np.random.default_rng(1)
         self.device: Device = self.bench.device()
         self.compiler = CompileWorker(self.device)
@@ -55,7 +55,10 @@ class Laboratory:
         """The baseline's plan with another source, macros, or launch (grid, block …)."""
         (build,) = self.plan.builds
         build = replace(
-            build, file="candidate.cl", source=source, defines=tuple((defines or {}).items())
+            build,
+            file=f"candidate{Path(build.file).suffix}",
+            source=source,
+            defines=tuple((defines or {}).items()),
         )
         cells = tuple(
             replace(cell, steps=tuple(_launched(step, launch) for step in cell.steps))
