@@ -26,11 +26,36 @@ _WORK_GROUP = re.compile(r"BLOCK|THREADS|WORK_?GROUP|(?:^|_)WG|LOCAL_SIZE", re.I
 _WIDTH = re.compile(r"VEC|WIDTH|PACK", re.IGNORECASE)
 _LOOP = re.compile(r"UNROLL|TILE|ITEMS|PER_(?:THREAD|ITEM)|CHUNK|STAGES", re.IGNORECASE)
 _TILE = re.compile(r"TILE", re.IGNORECASE)
+_PARAMETER = re.compile(r"(?:const\s+)?(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)")
 _MOST = 1024
 
 
 def constants(draft: Draft, experiment: Experiment) -> Draft:
-    """Turn recognised constants into parameters of the same name."""
+    """Turn recognised constants into parameters."""
+    return _of_the_source(_of_the_entry(draft, experiment), experiment)
+
+
+def _of_the_entry(draft: Draft, experiment: Experiment) -> Draft:
+    """Integer arguments of a kernel template, as in ``kernel<half, 128>``, by their names in it."""
+    kernel = draft.kernel
+    entry = re.fullmatch(r"([\w:]+)\s*<([^<>]*)>", draft.entry)
+    if kernel is None or entry is None:
+        return draft
+    listed = re.search(r"\btemplate\s*<([^<>]*)>", kernel.code[slice(*kernel.head)])
+    names = [_PARAMETER.fullmatch(one.strip()) for one in listed[1].split(",")] if listed else []
+    given = [argument.strip() for argument in entry[2].split(",")]
+    for place, (name, value) in enumerate(zip(names, given, strict=False)):
+        if name is None or not value.isdecimal() or int(value) < 1 or not _is_knob(name[1]):
+            continue
+        parameter = draft.fresh(f"{name[1]}_VALUE", experiment)
+        arguments = [*given[:place], f"{{{parameter}}}", *given[place + 1 :]]
+        taken = replace(draft, entry=f"{entry[1]}<{', '.join(arguments)}>")
+        draft = _linked_parameter(draft, taken, experiment, name[1], parameter, int(value))
+        given = arguments if draft.entry == taken.entry else given
+    return draft
+
+
+def _of_the_source(draft: Draft, experiment: Experiment) -> Draft:
     visible = blank(draft.source)
     seen: set[str] = set()
     for match in sorted(
@@ -56,12 +81,23 @@ def _is_knob(name: str) -> bool:
 def _adopt(draft: Draft, experiment: Experiment, name: str, value: int, line: str) -> Draft:
     if name in experiment.shapes.tune[0].symbols:
         return draft.found(name, "a symbol of the experiment has the same name")
-    launch = _linked(draft.launch, name, value) if draft.launch else None
+    taken = replace(draft, source=draft.source.replace(line, "", 1))
+    return _linked_parameter(draft, taken, experiment, name, name, value)
+
+
+def _linked_parameter(
+    draft: Draft, taken: Draft, experiment: Experiment, called: str, name: str, value: int
+) -> Draft:
+    """``taken`` with the parameter and the launch that goes with it, or ``draft`` as it was.
+
+    ``called`` is what the source calls the constant, ``name`` the parameter.
+    """
+    launch = _linked(draft.launch, called, name, value) if draft.launch else None
     if launch is None:
-        return draft.found(name, "the launch may depend on its value in a way not understood")
-    taken = replace(draft, source=draft.source.replace(line, "", 1), launch=launch)
+        return draft.found(called, "the launch may depend on its value in a way not understood")
+    taken = replace(taken, launch=launch)
     values = _around(value)
-    if _WIDTH.search(name):
+    if _WIDTH.search(called):
         widest = _widest(experiment)
         values = tuple(option for option in values if option <= max(widest, value))
         taken = taken.with_parameter(name, values)
@@ -77,7 +113,7 @@ def _adopt(draft: Draft, experiment: Experiment, name: str, value: int, line: st
     return taken.found(name, f"an integer constant of the source, {value} as written")
 
 
-def _linked(launch: Launch, name: str, value: int) -> Launch | None:
+def _linked(launch: Launch, called: str, name: str, value: int) -> Launch | None:
     """The launch with ``name`` in place of ``value`` where it stands for it; ``None``: unclear."""
     blocks = {axis.text for axis in launch.block}
     texts = [expression.text for expression in (*launch.grid, *launch.block, launch.shared_bytes)]
@@ -85,7 +121,7 @@ def _linked(launch: Launch, name: str, value: int) -> Launch | None:
     multiples = {number for number in literals - blocks if int(number) % value == 0}
     if value == 1 or (not multiples and str(value) not in blocks):
         return launch
-    if not (_WORK_GROUP.search(name) or _TILE.search(name)) or multiples - {str(value)}:
+    if not (_WORK_GROUP.search(called) or _TILE.search(called)) or multiples - {str(value)}:
         return None
 
     def substituted(expressions: tuple[Expression, ...]) -> tuple[Expression, ...]:

@@ -38,6 +38,7 @@ _OWN_BOUNDS = re.compile(
     r"\s*\([^()]*\)\s*\)\)"
 )
 _STEP = re.compile(r"\+=\s*((?:[^;(){}]|\([^()]*\))*)")
+_TURNS = r"\bfor\s*\(\s*\w+\s+(\w+)\s*=\s*0\s*;\s*\1\s*<\s*"
 _RESIDENT = (1, 2, 4)
 _THREADS_PER_BLOCK = 1024
 _THREADS_PER_MULTIPROCESSOR = 2048
@@ -155,12 +156,18 @@ def _cooperative(
 
 
 def _steps_by(block_size: str, code: str) -> bool:
-    """Whether some loop advances by the block size, or by a variable computed from it."""
+    """Whether some loop advances by the block size, or by a variable computed from it.
+
+    So does one that counts its turns, if their number is divided by the block size.
+    """
     derived = [block_size]
     assignments = re.findall(r"\b(\w+)\s*=\s*([^=;][^;]*);", code)
     while True:
         sized = re.compile("|".join(derived))
         if any(sized.search(step) for step in _STEP.findall(code)):
+            return True
+        divided = [name for name, value in assignments if sized.search(value.rpartition("/")[2])]
+        if any(re.search(rf"{_TURNS}{name}\s*;", code) for name in divided):
             return True
         more = {rf"\b{name}\b" for name, value in assignments if sized.search(value)}
         if more <= set(derived):

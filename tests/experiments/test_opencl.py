@@ -1,4 +1,4 @@
-"""The bundled OpenCL experiments, and the further kernels kept as test data, on a real device.
+"""The bundled OpenCL experiments that have a template, on a real device.
 
 Every kernel passes its own reference, and a sample of its template's space that covers all pairs of
 extreme values agrees with it, on a shape small and odd enough to reach each tail.
@@ -27,16 +27,13 @@ from workers.compilers.worker import CompileWorker
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "deploy" / "experiments"
-FURTHER = Path(__file__).parent / "data"
 
 ODD_SHAPES: dict[str, dict[str, Value]] = {
     "silu_and_mul": {"tokens": 3, "d": 37},
     "fused_add_rmsnorm": {"tokens": 5, "d": 75},
     "merge_attn_states_lse": {"n": 3, "h": 5, "d": 27},
-    "row_softmax": {"rows": 3, "columns": 75},
-    "stencil": {"height": 11, "width": 37},
 }
-FOLDERS = {name: (BUNDLED if (BUNDLED / name).is_dir() else FURTHER) / name for name in ODD_SHAPES}
+FOLDERS = {name: BUNDLED / name for name in ODD_SHAPES}
 every_experiment = pytest.mark.parametrize("name", FOLDERS)
 
 

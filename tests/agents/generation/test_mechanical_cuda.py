@@ -24,6 +24,8 @@ EXPERIMENTS = Path(__file__).parents[3] / "deploy" / "experiments"
         ("silu_and_mul", ["UNROLL", "BLOCK", "RESIDENT"]),
         ("fused_add_rmsnorm", ["UNROLL", "BLOCK_Y", "RESIDENT"]),
         ("merge_attn_states_lse", ["BLOCK", "ITEMS", "STRIDED", "RESIDENT"]),
+        ("row_softmax", ["UNROLL", "BLOCK", "RESIDENT"]),
+        ("stencil_2d", ["UNROLL", "BLOCK_Y", "BLOCK_X", "ITEMS", "STRIDED", "RESIDENT"]),
     ],
 )
 def test_first_middle_and_last_compile(name: str, parameters: list[str]) -> None:

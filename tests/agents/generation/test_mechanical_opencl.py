@@ -24,14 +24,12 @@ KERNELS = {
     "fused_add_rmsnorm": {"tokens": 5, "d": 75},
     "merge_attn_states_lse": {"n": 3, "h": 5, "d": 27},
     "row_softmax": {"rows": 3, "columns": 75},
-    "stencil": {"height": 11, "width": 37},
+    "stencil_2d": {"height": 11, "width": 37},
 }
 
 
 def load(name: str) -> Experiment:
-    bundled = ROOT / "deploy" / "experiments" / name
-    folder = bundled if bundled.is_dir() else ROOT / "tests" / "experiments" / "data" / name
-    experiment = load_experiment(folder / "opencl.yaml")
+    experiment = load_experiment(ROOT / "deploy" / "experiments" / name / "opencl.yaml")
     shapes = Shapes(domain=experiment.shapes.domain, tune=(ShapeBinding(KERNELS[name]),))
     return replace(experiment, shapes=shapes)
 

@@ -289,6 +289,41 @@ def test_a_width_stays_within_the_promised_alignment() -> None:
     assert "VEC == 4 or (n) % VEC == 0" in constraints(result)
 
 
+TEMPLATED = (
+    "template <typename T, int BLOCK, int VEC>\n__global__ void k(T* x, int n) {\n"
+    "  int i = blockIdx.x * BLOCK + threadIdx.x;\n"
+    "  for (int v = 0; v < VEC; ++v) x[i * VEC + v] = 1;\n}\n"
+)
+
+
+def test_arguments_of_a_kernel_template_become_parameters() -> None:
+    result = made(
+        TEMPLATED, language="cuda", entry="k<float, 64, 2>", grid=["ceil_div(n, 64)"], block=[64]
+    )
+    assert result.template.entry == "k<float, {BLOCK_VALUE}, {VEC_VALUE}>"
+    assert result.template.parameters["BLOCK_VALUE"] == (16, 32, 64, 128, 256)
+    assert result.template.parameters["VEC_VALUE"] == (1, 2, 4, 8)
+    assert result.template.launch is not None
+    assert [axis.text for axis in result.template.launch.block] == ["BLOCK_VALUE"]
+
+
+def test_an_argument_of_the_operation_is_left_alone() -> None:
+    source = TEMPLATED.replace("BLOCK", "CLASSES")
+    result = made(source, language="cuda", entry="k<float, 64, 2>", grid=["n"], block=[1])
+    assert result.template.entry == "k<float, 64, {VEC_VALUE}>"
+
+
+def test_a_loop_may_count_its_turns_by_the_block_size() -> None:
+    source = (
+        "__global__ void k(__half* x, int n) {\n  unsigned threads = blockDim.x * 2;\n"
+        "  unsigned turns = (n + threads - 1) / threads;\n"
+        "  for (unsigned turn = 0; turn < turns; ++turn) {\n"
+        "    unsigned i = turn * threads + threadIdx.x;\n    if (i < n) x[i] = 1;\n  }\n}\n"
+    )
+    result = made(source, language="cuda", grid=["1"], block=[256])
+    assert result.template.parameters["BLOCK"] == (32, 64, 128, 256)
+
+
 def test_numeric_unroll_pragmas_become_a_parameter_and_bare_ones_stay() -> None:
     result = made(
         "kernel void k(global half *x, int n) {\n"

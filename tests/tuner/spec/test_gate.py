@@ -14,8 +14,7 @@ from tuner.spec.load import load_experiment
 ROOT = Path(__file__).parents[3]
 HONEST = sorted(
     path
-    for folder in (ROOT / "deploy/experiments", ROOT / "tests/experiments/data")
-    for path in folder.glob("*/*.yaml")
+    for path in (ROOT / "deploy/experiments").glob("*/*.yaml")
     if not path.name.startswith("template")
 )
 

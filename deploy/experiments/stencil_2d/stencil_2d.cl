@@ -1,5 +1,5 @@
 // A 3 x 3 weighted sum around every cell, the border repeated outwards; one work-item per cell.
-kernel void stencil(global float *out, global const float *cells, global const float *weights,
+kernel void stencil_2d(global float *out, global const float *cells, global const float *weights,
                     int height, int width) {
   int x = get_global_id(0);
   int y = get_global_id(1);

@@ -1,9 +1,9 @@
-"""What ``stencil`` computes, in float64."""
+"""What ``stencil_2d`` computes, in float64."""
 
 import numpy as np
 
 
-def stencil(cells, weights, height, width):
+def stencil_2d(cells, weights, height, width):
     """3 x 3 weighted sum around every cell [height, width], with the border repeated outwards."""
     padded = np.pad(cells, 1, mode="edge")
     return {
