@@ -220,6 +220,42 @@ def verify(run_dir: Run, *, device: DeviceOption = None, as_json: Json = False) 
 
 
 @app.command()
+def relay(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The mailbox of a run with model mailbox:DIR.")
+    ],
+    *,
+    models: Annotated[
+        list[str],
+        typer.Option("--model", help="A LiteLLM id; repeat for those to fall back on."),
+    ],
+    once: Annotated[
+        bool, typer.Option("--once", help="Answer what lies there now, then end.")
+    ] = False,
+    max_cost_usd: Annotated[
+        float, typer.Option("--max-cost-usd", min=0, help="What this relay may spend.")
+    ] = 2.0,
+    temperature: Annotated[float | None, typer.Option("--temperature", min=0)] = None,
+    seed: Annotated[int | None, typer.Option("--seed")] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Of a server that speaks OpenAI's protocol.")
+    ] = None,
+) -> None:
+    """Answer a mailbox through a language model, from a machine that has a network."""
+    from cluster.commands import relay as command
+
+    command.relay(
+        directory,
+        models=models,
+        once=once,
+        max_cost_usd=max_cost_usd,
+        temperature=temperature,
+        seed=seed,
+        base_url=base_url,
+    )
+
+
+@app.command()
 def doctor(*, as_json: Json = False) -> None:
     """Say what this machine can do: devices, compilers, Ray, and what is missing."""
     from cluster.commands import doctor as command

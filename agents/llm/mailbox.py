@@ -99,7 +99,7 @@ class Mailbox:
             ModelUnavailable: no valid reply came in time.
             EnvironmentProblem: the folder cannot be written.
         """
-        name = _name(request)
+        name = request_name(request)
         asked = self._directory / "requests" / f"{name}.json"
         if not asked.exists():
             write_whole(asked, _request_file(request, name))
@@ -154,7 +154,7 @@ def pending(directory: Path) -> Iterator[Request]:
             request = REQUESTS.validate_json(json.dumps(fields["request"]))
         except (UnreadableFile, ValueError, TypeError, KeyError, RecursionError):
             continue
-        if path.stem == _name(request):
+        if path.stem == request_name(request):
             yield request
 
 
@@ -170,7 +170,9 @@ def answer(directory: Path, request: Request, reply: Reply) -> None:
     fields = REPLIES.dump_python(reply, mode="json")
     del fields["kind"]
     letter = {"format": "kernelwright-reply", "version": 1, "request": request.digest, **fields}
-    write_whole(folder / f"{_name(request)}.json", json.dumps(letter, ensure_ascii=False, indent=1))
+    write_whole(
+        folder / f"{request_name(request)}.json", json.dumps(letter, ensure_ascii=False, indent=1)
+    )
 
 
 def _read_letter(text: str, request: Request) -> _Letter:
@@ -189,7 +191,8 @@ def _read_letter(text: str, request: Request) -> _Letter:
     return letter
 
 
-def _name(request: Request) -> str:
+def request_name(request: Request) -> str:
+    """What the files of a request are called, without suffix."""
     return f"{request.position}-{request.digest[:8]}"
 
 

@@ -1,0 +1,57 @@
+"""``relay``: answers a mailbox through a language model, from a node that has a network."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import typer
+
+from agents.llm.network import NetworkModel, NetworkSettings
+from agents.llm.redaction import Redacting
+from agents.llm.relaying import Relay
+from cluster.settings import take_secrets
+
+POLL_SECONDS = 2.0
+
+
+def relay(
+    directory: Path,
+    *,
+    models: list[str],
+    once: bool,
+    max_cost_usd: float,
+    temperature: float | None,
+    seed: int | None,
+    base_url: str | None,
+) -> None:
+    """Answer what lies in the mailbox; unless ``once``, go on looking until interrupted.
+
+    Raises:
+        EnvironmentProblem: the folder is no mailbox, or cannot be written.
+        ModelUnavailable: a request got no reply; it stays in the mailbox.
+    """
+    keys = take_secrets()
+    network = NetworkModel(
+        models=models,
+        keys=keys,
+        settings=NetworkSettings(temperature=temperature, seed=seed, base_url=base_url),
+    )
+    served = Relay(directory, Redacting(network, tuple(keys.values())), max_cost_usd)
+    try:
+        asyncio.run(_serve(served, once=once))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+async def _serve(served: Relay, *, once: bool) -> None:
+    while True:
+        while (answered := await served.answer_one()) is not None:
+            request, reply = answered
+            notes = "".join(f"; {note}" for note in reply.notes)
+            typer.echo(
+                f"{request.position}: {reply.usage.input_tokens} tokens read, "
+                f"{reply.usage.output_tokens} written, {reply.cost_usd:.4f} USD{notes}"
+            )
+        if once:
+            return
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,128 @@
+"""A mailbox answered through LiteLLM's real client and a local server, by one relay and by two."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agents.llm.mailbox import Mailbox, pending
+from agents.llm.network import NetworkModel, NetworkSettings
+from agents.llm.port import ModelUnavailable, Reply, Request, Waiting
+from agents.llm.relaying import Relay
+from tests.agents.llm.server import KEY, Server, answers, completion, fails, serving
+from tests.conformance.language_model import request_at
+from tuner.errors import EnvironmentProblem
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+def relay(folder: Path, server: Server, max_cost_usd: float = 1.0) -> Relay:
+    settings = NetworkSettings(base_url=server.url, retries=0)
+    keys = {"OPENAI_API_KEY": KEY}
+    model = NetworkModel(models=("openai/gpt-4o-mini",), keys=keys, settings=settings)
+    return Relay(folder, model, max_cost_usd)
+
+
+def post(folder: Path, *requests: Request) -> None:
+    mailbox = Mailbox(folder, exit_when_waiting=True)
+    for request in requests:
+        assert isinstance(asyncio.run(mailbox.complete(request)), Waiting)
+
+
+def collect(folder: Path, request: Request) -> Reply | Waiting:
+    return asyncio.run(Mailbox(folder, exit_when_waiting=True).complete(request))
+
+
+async def everything(served: Relay) -> int:
+    count = 0
+    while await served.answer_one() is not None:
+        count += 1
+    return count
+
+
+def test_what_lies_there_is_answered_once(tmp_path: Path, server: Server) -> None:
+    post(tmp_path, request_at(1), request_at(2))
+    served = relay(tmp_path, server)
+    assert asyncio.run(everything(served)) == 2
+    assert asyncio.run(everything(served)) == 0
+    reply = collect(tmp_path, request_at(2))
+    assert isinstance(reply, Reply)
+    assert reply.text == "Hello."
+    assert served.spent_usd == pytest.approx(2 * reply.cost_usd)
+    assert reply.cost_usd > 0
+    assert len(server.seen) == 2
+
+
+def test_two_relays_at_once_answer_once(tmp_path: Path, server: Server) -> None:
+    post(tmp_path, *(request_at(number) for number in range(6)))
+
+    async def both() -> list[int]:
+        return await asyncio.gather(*(everything(relay(tmp_path, server)) for _ in range(2)))
+
+    assert sum(asyncio.run(both())) == 6
+    assert len(server.seen) == 6
+
+
+def test_after_a_failure_the_request_waits_for_the_next_relay(
+    tmp_path: Path, server: Server
+) -> None:
+    post(tmp_path, request_at())
+    server.behaviours = [fails(401), answers(completion())]
+    with pytest.raises(ModelUnavailable):
+        asyncio.run(relay(tmp_path, server).answer_one())
+    assert list(pending(tmp_path)) == [request_at()]
+    assert asyncio.run(everything(relay(tmp_path, server))) == 1
+
+
+def test_no_call_that_the_money_left_does_not_cover(tmp_path: Path, server: Server) -> None:
+    post(tmp_path, request_at())
+    with pytest.raises(ModelUnavailable, match="does not cover a call of up to"):
+        asyncio.run(relay(tmp_path, server, max_cost_usd=1e-6).answer_one())
+    assert server.seen == []
+
+
+def test_another_folder_is_no_mailbox(tmp_path: Path, server: Server) -> None:
+    with pytest.raises(EnvironmentProblem, match="is not a mailbox"):
+        relay(tmp_path, server)
+
+
+def test_the_command(tmp_path: Path, server: Server) -> None:
+    post(tmp_path, request_at())
+    with ExitStack() as stack:
+        command = [sys.executable, "-m", "cluster", "relay", str(tmp_path), "--once"]
+        command += ["--model", "openai/gpt-4o-mini", "--base-url", server.url, "--seed", "3"]
+        started = [
+            stack.enter_context(
+                subprocess.Popen(
+                    command,
+                    cwd=ROOT,
+                    env=os.environ | {"OPENAI_API_KEY": KEY},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+            for _ in range(2)
+        ]
+        said = [process.communicate(timeout=120)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0], said
+    assert len(server.seen) == 1
+    assert server.seen[0]["seed"] == 3
+    assert server.authorizations == [f"Bearer {KEY}"]
+    assert "demo-aaaaaaaa-r1-d0-planning-a0: 1000 tokens read, 500 written" in "".join(said)
+    assert isinstance(collect(tmp_path, request_at()), Reply)
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        assert KEY not in path.read_text(), path
+    assert json.loads(next((tmp_path / "accepted").iterdir()).read_text())["text"] == "Hello."
