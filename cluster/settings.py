@@ -3,6 +3,7 @@
 The one module that touches ``os.environ``: the rest is told. Knows nothing of specs or sessions.
 """
 
+import json
 import os
 import re
 import secrets
@@ -11,6 +12,8 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tuner.errors import EnvironmentProblem
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 
@@ -58,14 +61,19 @@ def take_secrets(environ: MutableMapping[str, str] = os.environ) -> dict[str, st
 @contextmanager
 def environment_for_ray(
     settings: Settings, environ: MutableMapping[str, str] = os.environ
-) -> Iterator[None]:
+) -> Iterator[Path]:
     """The environment that Ray may see: no keys, and a token if this process starts a Ray.
 
     Ray listens on every interface; without a token anyone who reaches a port runs code here. The
     token is a fresh one, in a file that only this user can read. A choice of the user's stands.
+    The keys go into another such file, for :func:`read_keys` on this node: the one way to the
+    driver that Ray does not log. Both files end with the context.
     """
-    take_secrets(environ)
+    taken = take_secrets(environ)
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
+        keys = Path(folder, "keys.json")
+        keys.touch(mode=0o600)
+        keys.write_text(json.dumps(taken), encoding="utf-8")
         if not settings.ray_address and "RAY_AUTH_MODE" not in environ:
             environ["RAY_AUTH_MODE"] = "token"
             if "RAY_AUTH_TOKEN" not in environ and "RAY_AUTH_TOKEN_PATH" not in environ:
@@ -73,4 +81,20 @@ def environment_for_ray(
                 token.touch(mode=0o600)
                 token.write_text(secrets.token_hex(32))
                 environ["RAY_AUTH_TOKEN_PATH"] = str(token)
-        yield
+        yield keys
+
+
+def read_keys(path: Path) -> dict[str, str]:
+    """The keys that :func:`environment_for_ray` left for the driver.
+
+    Raises:
+        EnvironmentProblem: the file is gone, for the entry point has ended.
+    """
+    try:
+        found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem(
+            f"the file with the language models' keys cannot be read ({type(error).__name__}); "
+            "resume the run with the keys in the environment"
+        ) from None
+    return found

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tests.cluster.kernels import ROOT, SPEC, command, write_experiment
 from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
 from tuner.trial import Measured
+
+SESSIONS = Path(tempfile.gettempdir()) / "ray"
 
 
 def begin(folder: Path, text: str = SPEC) -> Path:
@@ -83,6 +86,7 @@ def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
 def test_a_ray_of_its_own_ends_with_the_run(tmp_path):
     spec = write_experiment(tmp_path / "spec")
     run = tmp_path / "run"
+    sessions = set(SESSIONS.glob("session_*"))
     environment = {name: v for name, v in os.environ.items() if not name.startswith("RAY_")}
     result = subprocess.run(
         command("run", spec, "--run-dir", run),
@@ -96,3 +100,8 @@ def test_a_ray_of_its_own_ends_with_the_run(tmp_path):
     assert result.returncode == 0, result.stderr
     assert facts(run, "run.finished")
     assert "kernelwright: outcome=" in result.stdout.splitlines()[-1]
+    new = set(SESSIONS.glob("session_*")) - sessions
+    assert new
+    written = [path for folder in (run, *new) for path in folder.rglob("*") if path.is_file()]
+    assert len(written) > 20
+    assert [path for path in written if b"secret-of-the-user" in path.read_bytes()] == []

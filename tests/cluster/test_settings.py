@@ -1,12 +1,16 @@
 import stat
 from pathlib import Path
 
+import pytest
+
 from cluster.settings import (
     Settings,
     environment_for_ray,
+    read_keys,
     take_secrets,
     use_one_algebra_thread,
 )
+from tuner.errors import EnvironmentProblem
 
 
 def test_keys_leave_the_environment_and_rays_token_stays():
@@ -25,13 +29,17 @@ def test_keys_leave_the_environment_and_rays_token_stays():
 
 def test_a_ray_started_here_gets_a_token_that_others_cannot_read():
     environ = {"SOME_API_KEY": "k"}
-    with environment_for_ray(Settings(ray_address=None, in_job=False), environ):
+    with environment_for_ray(Settings(ray_address=None, in_job=False), environ) as keys:
+        assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+        assert read_keys(keys) == {"SOME_API_KEY": "k"}
         token = Path(environ["RAY_AUTH_TOKEN_PATH"])
         assert environ["RAY_AUTH_MODE"] == "token"
         assert "SOME_API_KEY" not in environ
         assert len(token.read_text()) == 64
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
     assert not token.exists()
+    with pytest.raises(EnvironmentProblem, match="resume the run with the keys"):
+        read_keys(keys)
 
 
 def test_a_choice_of_the_users_stands():
