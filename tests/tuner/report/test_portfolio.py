@@ -1,5 +1,6 @@
 """The portfolio: what it adds and when it stops, and a rule that is exact where it was learned."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -27,7 +28,12 @@ def portfolio_of(*trials, **options):
     four = replace(experiment(), shapes=SHAPES)
     rows = [({"x": number}, times) for number, times in enumerate(trials)]
     history = finished_run(four, GPU, [1000.0] * 6, rows, **options)
-    return summarise(history).portfolio, render(summarise(history))
+    result = summarise(history)
+    kept = json.loads(json.dumps(result.to_json(), allow_nan=False))["portfolio"]
+    if result.portfolio:
+        configurations = [member["configuration"] for member in kept["members"]]
+        assert configurations == [{"x": member.trial} for member in result.portfolio.members]
+    return result.portfolio, render(result)
 
 
 def test_the_general_one_alone_where_nothing_adds_enough():

@@ -455,10 +455,17 @@ def test_seeds_stand_in_the_spec_or_in_the_results_of_an_earlier_run(tmp_path):
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = load_experiment(specs.write(tmp_path, seeded("results.jsonl"))).search.seeds
     assert [seed["BLOCK"] for seed in found] == [96, 128, 224, 192, 256]
-    text = seeded("[{BLOCK: 64, MODE: wide}, {FAST: true}]")
+    text = seeded("[{BLOCK: 64, MODE: wide}, {ITEMS: 2, FAST: true}]")
     written = load_experiment(specs.write(tmp_path, text))
-    assert written.search.seeds == ({"BLOCK": 64, "MODE": "wide"}, {"FAST": True})
+    assert written.search.seeds == ({"BLOCK": 64, "MODE": "wide"}, {"ITEMS": 2, "FAST": True})
     assert load_resolved(dump_resolved(written)) == written
+
+
+def test_a_seed_that_says_nothing_of_the_template(tmp_path):
+    path = specs.write(tmp_path, seeded("[{BLOCK: 32}, {BLOK: 64}]"))
+    assert said(path) == [
+        "spec.yaml:20: the seed has no parameter of the template, whose are: BLOCK, ITEMS, MODE"
+    ]
 
 
 @pytest.mark.parametrize("text", ["not JSON\n", "[]\n", '{"loss": 1.0}\n', '"loss"\n'])

@@ -1,11 +1,14 @@
-"""The template: its parameters are well-formed and used, its work buffers have a type."""
+"""The template: its parameters are well-formed and used, its work buffers have a type.
+
+Seeds of the search speak of its parameters.
+"""
 
 import re
 from collections.abc import Iterator
 
 from tuner.spec.check.arguments import MAX_ALIGN, check_dtype
 from tuner.spec.check.expressions import launches, places
-from tuner.spec.check.finding import ANYTHING, Finding
+from tuner.spec.check.finding import ANYTHING, Finding, listed
 from tuner.spec.check.names import type_symbols
 from tuner.spec.experiment import Experiment, Template
 from tuner.spec.signature import without_comments
@@ -38,6 +41,11 @@ def check_template(experiment: Experiment, found: list[Finding]) -> Iterator[Fin
         elif path not in wrong and name not in read and not _in_source(template, name, values):
             said = f"parameter '{name}' is used neither in {template.source.name} nor in a launch"
             yield Finding(path, said, ANYTHING)
+    for index, seed in enumerate(experiment.search.seeds):
+        if not seed.keys() & template.parameters.keys():
+            known = listed(template.parameters)
+            said = f"the seed has no parameter of the template, whose are: {known}"
+            yield Finding(("search", "seeds", index), said, ANYTHING)
     types = type_symbols(experiment)
     for index, scratch in enumerate(template.scratch):
         path = ("template", "scratch", index)
