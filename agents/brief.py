@@ -17,6 +17,7 @@ import jinja2
 
 from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
+from agents.patterns.pattern import Pattern
 from agents.replies import Suggestion
 from tuner.device import Device
 from tuner.errors import SpecError
@@ -63,6 +64,7 @@ class Brief:
     incumbent: Template | None = None
     landscape: Landscape | None = None
     rounds: tuple[RoundSummary, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ _SECTIONS = (
     _Section("incumbent", 50),
     _Section("landscape", 40),
     _Section("rounds", 30),
+    _Section("patterns", 25),
 )
 _INDISPENSABLE = 100
 
@@ -173,13 +176,14 @@ def _conversation(
 def _body(brief: Brief, room: int) -> str:
     """The sections, the least worthy left out and then the sources shortened until they fit."""
     source_limit = 10**6
-    kept = list(_SECTIONS)
+    told = [section for section in _SECTIONS if _section(section.name, brief, source_limit)]
+    kept = list(told)
     while True:
         texts = [_section(section.name, brief, source_limit) for section in kept]
-        left_out = [section.name for section in _SECTIONS if section not in kept]
+        left_out = [section.name for section in told if section not in kept]
         if left_out:
             texts.append(f"Left out for length: {', '.join(left_out)}.\n")
-        body = "\n".join(text for text in texts if text)
+        body = "\n".join(texts)
         if tokens(body) <= room:
             return body
         dispensable = [section for section in kept if section.worth < _INDISPENSABLE]
@@ -196,7 +200,8 @@ def _body(brief: Brief, room: int) -> str:
 
 def _section(name: str, brief: Brief, source_limit: int) -> str:
     template = _environment().get_template(f"{name}.md.j2")
-    return template.render(brief=brief, source_limit=source_limit).strip("\n") + "\n"
+    text = template.render(brief=brief, source_limit=source_limit).strip("\n")
+    return f"{text}\n" if text else ""
 
 
 @cache

@@ -25,6 +25,7 @@ from agents.llm.port import (
     StepKey,
     Waiting,
 )
+from agents.patterns.pattern import seeds as inherited_seeds
 from agents.planning import (
     Ask,
     Progress,
@@ -207,8 +208,10 @@ class _Round:
         if experiment is None:
             raise _Stop("search", _DETAILS["search"])
 
+        seeds = (*drafted.seeds, *inherited_seeds(self._task.patterns, self._task.device.name))
+
         async def search() -> Verdict:
-            return judge(await self._workshop.search(self._number, experiment, drafted.seeds))
+            return judge(await self._workshop.search(self._number, experiment, seeds))
 
         return await self._steps.take(self._key(Role.TUNING, 0), VERDICTS, search)
 

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from agents.brief import Brief, RoundSummary, ShapeTimes, planning_messages, repair_messages
 from agents.landscape import landscape
 from agents.llm.port import Message
+from agents.patterns.pattern import Pattern
 from agents.replies import Suggestion, Unusable, read_suggestion
 from agents.steps import Asked, Spent
 from agents.testing import Verdict
@@ -54,7 +55,8 @@ class Task:
     """What the loop works on: an experiment without a template, and what is known beforehand.
 
     ``baseline_us`` and ``floor_us`` have one entry per tune shape: the kernel's time as it stands,
-    and the least that memory or arithmetic allow, ``None`` where unknown.
+    and the least that memory or arithmetic allow, ``None`` where unknown. ``patterns`` are what
+    winners of earlier runs left.
     """
 
     experiment: Experiment
@@ -64,6 +66,7 @@ class Task:
     usage: Usage | None = None
     occupancy: float | None = None
     limits: Limits = field(default_factory=Limits)
+    patterns: tuple[Pattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +206,7 @@ def brief_of(task: Task, progress: Progress) -> Brief:
         incumbent=progress.best.template if progress.best else None,
         landscape=found,
         rounds=progress.rounds,
+        patterns=task.patterns,
     )
 
 

@@ -219,6 +219,48 @@ def verify(run_dir: Run, *, device: DeviceOption = None, as_json: Json = False) 
     command.verify(run_dir, device=device, as_json=as_json)
 
 
+patterns_app = typer.Typer(
+    help="Patterns: what winners of earlier runs left for later ones.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(patterns_app, name="patterns")
+
+PatternName = Annotated[str, typer.Argument(metavar="NAME", help="Its name, or how that begins.")]
+
+
+@patterns_app.command("list")
+def patterns_list() -> None:
+    """List the patterns, one a line."""
+    from cluster.commands import patterns
+
+    patterns.list_all()
+
+
+@patterns_app.command("show")
+def patterns_show(name: PatternName) -> None:
+    """Print one pattern as JSON: all that is kept of a run."""
+    from cluster.commands import patterns
+
+    patterns.show(name)
+
+
+@patterns_app.command("export")
+def patterns_export() -> None:
+    """Print all patterns as one JSON list."""
+    from cluster.commands import patterns
+
+    patterns.export()
+
+
+@patterns_app.command("delete")
+def patterns_delete(name: PatternName) -> None:
+    """Delete one pattern for good."""
+    from cluster.commands import patterns
+
+    patterns.delete(name)
+
+
 @app.command()
 def relay(
     directory: Annotated[

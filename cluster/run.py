@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from agents.patterns.inheritance import seeded
+from agents.patterns.store import read_patterns
 from cluster.driver import Driver
 from cluster.progress import Progress
 from tuner.device import Backend, Device
@@ -34,6 +36,9 @@ StopReason = Literal["stopped", "interrupted"]
 
 STOP_FILE = "stop"
 """``kernelwright stop`` leaves this file in the run directory, and the run looks for it."""
+
+PATTERNS_FILE = "patterns.json"
+"""The patterns that this run reads, copied when it began so that a resume reads the same."""
 
 STATUS_SECONDS = 1.0
 
@@ -105,7 +110,8 @@ def _restore(
     if experiment.template is None:
         raise SpecError(f"{directory.path}: the experiment that it keeps has no template")
     space = feasible_set(experiment, experiment.template, device)
-    proposer = make_proposer(experiment.search, space)
+    patterns = read_patterns(directory.path / PATTERNS_FILE)
+    proposer = make_proposer(seeded(experiment, patterns, device.name).search, space)
     slots = {"compile_slots": fleet.compile_slots, "bench_slots": fleet.bench_slots}
     session = Session(experiment, **slots)
     for fact in journal.facts:

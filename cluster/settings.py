@@ -23,11 +23,13 @@ class Settings:
     """What the environment says, read once at start.
 
     ``ray_address`` is the cluster to join (set by the user, and by Ray for a submitted job);
-    ``in_job`` whether this process is the entry point of ``ray job submit``.
+    ``in_job`` whether this process is the entry point of ``ray job submit``; ``home`` where
+    patterns are kept from run to run, ``None`` where ``KERNELWRIGHT_HOME`` is set to nothing.
     """
 
     ray_address: str | None
     in_job: bool
+    home: Path | None = None
 
     @classmethod
     def read(cls, environ: MutableMapping[str, str] = os.environ) -> "Settings":
@@ -35,7 +37,14 @@ class Settings:
         return cls(
             ray_address=environ.get("RAY_ADDRESS") or None,
             in_job="RAY_JOB_CONFIG_JSON_ENV_VAR" in environ,
+            home=_home(environ.get("KERNELWRIGHT_HOME")),
         )
+
+
+def _home(given: str | None) -> Path | None:
+    if given is None:
+        return Path.home() / ".kernelwright"
+    return Path(given).absolute() if given else None
 
 
 def use_one_algebra_thread(environ: MutableMapping[str, str] = os.environ) -> None:

@@ -5,7 +5,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import typer
 
-from cluster.commands import results
+from cluster.commands import patterns, results
 from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import open_local_fleet
 from cluster.progress import Progress, display
@@ -53,12 +53,16 @@ def run(
         path = find_spec(spec, workplace.has_gpu)
         experiment = _with_budget(load_tunable(path)[0], trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
-        RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8")).close()
+        with closing(
+            RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"))
+        ) as directory:
+            patterns.copy_near(settings, directory)
         try:
             _follow(workplace.start(folder), folder)
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
+    patterns.leave(settings, folder)
     results.conclude(folder, as_json=as_json)
 
 
@@ -66,8 +70,10 @@ def resume(run_dir: Path, *, fleet: str, device: str | None, as_json: bool) -> N
     """Go on with a run; one that is over only prints its result again."""
     folder = run_dir.absolute()
     if not results.is_over(folder):
-        with _workplace(fleet, device, Settings.read()) as workplace:
+        settings = Settings.read()
+        with _workplace(fleet, device, settings) as workplace:
             _follow(workplace.start(folder), folder)
+        patterns.leave(settings, folder)
     results.conclude(folder, as_json=as_json)
 
 

@@ -53,8 +53,10 @@ def test_a_choice_of_the_users_stands():
 
 def test_a_submitted_job_is_recognised():
     environ = {"RAY_ADDRESS": "127.0.0.1:6379", "RAY_JOB_CONFIG_JSON_ENV_VAR": "{}"}
-    assert Settings.read(environ) == Settings(ray_address="127.0.0.1:6379", in_job=True)
-    assert Settings.read({"RAY_ADDRESS": ""}) == Settings(ray_address=None, in_job=False)
+    home = Path.home() / ".kernelwright"
+    assert Settings.read(environ) == Settings(ray_address="127.0.0.1:6379", in_job=True, home=home)
+    nothing = {"RAY_ADDRESS": "", "KERNELWRIGHT_HOME": ""}
+    assert Settings.read(nothing) == Settings(ray_address=None, in_job=False, home=None)
 
 
 def test_linear_algebra_gets_one_thread_unless_the_user_chose():

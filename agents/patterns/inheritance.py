@@ -1,0 +1,62 @@
+"""What a run takes from patterns, and the one that it leaves."""
+
+import re
+from dataclasses import replace
+
+from agents.patterns.features import features_of
+from agents.patterns.pattern import Pattern, Winner, nearest, seeds
+from agents.planning import kernel_digest
+from tuner.report.summary import summarise
+from tuner.session.history import History
+from tuner.spec.experiment import Experiment
+
+_STRATEGY_LENGTH = 200
+
+
+def inherited(
+    patterns: tuple[Pattern, ...], experiment: Experiment, device: str
+) -> tuple[Pattern, ...]:
+    """The patterns worth reading for an experiment on a device model, nearest first."""
+    kernel = kernel_digest(experiment.kernel)[:16]
+    return nearest(patterns, features_of(experiment), device, kernel)
+
+
+def seeded(experiment: Experiment, patterns: tuple[Pattern, ...], device: str) -> Experiment:
+    """The experiment whose search tries the patterns' values first, after its own seeds."""
+    search = experiment.search
+    more = seeds(patterns, device)
+    return replace(experiment, search=replace(search, seeds=(*search.seeds, *more)))
+
+
+def left_by(history: History, strategy: str = "") -> Pattern | None:
+    """The pattern of a run's confirmed winner; ``None`` if nothing was surely gained.
+
+    ``strategy`` is shortened to one line in which no source survives.
+    """
+    general = summarise(history).general
+    if general is None or general.comparison is None or history.device is None:
+        return None
+    values = general.configuration.as_dict()
+    speedup, low, high = general.speedup, general.comparison.low, general.comparison.high
+    if low is None or high is None or low <= 1 or not values:
+        return None
+    return Pattern(
+        kernel=kernel_digest(history.experiment.kernel)[:16],
+        features=features_of(history.experiment),
+        strategy=_line(strategy),
+        winners=(
+            Winner(
+                device=_line(history.device.name),
+                values=values,
+                speedup=speedup,
+                low=low,
+                high=high,
+            ),
+        ),
+    )
+
+
+def _line(text: str) -> str:
+    """Words and plain punctuation alone, on one line."""
+    plain = re.sub(r"[^\w .,:;()/%+-]|[;{}]", " ", text, flags=re.ASCII)
+    return " ".join(plain.split())[:_STRATEGY_LENGTH]

@@ -1,0 +1,100 @@
+"""Patterns: a winner's values and effect under the features of its kernel, and which ones are near.
+
+A pattern holds no user source: features, the parameters' names and values, one line on the
+strategy. Knows nothing of where patterns are kept.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from agents.patterns.features import Features, distance
+from tuner.spec.experiment import STRICT, Name
+from tuner.trial import Value
+
+FARTHEST = 3.0
+"""A pattern farther away than this says nothing about a kernel."""
+
+MOST_INHERITED = 3
+
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Line = Annotated[str, Field(max_length=300, pattern=r"^[^\x00-\x1f\x7f`]*$")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """What won on one device model: confirmed speedup over the kernel, within ``low``, ``high``."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    device: Line
+    values: Annotated[dict[Name, Value], Field(min_length=1, max_length=24)]
+    speedup: Factor
+    low: Factor
+    high: Factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """What one kernel's winners have in common with the next kernel's, perhaps.
+
+    ``kernel`` is a digest: it tells patterns apart and says nothing else.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    format: Literal["kernelwright-pattern"] = "kernelwright-pattern"
+    version: Literal[1] = 1
+    kernel: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    features: Features
+    strategy: Line
+    winners: Annotated[tuple[Winner, ...], Field(min_length=1, max_length=64)]
+
+    @property
+    def name(self) -> str:
+        """Sixteen hex digits: the same kernel with the same parameters is the same pattern."""
+        parameters = sorted(self.winners[0].values)
+        return hashlib.sha256(json.dumps([self.kernel, parameters]).encode()).hexdigest()[:16]
+
+    def winner_for(self, device: str) -> Winner:
+        """What won on ``device``, else what gained most anywhere."""
+        own = [winner for winner in self.winners if winner.device == device]
+        return (own or sorted(self.winners, key=lambda winner: -winner.low))[0]
+
+    def with_winners_of(self, other: "Pattern") -> "Pattern":
+        """This pattern, with the winners of ``other`` on further devices."""
+        mine = {winner.device for winner in self.winners}
+        more = tuple(winner for winner in other.winners if winner.device not in mine)
+        return replace(self, winners=(*self.winners, *more)[:64])
+
+
+PATTERNS: TypeAdapter[Pattern] = TypeAdapter(Pattern)
+
+
+def nearest(
+    patterns: Iterable[Pattern], features: Features, device: str, kernel: str = ""
+) -> tuple[Pattern, ...]:
+    """The few patterns whose kernels are most like one with ``features``, nearest first.
+
+    Among those equally near, the kernel's own, then one that won on ``device``, then the larger
+    effect.
+    """
+
+    def order(pattern: Pattern) -> tuple[float, bool, bool, float, str]:
+        return (
+            distance(pattern.features, features),
+            pattern.kernel != kernel,
+            all(winner.device != device for winner in pattern.winners),
+            -pattern.winner_for(device).low,
+            pattern.name,
+        )
+
+    near = [one for one in patterns if distance(one.features, features) <= FARTHEST]
+    return tuple(sorted(near, key=order)[:MOST_INHERITED])
+
+
+def seeds(patterns: Iterable[Pattern], device: str) -> tuple[dict[str, Value], ...]:
+    """Values to try first, as far as a space knows their parameters."""
+    return tuple(dict(pattern.winner_for(device).values) for pattern in patterns)

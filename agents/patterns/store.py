@@ -1,0 +1,124 @@
+"""Where patterns lie: one JSON file each, in a folder that belongs to the user.
+
+Any file there may be damaged, foreign or hostile: what does not validate is passed over with a
+note, and never in the way of a run.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from agents.files import UnreadableFile, make_folder, read_bounded, write_whole
+from agents.patterns.pattern import PATTERNS, Pattern
+from tuner.errors import EnvironmentProblem, SpecError
+
+LIMIT_BYTES = 64 * 1024
+MOST_FILES = 2_000
+
+_LISTS: TypeAdapter[tuple[Pattern, ...]] = TypeAdapter(tuple[Pattern, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class PatternStore:
+    """The patterns in a folder, which need not exist."""
+
+    folder: Path
+
+    def read(self) -> tuple[tuple[Pattern, ...], tuple[str, ...]]:
+        """All patterns by name, and a note on each file that was passed over."""
+        found, notes = [], []
+        paths = sorted(self.folder.glob("*.json"))
+        for path in paths[:MOST_FILES]:
+            try:
+                pattern = _parsed(path)
+            except UnreadableFile as error:
+                notes.append(f"{path}: {error}; passed over")
+                continue
+            if pattern.name != path.stem:
+                notes.append(f"{path}: holds pattern {pattern.name}; passed over")
+                continue
+            found.append(pattern)
+        if len(paths) > MOST_FILES:
+            notes.append(f"{self.folder}: only the first {MOST_FILES} patterns are read")
+        return tuple(found), tuple(notes)
+
+    def add(self, pattern: Pattern) -> Path:
+        """Keep a pattern, beside what the same one won on other devices.
+
+        Raises:
+            EnvironmentProblem: the folder cannot be written.
+        """
+        make_folder(self.folder)
+        path = self._path(pattern.name)
+        try:
+            before = _parsed(path)
+        except UnreadableFile:
+            before = None
+        if before is not None and before.name == pattern.name:
+            pattern = pattern.with_winners_of(before)
+        write_whole(path, PATTERNS.dump_json(pattern, indent=1).decode() + "\n")
+        return path
+
+    def find(self, name: str) -> Pattern:
+        """The pattern whose name begins with ``name``.
+
+        Raises:
+            SpecError: there is none, or several.
+        """
+        found = [pattern for pattern in self.read()[0] if pattern.name.startswith(name)]
+        if len(found) != 1:
+            count = "no pattern's name begins" if not found else f"{len(found)} patterns begin"
+            raise SpecError(f"{count} with {name!r}; see `kernelwright patterns list`")
+        return found[0]
+
+    def delete(self, pattern: Pattern) -> None:
+        """Remove a pattern for good.
+
+        Raises:
+            EnvironmentProblem: the file cannot be removed.
+        """
+        path = self._path(pattern.name)
+        try:
+            path.unlink()
+        except OSError as error:
+            raise EnvironmentProblem(f"{path}: cannot be deleted ({error.strerror})") from error
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+
+def dump_patterns(patterns: tuple[Pattern, ...]) -> str:
+    """Patterns as one JSON list: what a run read, or an export."""
+    return _LISTS.dump_json(patterns, indent=1).decode() + "\n"
+
+
+def read_patterns(path: Path) -> tuple[Pattern, ...]:
+    """The patterns in a list that :func:`dump_patterns` made; none if there is no file.
+
+    Raises:
+        SpecError: the file is damaged.
+    """
+    try:
+        text = read_bounded(path, LIMIT_BYTES * MOST_FILES)
+        return _LISTS.validate_json(text) if text is not None else ()
+    except UnreadableFile as error:
+        raise SpecError(f"{path}: {error}") from error
+    except ValidationError as error:
+        raise SpecError(f"{path}: not a list of patterns ({_first(error)})") from error
+
+
+def _parsed(path: Path) -> Pattern:
+    text = read_bounded(path, LIMIT_BYTES)
+    if text is None:
+        raise UnreadableFile("is gone")
+    try:
+        return PATTERNS.validate_json(text)
+    except ValidationError as error:
+        raise UnreadableFile(f"is not a pattern ({_first(error)})") from error
+
+
+def _first(error: ValidationError) -> str:
+    detail = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in detail["loc"])
+    return f"{place}: {detail['msg']}" if place else detail["msg"]

@@ -1,0 +1,84 @@
+"""``patterns``: the user's store of patterns, and what a run reads from and leaves in it."""
+
+from pathlib import Path
+
+import typer
+
+from agents.patterns.inheritance import inherited, left_by
+from agents.patterns.pattern import PATTERNS
+from agents.patterns.store import PatternStore, dump_patterns
+from cluster.run import PATTERNS_FILE
+from cluster.settings import Settings
+from tuner.errors import EnvironmentProblem
+from tuner.session.history import History
+from tuner.store.run_directory import RunDirectory, RunView
+
+
+def list_all() -> None:
+    """Print a line for each pattern."""
+    patterns, notes = _store(Settings.read()).read()
+    for pattern in patterns:
+        for winner in pattern.winners:
+            values = " ".join(f"{name}={value}" for name, value in winner.values.items())
+            typer.echo(
+                f"{pattern.name}  {winner.speedup:.2f}x [{winner.low:.2f}, {winner.high:.2f}]  "
+                f"{winner.device}: {values}"
+            )
+    _warn(notes)
+
+
+def show(name: str) -> None:
+    """Print one pattern."""
+    pattern = _store(Settings.read()).find(name)
+    typer.echo(PATTERNS.dump_json(pattern, indent=2).decode())
+
+
+def export() -> None:
+    """Print every pattern as one JSON list."""
+    patterns, notes = _store(Settings.read()).read()
+    typer.echo(dump_patterns(patterns), nl=False)
+    _warn(notes)
+
+
+def delete(name: str) -> None:
+    """Delete one pattern."""
+    store = _store(Settings.read())
+    pattern = store.find(name)
+    store.delete(pattern)
+    typer.echo(f"deleted {pattern.name}")
+
+
+def copy_near(settings: Settings, directory: RunDirectory) -> None:
+    """Copy the patterns that are near the run's kernel into its directory."""
+    if settings.home is None:
+        return
+    patterns, notes = _store(settings).read()
+    _warn(notes)
+    near = inherited(patterns, directory.experiment, device="")
+    if near:
+        directory.write(PATTERNS_FILE, dump_patterns(near))
+        names = ", ".join(pattern.name for pattern in near)
+        typer.echo(f"kernelwright: what won in earlier runs is tried first: {names}", err=True)
+
+
+def leave(settings: Settings, run_dir: Path) -> None:
+    """Keep what a finished run's winner teaches, if it gained anything."""
+    view = RunView.open(run_dir)
+    history = History.of(view.experiment, view.facts())
+    if settings.home is None or not history.finished:
+        return
+    template = view.experiment.template
+    pattern = left_by(history, template.rationale if template else "")
+    if pattern is not None:
+        _store(settings).add(pattern)
+
+
+def _store(settings: Settings) -> PatternStore:
+    if settings.home is None:
+        raise EnvironmentProblem("KERNELWRIGHT_HOME is set to nothing, so there are no patterns")
+    return PatternStore(settings.home / "patterns")
+
+
+def _warn(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        typer.echo(f"kernelwright: {note}", err=True)

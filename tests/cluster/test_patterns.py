@@ -1,0 +1,59 @@
+"""Patterns on the command line: a run tries what an earlier one left, and says so."""
+
+import json
+import os
+import subprocess
+
+from agents.patterns.features import features_of
+from agents.patterns.pattern import Pattern, Winner
+from agents.patterns.store import PatternStore
+from tests.cluster.kernels import ROOT, command, write_experiment
+from tuner.spec.load import load_experiment
+from tuner.store.run_directory import RunView
+
+
+def kernelwright(home, *arguments):
+    return subprocess.run(
+        command(*arguments),
+        cwd=ROOT,
+        env=os.environ | {"KERNELWRIGHT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_what_won_before_is_tried_first(tmp_path):
+    spec = write_experiment(tmp_path / "spec")
+    winner = Winner(
+        device="another", values={"ITEMS": 4, "BLOCK": 64}, speedup=2.0, low=1.9, high=2.1
+    )
+    features = features_of(load_experiment(spec))
+    left = Pattern(kernel="a" * 16, features=features, strategy="", winners=(winner,))
+    PatternStore(tmp_path / "home" / "patterns").add(left)
+    (tmp_path / "home" / "patterns" / "bad.json").write_text("?")
+    run = tmp_path / "run"
+    result = kernelwright(tmp_path / "home", "run", spec, "--fleet", "local", "--run-dir", run)
+    assert result.returncode == 0, result.stderr
+    assert f"tried first: {left.name}" in result.stderr
+    assert "bad.json: is not a pattern" in result.stderr
+    first = next(fact for fact in RunView.open(run).facts() if fact.kind == "trial.proposed")
+    assert first.configuration.as_dict() == {"ITEMS": 4, "BLOCK": 64}
+    assert json.loads((run / "patterns.json").read_text())[0]["kernel"] == "a" * 16
+
+
+def test_list_show_export_and_delete(tmp_path):
+    store = PatternStore(tmp_path / "patterns")
+    winner = Winner(device="d", values={"VEC": 4}, speedup=2.0, low=1.9, high=2.1)
+    spec = write_experiment(tmp_path / "spec")
+    features = features_of(load_experiment(spec))
+    left = Pattern(kernel="a" * 16, features=features, strategy="", winners=(winner,))
+    store.add(left)
+    listed = kernelwright(tmp_path, "patterns", "list")
+    assert listed.stdout == f"{left.name}  2.00x [1.90, 2.10]  d: VEC=4\n"
+    assert json.loads(kernelwright(tmp_path, "patterns", "show", left.name[:5]).stdout)
+    assert len(json.loads(kernelwright(tmp_path, "patterns", "export").stdout)) == 1
+    assert kernelwright(tmp_path, "patterns", "delete", left.name).returncode == 0
+    assert kernelwright(tmp_path, "patterns", "show", left.name).returncode == 2
+    assert kernelwright("", "patterns", "list").returncode == 3
