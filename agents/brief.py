@@ -18,7 +18,7 @@ import jinja2
 from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
-from agents.replies import Suggestion
+from agents.replies import Mode, Suggestion
 from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.plan import Usage
@@ -99,14 +99,25 @@ def planning_messages(brief: Brief, *, budget_tokens: int) -> tuple[Message, ...
 
 
 def generation_messages(
-    brief: Brief, suggestion: Suggestion, *, budget_tokens: int
+    brief: Brief,
+    suggestion: Suggestion,
+    *,
+    budget_tokens: int,
+    mode: Mode = "template",
+    draft: int = 0,
+    width: int = 1,
 ) -> tuple[Message, ...]:
-    """Ask for a template that follows ``suggestion``.
+    """Ask for a template, or a whole kernel, that follows ``suggestion``.
+
+    ``draft`` counts from 0 the ``width`` drafts that a round asks for.
 
     Raises:
         SpecError: the budget does not hold even the kernel.
     """
-    return _conversation("generation", brief, budget_tokens, suggestion=suggestion)
+    role = "generation" if mode == "template" else "direct"
+    return _conversation(
+        role, brief, budget_tokens, suggestion=suggestion, draft=draft, width=width
+    )
 
 
 def repair_messages(

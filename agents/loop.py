@@ -5,16 +5,19 @@ that a run killed anywhere and started again ends the same and asks no model twi
 of steps and their keys; what they do is the roles' and the workshop's business.
 
 Keys: planning's attempts are its asks; generation's attempts are its asks; testing's attempt n is
-the admission of generation's attempt n; tuning's attempt 0 is the round's search, confirmed.
+the admission of generation's attempt n; tuning's attempts are the heats of a draft's search, the
+last confirmed in full.
 """
 
 import asyncio
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
-from agents.brief import RoundSummary
+from agents.brief import Brief, RoundSummary
 from agents.generation.drafting import Drafted, write_template
+from agents.halving import Contest, Seeds, contest, heats
 from agents.llm.port import (
     LanguageModel,
     Message,
@@ -62,23 +65,32 @@ class Workshop(Protocol):
         ...
 
     async def search(
-        self, round_number: int, experiment: Experiment, seeds: tuple[dict[str, Value], ...]
+        self,
+        round_number: int,
+        experiment: Experiment,
+        seeds: tuple[dict[str, Value], ...],
+        heat: str = "",
     ) -> History:
         """Search the experiment's template to its end, confirmation included.
 
-        Called again for a round that was cut off, it goes on from what was measured.
+        ``heat`` names a search of the round that only screens drafts; the round's own has none.
+        Called again for a search that was cut off, it goes on from what was measured.
         """
         ...
+
+
+EndReason = StopReason | Literal["model", "waiting", "stopped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How the loop ended. ``detail`` is one line for people; ``best`` the best confirmed variant.
 
-    ``model`` means that the model side gave out, ``waiting`` that a reply is awaited elsewhere.
+    ``model`` means that the model side gave out, ``waiting`` that a reply is awaited elsewhere,
+    ``stopped`` that the user asked for an end.
     """
 
-    reason: StopReason | Literal["model", "waiting"]
+    reason: EndReason
     detail: str
     progress: Progress
     spent: Spent
@@ -89,12 +101,16 @@ class Ending:
         return self.progress.best
 
 
+class StopAsked(Exception):
+    """The user asked for an end. Raised by a model or a workshop instead of beginning anything."""
+
+
 class _Stop(Exception):
     """Ends a round before its end; never leaves this module."""
 
-    def __init__(self, reason: StopReason | Literal["model", "waiting"], detail: str) -> None:
+    def __init__(self, reason: EndReason, detail: str) -> None:
         super().__init__(detail)
-        self.reason: StopReason | Literal["model", "waiting"] = reason
+        self.reason: EndReason = reason
 
 
 async def run_rounds(
@@ -119,6 +135,9 @@ async def run_rounds(
             return Ending(
                 reason=stop.reason, detail=str(stop), progress=progress, spent=steps.spent
             )
+        except StopAsked:
+            detail = "it was asked to stop"
+            return Ending(reason="stopped", detail=detail, progress=progress, spent=steps.spent)
 
 
 class _Round:
@@ -147,20 +166,49 @@ class _Round:
             return self._lost(_NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}")
         if suggestion.stop:
             raise _Stop("planned", _DETAILS["planned"])
-        drafted = await write_template(
-            brief, suggestion, self._asker(Role.GENERATION), self._admit, limits
-        )
-        if isinstance(drafted, Refused):
-            return self._lost(suggestion, f"no usable template: {drafted.detail}")
-        return self._tested(suggestion, drafted, await self._search(drafted))
+        drafts = await self._drafts(brief, suggestion)
+        if isinstance(drafts, Refused):
+            return self._lost(suggestion, f"no usable template: {drafts.detail}")
+        return self._tested(suggestion, drafts, await self._search(drafts))
 
-    def _asker(self, role: Role) -> Ask:
+    async def _drafts(self, brief: Brief, suggestion: Suggestion) -> dict[int, Drafted] | Refused:
+        """The round's drafts by number; one that fails does not hold up the others."""
+        task, drafts = self._task, dict[int, Drafted]()
+        failure: Refused | _Stop = Refused(by="The loop", detail="no draft was asked for")
+        for draft in range(task.width):
+            try:
+                found = await write_template(
+                    brief,
+                    suggestion,
+                    self._asker(Role.GENERATION, draft),
+                    partial(self._admit, draft),
+                    task.limits,
+                    mode=task.mode,
+                    draft=draft,
+                    width=task.width,
+                )
+            except _Stop as stop:
+                if stop.reason == "waiting":
+                    raise
+                failure = stop
+                continue
+            if isinstance(found, Refused):
+                failure = found
+            else:
+                drafts[draft] = found
+        if drafts:
+            return drafts
+        if isinstance(failure, _Stop):
+            raise failure
+        return failure
+
+    def _asker(self, role: Role, draft: int = 0) -> Ask:
         async def ask(attempt: int, messages: tuple[Message, ...]) -> Asked:
             request = Request(
                 position=Position(
                     experiment=self._task.experiment.name,
                     kernel=kernel_digest(self._task.experiment.kernel),
-                    step=self._key(role, attempt),
+                    step=self._key(role, attempt, draft),
                 ),
                 messages=messages,
                 max_output_tokens=self._task.limits.output_tokens,
@@ -190,17 +238,16 @@ class _Round:
             raise _Stop("waiting", f"waiting for a reply to {reply.where}")
         return Asked(request=request.digest, reply=reply)
 
-    async def _admit(self, attempt: int, template: Template) -> Admitted | Refused:
+    async def _admit(self, draft: int, attempt: int, template: Template) -> Admitted | Refused:
         return await self._steps.take(
-            self._key(Role.TESTING, attempt),
+            self._key(Role.TESTING, attempt, draft),
             ADMISSIONS,
             lambda: self._workshop.admit(self._task.experiment, template),
         )
 
-    async def _search(self, drafted: Drafted) -> Verdict:
+    async def _search(self, drafts: dict[int, Drafted]) -> Contest:
         experiment = round_experiment(
             self._task.experiment,
-            drafted.template,
             used_trials=self._progress.trials,
             used_seconds=self._progress.search_seconds,
             rounds_left=self._task.limits.rounds - self._number + 1,
@@ -208,15 +255,25 @@ class _Round:
         if experiment is None:
             raise _Stop("search", _DETAILS["search"])
 
-        seeds = (*drafted.seeds, *inherited_seeds(self._task.patterns, self._task.device.name))
+        async def search(draft: int, heat: int, part: Experiment, seeds: Seeds) -> Verdict:
+            step = self._key(Role.TUNING, heat, draft)
 
-        async def search() -> Verdict:
-            return judge(await self._workshop.search(self._number, experiment, seeds))
+            last = heat == heats(len(drafts)) - 1
+            name = "" if last else f"-d{draft}-h{heat}"
 
-        return await self._steps.take(self._key(Role.TUNING, 0), VERDICTS, search)
+            async def act() -> Verdict:
+                return judge(await self._workshop.search(self._number, part, seeds, name))
 
-    def _tested(self, suggestion: Suggestion, drafted: Drafted, verdict: Verdict) -> Progress:
+            return await self._steps.take(step, VERDICTS, act)
+
+        inherited = inherited_seeds(self._task.patterns, self._task.device.name)
+        return await contest(drafts, experiment, inherited, search)
+
+    def _tested(
+        self, suggestion: Suggestion, drafts: dict[int, Drafted], outcome: Contest
+    ) -> Progress:
         best = self._progress.best
+        verdict = outcome.verdicts[outcome.winner]
         gained = verdict.gains_on(best.speedup if best else 1.0)
         if verdict.speedup is None:
             words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
@@ -229,21 +286,25 @@ class _Round:
             speedup=verdict.speedup,
             interval=_interval(verdict),
         )
-        tried = Variant(
-            round=self._number,
-            template=drafted.template,
-            parent=best.digest if best else None,
-            suggestion=suggestion,
-            verdict=verdict,
-        )
-        return self._progress.after(summary, tried)
+        variants = {
+            draft: Variant(
+                round=self._number,
+                template=drafts[draft].template,
+                parent=best.digest if best else None,
+                suggestion=suggestion,
+                verdict=found,
+            )
+            for draft, found in outcome.verdicts.items()
+        }
+        tried = variants.pop(outcome.winner)
+        return self._progress.after(summary, tried, tuple(variants.values()))
 
     def _lost(self, suggestion: Suggestion, words: str) -> Progress:
         summary = RoundSummary(number=self._number, suggestion=suggestion, verdict=words)
         return self._progress.after(summary, None)
 
-    def _key(self, role: Role, attempt: int) -> StepKey:
-        return StepKey(round=self._number, draft=0, role=role, attempt=attempt)
+    def _key(self, role: Role, attempt: int, draft: int = 0) -> StepKey:
+        return StepKey(round=self._number, draft=draft, role=role, attempt=attempt)
 
 
 def _finite(seconds: float) -> float | None:

@@ -16,7 +16,7 @@ from agents.brief import Brief, RoundSummary, ShapeTimes, planning_messages, rep
 from agents.landscape import landscape
 from agents.llm.port import Message
 from agents.patterns.pattern import Pattern
-from agents.replies import Suggestion, Unusable, read_suggestion
+from agents.replies import Mode, Suggestion, Unusable, read_suggestion
 from agents.steps import Asked, Spent
 from agents.testing import Verdict
 from tuner.device import Device
@@ -56,7 +56,8 @@ class Task:
 
     ``baseline_us`` and ``floor_us`` have one entry per tune shape: the kernel's time as it stands,
     and the least that memory or arithmetic allow, ``None`` where unknown. ``patterns`` are what
-    winners of earlier runs left.
+    winners of earlier runs left. Each round asks for ``width`` drafts: templates, or with ``mode``
+    ``direct`` whole kernels.
     """
 
     experiment: Experiment
@@ -67,6 +68,8 @@ class Task:
     occupancy: float | None = None
     limits: Limits = field(default_factory=Limits)
     patterns: tuple[Pattern, ...] = ()
+    mode: Mode = "template"
+    width: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,18 +111,24 @@ class Progress:
     trials: int = 0
     search_seconds: float = 0.0
 
-    def after(self, summary: RoundSummary, tried: Variant | None) -> "Progress":
-        """The state after one more round; ``tried`` is what was searched, if anything was."""
+    def after(
+        self, summary: RoundSummary, tried: Variant | None, beaten: tuple[Variant, ...] = ()
+    ) -> "Progress":
+        """The state after one more round; ``tried`` is what was searched, if anything was.
+
+        ``beaten`` are the round's other drafts.
+        """
         verdict = tried.verdict if tried else None
+        searched = (*beaten, *([tried] if tried else []))
         gained = verdict is not None and verdict.gains_on(self.best.speedup if self.best else 1.0)
         return replace(
             self,
             rounds=(*self.rounds, summary),
             best=tried if gained else self.best,
-            variants=(*self.variants, *([tried] if tried else [])),
+            variants=(*self.variants, *searched),
             without_gain=0 if gained else self.without_gain + 1,
-            trials=self.trials + (verdict.trials if verdict else 0),
-            search_seconds=self.search_seconds + (verdict.seconds if verdict else 0.0),
+            trials=self.trials + sum(one.verdict.trials for one in searched),
+            search_seconds=self.search_seconds + sum(one.verdict.seconds for one in searched),
         )
 
 

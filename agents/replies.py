@@ -36,6 +36,9 @@ _SOURCE_LANGUAGES = frozenset(
 _JSON_LANGUAGES = frozenset({"json", "jsonc", "json5"})
 _MOST_ERRORS = 8
 
+Mode = Literal["template", "direct"]
+"""Whether generation writes families whose parameters are searched, or whole kernels."""
+
 Prose = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
@@ -114,6 +117,33 @@ class TemplateDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelDraft:
+    """The JSON half of a reply that rewrites the kernel as one fixed implementation."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    entry: Annotated[str, Field(min_length=1, max_length=500)]
+    launch: Launch | None = None
+    launches: Annotated[tuple[Launch | Memset, ...], Field(max_length=16)] = ()
+    defines: Annotated[dict[Name, Expression], Field(max_length=64)] = field(default_factory=dict)
+    scratch: Annotated[tuple[ScratchArgument, ...], Field(max_length=8)] = ()
+    rationale: Prose
+    seeds: ClassVar[tuple[dict[str, Value], ...]] = ()
+
+    def template(self, source: Source) -> Template:
+        """A template without parameters: a space of one configuration."""
+        return Template(
+            source=source,
+            entry=self.entry,
+            parameters={},
+            launch=self.launch,
+            launches=self.launches,
+            defines=self.defines,
+            scratch=self.scratch,
+            rationale=self.rationale,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedTemplate:
     """A generation reply as understood: the template, and values to try first."""
 
@@ -122,7 +152,8 @@ class GeneratedTemplate:
 
 
 _SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)
-_DRAFTS: TypeAdapter[TemplateDraft] = TypeAdapter(TemplateDraft)
+_DRAFTS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(TemplateDraft)
+_KERNELS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(KernelDraft)
 
 
 def read_suggestion(reply: Reply) -> Suggestion | Unusable:
@@ -130,11 +161,11 @@ def read_suggestion(reply: Reply) -> Suggestion | Unusable:
     return _guarded(lambda: _object(reply, _SUGGESTIONS))
 
 
-def read_template(reply: Reply, file: str) -> GeneratedTemplate | Unusable:
+def read_template(reply: Reply, file: str, mode: Mode = "template") -> GeneratedTemplate | Unusable:
     """Read a generation reply: one JSON object and one source block; ``file`` names the source."""
 
     def read() -> GeneratedTemplate:
-        draft = _object(reply, _DRAFTS)
+        draft = _object(reply, _DRAFTS if mode == "template" else _KERNELS)
         source = Source(name=file, text=_source(reply))
         return GeneratedTemplate(template=draft.template(source), seeds=draft.seeds)
 

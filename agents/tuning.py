@@ -5,18 +5,17 @@ Space, strategies, seeds and the trials themselves are the domain's.
 
 from dataclasses import replace
 
-from tuner.spec.experiment import Experiment, Search, Template
+from tuner.spec.experiment import Experiment, Search
 
 
 def round_experiment(
     experiment: Experiment,
-    template: Template,
     *,
     used_trials: int,
     used_seconds: float,
     rounds_left: int,
 ) -> Experiment | None:
-    """The experiment that searches ``template`` with this round's share of what is left.
+    """The experiment with this round's share of what is left.
 
     ``rounds_left`` counts this one. ``None`` once trials or seconds are spent.
     """
@@ -26,4 +25,4 @@ def round_experiment(
     if trials < 1 or seconds <= 0:
         return None
     share: Search = replace(whole, trials=trials, seconds=seconds)
-    return replace(experiment, template=template, search=share)
+    return replace(experiment, search=share)

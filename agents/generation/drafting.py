@@ -11,7 +11,7 @@ from agents.brief import Brief, generation_messages, repair_messages
 from agents.generation.admission import refusal, usable_seeds
 from agents.llm.port import Message
 from agents.planning import Ask, Limits
-from agents.replies import GeneratedTemplate, Suggestion, Unusable, read_template
+from agents.replies import GeneratedTemplate, Mode, Suggestion, Unusable, read_template
 from agents.testing import Admitted, Refused
 from tuner.spec.experiment import Experiment, Template
 from tuner.trial import Value
@@ -33,7 +33,15 @@ class Drafted:
 
 
 async def write_template(
-    brief: Brief, suggestion: Suggestion, ask: Ask, admit: Admit, limits: Limits
+    brief: Brief,
+    suggestion: Suggestion,
+    ask: Ask,
+    admit: Admit,
+    limits: Limits,
+    *,
+    mode: Mode = "template",
+    draft: int = 0,
+    width: int = 1,
 ) -> Drafted | Refused:
     """A template that follows the suggestion, or the last refusal once the turns are used up.
 
@@ -41,13 +49,20 @@ async def write_template(
     turn holds the first request, the last answer and the complaint about it, no more.
     """
     experiment = brief.experiment
-    first = generation_messages(brief, suggestion, budget_tokens=limits.brief_tokens)
+    first = generation_messages(
+        brief,
+        suggestion,
+        budget_tokens=limits.brief_tokens,
+        mode=mode,
+        draft=draft,
+        width=width,
+    )
     messages: Sequence[Message] = first
     unreadable = 0
     attempt = 0
     while True:
         asked = await ask(attempt, tuple(messages))
-        found = read_template(asked.reply, experiment.kernel.source.name)
+        found = read_template(asked.reply, experiment.kernel.source.name, mode)
         if isinstance(found, Unusable):
             unreadable += 1
             refused = Refused(by="The reader", detail=found.detail)

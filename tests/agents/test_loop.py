@@ -94,7 +94,7 @@ class Disk:
     """What outlives a process. After ``kill_after`` writes, the process dies with the next."""
 
     steps: dict[StepKey, str] = field(default_factory=dict)
-    facts: dict[int, list[Fact]] = field(default_factory=dict)
+    facts: dict[str, list[Fact]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     admissions: int = 0
     writes: int = 0
@@ -117,10 +117,10 @@ class Disk:
 @dataclass
 class RoundJournal:
     disk: Disk
-    round: int
+    search: str
 
     def append(self, fact: Fact) -> None:
-        self.disk.facts[self.round].append(fact)
+        self.disk.facts[self.search].append(fact)
         self.disk.wrote()
 
     def sync(self) -> None:
@@ -153,6 +153,10 @@ class SimulatedWorkshop:
     def now(self) -> float:
         return self._seconds
 
+    def slowdown(self, values: dict[str, Value]) -> float:
+        worse = abs(int(values["VEC"]).bit_length() - 4) + (values["BLOCK"] == 1)
+        return 1 + worse / 10
+
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         self._disk.admissions += 1
         if "#error" in template.source.text:
@@ -161,23 +165,25 @@ class SimulatedWorkshop:
         return Admitted()
 
     async def search(
-        self, round_number: int, experiment: Experiment, seeds: tuple[dict[str, Value], ...]
+        self,
+        round_number: int,
+        experiment: Experiment,
+        seeds: tuple[dict[str, Value], ...],
+        heat: str = "",
     ) -> History:
         template = experiment.template
         assert template is not None
         best = float(template.rationale.removeprefix("takes "))
 
         def cost(point: Configuration, shape: int) -> float:
-            values = point.as_dict()
-            worse = abs(int(values["VEC"]).bit_length() - 4) + (values["BLOCK"] == 1)
-            return BASELINE_NS[shape] * best * (1 + worse / 10)
+            return BASELINE_NS[shape] * best * self.slowdown(point.as_dict())
 
         fleet = SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost, noise=0.002, seed=3)
         space = feasible_set(experiment, template, CPU)
         proposer = SeededProposer(make_proposer(experiment.search, space), space, seeds)
         session = Session(experiment, compile_slots=1, bench_slots=1)
-        journal = RoundJournal(self._disk, round_number)
-        for fact in self._disk.facts.setdefault(round_number, []):
+        journal = RoundJournal(self._disk, f"{round_number}{heat}")
+        for fact in self._disk.facts.setdefault(f"{round_number}{heat}", []):
             session.apply(fact)
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
@@ -405,3 +411,83 @@ def test_a_model_that_never_answers_ends_with_the_time() -> None:
     ending = asyncio.run(run_rounds(limited, Silent(GOOD, disk), SimulatedWorkshop(disk), disk))
     assert ending.reason == "seconds"
     assert ending.spent.calls == 0
+
+
+def drafts(*texts: str) -> Transcript:
+    """One round whose drafts are answered with the texts, in order."""
+    plan = Exchange(step=key(1, Role.PLANNING), request="0" * 64, reply=Reply(text=suggestion()))
+    written = [
+        Exchange(
+            step=StepKey(round=1, draft=number, role=Role.GENERATION, attempt=0),
+            request="0" * 64,
+            reply=Reply(text=text),
+        )
+        for number, text in enumerate(texts)
+    ]
+    header = Header(experiment="twice", kernel=kernel_digest(plain().kernel), made="by a test")
+    return Transcript(header=header, exchanges=(plan, *written))
+
+
+def wide(transcript: Transcript, disk: Disk, width: int, trials: int = 24) -> Ending:
+    chosen = task(rounds=1)
+    search = replace(chosen.experiment.search, trials=trials)
+    chosen = replace(chosen, experiment=replace(chosen.experiment, search=search), width=width)
+    return asyncio.run(
+        run_rounds(chosen, Counting(transcript, disk), SimulatedWorkshop(disk), disk)
+    )
+
+
+def test_drafts_are_searched_against_each_other_on_one_budget() -> None:
+    disk = Disk()
+    ending = wide(drafts(draft(0.7), draft(0.3), draft(0.5), draft(0.9)), disk, width=4)
+    assert ending.best is not None
+    assert ending.best.template.rationale == "takes 0.3"
+    assert sorted(disk.facts) == ["1", "1-d0-h0", "1-d1-h0", "1-d1-h1", "1-d2-h0", "1-d2-h1",
+                                  "1-d3-h0"]  # fmt: skip
+    assert len(ending.progress.variants) == 4
+    assert 20 <= ending.progress.trials <= 24
+    assert len(ending.progress.rounds) == 1
+    assert ending.best.verdict.trials == 2 + 4 + 8
+
+
+def test_a_bad_draft_does_not_hold_up_the_others() -> None:
+    disk = Disk()
+    ending = wide(drafts("?", draft(0.5)), disk, width=2)
+    assert ending.best is not None
+    assert ending.best.template.rationale == "takes 0.5"
+    assert sorted(disk.facts) == ["1"]
+
+
+def test_a_contest_killed_anywhere_ends_the_same() -> None:
+    transcript = drafts(draft(0.7), draft(0.3))
+    whole = Disk()
+    expected = settled(wide(transcript, whole, width=2))
+    for kill_after in range(1, whole.writes, 7):
+        disk = Disk(kill_after=kill_after)
+        with pytest.raises(KilledError):
+            wide(transcript, disk, width=2)
+        assert settled(wide(transcript, disk, width=2)) == expected
+        assert all(count == 1 for count in disk.asked.values())
+
+
+def test_direct_mode_measures_whole_kernels() -> None:
+    fields = {
+        "entry": "twice",
+        "launch": {"grid": ["ceil_div(d, 16)", "tokens"], "block": [16]},
+        "rationale": "takes 0.5",
+    }
+    source = FAMILY.replace("VEC", "4").replace("MODE == MODE_sum", "true")
+    text = f"```json\n{json.dumps(fields)}\n```\n```c\n{source}```\n"
+    disk = Disk()
+    chosen = replace(task(rounds=1), mode="direct")
+    model = Counting(drafts(text), disk)
+    ending = asyncio.run(run_rounds(chosen, model, FixedWorkshop(disk), disk))
+    assert ending.best is not None
+    assert ending.best.template.parameters == {}
+    assert ending.progress.trials == 1
+    assert ending.best.speedup == pytest.approx(2.0, rel=0.05)
+
+
+class FixedWorkshop(SimulatedWorkshop):
+    def slowdown(self, values: dict[str, Value]) -> float:
+        return 1.0

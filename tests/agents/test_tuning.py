@@ -15,10 +15,7 @@ def test_a_round_gets_its_share_of_what_is_left(
     trials: int, seconds: float, left: int, share: tuple[int, float]
 ) -> None:
     whole = replace(twice(), search=Search(trials=10, seconds=90.0))
-    assert whole.template is not None
-    found = round_experiment(
-        whole, whole.template, used_trials=trials, used_seconds=seconds, rounds_left=left
-    )
+    found = round_experiment(whole, used_trials=trials, used_seconds=seconds, rounds_left=left)
     assert found is not None
     assert (found.search.trials, found.search.seconds) == share
 
@@ -26,10 +23,4 @@ def test_a_round_gets_its_share_of_what_is_left(
 @pytest.mark.parametrize(("trials", "seconds"), [(10, 0.0), (12, 0.0), (0, 90.0)])
 def test_a_spent_budget_gives_no_round(trials: int, seconds: float) -> None:
     whole = replace(twice(), search=Search(trials=10, seconds=90.0))
-    assert whole.template is not None
-    assert (
-        round_experiment(
-            whole, whole.template, used_trials=trials, used_seconds=seconds, rounds_left=2
-        )
-        is None
-    )
+    assert round_experiment(whole, used_trials=trials, used_seconds=seconds, rounds_left=2) is None
