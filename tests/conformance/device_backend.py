@@ -198,6 +198,21 @@ class DeviceBackendConformance:
             launchable.release()
             module.release()
 
+    def test_each_launchable_has_scratch_of_its_own(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays)
+        bound = [self.bind(backend, case, entry) for entry in ("staged", "affine", "staged")]
+        wants = (arrays["x"], 2 * arrays["x"] + arrays["y"], arrays["x"])
+        for launchable, want in [*zip(bound, wants, strict=True)] * 2:
+            case.restore([0, 1, 2], POISON)
+            launchable.burst((1, 0, 2))
+            assert all(self.seen(case, index, want, tmp_path) == 0 for index in range(3))
+        bound[1].release()
+        bound[2].release()
+        case.restore([0], POISON)
+        bound[0].burst((0,))
+        assert self.seen(case, 0, arrays["x"], tmp_path) == 0
+        bound[0].release()
+
     def test_scratch_lives_as_long_as_the_launchable(self, backend, arrays, tmp_path) -> None:
         case = self.stage(backend, tmp_path, arrays, sets=2)
         for _ in range(2):

@@ -11,6 +11,7 @@ from typing import cast, get_args
 from tuner.device import Backend
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary
+from tuner.trial import Code
 from workers.bench.protocol import (
     Bind,
     Broken,
@@ -56,6 +57,8 @@ class _Server:
             return reply, []
         except EnvironmentProblem as problem:
             return Broken(detail=str(problem)), []
+        except MemoryError as error:
+            return Failed(code=Code.OUT_OF_MEMORY, detail=str(error), sticky=True), []
 
     @property
     def _device(self) -> DeviceBackend:

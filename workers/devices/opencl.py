@@ -169,13 +169,8 @@ class OpenCLDevice:
         self, module: "OpenCLModule", cell: CellPlan, case: "OpenCLCase"
     ) -> "OpenCLLaunchable":
         """Check the launches, allocate scratch, set every argument of every set."""
-        case.attach(cell.scratch)
-        try:
-            with translated(self.cl):
-                return OpenCLLaunchable(self, module, cell, case)
-        except DeviceFailure:
-            case.attach(())
-            raise
+        with translated(self.cl):
+            return OpenCLLaunchable(self, module, cell, case)
 
     def region(self, size: int, align: int, guard: Bytes) -> Region:
         """Guarded memory of this device."""
@@ -201,8 +196,12 @@ class OpenCLModule:
         self.programs.clear()
 
 
+Regions = list[dict[str, Region]]
+"""Buffers by set and name."""
+
+
 class OpenCLCase:
-    """Buffers of one shape: ``regions[set][name]``."""
+    """Buffers of one shape: ``regions[set][name]``, and scratch buffers of launchables likewise."""
 
     def __init__(self, owner: OpenCLDevice, arguments: Sequence[Staged], sets: int) -> None:
         self._owner = owner
@@ -210,13 +209,13 @@ class OpenCLCase:
         self._buffers = [a for a in arguments if isinstance(a, StagedBuffer)]
         self._guard = canary(GUARD_BYTES, int.from_bytes(os.urandom(8), "little"))
         self._files: dict[str, Bytes] = {}
-        self._scratch: tuple[str, ...] = ()
+        self._scratch: list[Regions] = []
         self.values: dict[str, Any] = {
             a.name: numpy_dtype(a.dtype).type(a.value)
             for a in arguments
             if isinstance(a, StagedScalar)
         } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
-        self.regions: list[dict[str, Region]] = [
+        self.regions: Regions = [
             {b.name: owner.region(b.size, b.align, self._guard) for b in self._buffers}
             for _ in range(sets)
         ]
@@ -227,23 +226,33 @@ class OpenCLCase:
         """How many buffer sets there are."""
         return len(self.regions)
 
-    def attach(self, scratch: Sequence[Scratch]) -> None:
-        """Replace the scratch buffers by these."""
-        for regions in self.regions:
-            for name in self._scratch:
-                del regions[name]
-            for buffer in scratch:
-                size = max(1, buffer.elements) * item_bytes(buffer.dtype)
-                regions[buffer.name] = self._owner.region(size, buffer.align, self._guard)
-                regions[buffer.name].mend()
-        self._scratch = tuple(buffer.name for buffer in scratch)
+    def attach(self, scratch: Sequence[Scratch]) -> Regions:
+        """Allocate scratch buffers for every set, until :meth:`detach`."""
+        made: Regions = [
+            {
+                buffer.name: self._owner.region(
+                    max(1, buffer.elements) * item_bytes(buffer.dtype), buffer.align, self._guard
+                )
+                for buffer in scratch
+            }
+            for _ in self.regions
+        ]
+        for regions in made:
+            for region in regions.values():
+                region.mend()
+        self._scratch.append(made)
+        return made
+
+    def detach(self, made: Regions) -> None:
+        """Drop scratch buffers; those dropped already are let be."""
+        self._scratch = [other for other in self._scratch if other is not made]
 
     def refill(self, contents: Mapping[str, str]) -> None:
         """Write new contents into every set and make the guards whole."""
         for name, path in contents.items():
             self._files[name] = np.fromfile(path, np.uint8)
         with translated(self._owner.cl):
-            for regions in self.regions:
+            for regions in (one for group in (self.regions, *self._scratch) for one in group):
                 for name, region in regions.items():
                     region.mend()
                     if name in self._files:
@@ -259,8 +268,9 @@ class OpenCLCase:
                         regions[buffer.name].write(self._files[buffer.name])
                     elif buffer.kind in ("out", "scratch"):
                         regions[buffer.name].fill(poison)
-                for name in self._scratch:
-                    regions[name].fill(poison)
+                for scratch in self._scratch:
+                    for region in scratch[index].values():
+                        region.fill(poison)
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:  # noqa: ARG002 (compared by the supervisor)
         """Look at guards and inputs, and hand out the outputs."""
@@ -271,15 +281,18 @@ class OpenCLCase:
                 for buffer in self._buffers
                 if buffer.kind in ("out", "inout")
             }
-            return Inspection(damage=self._damage(regions), outputs=outputs, comparisons={})
+            return Inspection(damage=self._damage(set_index), outputs=outputs, comparisons={})
 
     def release(self) -> None:
         """Drop every buffer."""
         self.regions.clear()
+        self._scratch.clear()
         self._files.clear()
 
-    def _damage(self, regions: Mapping[str, Region]) -> Damage | None:
-        for name, region in regions.items():
+    def _damage(self, index: int) -> Damage | None:
+        regions = self.regions[index]
+        scratch = [item for group in self._scratch for item in group[index].items()]
+        for name, region in (*regions.items(), *scratch):
             broken = region.broken()
             if broken is not None:
                 where: Literal["front", "back"] = "front" if broken[0] == "front" else "back"
@@ -300,10 +313,16 @@ class OpenCLLaunchable:
     ) -> None:
         self._owner, self._case = owner, case
         program, binary = module.programs[cell.build]
-        self._steps = [
-            [self._step(step, program, dict(binary.symbols), regions) for step in cell.steps]
-            for regions in case.regions
-        ]
+        symbols = dict(binary.symbols)
+        self._scratch = case.attach(cell.scratch)
+        try:
+            self._steps = [
+                [self._step(step, program, symbols, own | scratch) for step in cell.steps]
+                for own, scratch in zip(case.regions, self._scratch, strict=True)
+            ]
+        except (DeviceFailure, owner.cl.Error):
+            case.detach(self._scratch)
+            raise
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Launch in order; a launch lasts from its first step's start to its last step's end."""
@@ -315,7 +334,7 @@ class OpenCLLaunchable:
     def release(self) -> None:
         """Drop the kernels and the scratch buffers."""
         self._steps.clear()
-        self._case.attach(())
+        self._case.detach(self._scratch)
 
     def _step(
         self,
