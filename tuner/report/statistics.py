@@ -16,7 +16,7 @@ from typing import Literal
 
 Verdict = Literal["faster", "same", "slower", "unclear"]
 
-ERROR_RATE = 0.02
+ERROR_RATE = 0.01
 """The chance that any verdict of a run is wrong where there is no difference at all."""
 
 MARGIN = 0.01
@@ -71,7 +71,8 @@ def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison
 
     *Same*: the interval lies inside ±max(1 %, A/A spread), where the spread is what comparing the
     baseline with itself would show at this noise, twice the half-width, and at most 10 %. *Faster*
-    and *slower*: the interval lies beyond 1 %. Else *unclear*.
+    and *slower*: the difference is more than 1 %, and its interval excludes none at all. Else
+    *unclear*.
 
     Args:
         logs: at least one.
@@ -92,10 +93,8 @@ def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison
     verdict: Verdict = "unclear"
     if abs(mean) + half <= max(margin, spread):
         verdict = "same"
-    elif mean - half > margin:
-        verdict = "faster"
-    elif mean + half < -margin:
-        verdict = "slower"
+    elif abs(mean) > max(margin, half):
+        verdict = "faster" if mean > 0 else "slower"
     return Comparison(
         speedup=math.exp(mean),
         low=math.exp(mean - half),
