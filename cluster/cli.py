@@ -60,6 +60,13 @@ DeviceOption = Annotated[
         "--device", help="Part of a device's name, or its index in `kernelwright doctor`."
     ),
 ]
+ExitWhenWaiting = Annotated[
+    bool,
+    typer.Option(
+        "--exit-when-waiting",
+        help="End with exit code 6, to be resumed, where a mailbox holds no reply yet.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -120,6 +127,14 @@ def run(
     trials: Trials = None,
     seconds: Seconds = None,
     device: DeviceOption = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="Who writes templates: auto, replay, none, mailbox:DIR, or a LiteLLM id.",
+        ),
+    ] = None,
+    exit_when_waiting: ExitWhenWaiting = False,
     as_json: Json = False,
 ) -> None:
     """Tune a kernel: search, verify, time, confirm, report, export."""
@@ -132,6 +147,8 @@ def run(
         trials=trials,
         seconds=seconds,
         device=device,
+        model=model,
+        exit_when_waiting=exit_when_waiting,
         as_json=as_json,
     )
 
@@ -142,12 +159,19 @@ def resume(
     *,
     fleet: Fleet = FleetName.RAY,
     device: DeviceOption = None,
+    exit_when_waiting: ExitWhenWaiting = False,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted; nothing finished is measured again."""
     from cluster.commands import runs
 
-    runs.resume(run_dir, fleet=fleet.value, device=device, as_json=as_json)
+    runs.resume(
+        run_dir,
+        fleet=fleet.value,
+        device=device,
+        exit_when_waiting=exit_when_waiting,
+        as_json=as_json,
+    )
 
 
 @app.command()

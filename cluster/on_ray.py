@@ -18,9 +18,10 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.fleets.ray import open_ray_fleet
-from cluster.progress import Progress
-from cluster.run import Run, StopReason
-from cluster.settings import Settings
+from cluster.progress import Shown
+from cluster.rounds import Asking, open_run
+from cluster.run import StopReason
+from cluster.settings import Settings, read_keys
 from tuner.errors import EnvironmentProblem, KernelwrightError
 
 NAMESPACE = "kernelwright"
@@ -70,11 +71,19 @@ def has_gpu() -> bool:
 class DriverActor:
     """The one writer of a run directory, on the node where that lies. Asynchronous."""
 
-    def __init__(self, path: Path, device: str | None, gpus: bool | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        device: str | None,
+        gpus: bool | None,
+        keys: Path | None,
+        exit_when_waiting: bool,
+    ) -> None:
         opener = partial(open_ray_fleet, wanted=device, gpus=gpus)
-        self._run = Run(path, opener)
+        known = {} if keys is None else read_keys(keys)
+        self._run = open_run(path, opener, Asking(keys=known, exit_when_waiting=exit_when_waiting))
 
-    async def progress(self) -> AsyncIterator[Progress]:
+    async def progress(self) -> AsyncIterator[Shown]:
         """Go on with the run, streaming how far it is."""
         async for progress in self._run.progress():
             yield progress
@@ -85,15 +94,25 @@ class DriverActor:
 
 
 class RemoteRun:
-    """The face of :class:`cluster.run.Run` for a run that a driver actor does.
+    """The face of a run for one that a driver actor does.
 
     Args:
         path: the run directory, absolute.
         device: part of the name of the device wanted.
         gpus: whether benches take Ray's GPUs; by default where the backend is CUDA.
+        keys: the file with the models' keys, on this node.
+        exit_when_waiting: end instead of waiting for a model's reply in a mailbox.
     """
 
-    def __init__(self, path: Path, device: str | None = None, *, gpus: bool | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        device: str | None = None,
+        *,
+        gpus: bool | None = None,
+        keys: Path | None = None,
+        exit_when_waiting: bool = False,
+    ) -> None:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         # No CPU slot: it only waits, and must not dead-lock with its own workers on two cores.
         remote = ray.remote(
@@ -104,13 +123,13 @@ class RemoteRun:
             scheduling_strategy=here,
         )(DriverActor)
         self._path = path
-        self._actor: Any = remote.remote(path, device, gpus)
+        self._actor: Any = remote.remote(path, device, gpus, keys, exit_when_waiting)
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end, without waiting for it."""
         self._actor.stop.remote(reason)
 
-    async def progress(self) -> AsyncIterator[Progress]:
+    async def progress(self) -> AsyncIterator[Shown]:
         """Follow the run to its end.
 
         Raises:

@@ -23,7 +23,7 @@ LINE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A picture of a run, small enough to cross a network for each step.
+    """A picture of a run, or of one of its rounds, small enough to cross a network for each step.
 
     Times in seconds; ``speedup`` is the leader's, unconfirmed, over the tune shapes; ``estimate``
     says what the whole run may take.
@@ -43,6 +43,7 @@ class Progress:
     confirmations: int
     processes: int
     estimate: str = ""
+    round: int = 0
 
     @classmethod
     def of(cls, session: Session, now: float) -> "Progress":
@@ -68,6 +69,9 @@ class Progress:
         )
 
     def __str__(self) -> str:
+        return f"round {self.round}: {self._words()}" if self.round else self._words()
+
+    def _words(self) -> str:
         best = f"; best {self.speedup:.2f}× with {self.leader}" if self.speedup else ""
         match self.phase:
             case "baseline":
@@ -82,6 +86,20 @@ class Progress:
         return f"{self.phase}: {self.finished} trials, {self.rejected} rejected{best}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What a run with agents is busy with between searches."""
+
+    round: int
+    words: str
+
+    def __str__(self) -> str:
+        return f"round {self.round}: {self.words}"
+
+
+Shown = Progress | Doing
+
+
 class Display(Protocol):
     """Shows progress while a run goes on; a context manager."""
 
@@ -94,7 +112,7 @@ class Display(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: Shown) -> None:
         """Bring the display up to date."""
         ...
 
@@ -107,7 +125,7 @@ def display(stream: TextIO = sys.stderr) -> Display:
 class _Lines:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._last: Progress | None = None
+        self._last: Shown | None = None
         self._printed = float("-inf")
 
     def __enter__(self) -> "_Lines":
@@ -121,10 +139,10 @@ class _Lines:
     ) -> None:
         pass
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: Shown) -> None:
         """Print a line for a new phase, a new leader, or after a while."""
         now, last = time.monotonic(), self._last
-        news = last is None or (progress.phase, progress.leader) != (last.phase, last.leader)
+        news = last is None or _subject(progress) != _subject(last)
         if news or (str(progress) != str(last) and now - self._printed >= LINE_SECONDS):
             self._stream.write(f"kernelwright: {progress}\n")
             self._stream.flush()
@@ -149,11 +167,18 @@ class _Live:
     ) -> None:
         self._status.stop()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: Shown) -> None:
         """Replace the live line."""
         from rich.markup import escape
 
         self._status.update(escape(str(progress)))
+
+
+def _subject(shown: Shown) -> tuple[object, ...]:
+    """What is worth a line of its own when it changes."""
+    if isinstance(shown, Doing):
+        return (shown.round, shown.words)
+    return (shown.round, shown.phase, shown.leader)
 
 
 def _speedup(history: History, leader: int | None) -> float | None:

@@ -6,8 +6,8 @@ the only writer of the run directory. Knows no terminal and no signal.
 
 import importlib.metadata
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -69,37 +69,50 @@ class Run:
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with (
-            closing(RunDirectory.open(self._path)) as directory,
-            directory.journal() as journal,
-        ):
+        with closing(RunDirectory.open(self._path)) as directory:
             (self._path / STOP_FILE).unlink(missing_ok=True)
             fleet = await self._open_fleet(directory.experiment.kernel.language)
             try:
-                session, proposer, expected = _restore(directory, journal, fleet)
-                driver = Driver(
-                    session=session,
-                    fleet=fleet,
-                    proposer=proposer,
-                    journal=journal,
-                    secret=directory.secret,
-                )
-                due = 0.0
-                async for progress in driver.run():
-                    self._pass_on_requests(driver)
-                    if time.monotonic() >= due:
-                        directory.write("status.json", status_json(session.history))
-                        due = time.monotonic() + STATUS_SECONDS
-                    yield replace(progress, estimate=str(expected))
+                async with aclosing(pursue(directory, fleet, self._asked)) as steps:
+                    async for progress in steps:
+                        yield progress
             finally:
                 await fleet.close()
-            _write_derived(directory, session.history)
 
-    def _pass_on_requests(self, driver: Driver) -> None:
+    def _asked(self) -> StopReason | None:
         if self._stop is None and (self._path / STOP_FILE).exists():
             self._stop = "stopped"
-        if self._stop is not None:
-            driver.stop(self._stop)
+        return self._stop
+
+
+async def pursue(
+    directory: RunDirectory, fleet: Fleet, asked: Callable[[], StopReason | None]
+) -> AsyncGenerator[Progress, None]:
+    """Search the template of a run directory over a fleet, and keep what follows from it there.
+
+    Args:
+        directory: held by this process.
+        fleet: stays open.
+        asked: whether an end was asked for; looked at after each step.
+    """
+    with directory.journal() as journal:
+        session, proposer, expected = _restore(directory, journal, fleet)
+        driver = Driver(
+            session=session,
+            fleet=fleet,
+            proposer=proposer,
+            journal=journal,
+            secret=directory.secret,
+        )
+        due = 0.0
+        async for progress in driver.run():
+            if (reason := asked()) is not None:
+                driver.stop(reason)
+            if time.monotonic() >= due:
+                directory.write("status.json", status_json(session.history))
+                due = time.monotonic() + STATUS_SECONDS
+            yield replace(progress, estimate=str(expected))
+        _write_derived(directory, session.history)
 
 
 def _restore(

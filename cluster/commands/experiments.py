@@ -49,13 +49,17 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
 
 
 def load_tunable(path: Path) -> tuple[Experiment, Template]:
+    """The experiment in a file, and its template; raises what :func:`tunable` and loading raise."""
+    return tunable(load_experiment(path))
+
+
+def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
     """The experiment and its template: the user's own, or one made from the plain kernel by rules.
 
     Raises:
-        SpecError: the spec is wrong, or has no template and its kernel nothing to vary.
+        SpecError: it has no template and its kernel nothing to vary.
         NothingValid: the static gate refuses the template.
     """
-    experiment = load_experiment(path)
     template = experiment.template
     if template is None:
         made = mechanical_template(experiment)

@@ -2,11 +2,17 @@
 
 import fcntl
 import json
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
 
+from agents.brief import inline
+from agents.ledger import Ledger, ledger_json, read_ledger, spent_so_far
+from agents.llm.port import ModelUnavailable
 from cluster.run import STOP_FILE
+from cluster.workshop import round_path, rounds_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.report.export import export_files
 from tuner.report.result import Result
@@ -16,26 +22,74 @@ from tuner.session.history import History
 from tuner.store.run_directory import RunView
 from tuner.trial import Rejected
 
+WAITING = 6
+"""The exit code of a run that awaits a model's reply."""
+
 
 def is_over(run_dir: Path) -> bool:
     """Whether a run has ended for good."""
-    return _history(RunView.open(run_dir)).finished
+    view = RunView.open(run_dir)
+    if view.experiment.agents is None:
+        return _history(view).finished
+    ledger = read_ledger(run_dir)
+    return ledger is not None and ledger.over
+
+
+def result_view(run_dir: Path) -> RunView:
+    """The run directory whose journal holds a run's result: with agents, that of a round.
+
+    Raises:
+        NothingValid: no round has found anything.
+    """
+    view = RunView.open(run_dir)
+    if view.experiment.agents is None:
+        return view
+    ledger = read_ledger(run_dir)
+    if ledger is not None and ledger.searched is not None:
+        return RunView.open(round_path(run_dir, ledger.searched))
+    begun = rounds_begun(run_dir) if ledger is None else []
+    if not begun:
+        why = "no round was searched yet" if ledger is None else ledger.detail
+        raise NothingValid(f"there is no result: {why}")
+    return RunView.open(begun[-1])
 
 
 def status(run_dir: Path, *, as_json: bool) -> None:
     """Print how far a run is, from its journal and from whether a process holds it."""
     view = RunView.open(run_dir)
+    if view.experiment.agents is not None:
+        _print_facts(_rounds_status(view), as_json=as_json)
+        return
     history = _history(view)
     outcomes = [trial.outcome for trial in history.trials.values() if trial.outcome is not None]
     facts = {
         "run": view.info.run,
-        "state": _state(run_dir, history),
+        "state": _state(run_dir, over=history.finished),
         "trials": len(outcomes),
         "budget": view.experiment.search.trials,
         "rejected": sum(isinstance(outcome, Rejected) for outcome in outcomes),
         "searched_seconds": round(history.searched, 1),
         "confirmations": len(history.confirmations),
     }
+    _print_facts(facts, as_json=as_json)
+
+
+def _rounds_status(view: RunView) -> dict[str, object]:
+    ledger, spent = read_ledger(view.path), spent_so_far(view.path)
+    facts: dict[str, object] = {
+        "run": view.info.run,
+        "state": "waiting"
+        if ledger and ledger.waiting
+        else _state(view.path, over=ledger is not None and ledger.over),
+        "rounds": len(rounds_begun(view.path)),
+        "calls": spent.calls,
+        "tokens": spent.input_tokens + spent.output_tokens,
+        "cost_usd": round(spent.cost_usd, 4),
+    }
+    return facts if ledger is None else {**facts, "ended": ledger.detail}
+
+
+def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:
@@ -58,7 +112,7 @@ def stop(run_dir: Path) -> None:
 
 def report(run_dir: Path, *, as_json: bool) -> None:
     """Print what was found, also while the run goes on."""
-    _print(summarise(_history(RunView.open(run_dir))), run_dir, as_json=as_json)
+    _print(summarise(_history(result_view(run_dir))), run_dir, as_json=as_json)
 
 
 def export(run_dir: Path, *, output: Path | None) -> None:
@@ -71,7 +125,7 @@ def export(run_dir: Path, *, output: Path | None) -> None:
     folder = output or run_dir / "export"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in export_files(_history(RunView.open(run_dir))).items():
+        for name, text in export_files(_history(result_view(run_dir))).items():
             (folder / name).write_text(text, encoding="utf-8")
             typer.echo(folder / name)
     except OSError as error:
@@ -83,9 +137,21 @@ def conclude(run_dir: Path, *, as_json: bool) -> None:
 
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
+        ModelUnavailable: the model side gave out before anything was gained.
+        SystemExit: 6 if a reply is awaited elsewhere.
     """
-    result = summarise(_history(RunView.open(run_dir)))
+    ledger = read_ledger(run_dir)
+    if ledger is not None and ledger.waiting:
+        typer.echo(
+            f"kernelwright: {ledger.detail}; go on with: kernelwright resume {run_dir}", err=True
+        )
+        sys.exit(WAITING)
+    if ledger is not None and ledger.searched is None and ledger.gave_out:
+        raise ModelUnavailable(_words(ledger))
+    result = summarise(_history(result_view(run_dir)))
     _print(result, run_dir, as_json=as_json)
+    if ledger is not None and ledger.gave_out:
+        raise ModelUnavailable(_words(ledger))
     if result.outcome == "nothing_valid":
         why = result.refused
         raise NothingValid(
@@ -96,16 +162,42 @@ def conclude(run_dir: Path, *, as_json: bool) -> None:
 
 
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
+    ledger = read_ledger(run_dir)
     if as_json:
-        typer.echo(json.dumps({**result.to_json(), "run": str(run_dir)}, indent=2))
+        extra = {} if ledger is None else {"agents": ledger_json(ledger)}
+        typer.echo(json.dumps({**result.to_json(), **extra, "run": str(run_dir)}, indent=2))
         return
     typer.echo(render(result))
-    speedup = "" if result.speedup is None else f" speedup={result.speedup:.2f}"
-    typer.echo(f"kernelwright: outcome={result.outcome}{speedup} run={run_dir}")
+    figures = "" if result.speedup is None else f" speedup={result.speedup:.2f}"
+    if ledger is not None:
+        _print_rounds(ledger)
+        spent = ledger.spent
+        tokens = spent.input_tokens + spent.output_tokens
+        figures += (
+            f" rounds={len(ledger.rounds)} calls={spent.calls} tokens={tokens}"
+            f" cost={spent.cost_usd:.2f}"
+        )
+    typer.echo(f"kernelwright: outcome={result.outcome}{figures} run={run_dir}")
 
 
-def _state(run_dir: Path, history: History) -> str:
-    if history.finished:
+def _print_rounds(ledger: Ledger) -> None:
+    typer.echo("rounds:")
+    for past in ledger.rounds:
+        found = "" if past.speedup is None else f", {past.speedup:.2f}×"
+        if past.interval is not None:
+            found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
+        typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
+        typer.echo(f"     {inline(past.verdict)}{found}")
+    typer.echo(f"  ended: {ledger.detail}\n")
+
+
+def _words(ledger: Ledger) -> str:
+    lost = [past.verdict for past in ledger.rounds]
+    return "; ".join([ledger.detail, *(inline(words) for words in lost[-1:])])
+
+
+def _state(run_dir: Path, *, over: bool) -> str:
+    if over:
         return "finished"
     return "running" if _is_running(run_dir) else "interrupted"
 

@@ -15,13 +15,16 @@ from typing import Protocol
 import typer
 
 from cluster.commands import patterns, results
-from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
+from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import open_local_fleet
-from cluster.progress import Progress, display
-from cluster.run import Run, StopReason
-from cluster.settings import Settings, environment_for_ray
+from cluster.models import bring_transcript, chosen, with_agents
+from cluster.progress import Shown, display
+from cluster.rounds import Asking, open_run
+from cluster.run import StopReason
+from cluster.settings import Settings, environment_for_ray, take_secrets
 from tuner.errors import KernelwrightError, SpecError
 from tuner.spec.experiment import Experiment
+from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
 
 
@@ -32,7 +35,7 @@ class Running(Protocol):
         """Ask for an end."""
         ...
 
-    def progress(self) -> AsyncIterator[Progress]:
+    def progress(self) -> AsyncIterator[Shown]:
         """Go on to the end."""
         ...
 
@@ -45,18 +48,28 @@ def run(
     trials: int | None,
     seconds: float | None,
     device: str | None,
+    model: str | None,
+    exit_when_waiting: bool,
     as_json: bool,
 ) -> None:
-    """Tune what a spec describes."""
+    """Tune what a spec describes; ``model`` writes the templates, if one is asked for."""
     settings = Settings.read()
-    with _workplace(fleet, device, settings) as workplace:
+    with _workplace(fleet, device, settings, exit_when_waiting) as workplace:
         path = find_spec(spec, workplace.has_gpu)
-        experiment = _with_budget(load_tunable(path)[0], trials, seconds)
+        given = load_experiment(path)
+        model = chosen(path, given, model)
+        if model == "none":
+            experiment = replace(tunable(given)[0], agents=None)
+        else:
+            experiment = with_agents(given, model)
+        experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
         with closing(
             RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"))
         ) as directory:
             patterns.copy_near(settings, directory)
+            if model == "replay":
+                bring_transcript(path, experiment, folder)
         try:
             _follow(workplace.start(folder), folder)
         except KernelwrightError:
@@ -66,12 +79,14 @@ def run(
     results.conclude(folder, as_json=as_json)
 
 
-def resume(run_dir: Path, *, fleet: str, device: str | None, as_json: bool) -> None:
+def resume(
+    run_dir: Path, *, fleet: str, device: str | None, exit_when_waiting: bool, as_json: bool
+) -> None:
     """Go on with a run; one that is over only prints its result again."""
     folder = run_dir.absolute()
     if not results.is_over(folder):
         settings = Settings.read()
-        with _workplace(fleet, device, settings) as workplace:
+        with _workplace(fleet, device, settings, exit_when_waiting) as workplace:
             _follow(workplace.start(folder), folder)
         patterns.leave(settings, folder)
     results.conclude(folder, as_json=as_json)
@@ -116,14 +131,17 @@ class _Workplace:
 
 
 @contextmanager
-def _workplace(fleet: str, device: str | None, settings: Settings) -> Iterator[_Workplace]:
+def _workplace(
+    fleet: str, device: str | None, settings: Settings, exit_when_waiting: bool
+) -> Iterator[_Workplace]:
     """This process, or Ray: a cluster is joined at once, a local Ray started when it is needed."""
     if fleet == "local":
         opener = partial(open_local_fleet, wanted=device)
-        yield _Workplace(machine_has_gpu, lambda folder: Run(folder, opener))
+        asking = Asking(keys=take_secrets(), exit_when_waiting=exit_when_waiting)
+        yield _Workplace(machine_has_gpu, lambda folder: open_run(folder, opener, asking))
         return
     with ExitStack() as stack:
-        stack.enter_context(environment_for_ray(settings))
+        keys = stack.enter_context(environment_for_ray(settings))
 
         def start(folder: Path) -> Running:
             from cluster import on_ray
@@ -131,7 +149,7 @@ def _workplace(fleet: str, device: str | None, settings: Settings) -> Iterator[_
             if not settings.ray_address:
                 _say("starting Ray on this machine (about ten seconds)")
                 stack.enter_context(on_ray.connected(settings))
-            return on_ray.RemoteRun(folder, device)
+            return on_ray.RemoteRun(folder, device, keys=keys, exit_when_waiting=exit_when_waiting)
 
         has_gpu = machine_has_gpu
         if settings.ray_address:

@@ -321,6 +321,27 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Agents:
+    """Who writes templates, and what that may cost over the whole run.
+
+    ``model`` is ``auto`` (a recorded transcript of this very kernel if one lies beside the spec,
+    else ``none``), ``replay``, ``none``, ``mailbox:DIR``, or the id of a model that LiteLLM knows.
+    ``max_tokens`` counts those read and written, ``seconds`` the time of all steps. Each round asks
+    for ``width`` drafts: templates, or whole kernels where ``mode`` is ``direct``.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][!-~]*$", max_length=400)] = "auto"
+    rounds: Annotated[int, Field(ge=1, le=100)] = 5
+    max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
+    max_calls: Annotated[int, Field(ge=0)] = 40
+    max_tokens: Positive | None = None
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    width: Annotated[int, Field(ge=1, le=8)] = 1
+    mode: Literal["template", "direct"] = "template"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One experiment: a kernel, its arguments and shapes, and how to tune it."""
 
@@ -335,4 +356,5 @@ class Experiment:
     template: Template | None = None
     search: Search = Search()
     confirm: Confirm = Confirm()
+    agents: Agents | None = None
     measure: Measure = Measure()

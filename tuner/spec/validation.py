@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 _CLASSES = {name: thing for name, thing in vars(vocabulary).items() if isinstance(thing, type)}
 _NOT_SUPPORTED = {
-    "agents": "rewriting by agents",
-    "mode": "rewriting whole kernels",
     "clusters": "thread-block clusters",
     "cluster": "thread-block clusters",
     "programmatic": "programmatic dependent launch",

@@ -98,8 +98,12 @@ class RunDirectory:
             ) from None
 
     @classmethod
-    def create(cls, path: Path, experiment: Experiment, spec_text: str) -> "RunDirectory":
+    def create(
+        cls, path: Path, experiment: Experiment, spec_text: str, *, secret: int | None = None
+    ) -> "RunDirectory":
         """Make a new run directory, complete or not at all, and hold it.
+
+        ``secret`` is the seed of the inputs, a fresh one by default.
 
         Raises:
             EnvironmentProblem: something is there already, or the place cannot be written.
@@ -126,7 +130,7 @@ class RunDirectory:
             with os.fdopen(
                 os.open(building / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
             ) as stream:
-                stream.write(f"{secrets.randbits(63):x}\n")
+                stream.write(f"{secrets.randbits(63) if secret is None else secret:x}\n")
             building.rename(path)
         except OSError as error:
             if lock >= 0:

@@ -1,0 +1,111 @@
+"""How a run with agents stands: its rounds, what they came to, and what the models cost.
+
+Owns ``rounds.json`` of a run directory. It is derived from the loop's steps, for people and for the
+commands that show a run.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from agents.brief import RoundSummary
+from agents.files import UnreadableFile, read_bounded, write_whole
+from agents.loop import Ending
+from agents.steps import Spent, recorded_exchanges
+from tuner.errors import EnvironmentProblem
+
+FILE = "rounds.json"
+STEPS = "llm"
+
+_GAVE_OUT = ("model", "calls", "tokens", "cost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """``reason`` is why the loop ended; ``searched`` the round whose search is the run's result.
+
+    That is the best confirmed round, else the one that came nearest; ``None`` where no round found
+    a valid configuration.
+    """
+
+    reason: str
+    detail: str
+    gained: bool
+    searched: int | None
+    rounds: tuple[RoundSummary, ...]
+    spent: Spent
+
+    @classmethod
+    def of(cls, ending: Ending) -> "Ledger":
+        """The ledger of a loop that ended."""
+        valid = [v for v in ending.progress.variants if v.verdict.speedup is not None]
+        nearest = ending.best or max(valid, key=lambda variant: variant.speedup, default=None)
+        return cls(
+            reason=ending.reason,
+            detail=ending.detail,
+            gained=ending.best is not None,
+            searched=nearest.round if nearest else None,
+            rounds=ending.progress.rounds,
+            spent=ending.spent,
+        )
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a reply is awaited elsewhere."""
+        return self.reason == "waiting"
+
+    @property
+    def gave_out(self) -> bool:
+        """Whether the model side ended it before anything was gained."""
+        if self.gained:
+            return False
+        return self.reason in _GAVE_OUT or not any(r.speedup for r in self.rounds)
+
+    @property
+    def over(self) -> bool:
+        """Whether another process would find nothing to do: a model that failed may be back."""
+        return not self.waiting and (self.gained or self.reason != "model")
+
+
+_LEDGERS: TypeAdapter[Ledger] = TypeAdapter(Ledger)
+
+
+def ledger_json(ledger: Ledger) -> dict[str, object]:
+    """The ledger as JSON data."""
+    plain: dict[str, object] = _LEDGERS.dump_python(ledger, mode="json")
+    return plain
+
+
+def write_ledger(run: Path, ledger: Ledger) -> None:
+    """Keep it; raises ``EnvironmentProblem`` if it cannot be written."""
+    text = json.dumps(ledger_json(ledger), ensure_ascii=False, indent=1)
+    write_whole(run / FILE, f"{text}\n")
+
+
+def read_ledger(run: Path) -> Ledger | None:
+    """The ledger of a loop that ended; ``None`` while it goes on.
+
+    Raises:
+        EnvironmentProblem: it is damaged.
+    """
+    path = run / FILE
+    try:
+        text = read_bounded(path, 16 * 1024 * 1024)
+        return None if text is None else _LEDGERS.validate_json(text)
+    except (UnreadableFile, ValidationError) as error:
+        raise EnvironmentProblem(
+            f"{path} cannot be read; delete it, and `kernelwright resume` writes it anew"
+        ) from error
+
+
+def spent_so_far(run: Path) -> Spent:
+    """What the models' replies in a run directory cost, also while the run goes on."""
+    replies = [exchange.reply for exchange in recorded_exchanges(run / STEPS)]
+    return Spent(
+        calls=len(replies),
+        input_tokens=sum(reply.usage.input_tokens for reply in replies),
+        output_tokens=sum(reply.usage.output_tokens for reply in replies),
+        cost_usd=sum(reply.cost_usd for reply in replies),
+    )

@@ -1,0 +1,87 @@
+"""One fleet for several sessions, one after the other: nothing of one reaches the next.
+
+Owns the count of what is still to be answered, and the baseline's preparation, which sessions of
+one kernel share. Knows nothing of rounds or models.
+"""
+
+from dataclasses import dataclass, replace
+
+from tuner.device import Device
+from tuner.fleet import Answer, BenchJob, Fleet, Job, Lost, Prepared, PrepareJob
+from tuner.spec.experiment import Experiment, Search
+
+TICK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    experiment: Experiment
+    secret: int
+
+    @classmethod
+    def of(cls, job: PrepareJob) -> "_Preparation":
+        """What decides how a baseline is prepared: neither the template nor its search."""
+        plain = replace(job.setup.experiment, template=None, search=Search(), agents=None)
+        return cls(plain, job.setup.secret)
+
+
+class SharedFleet:
+    """Port :class:`tuner.fleet.Fleet` over another fleet, which it does not close."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._owed = 0
+        self._preparing: _Preparation | None = None
+        self._prepared: tuple[_Preparation, Prepared] | None = None
+        self._known: list[Answer] = []
+
+    @property
+    def device(self) -> Device:
+        """The fleet's."""
+        return self._fleet.device
+
+    @property
+    def compile_slots(self) -> int:
+        """The fleet's."""
+        return self._fleet.compile_slots
+
+    @property
+    def bench_slots(self) -> int:
+        """The fleet's."""
+        return self._fleet.bench_slots
+
+    def now(self) -> float:
+        """Seconds on the fleet's clock."""
+        return self._fleet.now()
+
+    def submit(self, job: Job) -> None:
+        """Pass the job on, unless its answer is known: a baseline is prepared once."""
+        if isinstance(job, PrepareJob):
+            self._preparing = _Preparation.of(job)
+            if self._prepared and self._prepared[0] == self._preparing:
+                self._known.append(self._prepared[1])
+                return
+        self._owed += len(job.candidates) if isinstance(job, BenchJob) else 1
+        self._fleet.submit(job)
+
+    async def answers(self, timeout: float) -> tuple[Answer, ...]:
+        """Known answers at once, else the fleet's."""
+        if self._known:
+            known, self._known = tuple(self._known), []
+            return known
+        answers = await self._fleet.answers(timeout)
+        for answer in answers:
+            lost = answer.job if isinstance(answer, Lost) else None
+            self._owed -= len(lost.candidates) if isinstance(lost, BenchJob) else 1
+            if isinstance(answer, Prepared) and self._preparing:
+                self._prepared = (self._preparing, answer)
+        return answers
+
+    async def settle(self) -> None:
+        """Wait until nothing is owed any more; what comes meanwhile is dropped."""
+        self._known.clear()
+        while self._owed > 0:
+            await self.answers(TICK_SECONDS)
+
+    async def close(self) -> None:
+        """Nothing: whoever opened the fleet closes it."""

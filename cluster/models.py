@@ -1,0 +1,134 @@
+"""Which language model a run asks, from the spec, the command line and what lies beside the spec.
+
+Owns the choice and the place of a run's transcript. What a model answers is :mod:`agents.llm`'s.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from agents.llm.mailbox import Mailbox
+from agents.llm.network import NetworkModel
+from agents.llm.port import LanguageModel, ModelUnavailable, Reply, Request, Waiting
+from agents.llm.replay import Replay, Transcript, read_transcript
+from agents.loop import StopAsked
+from agents.planning import kernel_digest
+from cluster.progress import Doing
+from cluster.run import StopReason
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.spec.experiment import Agents, Experiment
+
+TRANSCRIPT = "transcript.jsonl"
+MAILBOX = "mailbox:"
+TICK_SECONDS = 0.5
+
+
+def transcript_beside(spec: Path, experiment: Experiment) -> Path:
+    """Where a recorded transcript of a spec is looked for."""
+    return spec.parent / f"transcript_{experiment.kernel.language}.jsonl"
+
+
+def chosen(spec: Path, experiment: Experiment, wanted: str | None) -> str:
+    """The model that a new run asks; ``none`` for a run without agents.
+
+    Args:
+        spec: the spec's file.
+        experiment: what it says.
+        wanted: what the command line says.
+
+    Raises:
+        ModelUnavailable: ``replay`` is wanted, and no transcript of this kernel is there.
+        SpecError: the model's name is none.
+    """
+    model = wanted or (experiment.agents.model if experiment.agents else "none")
+    beside = transcript_beside(spec, experiment)
+    if model == "auto":
+        return "replay" if beside.is_file() and _fits(beside, experiment) else "none"
+    if model == "replay":
+        if not beside.is_file():
+            raise ModelUnavailable(f"there is no transcript to replay: {beside} does not exist")
+        if not _fits(beside, experiment):
+            raise ModelUnavailable(f"{beside} was recorded for another kernel or experiment")
+    if model == MAILBOX or not model.strip():
+        raise SpecError("a mailbox needs a folder: --model mailbox:DIR")
+    if model.startswith(MAILBOX):
+        return f"{MAILBOX}{Path(model.removeprefix(MAILBOX)).absolute()}"
+    return model
+
+
+def with_agents(experiment: Experiment, model: str) -> Experiment:
+    """The experiment as agents work on it: its own template is left aside."""
+    return replace(
+        experiment, template=None, agents=replace(experiment.agents or Agents(), model=model)
+    )
+
+
+def bring_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
+    """Copy the transcript that a run replays into it, so that a resume finds the same.
+
+    Raises:
+        EnvironmentProblem: it cannot be copied.
+    """
+    try:
+        shutil.copyfile(transcript_beside(spec, experiment), run / TRANSCRIPT)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot copy the transcript: {error}") from None
+
+
+def open_model(
+    run: Path, model: str, *, keys: Mapping[str, str], exit_when_waiting: bool
+) -> LanguageModel:
+    """The model of a run directory.
+
+    Raises:
+        SpecError: its transcript is missing or damaged.
+    """
+    if model == "replay":
+        return Replay(read_transcript(run / TRANSCRIPT))
+    if model.startswith(MAILBOX):
+        box = Path(model.removeprefix(MAILBOX))
+        return Mailbox(box, exit_when_waiting=exit_when_waiting)
+    return NetworkModel(models=[model], keys=keys)
+
+
+class Attended:
+    """Shows what a model is asked, and asks no more once an end was asked for."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tell: Callable[[Doing], None],
+        asked: Callable[[], StopReason | None],
+    ) -> None:
+        self._model = model
+        self._tell = tell
+        self._asked = asked
+
+    async def complete(self, request: Request) -> Reply | Waiting:
+        """Pass the request on.
+
+        Raises:
+            StopAsked: an end was asked for before there was a reply.
+        """
+        step = request.position.step
+        again = f" (attempt {step.attempt + 1})" if step.attempt else ""
+        self._tell(Doing(round=step.round, words=f"asking the {step.role} model{again}"))
+        call = asyncio.ensure_future(self._model.complete(request))
+        try:
+            while self._asked() is None:
+                if (await asyncio.wait([call], timeout=TICK_SECONDS))[0]:
+                    return call.result()
+            raise StopAsked
+        finally:
+            call.cancel()
+
+    async def price(self, request: Request) -> float | None:
+        """The model's."""
+        return await self._model.price(request)
+
+
+def _fits(path: Path, experiment: Experiment) -> bool:
+    transcript: Transcript = read_transcript(path)
+    return transcript.matches(experiment.name, kernel_digest(experiment.kernel))

@@ -1,0 +1,168 @@
+"""One process's work on a run with agents: rounds over one fleet, until the loop ends.
+
+The counterpart of :class:`cluster.run.Run`, with the same face. Owns the layout of such a run:
+``llm/`` holds the loop's steps, ``rounds/NN`` each round's search, ``variants/`` every template,
+``rounds.json`` how it ended and ``transcript.jsonl`` what the models said. Knows no terminal.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.ledger import STEPS, Ledger, write_ledger
+from agents.llm.port import Role, StepKey
+from agents.llm.replay import Header, write_transcript
+from agents.loop import Ending, run_rounds
+from agents.patterns.store import read_patterns
+from agents.planning import Limits, Task, kernel_digest, least_times
+from agents.steps import StepFiles, Steps, recorded_exchanges
+from agents.variants import write_variants
+from cluster.fleets.shared import SharedFleet
+from cluster.models import TRANSCRIPT, Attended, open_model
+from cluster.progress import Doing, Shown
+from cluster.run import PATTERNS_FILE, STOP_FILE, FleetOpener, Run, StopReason
+from cluster.workshop import BASELINES, Baseline, FleetWorkshop, round_path
+from tuner.device import Device
+from tuner.report.export import export_files
+from tuner.session.history import History
+from tuner.spec.experiment import Agents, Experiment
+from tuner.store.run_directory import RunDirectory, RunView
+
+_BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How this process reaches models: API keys by name, and whether it waits for replies."""
+
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    exit_when_waiting: bool = False
+
+
+def open_run(path: Path, open_fleet: FleetOpener, asking: Asking) -> "Run | Rounds":
+    """The work on a run directory, with or without agents."""
+    if RunView.open(path).experiment.agents is None:
+        return Run(path, open_fleet)
+    return Rounds(path, open_fleet, asking)
+
+
+class Rounds:
+    """A run with agents that this process goes on with, from whatever its steps say.
+
+    Args:
+        path: the run directory; its experiment names a model and has no template.
+        open_fleet: brings up workers for a backend.
+        asking: how to reach the model.
+    """
+
+    def __init__(self, path: Path, open_fleet: FleetOpener, asking: Asking) -> None:
+        self._path = path
+        self._open_fleet = open_fleet
+        self._asking = asking
+        self._stop: StopReason | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
+        self._stop = reason
+        if reason == "interrupted" and self._task is not None:
+            self._task.cancel()
+
+    async def progress(self) -> AsyncIterator[Shown]:
+        """Go on until the loop ends or was told to, yielding what it is busy with.
+
+        Raises:
+            KernelwrightError: spec or machine do not allow it; everything finished is kept.
+        """
+        with closing(RunDirectory.open(self._path)) as directory:
+            (self._path / STOP_FILE).unlink(missing_ok=True)
+            fleet = await self._open_fleet(directory.experiment.kernel.language)
+            shown: asyncio.Queue[Shown | None] = asyncio.Queue()
+            work = asyncio.create_task(self._work(directory, SharedFleet(fleet), shown))
+            self._task = work
+            work.add_done_callback(lambda _: shown.put_nowait(None))
+            try:
+                while (one := await shown.get()) is not None:
+                    yield one
+                if self._stop != "interrupted":
+                    await work
+            finally:
+                work.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await work
+                await fleet.close()
+
+    async def _work(
+        self, directory: RunDirectory, fleet: SharedFleet, shown: "asyncio.Queue[Shown | None]"
+    ) -> None:
+        experiment = directory.experiment
+        agents = experiment.agents or Agents()
+        journal = StepFiles(self._path / STEPS)
+        workshop = FleetWorkshop(fleet, directory, shown.put_nowait, self._asked)
+        shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
+        baseline = await Steps(journal, fleet.now).take(_BASELINE, BASELINES, workshop.baseline)
+        model = open_model(
+            self._path,
+            agents.model,
+            keys=self._asking.keys,
+            exit_when_waiting=self._asking.exit_when_waiting,
+        )
+        ending = await run_rounds(
+            _task(self._path, experiment, agents, baseline, fleet.device),
+            Attended(model, shown.put_nowait, self._asked),
+            workshop,
+            journal,
+        )
+        _keep(directory, ending)
+
+    def _asked(self) -> StopReason | None:
+        if self._stop is None and (self._path / STOP_FILE).exists():
+            self._stop = "stopped"
+        return self._stop
+
+
+def _task(
+    run: Path, experiment: Experiment, agents: Agents, baseline: Baseline, device: Device
+) -> Task:
+    limits = Limits(
+        rounds=agents.rounds,
+        calls=agents.max_calls,
+        cost_usd=agents.max_cost_usd,
+        tokens=float("inf") if agents.max_tokens is None else agents.max_tokens,
+        seconds=float("inf") if agents.seconds is None else agents.seconds,
+    )
+    return Task(
+        experiment=experiment,
+        device=device,
+        baseline_us=baseline.times_us,
+        floor_us=least_times(
+            experiment, bytes_per_second=None, flops_per_second=None, launch_us=0.0
+        ),
+        usage=baseline.usage,
+        occupancy=baseline.occupancy,
+        limits=limits,
+        patterns=read_patterns(run / PATTERNS_FILE),
+        mode=agents.mode,
+        width=agents.width,
+    )
+
+
+def _keep(directory: RunDirectory, ending: Ending) -> None:
+    """What can be rebuilt from the steps at any time."""
+    path, experiment = directory.path, directory.experiment
+    write_variants(path / "variants", ending.progress.variants)
+    ledger = Ledger.of(ending)
+    if experiment.agents and experiment.agents.model != "replay":
+        header = Header(
+            experiment=experiment.name,
+            kernel=kernel_digest(experiment.kernel),
+            made=f"by {experiment.agents.model.partition(':')[0]} in run {directory.info.run}",
+        )
+        write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
+    if ledger.searched is not None:
+        view = RunView.open(round_path(path, ledger.searched))
+        for name, text in export_files(History.of(view.experiment, view.facts())).items():
+            directory.write(f"export/{name}", text)
+    write_ledger(path, ledger)

@@ -1,0 +1,278 @@
+"""The workshop: what the loop of rounds needs of compilers and devices, over a fleet.
+
+Owns admission, the baseline's figures and where a round's search lies (``rounds/NN``, an ordinary
+run directory). Knows no model.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from agents.generation.corners import corners
+from agents.loop import StopAsked
+from agents.testing import Admitted, Refused, refused
+from cluster.fleets.shared import SharedFleet
+from cluster.progress import Progress
+from cluster.run import StopReason, pursue
+from tuner.device import Device
+from tuner.errors import NothingValid, SpecError
+from tuner.fleet import (
+    BASELINE,
+    Benched,
+    BenchJob,
+    BenchSetup,
+    Candidate,
+    Compiled,
+    CompileJob,
+    Job,
+    Lost,
+    Prepared,
+    PrepareJob,
+)
+from tuner.plan import CellPlan, KernelStep, Plan, Usage
+from tuner.session.history import History
+from tuner.space.feasible import feasible_set
+from tuner.space.limits import over_limit
+from tuner.space.lower import lower
+from tuner.space.occupancy import occupancy
+from tuner.spec.experiment import Experiment, Template
+from tuner.spec.odd import odd_shapes
+from tuner.store.run_directory import RunDirectory, RunView
+from tuner.trial import Code, Configuration, Full, Rejected, Stage, Value
+
+A = TypeVar("A", Compiled, Prepared, Benched)
+
+TICK_SECONDS = 0.5
+
+ATTEMPTS = 3
+"""A job is sent this often before its loss counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The kernel as it stands: microseconds per tune shape, and what the compiler says of it."""
+
+    times_us: tuple[float, ...]
+    usage: Usage | None
+    occupancy: float | None
+
+
+BASELINES: TypeAdapter[Baseline] = TypeAdapter(Baseline)
+
+
+def round_path(run: Path, number: int, heat: str = "") -> Path:
+    """Where a round's search lies; ``heat`` names one that only screens drafts."""
+    return run / "rounds" / f"{number:02d}{heat}"
+
+
+def rounds_begun(run: Path) -> list[Path]:
+    """Where the searches of rounds lie so far, in order."""
+    return sorted(path for path in (run / "rounds").glob("*") if path.name.isdecimal())
+
+
+class FleetWorkshop:
+    """Port :class:`agents.loop.Workshop` over a fleet that stays up from round to round.
+
+    Args:
+        fleet: closed by whoever opened it.
+        directory: the run's own.
+        tell: shown how far a search is.
+        asked: whether an end was asked for.
+    """
+
+    def __init__(
+        self,
+        fleet: SharedFleet,
+        directory: RunDirectory,
+        tell: Callable[[Progress], None],
+        asked: Callable[[], StopReason | None],
+    ) -> None:
+        self._fleet = fleet
+        self._directory = directory
+        self._tell = tell
+        self._asked = asked
+
+    def now(self) -> float:
+        """Seconds on the fleet's clock."""
+        return self._fleet.now()
+
+    async def baseline(self) -> Baseline:
+        """Compile, check and time the kernel as it stands.
+
+        Raises:
+            NothingValid: it fails its own checks.
+        """
+        experiment = self._directory.experiment
+        candidate, cells = await self._prepare(experiment)
+        usage, fraction = _static(candidate, self._fleet.device)
+        tune = cells[: len(experiment.shapes.tune)]
+        return Baseline(
+            times_us=tuple(cell.median_ns / 1000 for cell in tune), usage=usage, occupancy=fraction
+        )
+
+    async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
+        """Compile the corners of the template's space, then run the first that fits the device."""
+        self._check()
+        try:
+            points = corners(
+                await asyncio.to_thread(feasible_set, experiment, template, self._fleet.device)
+            )
+        except SpecError as error:
+            return Refused(by="The search", detail=str(error))
+        await self._prepare(experiment)
+        shapes = experiment.shapes.tune
+        found = await self._compile(
+            [
+                (number, point, lower(experiment, template, point, shapes, self._fleet.device))
+                for number, point in enumerate(points)
+            ]
+        )
+        for point, one in zip(points, found, strict=True):
+            if isinstance(one, Rejected) and one.stage is Stage.COMPILE:
+                return refused(one, point, template)
+        fitting = [one for one in found if isinstance(one, Candidate)]
+        if not fitting:
+            worst = next(one for one in found if isinstance(one, Rejected))
+            return refused(worst, points[0], template)
+        middle = fitting[len(fitting) // 2]
+        answer = (await self._answers([BenchJob(candidates=(middle,))], Benched))[0]
+        outcome = answer if isinstance(answer, Rejected) else answer.outcome
+        if isinstance(outcome, Rejected):
+            return refused(outcome, middle.configuration, template)
+        return Admitted()
+
+    async def search(
+        self,
+        round_number: int,
+        experiment: Experiment,
+        seeds: tuple[dict[str, Value], ...],
+        heat: str = "",
+    ) -> History:
+        """Search in ``rounds/NN``, or go on there.
+
+        Raises:
+            StopAsked: the search was left before its end.
+        """
+        self._check()
+        path = round_path(self._directory.path, round_number, heat)
+        path = path.with_name(path.name + heat)
+        if not path.exists():
+            seeded = replace(
+                experiment, agents=None, search=replace(experiment.search, seeds=seeds)
+            )
+            RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
+        with closing(RunDirectory.open(path)) as directory:
+            async with aclosing(pursue(directory, self._fleet, self._asked)) as steps:
+                async for progress in steps:
+                    self._tell(replace(progress, round=round_number))
+        await self._fleet.settle()
+        view = RunView.open(path)
+        history = History.of(view.experiment, view.facts())
+        if not history.finished:
+            raise StopAsked
+        return history
+
+    def _check(self) -> None:
+        if self._asked() is not None:
+            raise StopAsked
+
+    async def _prepare(self, experiment: Experiment) -> tuple[Candidate, tuple[Full, ...]]:
+        shapes = experiment.shapes
+        every = (*shapes.tune, *shapes.held_out, *odd_shapes(experiment))
+        nothing = Configuration(())
+        plan = lower(experiment, None, nothing, every, self._fleet.device)
+        candidate = (await self._compile([(BASELINE, nothing, plan)]))[0]
+        if isinstance(candidate, Rejected):
+            raise NothingValid(f"the baseline cannot be used: {candidate.detail}")
+        setup = BenchSetup(experiment=experiment, baseline=candidate, secret=self._directory.secret)
+        answer = (await self._answers([PrepareJob(setup=setup)], Prepared))[0]
+        result = answer if isinstance(answer, Rejected) else answer.result
+        if isinstance(result, Rejected):
+            raise NothingValid(f"the baseline cannot be used: {result.detail}")
+        return candidate, result
+
+    async def _compile(
+        self, wanted: Sequence[tuple[int, Configuration, Plan]]
+    ) -> list[Candidate | Rejected]:
+        """Each candidate compiled, or why not, in order."""
+        device = self._fleet.device
+        found: dict[int, Candidate | Rejected] = {}
+        jobs = []
+        for trial, _, plan in wanted:
+            if refusal := over_limit(plan, device):
+                found[trial] = refusal
+            else:
+                jobs.append(CompileJob(trial=trial, builds=plan.builds))
+        answers = await self._answers(jobs, Compiled)
+        results = {
+            job.trial: answer if isinstance(answer, Rejected) else answer.result
+            for job, answer in zip(jobs, answers, strict=True)
+        }
+        for trial, configuration, plan in wanted:
+            if trial in found:
+                continue
+            result = results[trial]
+            if not isinstance(result, Rejected) and (refusal := over_limit(plan, device, result)):
+                result = refusal
+            found[trial] = (
+                result
+                if isinstance(result, Rejected)
+                else Candidate(trial=trial, configuration=configuration, plan=plan, binaries=result)
+            )
+        return [found[trial] for trial, _, _ in wanted]
+
+    async def _answers(self, jobs: Sequence[Job], form: type[A]) -> list[A | Rejected]:
+        """The answer to each job, in order; a worker that dies again and again is a rejection."""
+        waiting = {_number(job): index for index, job in enumerate(jobs)}
+        found: dict[int, A | Rejected] = {}
+        lost = dict.fromkeys(range(len(jobs)), 0)
+        for job in jobs:
+            self._fleet.submit(job)
+        while len(found) < len(jobs):
+            for answer in await self._fleet.answers(TICK_SECONDS):
+                if isinstance(answer, Lost):
+                    index = waiting[_number(answer.job)]
+                    lost[index] += 1
+                    if lost[index] < ATTEMPTS:
+                        self._fleet.submit(answer.job)
+                    else:
+                        found[index] = Rejected(
+                            stage=Stage.FLEET, code=Code.WORKER_LOST, detail=answer.reason
+                        )
+                elif isinstance(answer, form):
+                    found[waiting[_number(answer)]] = answer
+        return [found[index] for index in range(len(jobs))]
+
+
+def _number(thing: Job | Compiled | Prepared | Benched) -> int:
+    """What tells the jobs of one call apart, and says which of them an answer belongs to."""
+    match thing:
+        case CompileJob(trial=trial) | Compiled(trial=trial) | Benched(trial=trial):
+            return trial
+        case BenchJob(candidates=candidates):
+            return candidates[0].trial
+        case _:
+            return BASELINE
+
+
+def _static(baseline: Candidate, device: Device) -> tuple[Usage | None, float | None]:
+    """Usage and occupancy of the baseline's first launch, where the compiler tells."""
+    for cell in baseline.plan.cells:
+        if not isinstance(cell, CellPlan):
+            continue
+        for step in cell.steps:
+            if not isinstance(step, KernelStep):
+                continue
+            usage = dict(baseline.binaries[cell.build].usage).get(step.entry)
+            if usage is None or usage.registers is None or device.backend != "cuda":
+                return usage, None
+            shared = (usage.static_shared_bytes or 0) + step.shared_bytes
+            threads = math.prod(step.block)
+            return usage, occupancy(device, threads, usage.registers, shared).fraction
+    return None, None
