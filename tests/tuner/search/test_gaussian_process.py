@@ -69,6 +69,8 @@ def test_updates_point_by_point_agree_with_the_textbook(capacity):
     pending[[3, 15, 19]] = True
     mean, deviation = dense(kernel, TARGETS, ~pending)
     weights = posterior.weights(np.stack([TARGETS, -TARGETS], axis=1), pending)
+    smooth = posterior.smooth(np.stack([TARGETS, -TARGETS], axis=1), weights)
+    assert smooth[~pending, 0] == pytest.approx(mean[POINTS[~pending]], abs=2e-3)
     for prediction in (posterior.pool(weights), posterior.at(everything, weights)):
         assert prediction.mean == pytest.approx(np.array([mean, -mean]), abs=2e-3)
         assert prediction.deviation == pytest.approx(deviation, abs=2e-3)

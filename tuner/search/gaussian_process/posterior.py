@@ -78,6 +78,12 @@ class Posterior:
             white -= columns @ np.linalg.solve(columns.T @ columns, columns.T @ white)
         return np.asarray(white)
 
+    def smooth(self, values: Floats, weights: Floats) -> Floats:
+        """The mean where ``values`` were observed, their noise taken out: as they are shaped."""
+        factor = self._factor[: self._size, : self._size]
+        solved = linalg.solve_triangular(factor, weights, lower=True, trans=1, check_finite=False)
+        return np.asarray(values - self._kernel.noise * solved)
+
     def pool(self, weights: Floats) -> Prediction:
         """The prediction at the pool."""
         mean = np.asarray(weights.T.astype(np.float32) @ self._white[: self._size], np.float64)

@@ -33,6 +33,9 @@ BASE = 200
 POOL = 2048
 """Candidates drawn for each fit, beside the neighbours of the best observations."""
 NEIGHBOURHOODS = 5
+BELIEVED = 100
+"""Trials for which the least value measured is what to improve upon; later, what the process makes
+of the measured values: that spares the end of a search the chase after lucky samples."""
 SPECIAL, SPECIAL_FROM = 3, 60
 """One trial in so many looks for gains on single shapes, once the mean has told where to look."""
 
@@ -151,7 +154,8 @@ class GaussianProcessProposer:
         ranks = [log_ranks(losses[:, one], self._sorted[one]) for one in objectives]
         values = np.where(pending, np.inf, ranks).T
         weights = posterior.weights(values, pending)
-        best = values.min(axis=0)
+        least = values if trial < BELIEVED else posterior.smooth(values, weights)
+        best = least.min(axis=0)
         gains = log_expected_improvement(posterior.pool(weights), best)
         points = current.pool
         if len(points) < len(self._space):
