@@ -26,17 +26,28 @@ def is_float(name: str) -> bool:
     return name.startswith(("float", "bfloat"))
 
 
-def to_storage(dense: Array, argument: ResolvedArgument) -> bytes:
-    """A dense array as the argument's bytes; gaps of strides are zero."""
+def to_storage(dense: Array, argument: ResolvedArgument) -> NDArray[np.uint8]:
+    """A dense array as the argument's bytes; a view where there are no gaps, which are zero."""
     dtype = numpy_dtype(argument.dtype)
+    dense = np.ascontiguousarray(dense, dtype)
+    if dense.nbytes == argument.size and _is_row_major(argument):
+        return dense.reshape(-1).view(np.uint8)
     storage = np.zeros(argument.size // dtype.itemsize, dtype)
-    _strided(storage, argument)[...] = dense.astype(dtype, copy=False)
-    return storage.tobytes()
+    _strided(storage, argument)[...] = dense
+    return storage.view(np.uint8)
 
 
 def from_storage(storage: bytes, argument: ResolvedArgument) -> Array:
     """The dense array that the argument's bytes hold; a view where there are no gaps."""
     return _strided(np.frombuffer(storage, numpy_dtype(argument.dtype)), argument)
+
+
+def holding(values: Array, byte: int) -> NDArray[np.bool_]:
+    """Which elements of a vector hold ``byte`` in each of their bytes."""
+    raw = np.ascontiguousarray(values)
+    word = np.dtype(f"u{raw.dtype.itemsize}")
+    found: NDArray[np.bool_] = raw.view(word) == int.from_bytes([byte] * word.itemsize)
+    return found
 
 
 def gaps_changed(storage: bytes, argument: ResolvedArgument, byte: int) -> bool:

@@ -6,6 +6,7 @@ files, devices and kernels; ``{python: …}`` fills come from the reference proc
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ Distribution = Literal["default", "large", "zeros", "ends", "specials"]
 
 LARGE = 16.0
 _SPECIAL_SHARE = 0.01
+_BLOCK = 2_097_143
+"""Elements drawn one by one; a prime, so that no row of an array is like another of its blocks."""
 _FLIPS = 16
 _SPECIALS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
@@ -49,6 +52,9 @@ def fill(
     """
     if isinstance(argument.fill, FromFile | FromPython):
         return _foreign(argument, rng, python)
+    if argument.elements > _BLOCK and _independent(argument):
+        block = fill(_row(argument, _BLOCK), rng, distribution, python)
+        return _spread(block, argument, rng)
     values = _values(argument, rng, distribution)
     dtype = numpy_dtype(argument.dtype)
     if not is_float(argument.dtype):
@@ -77,7 +83,7 @@ def flipped(
     else:
         count = max(1, min(_FLIPS, changed.size // 8))
         places = rng.choice(changed.size, count, replace=False)
-        fresh = _values(argument, rng, "default").reshape(-1)[places]
+        fresh = _values(_row(argument, count), rng, "default")
         with np.errstate(over="ignore"):
             changed[places] = fresh.astype(changed.dtype)
     return changed.reshape(contents.shape)
@@ -100,6 +106,34 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return argument.range is not None
         case "specials":
             return bool(argument.specials)
+
+
+def _independent(argument: ResolvedArgument) -> bool:
+    """Whether every element is drawn alike, whatever the others are."""
+    return argument.fill in ("normal", "uniform") or isinstance(argument.fill, IntegerRange)
+
+
+def _row(argument: ResolvedArgument, elements: int) -> ResolvedArgument:
+    """The same argument as a vector of so many elements."""
+    return replace(argument, shape=(elements,), strides=(1,))
+
+
+def _spread(
+    block: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator
+) -> NDArray[Any]:
+    """An array made of one drawn block over and over, each time begun at another element.
+
+    Drawing hundreds of millions of numbers takes many seconds; no two blocks are equal.
+    """
+    found = np.empty(argument.elements, block.dtype)
+    count = -(-found.size // block.size)
+    starts = rng.choice(block.size, count, replace=False).tolist()
+    for number, start in enumerate(starts):
+        part = found[number * block.size : (number + 1) * block.size]
+        split = min(block.size - start, part.size)
+        part[:split] = block[start : start + split]
+        part[split:] = block[: part.size - split]
+    return found.reshape(argument.shape)
 
 
 def _values(

@@ -17,6 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.elements import holding
+
 Mode = Literal["close", "exact", "ulp", "unordered"]
 _CHUNK = 1 << 20
 
@@ -80,8 +82,7 @@ def compare(
         wrong = ~(errors <= 1.0)
         failures += int(np.count_nonzero(wrong))
         if poison is not None:
-            raw = np.ascontiguousarray(part).view(np.uint8).reshape(-1, part.dtype.itemsize)
-            untouched = (raw == poison).all(axis=1)
+            untouched = holding(part, poison)
             poisoned += int(np.count_nonzero(untouched))
             unwritten += int(np.count_nonzero(untouched & wrong))
         here = int(np.argmax(errors))

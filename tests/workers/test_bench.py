@@ -100,8 +100,8 @@ def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory) -> Non
 
 def test_inputs_differ_between_runs(laboratory) -> None:
     other = Laboratory(AFFINE, secret=8)
-    first = laboratory.bench._oracle.inputs(0, FIRST)["x"]
-    second = other.bench._oracle.inputs(0, FIRST)["x"]
+    first = laboratory.bench._oracle._inputs(0, FIRST)["x"]
+    second = other.bench._oracle._inputs(0, FIRST)["x"]
     other.close()
     assert not np.array_equal(first, second)
 

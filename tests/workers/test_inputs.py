@@ -5,7 +5,7 @@ from tuner.errors import SpecError
 from tuner.spec.experiment import FromFile, FromPython
 from tuner.spec.fields import PythonFunction
 from tuner.spec.resolve import IntegerRange, ResolvedArgument
-from workers.inputs import LARGE, applies, fill, flipped, stream
+from workers.inputs import _BLOCK, LARGE, applies, fill, flipped, stream
 
 
 def argument(fill="normal", dtype="float32", shape=(64, 32), **fields) -> ResolvedArgument:
@@ -46,6 +46,26 @@ def test_distributions_keep_within_the_range() -> None:
         assert values.min() >= -0.5
         assert values.max() <= 2.0
     assert set(np.unique(drawn(given, "ends"))) == {np.float32(-0.5), np.float32(2.0)}
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", IntegerRange(lo=-9, hi=9)])
+def test_a_huge_array_is_made_of_blocks_that_all_differ(kind) -> None:
+    dtype = "int8" if isinstance(kind, IntegerRange) else "float32"
+    given = argument(kind, dtype, (4, _BLOCK + 77))
+    values = drawn(given)
+    assert values.shape == given.shape
+    assert np.array_equal(values, drawn(given))
+    blocks = [values.reshape(-1)[n * _BLOCK : (n + 1) * _BLOCK] for n in range(4)]
+    for number, block in enumerate(blocks):
+        assert all(not np.array_equal(block, other) for other in blocks[:number])
+        assert np.array_equal(np.sort(block), np.sort(blocks[0]))
+
+
+def test_flipping_changes_a_few_elements_of_a_huge_array() -> None:
+    given = argument("normal", "float16", (4, _BLOCK))
+    values = drawn(given)
+    changed = flipped(values, given, stream(1, "flip"))
+    assert 1 <= np.count_nonzero(changed != values) <= 16
 
 
 def test_large_magnitudes_are_larger() -> None:

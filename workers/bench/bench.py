@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.bench.working import Working
 from workers.devices.port import DeviceFailure
+from workers.elements import from_storage
+from workers.profiler.ncu import profile
 from workers.runtime import PrivateFolder, device_lock
 from workers.sanitizers.examination import examine
 
@@ -170,8 +173,13 @@ class Bench:
                 questions.append(question)
             prep.questions[shape] = tuple(questions)
             if shape in prep.tune:
-                inputs = oracle.inputs(shape, FIRST)
-                refused = trivial_answer(questions[0], arguments[shape], inputs)
+                first = questions[0]
+                inputs = {
+                    a.name: from_storage(Path(first.contents[a.name]).read_bytes(), a)
+                    for a in arguments[shape]
+                    if a.name in first.contents
+                }
+                refused = trivial_answer(first, arguments[shape], inputs)
                 if refused is not None:
                     return refused
         self._look_for_idle_inputs(prep, oracle)
@@ -202,7 +210,22 @@ class Bench:
             candidates, prep.device, self._index, shapes, self._folder.path, self._closed
         )
         failed.update(defects)
-        return replace(confirmed, failed=tuple(failed.items()), notes=(*confirmed.notes, *notes))
+        profiles = []
+        sound = [one for one in candidates if one.trial not in failed]
+        for leader in sound[:1] if prep.device.backend == "cuda" else []:
+            found = profile(
+                leader, prep.device, self._index, shapes, self._folder.path, self._closed
+            )
+            if isinstance(found, str):
+                notes = (*notes, found)
+            else:
+                profiles.append(found)
+        return replace(
+            confirmed,
+            failed=tuple(failed.items()),
+            notes=(*confirmed.notes, *notes),
+            profiles=tuple(profiles),
+        )
 
     def _look_for_idle_inputs(self, prep: Prep, oracle: Oracle) -> None:
         """Note each input that may be drawn anew without changing the first shape's answer."""
