@@ -203,9 +203,13 @@ class Driver:
                     device_seconds=seconds,
                     searched=self._session.searched(self._fleet.now()),
                 )
-            case Confirmed(process=process, samples=samples, failed=failed, notes=notes):
+            case Confirmed():
                 return ConfirmationSampled(
-                    process=process, samples=samples, failed=failed, notes=notes
+                    process=answer.process,
+                    samples=answer.samples,
+                    failed=answer.failed,
+                    notes=answer.notes,
+                    profiles=answer.profiles,
                 )
             case Lost(job=job, reason=reason):
                 return JobLost(self._work(job), reason)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tuner.device import Device
-from tuner.fleet import Sample
+from tuner.fleet import Profile, Sample
 from tuner.trial import Configuration, Full, Outcome, Rejected
 
 Reason = Literal[
@@ -90,6 +90,7 @@ class ConfirmationSampled:
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,16 +124,27 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Hardware counters of one launch of a finalist on one shape, by their names for people."""
+
+    trial: int
+    shape: int
+    counters: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
     """One process's samples; ``failed`` maps finalists that failed in it to the reason.
 
-    ``notes`` are for the report: what was not checked and why.
+    ``notes`` are for the report: what was not checked and why. ``profiles`` are of those that were
+    examined, where counters can be read.
     """
 
     process: int
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

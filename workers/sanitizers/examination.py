@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -82,7 +82,16 @@ def examine(
     return defects, tuple(dict.fromkeys(notes))
 
 
-def _checked(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A tool's log of one launch, ``None`` where it wrote none, and how it failed, if it did."""
+
+    shape: int
+    log: str | None
+    problem: str
+
+
+def launched(
     candidate: Candidate,
     tool: Tool,
     device: Device,
@@ -90,7 +99,12 @@ def _checked(
     shapes: Shapes,
     place: Path,
     abort: threading.Event,
-) -> Rejected | str | None:
+) -> Launched | str:
+    """Launch a candidate once under a tool; or say why it cannot be.
+
+    ``place`` is a folder for the launch's own files. The other arguments are those of
+    :func:`examine`.
+    """
     shape = _largest(candidate, shapes, tool.most_bytes)
     if shape is None:
         return f"{tool.name}: no shape is small enough for it"
@@ -114,13 +128,29 @@ def _checked(
     path = code.with_suffix(".json")
     path.write_bytes(JOB.dump_json(job))
     ending, words = _watched(tool, path, abort)
-    said = tool.read(tool.log.read_text(errors="replace") if tool.log.exists() else "")
+    log = tool.log.read_text(errors="replace") if tool.log.exists() else None
+    return Launched(shape=shape, log=log, problem=f"{ending}{words}" if ending else "")
+
+
+def _checked(
+    candidate: Candidate,
+    tool: Tool,
+    device: Device,
+    index: int,
+    shapes: Shapes,
+    place: Path,
+    abort: threading.Event,
+) -> Rejected | str | None:
+    ran = launched(candidate, tool, device, index, shapes, place, abort)
+    if isinstance(ran, str):
+        return ran
+    said = tool.read(ran.log or "")
     if said:
         detail = f"{tool.name}: {'; '.join(said)}"
         return Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail=detail)
-    if said is None or ending:
-        problem = ending or "it wrote no report"
-        return f"{tool.name} could not check trial {candidate.trial}: {problem}{words}"
+    if said is None or ran.problem:
+        problem = ran.problem or "it wrote no report"
+        return f"{tool.name} could not check trial {candidate.trial}: {problem}"
     return None
 
 

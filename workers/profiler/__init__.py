@@ -1,0 +1,1 @@
+"""Hardware counters of one launch, read by Nsight Compute where it is there."""
