@@ -102,7 +102,7 @@ class PooledFleet:
         self._compilers = tuple(compilers)
         self._benches = tuple(benches)
         self._to_compile: asyncio.Queue[CompileJob] = asyncio.Queue()
-        self._to_bench: asyncio.Queue[BenchingJob] = asyncio.Queue()
+        self._to_bench: asyncio.Queue[BenchingJob | None] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer | Exception] = asyncio.Queue()
         self._setup: BenchSetup | None = None
         self._working = {"compile": len(self._compilers), "bench": len(self._benches)}
@@ -131,11 +131,19 @@ class PooledFleet:
         return time.monotonic()
 
     def submit(self, job: Job) -> None:
-        """Queue a job for the first free worker of its kind."""
+        """Queue a job for the first free worker of its kind.
+
+        Every bench prepares at once, though the first alone answers: one that began with its first
+        candidates would leave them waiting, and its device idle until the search is nearly over.
+        """
         if isinstance(job, CompileJob):
             self._to_compile.put_nowait(job)
-        else:
-            self._to_bench.put_nowait(job)
+            return
+        self._to_bench.put_nowait(job)
+        if isinstance(job, PrepareJob):
+            self._setup = job.setup
+            for _ in self._benches[1:]:
+                self._to_bench.put_nowait(None)
 
     async def answers(self, timeout: float) -> tuple[Answer, ...]:
         """Wait for at least one answer, at most ``timeout`` seconds.
@@ -185,36 +193,36 @@ class PooledFleet:
                 return
 
     async def _serve_bench(self, bench: Bench) -> None:
-        prepared = None
+        prepared: tuple[str, BenchSetup | None] | None = None
         while True:
             job: BenchingJob | None = None
             try:
                 life = await bench.ready()
                 job = await self._to_bench.get()
                 if isinstance(job, PrepareJob):
-                    self._setup = job.setup
                     self._answers.put_nowait(await bench.prepare(job.setup))
-                    prepared = life
+                    prepared = life, job.setup
                     continue
-                if prepared != life:
-                    await self._prepare_again(bench)
-                    prepared = life
+                setup = self._setup
+                if prepared is None or prepared[0] != life or prepared[1] is not setup:
+                    await self._prepare_too(bench, setup)
+                    prepared = life, setup
                 if isinstance(job, ConfirmJob):
                     self._answers.put_nowait(await bench.confirm(job))
-                    continue
-                async for benched in bench.run(job.candidates):
-                    self._answers.put_nowait(benched)
-                    job = _without(job, benched.trial)
+                elif isinstance(job, BenchJob):
+                    async for benched in bench.run(job.candidates):
+                        self._answers.put_nowait(benched)
+                        job = _without(job, benched.trial)
             except WorkerLost as lost:
                 await self._mourn(job, lost)
             except Exception as problem:
                 self._retire("bench", job, problem)
                 return
 
-    async def _prepare_again(self, bench: Bench) -> None:
-        if self._setup is None:
+    async def _prepare_too(self, bench: Bench, setup: BenchSetup | None) -> None:
+        if setup is None:
             raise ValueError("a bench needs a PrepareJob before any other job")
-        prepared = await bench.prepare(self._setup)
+        prepared = await bench.prepare(setup)
         if isinstance(prepared.result, Rejected):
             raise WorkerLost(f"the baseline failed on this bench: {prepared.result.detail}")
 

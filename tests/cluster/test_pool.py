@@ -1,0 +1,112 @@
+"""A pool keeps every bench busy: all prepare at once, and all work at once."""
+
+import asyncio
+from dataclasses import replace
+
+from cluster.fleets.pool import PooledFleet
+from tests.tuner.space.devices import cuda_device
+from tests.tuner.space.experiments import experiment
+from tuner.fleet import (
+    BASELINE,
+    Benched,
+    BenchJob,
+    BenchSetup,
+    Candidate,
+    Confirmed,
+    Prepared,
+    PrepareJob,
+)
+from tuner.plan import Plan
+from tuner.trial import Configuration, Measured
+
+PATIENCE = 10.0
+CANDIDATE = Candidate(
+    trial=0, configuration=Configuration(()), plan=Plan(builds=(), cells=()), binaries=()
+)
+SETUP = BenchSetup(
+    experiment=experiment({"n": 256}), baseline=replace(CANDIDATE, trial=BASELINE), secret=1
+)
+
+
+class FakeBench:
+    """Works on its first candidate only once all of its fellows do."""
+
+    def __init__(self, name: str, together: asyncio.Barrier) -> None:
+        self.name = name
+        self.together = together
+        self.prepared: list[BenchSetup] = []
+
+    async def ready(self):
+        return self.name
+
+    async def prepare(self, setup):
+        await self.together.wait()
+        self.prepared.append(setup)
+        return Prepared(result=())
+
+    async def run(self, candidates):
+        await self.together.wait()
+        for candidate in candidates:
+            outcome = Measured(cells=())
+            yield Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=0.1)
+
+    async def confirm(self, job):
+        return Confirmed(process=job.process, samples=())
+
+    async def close(self):
+        pass
+
+
+def with_benches(count, body):
+    async def opened():
+        together = asyncio.Barrier(count)
+        benches = [FakeBench(f"gpu{number}", together) for number in range(count)]
+        fleet = PooledFleet(cuda_device(90), [], benches)
+        try:
+            await asyncio.wait_for(body(fleet, benches), PATIENCE)
+        finally:
+            await fleet.close()
+
+    asyncio.run(opened())
+
+
+async def answers(fleet, count):
+    found = []
+    while len(found) < count:
+        found += await fleet.answers(timeout=1.0)
+    return found
+
+
+def jobs(count, each=2):
+    return [
+        BenchJob(candidates=tuple(replace(CANDIDATE, trial=n * each + i) for i in range(each)))
+        for n in range(count)
+    ]
+
+
+def test_all_benches_prepare_at_once_and_work_at_once():
+    async def body(fleet, benches):
+        fleet.submit(PrepareJob(setup=SETUP))
+        assert await answers(fleet, 1) == [Prepared(result=())]
+        for job in jobs(4):
+            fleet.submit(job)
+        found = await answers(fleet, 8)
+        assert {one.bench for one in found} == {bench.name for bench in benches}
+        assert sorted(one.trial for one in found) == list(range(8))
+        assert all(bench.prepared == [SETUP] for bench in benches)
+
+    with_benches(4, body)
+
+
+def test_what_is_prepared_anew_is_prepared_anew_on_every_bench():
+    async def body(fleet, benches):
+        other = replace(SETUP, secret=2)
+        for setup in (SETUP, other):
+            fleet.submit(PrepareJob(setup=setup))
+            await answers(fleet, 1)
+            for job in jobs(2):
+                fleet.submit(job)
+            await answers(fleet, 4)
+        assert all(bench.prepared == [SETUP, other] for bench in benches)
+
+    with_benches(2, body)
