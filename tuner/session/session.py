@@ -278,13 +278,14 @@ class Session:
             return "baseline"
         if self._jobs:
             return None
+        trial = len(self.history.trials)
+        resting = not (self._open or self._proposing)
+        if resting and trial >= self.experiment.search.trials:
+            return "trials"
         if why := self._drains(now):
             return why
-        if self._open or self._proposing:
+        if not resting:
             return None
-        trial = len(self.history.trials)
-        if trial >= self.experiment.search.trials:
-            return "trials"
         if self._broken(trial):
             return "fleet"
         return "exhausted" if self._exhausted else None

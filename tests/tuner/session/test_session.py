@@ -131,6 +131,15 @@ def test_a_trial_budget_counts_rejected_configurations_too():
     )
 
 
+def test_trials_that_were_all_done_are_why_it_ended_though_time_ran_out_meanwhile():
+    full = Run(experiment(trials=5)).drive(fleet(durations=Durations(bench=0.25)))
+    almost = full.history.searched - 0.1
+    run = Run(experiment(trials=5, seconds=almost))
+    session = run.drive(fleet(durations=Durations(bench=0.25)))
+    assert session.history.searched > almost
+    assert session.history.ended == "trials"
+
+
 def test_a_time_budget_is_kept_and_summed_over_resumes():
     run = Run(experiment(trials=1000, seconds=2.0), kill_after=12)
     slow = {"durations": Durations(bench=0.25)}
