@@ -67,8 +67,12 @@ class Bench:
 
     @property
     def name(self) -> str:
-        """Host, backend and index: what ``Benched.bench`` holds."""
-        return f"{socket.gethostname()}/{self._backend}{self._index}"
+        """Host and device: what ``Benched.bench`` holds.
+
+        By the device's identity once it is known, since each Ray actor sees its GPU as index 0.
+        """
+        device = self._described[1] if self._described else f"{self._backend}{self._index}"
+        return f"{socket.gethostname()}/{device}"
 
     def device(self) -> Device:
         """The device's model and limits.
