@@ -31,7 +31,8 @@ class Device:
     Sizes are in bytes; ``max_block`` and ``max_grid`` are per axis (x, y, z), in threads and
     blocks; registers are 32-bit and 0 where the backend does not tell; ``compute_capability`` is
     ``10 * major + minor`` on CUDA (90 for an H100) and 0 elsewhere. ``arch`` is what the compiler
-    is told (``sm_90``), ``base_align`` the alignment of a fresh allocation.
+    is told (``sm_90``), ``base_align`` the alignment of a fresh allocation,
+    ``memory_bytes_per_second`` what the memory's pins can carry (0 where unknown).
     """
 
     backend: Backend
@@ -56,6 +57,7 @@ class Device:
     compute_capability: int
     base_align: int
     dtypes: tuple[str, ...]
+    memory_bytes_per_second: float = 0.0
 
     @property
     def model(self) -> str:

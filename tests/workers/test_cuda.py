@@ -11,7 +11,13 @@ from tuner.trial import Code
 from workers.devices.cuda import rotation_for
 from workers.devices.cuda_checks import WORST, Arguments, Checks, worst_of
 from workers.devices.cuda_driver import classified, described
-from workers.devices.cuda_launch import CudaLaunchable, CudaModule, scalar_bytes, warm_up_ns
+from workers.devices.cuda_launch import (
+    Afterwards,
+    CudaLaunchable,
+    CudaModule,
+    scalar_bytes,
+    warm_up_ns,
+)
 from workers.devices.cuda_memory import CudaCase, laid_out
 from workers.devices.cuda_pinned import PinnedFiles
 from workers.devices.cuda_streams import Streams
@@ -487,3 +493,13 @@ def test_a_device_is_described_by_its_properties():
     assert device.arch == "sm_90"
     assert device.l2_bytes == DEVICE.l2_bytes
     assert device.max_shared_bytes_per_block == DEVICE.max_shared_bytes_per_block
+
+
+def test_work_after_the_last_event_is_refused_when_it_is_no_hiccup():
+    watch = Afterwards()
+    late, total = 300_000.0, 1e6
+    for outlasted in (late, late, 10_000.0, late, late):
+        watch.look(outlasted, total)
+    with pytest.raises(DeviceFailure, match="went on") as refused:
+        watch.look(late, total)
+    assert refused.value.code is Code.IMPOSSIBLE_TIME

@@ -125,7 +125,14 @@ class Bench:
 
             def open_stand() -> Stand:
                 server.kill()
-                return Stand(server, prep.arguments, self._deadlines, prep.device, self._rng)
+                return Stand(
+                    server,
+                    prep.arguments,
+                    self._deadlines,
+                    prep.device,
+                    self._rng,
+                    prep.least_bytes,
+                )
 
             try:
                 confirmation = Confirmation(prep, oracle, self._further, open_stand, self._rng)

@@ -5,6 +5,7 @@ knows no expected value: candidate code runs in this process.
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import cast, get_args
 
@@ -110,12 +111,15 @@ class _Server:
         launchable, case = self._launchables[request.launchable]
         watched = () if request.inspect is None else (request.inspect,)
         case.restore(sorted({*request.order, *watched}), request.poison)
+        began = time.perf_counter_ns()
         times = launchable.burst(request.order)
+        host_ns = float(time.perf_counter_ns() - began)
         if request.inspect is None:
-            return Fired(times=times), []
+            return Fired(times=times, host_ns=host_ns), []
         seen = case.inspect(request.inspect, request.expected)
         reply = Fired(
             times=times,
+            host_ns=host_ns,
             damage=seen.damage,
             outputs=tuple(seen.outputs),
             comparisons=seen.comparisons,

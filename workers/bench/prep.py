@@ -35,6 +35,16 @@ class Prep:
         return self.setup.experiment.measure
 
     @property
+    def least_bytes(self) -> dict[int, int]:
+        """What the experiment says must be moved on each timed shape; empty if it does not say."""
+        cost = self.setup.experiment.cost
+        if cost is None or cost.bytes is None:
+            return {}
+        return {
+            shape: int(cost.bytes.evaluate(self.bindings[shape].symbols)) for shape in self.timed
+        }
+
+    @property
     def tune(self) -> range:
         """The tune shapes."""
         return range(len(self.setup.experiment.shapes.tune))

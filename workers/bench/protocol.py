@@ -144,10 +144,14 @@ class Rotated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
-    """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order."""
+    """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order.
+
+    ``host_ns`` is how long the burst took by the host's clock, until nothing ran any more.
+    """
 
     kind: Literal["fired"] = "fired"
     times: tuple[float, ...]
+    host_ns: float
     damage: Damage | None = None
     outputs: tuple[str, ...] = ()
     comparisons: dict[str, Comparison] = field(default_factory=dict)

@@ -6,6 +6,7 @@ them apart. Which questions, and what follows from a failure, is for :mod:`worke
 """
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -29,10 +30,16 @@ from workers.devices.port import (
 )
 
 Cache = Literal["cold", "hot"]
-_POISONS = (0xFF, 0x7F, 0xFE, 0x7E)
-"""Bytes that make a NaN or a huge number of every float type."""
+_POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
+"""Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
+
+In turn, so that neither a kernel that reads its output passes, nor one that leaves alone what looks
+like an answer: where a set is launched on twice, that one would be timed doing nothing.
+"""
 _CHECKS_WHILE_TIMING = 2
 _LONGEST_CUT = 16
+_PINS = 0.95
+"""The share of the pins' rate that nothing can be faster than, the clock's own error allowed."""
 
 
 def staged(
@@ -68,13 +75,14 @@ class Entrant:
     """A candidate loaded into a stand's child.
 
     ``launchables`` are bound at first use, by shape and whether on exactly aligned buffers; it was
-    never launched on ``fresh`` shapes.
+    never launched on ``fresh`` shapes; elsewhere a launch took up to ``slowest_ns``.
     """
 
     candidate: Candidate
     module: int
     launchables: dict[tuple[int, bool], int] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
+    slowest_ns: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -97,6 +105,7 @@ class Stand:
         deadlines: how long launches may take.
         device: the child's; one that is no CPU may compare outputs itself.
         rng: decides orders, poisons and checked points.
+        least_bytes: what must be moved at least, by shape, where it is known.
     """
 
     def __init__(
@@ -106,13 +115,16 @@ class Stand:
         deadlines: Deadlines,
         device: Device,
         rng: np.random.Generator,
+        least_bytes: Mapping[int, int],
     ) -> None:
         self._server = server
+        self._least_bytes = least_bytes
         self._arguments = arguments
         self._deadlines = deadlines
         self._device = device
         self._rng = rng
         self._cases: dict[tuple[int, bool], _Case] = {}
+        self._ordinary = bool(rng.integers(2))
 
     def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
         """Stage the question's shape, with as many sets as timing needs."""
@@ -199,6 +211,8 @@ class Stand:
                 self._checked(entrant, launchable, question, baseline_ns, order[:1])
             if burst >= rotation.warmup:
                 samples += times
+        if cache == "cold":
+            self._refuse_the_impossible(question.shape, rotation, len(order), samples)
         return samples
 
     def _order(self, rotation: Rotation) -> tuple[int, ...]:
@@ -226,7 +240,7 @@ class Stand:
         assert inspection is not None
         arguments = {a.name: a for a in self._arguments[question.shape]}
         check(question, inspection, arguments, poison)
-        return _plausible(times, len(order))
+        return self._seen(entrant, question.shape, times)
 
     def _cut(
         self,
@@ -252,7 +266,7 @@ class Stand:
         assert inspection is not None
         arguments = {a.name: a for a in self._arguments[question.shape]}
         check_bystander(question, inspection, arguments, poison)
-        return _plausible(times, length)
+        return times
 
     def _fire(
         self,
@@ -264,12 +278,36 @@ class Stand:
     ) -> tuple[float, ...]:
         deadline = self._deadline(entrant, shape, baseline_ns, len(order))
         times, _ = self._server.fire(launchable, order, self._poison(), deadline=deadline)
-        return _plausible(times, len(order))
+        return self._seen(entrant, shape, times)
 
     def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float, launches: int) -> float:
         first = shape in entrant.fresh and self._device.backend == "opencl"
         entrant.fresh.discard(shape)
-        return self._deadlines.of(baseline_ns, launches, first=first)
+        seen = entrant.slowest_ns.get(shape, math.inf)
+        return self._deadlines.of(baseline_ns, launches, seen_ns=seen, first=first)
+
+    def _seen(self, entrant: Entrant, shape: int, times: tuple[float, ...]) -> tuple[float, ...]:
+        """Remember the slowest launch, which later deadlines are reckoned from."""
+        entrant.slowest_ns[shape] = max(entrant.slowest_ns.get(shape, 0.0), *times)
+        return times
+
+    def _refuse_the_impossible(
+        self, shape: int, rotation: Rotation, launches: int, samples: Sequence[float]
+    ) -> None:
+        """Refuse a cold time in which the memory cannot have carried what the experiment says.
+
+        What may still lie in the last-level cache, from before a burst or after it, is left out.
+        """
+        pins, moved = self._device.memory_bytes_per_second, self._least_bytes.get(shape, 0)
+        if not pins or rotation.sets * moved < self._device.l2_bytes:
+            return
+        cached = 2 * self._device.l2_bytes
+        least = _PINS * (moved - cached / launches) / pins * 1e9
+        if (median := statistics.median(samples)) < least:
+            raise DeviceFailure(
+                Code.IMPOSSIBLE_TIME,
+                f"{median:.0f} ns for cost.bytes of {moved}: the memory's pins need {least:.0f}",
+            )
 
     def _bound(self, entrant: Entrant, place: tuple[int, bool]) -> int:
         if place not in entrant.launchables:
@@ -298,14 +336,9 @@ class Stand:
         return self._server.rotation(size, cache, warmup, repeats)
 
     def _poison(self) -> int:
-        return _POISONS[self._pick(len(_POISONS))]
+        self._ordinary = not self._ordinary
+        bytes_ = _POISONS[self._ordinary]
+        return bytes_[self._pick(len(bytes_))]
 
     def _pick(self, count: int) -> int:
         return int(self._rng.integers(count))
-
-
-def _plausible(times: tuple[float, ...], launches: int) -> tuple[float, ...]:
-    """The times as they are, if they can be times."""
-    if len(times) not in (1, launches) or not all(math.isfinite(t) and t > 0 for t in times):
-        raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"the device reports times of {times[:3]} ns")
-    return times

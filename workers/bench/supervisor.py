@@ -5,6 +5,7 @@ launch and expect is told by :mod:`workers.bench.stand`.
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -34,6 +35,9 @@ _CODES: Mapping[str, Code] = {
 }
 _REPLY_LIMIT = 1 << 36
 
+CLOCKS_DIFFER, CLOCK_NS = 0.01, 100_000
+"""How far a device's clock may run ahead of the host's: a share, and nanoseconds."""
+
 _R = TypeVar("_R")
 
 
@@ -43,18 +47,23 @@ class Deadlines:
 
     A launch has ``max(launch, factor × baseline)``; the first one of a kernel on a shape has
     ``first`` more where the driver compiles at the first launch (OpenCL); everything that launches
-    nothing has ``control``.
+    nothing has ``control``. In a burst, every launch but one has ``slower`` times as long as the
+    kernel's slowest one so far, so that a hang costs little more than one launch's deadline.
     """
 
     launch: float = 1.0
     factor: float = 200.0
+    slower: float = 10.0
     first: float = 20.0
     control: float = 60.0
 
-    def of(self, baseline_ns: float, launches: int, *, first: bool) -> float:
-        """For a burst of so many launches."""
+    def of(
+        self, baseline_ns: float, launches: int, *, seen_ns: float = math.inf, first: bool = False
+    ) -> float:
+        """For a burst of so many launches of a kernel of which one took ``seen_ns``."""
         each = max(self.launch, self.factor * baseline_ns * 1e-9)
-        return each * launches + (self.first if first else 0.0)
+        others = min(each, self.slower * seen_ns * 1e-9)
+        return each + others * (launches - 1) + (self.first if first else 0.0)
 
 
 class Supervisor:
@@ -163,6 +172,7 @@ class Supervisor:
         reply, blobs = self._ask(request, (), deadline)
         if not isinstance(reply, protocol.Fired) or len(reply.outputs) != len(blobs):
             raise self._lost(Code.CRASH, "the bench child answered something else")
+        _agree(reply.times, len(order), reply.host_ns)
         if inspect is None:
             return reply.times, None
         outputs = dict(zip(reply.outputs, blobs, strict=True))
@@ -212,3 +222,15 @@ class Supervisor:
     def _lost(self, code: Code, detail: str) -> DeviceFailure:
         self._child.kill()
         return DeviceFailure(code, detail, sticky=True)
+
+
+def _agree(times: Sequence[float], launches: int, host_ns: float) -> None:
+    """Refuse times that are none, or that say more than passed on the host's clock."""
+    if len(times) not in (1, launches) or not all(math.isfinite(t) and t > 0 for t in times):
+        raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"the device reports times of {times[:3]} ns")
+    total = sum(times) * launches / len(times)
+    if not total <= host_ns * (1 + CLOCKS_DIFFER) + CLOCK_NS:
+        detail = (
+            f"the device reports {total:.0f} ns for launches that the host saw in {host_ns:.0f}"
+        )
+        raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)

@@ -30,7 +30,7 @@ class Working:
         self._server = server
         self._prep = prep
         self._unknown_ns = deadlines.control / deadlines.factor * 1e9
-        self._stand = Stand(server, prep.arguments, deadlines, prep.device, rng)
+        self._stand = Stand(server, prep.arguments, deadlines, prep.device, rng, prep.least_bytes)
         self._trials = 0
         self._seen = _builds(prep.setup.baseline)
         self.alive = True

@@ -5,7 +5,7 @@ The one place that imports CuPy for devices. Knows nothing of buffers, candidate
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +18,9 @@ from workers.devices.port import DeviceFailure
 _REMEDY = "pip install 'kernelwright[cuda13]'"
 _INSUFFICIENT_DRIVER = 35
 _NO_DEVICE = 100
+_MEMORY_CLOCK_RATE, _MEMORY_BUS_WIDTH = 36, 37
+"""The driver's numbers of two attributes."""
+
 _ROOM_BYTES = 256 << 20
 """Less free memory than this is another process's device."""
 
@@ -150,7 +153,20 @@ def select(cuda: Cuda, index: int) -> Device:
             f"CUDA device {index} has {free >> 20} of {total >> 20} MiB free: another process "
             "fills it (see nvidia-smi)"
         )
-    return described(properties, cuda.runtime.driverGetVersion())
+    pins = _pin_bandwidth(cuda, index)
+    return replace(
+        described(properties, cuda.runtime.driverGetVersion()), memory_bytes_per_second=pins
+    )
+
+
+def _pin_bandwidth(cuda: Cuda, index: int) -> float:
+    """Memory clock × two edges × bus width; 0 where the driver does not tell."""
+    try:
+        kilohertz: int = cuda.runtime.deviceGetAttribute(_MEMORY_CLOCK_RATE, index)
+        bits: int = cuda.runtime.deviceGetAttribute(_MEMORY_BUS_WIDTH, index)
+    except cuda.runtime.CUDARuntimeError:
+        return 0.0
+    return 2.0 * kilohertz * 1000 * bits / 8
 
 
 def described(properties: dict[str, Any], driver_version: int) -> Device:

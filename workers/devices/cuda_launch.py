@@ -39,6 +39,9 @@ _COLD_SECONDS = 0.5
 _THAW_NS = 50_000_000
 """After idling the clocks are raised again: longer after half a second than after 5 ms."""
 
+_LATE_NS, _LATE_SHARE, _LATE_BURSTS = 50_000, 0.05, 3
+"""Work seen so long after the stop event on so many bursts in a row is no hiccup of the host."""
+
 
 def scalar_bytes(scalar: StagedScalar) -> bytes:
     """A scalar as the kernel reads it, padded to eight bytes."""
@@ -72,6 +75,26 @@ class CudaModule:
                 self._cuda.driver.moduleUnload(self.handles.pop())
 
 
+class Afterwards:
+    """Looks for work that goes on when the last event of a burst has come."""
+
+    def __init__(self) -> None:
+        self._late = 0
+
+    def look(self, outlasted_ns: float, total_ns: float) -> None:
+        """Take in how long after its end a burst of ``total_ns`` the device was still busy.
+
+        Raises:
+            DeviceFailure: too long, on several bursts in a row.
+        """
+        late = outlasted_ns > _LATE_NS + _LATE_SHARE * total_ns
+        self._late = self._late + 1 if late else 0
+        if self._late == _LATE_BURSTS:
+            self._late = 0
+            detail = f"work went on for {outlasted_ns:.0f} ns after the last launch had ended"
+            raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)
+
+
 class Clock:
     """The streams, the two events of a burst, and when the device idled."""
 
@@ -82,6 +105,7 @@ class Clock:
         self._start: int = cuda.runtime.eventCreate()
         self._stop: int = cuda.runtime.eventCreate()
         self._active = -math.inf
+        self._afterwards = Afterwards()
         self._reset_persisting = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
 
     def time(self, graph: int, *, cold: bool, persists: bool) -> float:
@@ -103,9 +127,12 @@ class Clock:
         runtime.eventRecord(self._start, self.streams.run)
         runtime.graphLaunch(graph, self.streams.run)
         runtime.eventRecord(self._stop, self.streams.run)
+        runtime.eventSynchronize(self._stop)
+        stopped = time.monotonic()
         runtime.deviceSynchronize()
         self._active = time.monotonic()
         milliseconds: float = runtime.eventElapsedTime(self._start, self._stop)
+        self._afterwards.look((self._active - stopped) * 1e9, milliseconds * 1e6)
         return milliseconds * 1e6
 
     def close(self) -> None:
