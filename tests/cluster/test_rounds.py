@@ -1,0 +1,270 @@
+"""Runs with agents as a whole: over a simulated fleet, then as a process on a real device."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from agents.ledger import read_ledger
+from agents.llm.mailbox import answer, pending
+from agents.llm.port import Reply, Role, StepKey
+from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
+from agents.planning import kernel_digest
+from agents.steps import recorded_exchanges
+from cluster.fleets.shared import SharedFleet
+from cluster.models import TRANSCRIPT
+from cluster.rounds import Asking, Rounds, open_run
+from cluster.run import Run
+from tests.agents.devices import CPU
+from tests.agents.test_loop import BASELINE_NS, draft, plain, script, suggestion
+from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, kernelwright, write_experiment
+from tuner.fleet import BenchJob, CompileJob, PrepareJob
+from tuner.simulation import Durations, Fault, SimulatedFleet
+from tuner.spec.experiment import Agents
+from tuner.spec.load import load_experiment
+from tuner.store.run_directory import RunDirectory
+
+TWO_ROUNDS = script(
+    ([suggestion()], [draft(0.8, "I forgot the rest {"), draft(0.8)]),
+    (["no", suggestion()], [draft(0.5)]),
+    ([suggestion(stop=True)], []),
+)
+
+
+def cost(point, shape):
+    worse = abs(int(point.as_dict()["VEC"]).bit_length() - 4)
+    return BASELINE_NS[shape] * 0.5 * (1 + worse / 10)
+
+
+def begin(path, transcript=TWO_ROUNDS, **agents):
+    experiment = replace(plain(), agents=Agents(**({"model": "replay", "rounds": 3} | agents)))
+    RunDirectory.create(path, experiment, "").close()
+    write_transcript(path / TRANSCRIPT, transcript.header, transcript.exchanges)
+    return path
+
+
+def follow(path, *, fleets=None, leave_after=None, how=None, **options):
+    """Go on with a run; after so many pictures of it, ask for an end."""
+
+    async def opener(_backend):
+        fleet = SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost, **options)
+        if fleets is not None:
+            fleets.append(fleet)
+        return fleet
+
+    async def go():
+        run = open_run(path, opener, Asking())
+        assert isinstance(run, Rounds)
+        pictures = []
+        async for picture in run.progress():
+            pictures.append(str(picture))
+            if len(pictures) == leave_after:
+                run.stop(how)
+        return pictures
+
+    return asyncio.run(go())
+
+
+def settled(path):
+    ledger = read_ledger(path)
+    steps = {
+        file.name: json.loads(file.read_text())["result"] for file in (path / "llm").glob("*.json")
+    }
+    for result in steps.values():
+        result.pop("seconds", None)
+    return replace(ledger, spent=replace(ledger.spent, seconds=0.0)), steps
+
+
+def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path):
+    fleets = []
+    pictures = follow(begin(tmp_path / "run"), fleets=fleets)
+    ledger = read_ledger(tmp_path / "run")
+    assert ledger.reason == "planned"
+    assert ledger.gained
+    assert ledger.over
+    assert ledger.searched == 1
+    assert [past.verdict for past in ledger.rounds] == ["improved", "no gain"]
+    assert ledger.spent.calls == 7
+    assert len(list((tmp_path / "run" / "variants").iterdir())) == 2
+    assert (tmp_path / "run" / "export" / "twice.h").is_file()
+    assert any(text.startswith("round 2: search") for text in pictures)
+    assert "round 1: asking the generation model (attempt 2)" in pictures
+    prepared = [job for job in fleets[0].submitted if isinstance(job, PrepareJob)]
+    assert len(prepared) == 1, "the baseline is prepared once for all rounds"
+    assert read_transcript(tmp_path / "run" / TRANSCRIPT) == TWO_ROUNDS
+
+
+def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
+    total = len(follow(begin(tmp_path / "whole")))
+    expected = settled(tmp_path / "whole")
+    secret = (tmp_path / "whole" / "secret").read_text()
+    for leave_after in range(1, total, 3):
+        path = begin(tmp_path / f"left{leave_after}")
+        (path / "secret").write_text(secret)
+        follow(path, leave_after=leave_after, how="interrupted")
+        assert read_ledger(path) is None
+        follow(path)
+        assert settled(path) == expected, f"left after {leave_after} pictures"
+
+
+def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
+    path = begin(tmp_path / "run")
+    pictures = follow(begin(tmp_path / "whole"))
+    second = next(n for n, text in enumerate(pictures) if text.startswith("round 2: search"))
+    follow(path, leave_after=second, how="stopped")
+    ledger = read_ledger(path)
+    assert ledger.reason == "stopped"
+    assert ledger.gained
+    assert ledger.over
+
+
+def test_a_template_that_fails_on_the_device_goes_back_to_its_author(tmp_path):
+    path = begin(tmp_path / "run", script(([suggestion()], [draft(0.5)] * 4)), rounds=1)
+    faults = dict.fromkeys(range(24), Fault.WRONG)
+    follow(path, faults=faults)
+    ledger = read_ledger(path)
+    assert ledger.gave_out
+    assert "no usable template" in ledger.rounds[0].verdict
+    assert "wrong_result" in ledger.rounds[0].verdict
+    assert ledger.spent.calls == 5
+
+
+def test_what_one_session_left_behind_never_reaches_the_next():
+    async def go():
+        fleet = SimulatedFleet(
+            device=CPU, baseline_ns=BASELINE_NS, cost=cost, durations=Durations(compile=3.0)
+        )
+        shared = SharedFleet(fleet)
+        shared.submit(CompileJob(trial=0, builds=()))
+        shared.submit(BenchJob(candidates=()))
+        await shared.settle()
+        return await shared.answers(10.0)
+
+    assert asyncio.run(go()) == ()
+
+
+REPLIES = {
+    Role.PLANNING: suggestion(),
+    Role.GENERATION: """
+```json
+{"entry": "scale", "parameters": {"ITEMS": {"values": [1, 2, 4], "reason": "fewer items"},
+  "BLOCK": {"values": [16, 64], "reason": "group size"}},
+ "launch": {"grid": ["ceil_div(n, BLOCK * ITEMS)"], "block": ["BLOCK"]},
+ "rationale": "several elements to a work-item"}
+```
+```c
+"""
+    + FAMILY
+    + "```\n",
+}
+ONE_ROUND = SPEC.replace("template: template.yaml\n", "agents: {rounds: 1}\n")
+
+
+def write_transcript_beside(spec, replies=REPLIES, kernel=None):
+    experiment = load_experiment(spec)
+    header = Header(
+        experiment=experiment.name,
+        kernel=kernel or kernel_digest(experiment.kernel),
+        made="by a test",
+    )
+    exchanges = [
+        Exchange(
+            step=StepKey(round=1, draft=0, role=role, attempt=attempt),
+            request="0" * 64,
+            reply=Reply(text=text),
+        )
+        for role, text in replies.items()
+        for attempt in range(4)
+    ]
+    write_transcript(spec.parent / "transcript_opencl.jsonl", header, exchanges)
+
+
+def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
+    spec, run = write_experiment(tmp_path / "spec", spec=ONE_ROUND), tmp_path / "run"
+    write_transcript_beside(spec)
+    journal = run / "rounds" / "01" / "journal.jsonl"
+    process = subprocess.Popen(
+        command("run", spec, "--fleet", "local", "--run-dir", run),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in process.stderr:
+        if journal.is_file() and b"trial.finished" in journal.read_bytes():
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    asked = {file.name: file.read_bytes() for file in (run / "llm").iterdir()}
+    finished = journal.read_bytes()
+
+    result = kernelwright("resume", run, "--fleet", "local")
+    assert result.returncode == 0, result.stderr
+    assert re.search(
+        r"^kernelwright: outcome=(improved|no_gain) .*rounds=1 calls=2 tokens=0 cost=0\.00 run=",
+        result.stdout.splitlines()[-1],
+    )
+    assert journal.read_bytes().startswith(finished)
+    assert all((run / "llm" / name).read_bytes() == text for name, text in asked.items())
+    status = json.loads(kernelwright("status", run, "--json").stdout)
+    assert (status["state"], status["rounds"], status["calls"]) == ("finished", 1, 2)
+    report = json.loads(kernelwright("report", run, "--json").stdout)
+    assert report["agents"]["rounds"][0]["verdict"] in ("improved", "no gain")
+
+
+@pytest.mark.parametrize(
+    ("replies", "arguments", "words"),
+    [
+        ({Role.PLANNING: "I cannot do that"}, (), "no usable suggestion"),
+        ({}, (), "the transcript holds no reply for r1-d0-planning-a0"),
+        (REPLIES, ("--kernel",), "was recorded for another kernel"),
+        (
+            {
+                **REPLIES,
+                Role.GENERATION: REPLIES[Role.GENERATION].replace(
+                    "kernel void", '#include "/etc/passwd"\nkernel void'
+                ),
+            },
+            (),
+            "passwd",
+        ),
+    ],
+)
+def test_where_the_model_side_gives_out_the_exit_code_is_5(tmp_path, replies, arguments, words):
+    spec = write_experiment(tmp_path / "spec", spec=ONE_ROUND)
+    write_transcript_beside(spec, replies, kernel="0" * 64 if arguments else None)
+    options = ("--fleet", "local", "--model", "replay", "--run-dir", tmp_path / "run")
+    result = kernelwright("run", spec, *options)
+    assert result.returncode == 5, result.stderr
+    assert words in result.stderr.strip().splitlines()[-1] + result.stdout
+
+
+def test_through_a_mailbox_it_waits_with_6_and_goes_on_when_answered(tmp_path):
+    spec, run, box = write_experiment(tmp_path / "spec", spec=ONE_ROUND), tmp_path / "run", tmp_path
+    waiting = ("--fleet", "local", "--exit-when-waiting")
+    result = kernelwright(
+        "run", spec, "--model", f"mailbox:{box / 'box'}", *waiting, "--run-dir", run
+    )
+    for role in (Role.PLANNING, Role.GENERATION):
+        assert result.returncode == 6, result.stderr
+        (request,) = pending(box / "box")
+        answer(box / "box", request, Reply(text=REPLIES[role]))
+        result = kernelwright("resume", run, *waiting)
+    assert result.returncode == 0, result.stderr
+    recorded = read_transcript(run / TRANSCRIPT)
+    assert recorded.exchanges == recorded_exchanges(run / "llm")
+    assert [exchange.reply.text for exchange in recorded.exchanges] == list(REPLIES.values())
+
+
+def test_without_agents_it_is_an_ordinary_run(tmp_path):
+    RunDirectory.create(tmp_path / "run", replace(plain(), agents=None), "").close()
+
+    async def never(_backend):
+        raise AssertionError
+
+    assert isinstance(open_run(tmp_path / "run", never, Asking()), Run)
