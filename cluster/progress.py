@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from tuner.session.history import History
 from tuner.session.session import Session
-from tuner.trial import Rejected
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -49,14 +48,13 @@ class Progress:
     def of(cls, session: Session, now: float) -> "Progress":
         """Take the picture."""
         history = session.history
-        outcomes = [t.outcome for t in history.trials.values() if t.outcome is not None]
         compiling, benching = session.in_flight
         leader = history.leader()
         return cls(
             phase=str(session.phase),
             proposed=len(history.trials),
-            finished=len(outcomes),
-            rejected=sum(isinstance(outcome, Rejected) for outcome in outcomes),
+            finished=history.outcomes.total(),
+            rejected=history.outcomes["rejected"],
             trials=session.experiment.search.trials,
             compiling=compiling,
             benching=benching,

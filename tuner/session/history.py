@@ -4,6 +4,7 @@ Rebuilt from a journal by :meth:`History.apply` alone. Knows nothing of work in 
 :mod:`tuner.session.session`, nor of how results are presented.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,10 @@ class History:
         self.notes: tuple[str, ...] = ()
         self.refused: Rejected | None = None
         self.trials: dict[int, Trial] = {}
+        self.outcomes: Counter[str] = Counter()
+        """How many trials have an outcome of each kind."""
+        self._leading: tuple[float, int] | None = None
+        self._leader_is_known = True
         self.confirmations: list[ConfirmationSampled] = []
         self.searched = 0.0
         self.ended: Reason | None = None
@@ -88,6 +93,7 @@ class History:
                     trial.abandoned = True
             case ConfirmationSampled():
                 self.confirmations.append(fact)
+                self._leader_is_known = self._leader_is_known and not fact.failed
                 self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
             case RunFinished():
                 self.finished = True
@@ -102,7 +108,8 @@ class History:
             for trial in self.trials.values():
                 trial.current = False
             for number in incumbents:
-                self.trials[number].outcome = None
+                self._settle(self.trials[number], None)
+            self._leader_is_known = False
             self.confirmations.clear()
             self.refused = None
         self.device, self.environment = fact.device, fact.environment
@@ -110,13 +117,21 @@ class History:
 
     def _finish(self, fact: TrialFinished) -> None:
         trial = self.trials[fact.trial]
-        trial.outcome, trial.bench, trial.device_seconds = (
-            fact.outcome,
-            fact.bench,
-            fact.device_seconds,
-        )
+        self._settle(trial, fact.outcome)
+        trial.bench, trial.device_seconds = fact.bench, fact.device_seconds
         trial.current = True
         self.searched = fact.searched
+        if isinstance(fact.outcome, Measured) and fact.outcome.general:
+            mean = loss(fact.outcome, self.weights)
+            assert mean is not None
+            self._leading = min(self._leading or (mean, trial.number), (mean, trial.number))
+
+    def _settle(self, trial: Trial, outcome: Outcome | None) -> None:
+        if trial.outcome is not None:
+            self.outcomes[trial.outcome.kind] -= 1
+        if outcome is not None:
+            self.outcomes[outcome.kind] += 1
+        trial.outcome = outcome
 
     def open(self) -> list[Trial]:
         """Trials that still want an outcome, in order."""
@@ -145,16 +160,25 @@ class History:
 
     def ranking(self) -> list[int]:
         """Trials that can serve every tune shape, best first; none that failed confirmation."""
-        general = [
+        return [number for _, number in self._ranked()]
+
+    def _ranked(self) -> list[tuple[float, int]]:
+        return sorted(
             (geometric_mean([cell.ratio for cell in outcome.cells], self.weights), trial.number)
             for trial, outcome in self._measured()
             if outcome.general
-        ]
-        return [number for _, number in sorted(general)]
+        )
 
     def leader(self) -> int | None:
-        """The best general trial so far, not necessarily confirmed."""
-        return next(iter(self.ranking()), None)
+        """The best general trial so far, not necessarily confirmed.
+
+        Asked for after every step of a run, so it must not cost more as trials grow.
+        """
+        if not self._leader_is_known:
+            ranked = self._ranked()
+            self._leading = ranked[0] if ranked else None
+            self._leader_is_known = True
+        return self._leading[1] if self._leading else None
 
     def leader_for(self, shape: int) -> int | None:
         """The best trial for one tune shape so far, not necessarily confirmed."""

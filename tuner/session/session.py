@@ -328,12 +328,12 @@ class Session:
         return proposals
 
     def _may_propose(self, trial: int) -> bool:
-        pending = self._open | self._proposing
         if self._exhausted or self._broken(trial):
             return False
         if self._in_order:
-            return all(n >= self._horizon(trial) for n in pending)
-        return len(pending) < self._lookahead
+            oldest = min(min(pending, default=trial) for pending in (self._open, self._proposing))
+            return oldest >= self._horizon(trial)
+        return len(self._open) + len(self._proposing) < self._lookahead
 
     def _horizon(self, trial: int) -> int:
         """Below it, outcomes are known to the proposer when it is asked for ``trial``."""
