@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.llm.mailbox import Mailbox
-from agents.llm.network import NetworkModel
-from agents.llm.port import LanguageModel, ModelUnavailable, Reply, Request, Waiting
+from agents.llm.network import NetworkModel, NetworkSettings
+from agents.llm.port import LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
+from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
 from agents.loop import StopAsked
 from agents.planning import kernel_digest
@@ -78,19 +79,29 @@ def bring_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
 
 
 def open_model(
-    run: Path, model: str, *, keys: Mapping[str, str], exit_when_waiting: bool
+    run: Path, agents: Agents, *, keys: Mapping[str, str], exit_when_waiting: bool
 ) -> LanguageModel:
-    """The model of a run directory.
+    """The model of a run directory. What it is asked and answers holds none of the keys.
 
     Raises:
         SpecError: its transcript is missing or damaged.
     """
-    if model == "replay":
+    if agents.model == "replay":
         return Replay(read_transcript(run / TRANSCRIPT))
-    if model.startswith(MAILBOX):
-        box = Path(model.removeprefix(MAILBOX))
-        return Mailbox(box, exit_when_waiting=exit_when_waiting)
-    return NetworkModel(models=[model], keys=keys)
+    secrets = tuple(keys.values())
+    if agents.model.startswith(MAILBOX):
+        box = Path(agents.model.removeprefix(MAILBOX))
+        return Redacting(Mailbox(box, exit_when_waiting=exit_when_waiting), secrets)
+    own = {Role.PLANNING: agents.planner, Role.GENERATION: agents.generator}
+    network = NetworkModel(
+        models=(agents.model, *agents.fallbacks),
+        roles={role: (model, *agents.fallbacks) for role, model in own.items() if model},
+        keys=keys,
+        settings=NetworkSettings(
+            temperature=agents.temperature, seed=agents.seed, base_url=agents.base_url
+        ),
+    )
+    return Redacting(network, secrets)
 
 
 class Attended:

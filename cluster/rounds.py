@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agents.account import calls_csv
 from agents.ledger import STEPS, Ledger, write_ledger
 from agents.llm.port import Role, StepKey
 from agents.llm.replay import Header, write_transcript
@@ -105,7 +106,7 @@ class Rounds:
         baseline = await Steps(journal, fleet.now).take(_BASELINE, BASELINES, workshop.baseline)
         model = open_model(
             self._path,
-            agents.model,
+            agents,
             keys=self._asking.keys,
             exit_when_waiting=self._asking.exit_when_waiting,
         )
@@ -154,6 +155,7 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
     path, experiment = directory.path, directory.experiment
     write_variants(path / "variants", ending.progress.variants)
     ledger = Ledger.of(ending)
+    directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
     if experiment.agents and experiment.agents.model != "replay":
         header = Header(
             experiment=experiment.name,

@@ -7,9 +7,10 @@ import typer
 from agents.patterns.inheritance import inherited, left_by
 from agents.patterns.pattern import PATTERNS
 from agents.patterns.store import PatternStore, dump_patterns
+from cluster.commands.results import result_view
 from cluster.run import PATTERNS_FILE
 from cluster.settings import Settings
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.session.history import History
 from tuner.store.run_directory import RunDirectory, RunView
 
@@ -50,7 +51,7 @@ def delete(name: str) -> None:
 
 def copy_near(settings: Settings, directory: RunDirectory) -> None:
     """Copy the patterns that are near the run's kernel into its directory."""
-    if settings.home is None:
+    if settings.home is None or _replays(directory):
         return
     patterns, notes = _store(settings).read()
     _warn(notes)
@@ -62,15 +63,27 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
 
 
 def leave(settings: Settings, run_dir: Path) -> None:
-    """Keep what a finished run's winner teaches, if it gained anything."""
-    view = RunView.open(run_dir)
-    history = History.of(view.experiment, view.facts())
-    if settings.home is None or not history.finished:
+    """Keep what a finished run's winner teaches, if it gained anything. A replay teaches nothing.
+
+    Raises:
+        EnvironmentProblem: the store cannot be written.
+    """
+    if settings.home is None or _replays(RunView.open(run_dir)):
         return
+    try:
+        view = result_view(run_dir)
+    except NothingValid:
+        return
+    history = History.of(view.experiment, view.facts())
     template = view.experiment.template
     pattern = left_by(history, template.rationale if template else "")
-    if pattern is not None:
+    if history.finished and pattern is not None:
         _store(settings).add(pattern)
+
+
+def _replays(run: RunDirectory | RunView) -> bool:
+    agents = run.experiment.agents
+    return agents is not None and agents.model == "replay"
 
 
 def _store(settings: Settings) -> PatternStore:

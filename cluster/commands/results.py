@@ -8,9 +8,11 @@ from pathlib import Path
 
 import typer
 
+from agents.account import by_role, by_round, notes_of
 from agents.brief import inline
-from agents.ledger import Ledger, ledger_json, read_ledger, spent_so_far
+from agents.ledger import STEPS, Ledger, ledger_json, read_ledger, spent_so_far
 from agents.llm.port import ModelUnavailable
+from agents.steps import recorded_exchanges
 from cluster.run import STOP_FILE
 from cluster.workshop import round_path, rounds_begun
 from tuner.errors import EnvironmentProblem, NothingValid
@@ -171,6 +173,7 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     figures = "" if result.speedup is None else f" speedup={result.speedup:.2f}"
     if ledger is not None:
         _print_rounds(ledger)
+        _print_account(run_dir)
         spent = ledger.spent
         tokens = spent.input_tokens + spent.output_tokens
         figures += (
@@ -189,6 +192,13 @@ def _print_rounds(ledger: Ledger) -> None:
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
     typer.echo(f"  ended: {ledger.detail}\n")
+
+
+def _print_account(run_dir: Path) -> None:
+    exchanges = recorded_exchanges(run_dir / STEPS)
+    for line in (*by_round(exchanges), *by_role(exchanges), *notes_of(exchanges)):
+        typer.echo(f"  {line}")
+    typer.echo()
 
 
 def _words(ledger: Ledger) -> str:

@@ -320,18 +320,29 @@ class Measure:
     cache: Literal["cold", "hot"] = "cold"
 
 
+ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][!-~]*$", max_length=400)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
     """Who writes templates, and what that may cost over the whole run.
 
     ``model`` is ``auto`` (a recorded transcript of this very kernel if one lies beside the spec,
     else ``none``), ``replay``, ``none``, ``mailbox:DIR``, or the id of a model that LiteLLM knows.
-    ``max_tokens`` counts those read and written, ``seconds`` the time of all steps. Each round asks
-    for ``width`` drafts: templates, or whole kernels where ``mode`` is ``direct``.
+    ``fallbacks`` are asked in order where it gives no reply; ``planner`` and ``generator`` replace
+    it for their role. ``base_url`` is of a server of one's own. ``max_tokens`` counts those read
+    and written, ``seconds`` the time of all steps. Each round asks for ``width`` drafts: templates,
+    or whole kernels where ``mode`` is ``direct``.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][!-~]*$", max_length=400)] = "auto"
+    model: ModelId = "auto"
+    fallbacks: Annotated[tuple[ModelId, ...], OneOrMany(0, 8)] = ()
+    planner: ModelId | None = None
+    generator: ModelId | None = None
+    base_url: Annotated[str, Field(pattern=r"^https?://[!-~]+$", max_length=400)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
     max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     max_calls: Annotated[int, Field(ge=0)] = 40

@@ -1,0 +1,112 @@
+"""A whole run whose agents ask LiteLLM's real client, against a local server and its faults."""
+
+import json
+import os
+import subprocess
+
+from agents.ledger import read_ledger
+from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
+from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
+
+SUGGESTION = {
+    "bottleneck": "one element at a time",
+    "strategy": "several elements to a work-item",
+    "expected_effect": "faster",
+    "refuted_by": "no difference",
+}
+DRAFT = {
+    "entry": "scale",
+    "parameters": {
+        "ITEMS": {"values": [1, 2, 4], "reason": "work"},
+        "BLOCK": {"values": [16, 64], "reason": "size"},
+    },
+    "launch": {"grid": ["ceil_div(n, BLOCK * ITEMS)"], "block": ["BLOCK"]},
+    "rationale": "fewer work-items",
+}
+
+
+def fenced(fields, source=""):
+    text = f"```json\n{json.dumps(fields)}\n```\n"
+    return text + (f"```c\n{source}```\n" if source else "")
+
+
+def run(folder, server, *more, agents=""):
+    spec = SPEC.replace("template: template.yaml\n", "")
+    spec += f"agents: {{rounds: 1, base_url: '{server.url}'{agents}}}\n"
+    path = write_experiment(folder / "spec", spec=spec)
+    return subprocess.run(
+        command(
+            *("run", path, "--fleet", "local", "--run-dir", folder / "run"),
+            *("--model", "openai/gpt-4o-mini", *more),
+        ),
+        cwd=ROOT,
+        env=os.environ | {"OPENAI_API_KEY": KEY},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def holds_key(folder, result):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    texts = [result.stdout, result.stderr, *(path.read_text(errors="replace") for path in files)]
+    return any(KEY in text for text in texts)
+
+
+def test_faults_on_the_way_and_a_right_account_at_the_end(tmp_path):
+    broken = FAMILY.replace("3.0f", "undeclared")
+    faults = [fails(429, f"slow down, {KEY}", retry_after="0"), drops]
+    with serving(
+        *faults,
+        answers(completion(None)),
+        answers(completion(fenced(SUGGESTION))),
+        answers(completion(f"{KEY}\n{fenced(DRAFT, broken)}")),
+        answers(completion(fenced(DRAFT, FAMILY))),
+    ) as server:
+        result = run(tmp_path, server, agents=", temperature: 0.5, seed: 4")
+    ledger = read_ledger(tmp_path / "run")
+    assert ledger is not None, result.stderr
+    assert ledger.spent.calls == 4, result.stderr
+    assert (ledger.spent.input_tokens, ledger.spent.output_tokens) == (4000, 2000)
+    assert ledger.spent.cost_usd > 0
+    assert ledger.searched == 1
+    assert "generation: 2 calls, 2000 tokens read, 1000 written" in result.stdout
+    assert len((tmp_path / "run" / "calls.csv").read_text().splitlines()) == 5
+    assert {(body["temperature"], body["seed"]) for body in server.seen} == {(0.5, 4)}
+    assert "undeclared" in server.seen[-1]["messages"][-1]["content"]
+    assert not holds_key(tmp_path / "run", result)
+
+
+def test_a_wrong_key_ends_it_in_one_line_and_a_resume_pays_nothing_twice(tmp_path):
+    with serving(
+        answers(completion(fenced(SUGGESTION))), fails(401, f"no such key: {KEY}")
+    ) as server:
+        result = run(tmp_path, server)
+        assert result.returncode == 5, result.stderr
+        assert "AuthenticationError" in result.stderr.splitlines()[-1]
+        assert not holds_key(tmp_path / "run", result)
+        asked = len(server.seen)
+        server.behaviours = [answers(completion(fenced(DRAFT, FAMILY)))]
+        again = subprocess.run(
+            command("resume", tmp_path / "run", "--fleet", "local"),
+            cwd=ROOT,
+            env=os.environ | {"OPENAI_API_KEY": KEY},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert len(server.seen) == asked + 1, again.stderr
+    ledger = read_ledger(tmp_path / "run")
+    assert ledger is not None
+    assert ledger.spent.calls == 2
+
+
+def test_a_budget_too_small_for_one_call(tmp_path):
+    with serving(answers(completion(fenced(SUGGESTION)))) as server:
+        result = run(tmp_path, server, agents=", max_cost_usd: 0.000001")
+        assert result.returncode == 5, result.stderr
+        assert "does not cover another call" in result.stderr.splitlines()[-1]
+        assert server.seen == []
