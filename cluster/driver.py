@@ -4,6 +4,7 @@ Obeys the protocol of :mod:`tuner.session` and decides nothing. Owns the order o
 and the compiled candidates in flight. Knows nothing of Ray, of signals or of terminals.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Literal, Protocol
 
@@ -98,6 +99,7 @@ class Driver:
         self._plans: dict[int, tuple[Compile, Plan]] = {}
         self._candidates: dict[int, Candidate] = {}
         self._examined: set[int] = set()
+        self._outbox: list[Job] = []
 
     def stop(self, reason: Literal["stopped", "interrupted"]) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
@@ -106,6 +108,7 @@ class Driver:
     async def run(self) -> AsyncIterator[Progress]:
         """Drive the session until it finishes, yielding how far it is after each step."""
         while self._act():
+            await self._send()
             yield Progress.of(self._session, self._fleet.now())
             for answer in await self._fleet.answers(TICK_SECONDS):
                 event = self._event(answer)
@@ -148,7 +151,7 @@ class Driver:
             case Compile():
                 self._compile(command)
             case Prepare():
-                self._send(
+                self._outbox.append(
                     PrepareJob(
                         setup=BenchSetup(
                             experiment=self._experiment,
@@ -158,16 +161,24 @@ class Driver:
                     )
                 )
             case Bench(trials=trials):
-                self._send(BenchJob(candidates=tuple(self._candidates[t] for t in trials)))
+                self._outbox.append(BenchJob(candidates=tuple(self._candidates[t] for t in trials)))
             case Confirm(process=process, finalists=finalists):
                 chosen = tuple(self._candidates[trial] for trial in finalists)
                 fresh = tuple(trial for trial in finalists if trial not in self._examined)
                 self._examined.update(fresh)
-                self._send(ConfirmJob(process=process, finalists=chosen, examine=fresh))
+                self._outbox.append(ConfirmJob(process=process, finalists=chosen, examine=fresh))
 
-    def _send(self, job: Job) -> None:
-        self._journal.sync()
-        self._fleet.submit(job)
+    async def _send(self) -> None:
+        """Submit what was decided on, once all that announces it is on disk.
+
+        One sync serves every answer that came at once, and those that come meanwhile the next one:
+        the slower the disk, the larger the groups.
+        """
+        if self._outbox:
+            await asyncio.to_thread(self._journal.sync)
+        for job in self._outbox:
+            self._fleet.submit(job)
+        self._outbox.clear()
 
     def _compile(self, command: Compile) -> None:
         """Lower one candidate and send its builds, unless a limit refuses it at once."""
@@ -185,7 +196,7 @@ class Driver:
             self._take(CandidateCompiled(command.trial, refusal))
             return
         self._plans[command.trial] = (command, plan)
-        self._send(CompileJob(trial=command.trial, builds=plan.builds))
+        self._outbox.append(CompileJob(trial=command.trial, builds=plan.builds))
 
     def _event(self, answer: Answer) -> Fact | Signal:
         match answer:
