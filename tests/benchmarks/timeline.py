@@ -1,0 +1,131 @@
+"""What each bench did and when, from a run's journal: how busy it was, and how much together.
+
+Usage: python -m tests.benchmarks.timeline RUN [--benches N] [--json FILE]
+
+With ``--benches``, exit code 1 unless so many benches worked, each for a fair share, at once.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tuner.events import EpochOpened, Fact, TrialFinished
+from tuner.store.run_directory import RunView
+
+FAIR = 0.5
+"""Of an equal share: a bench that did less was not kept busy."""
+
+Span = tuple[float, float]
+
+
+def spans(facts: Iterable[Fact]) -> dict[str, list[Span]]:
+    """When each bench worked on a trial, in seconds of searching, in order."""
+    found: dict[str, list[Span]] = defaultdict(list)
+    for fact in facts:
+        if isinstance(fact, EpochOpened):
+            found.clear()
+        elif isinstance(fact, TrialFinished) and fact.bench:
+            found[fact.bench].append((fact.searched - fact.device_seconds, fact.searched))
+    return {name: list(_merged(sorted(each))) for name, each in sorted(found.items())}
+
+
+def _merged(spans: list[Span]) -> Iterator[Span]:
+    """Without overlaps, which come of the clock being read when an answer arrives."""
+    held: Span | None = None
+    for begin, end in spans:
+        if held and begin <= held[1]:
+            held = held[0], max(held[1], end)
+        else:
+            if held:
+                yield held
+            held = begin, end
+    if held:
+        yield held
+
+
+def timeline(facts: list[Fact]) -> dict[str, Any]:
+    """Trials and idle share of each bench, trials a second, and how many worked at a time.
+
+    The idle share counts from a bench's first trial until the first bench runs dry: afterwards
+    there are no candidates left to be idle in spite of.
+    """
+    benches = spans(facts)
+    counts: dict[str, int] = defaultdict(int)
+    last = 0.0
+    for fact in facts:
+        if isinstance(fact, TrialFinished):
+            counts[fact.bench] += bool(fact.bench)
+            last = max(last, fact.searched)
+    until = min((each[-1][1] for each in benches.values()), default=0.0)
+    trials = sum(counts.values())
+    return {
+        "trials": trials,
+        "seconds": last,
+        "per_second": trials / last if last else 0.0,
+        "at_once": _at_once(benches, until),
+        "benches": {
+            name: {"trials": counts[name], "idle": _idle(each, until)}
+            for name, each in benches.items()
+        },
+    }
+
+
+def _idle(spans: list[Span], until: float) -> float:
+    begin = spans[0][0]
+    busy = sum(max(0.0, min(end, until) - start) for start, end in spans)
+    return 1 - busy / (until - begin) if until > begin else 0.0
+
+
+def _at_once(benches: dict[str, list[Span]], until: float) -> float:
+    """How many benches were busy on average, while all had work."""
+    turns = sorted(
+        (min(at, until), step)
+        for each in benches.values()
+        for span in each
+        for at, step in zip(span, (1, -1), strict=True)
+    )
+    busy, area = 0, 0.0
+    for (at, step), (following, _) in pairwise(turns):
+        busy += step
+        area += busy * (following - at)
+    begin = turns[0][0] if turns else 0.0
+    return area / (until - begin) if until > begin else 0.0
+
+
+def all_busy(found: dict[str, Any], benches: int) -> bool:
+    """Whether so many benches each did a fair share, most of the time at once."""
+    least = FAIR * found["trials"] / benches
+    shares = [one["trials"] for one in found["benches"].values()]
+    return (
+        len(shares) == benches
+        and min(shares) >= least
+        and found["at_once"] >= 1 + FAIR * (benches - 1)
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the timeline; judge it where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--benches", type=int)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments)
+    found = timeline(RunView.open(given.run).facts())
+    print(
+        f"{found['trials']} trials in {found['seconds']:.2f} s = {found['per_second']:.1f}/s, "
+        f"{found['at_once']:.2f} benches busy at once"
+    )
+    for name, one in found["benches"].items():
+        print(f"  {one['trials']:6} trials, {one['idle']:6.1%} idle  {name}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1))
+    return 0 if given.benches is None or all_busy(found, given.benches) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
