@@ -88,7 +88,8 @@ class SimulatedFleet:
     """A :class:`tuner.fleet.Fleet` that makes its answers up.
 
     ``baseline_ns`` has one time per shape, tune then held-out; ``cost`` gives a configuration's.
-    ``noise`` is the standard deviation of the logarithm of every reported time.
+    ``noise`` is the standard deviation of the logarithm of every reported time; ``of_trial`` has
+    what takes another time for certain trials than ``durations`` say.
     """
 
     device: Device
@@ -100,6 +101,7 @@ class SimulatedFleet:
     seed: int = 0
     faults: Mapping[int, Fault] = field(default_factory=dict)
     durations: Durations = field(default_factory=Durations)
+    of_trial: Mapping[int, Durations] = field(default_factory=dict)
     submitted: list[Job] = field(init=False, default_factory=list)
     _clock: float = field(init=False, default=0.0)
     _due: list[tuple[float, int, Answer]] = field(init=False, default_factory=list)
@@ -152,7 +154,8 @@ class SimulatedFleet:
 
     def _compile(self, job: CompileJob) -> None:
         worker, begin = self._compilers.take(self._clock)
-        end = self._compilers.free[worker] = begin + self.durations.compile
+        seconds = self.of_trial.get(job.trial, self.durations).compile
+        end = self._compilers.free[worker] = begin + seconds
         match self.faults.get(job.trial):
             case Fault.COMPILER_LOST:
                 self._answer(end, Lost(job=job, reason="simulated"))
@@ -168,7 +171,7 @@ class SimulatedFleet:
                         code=b"simulated",
                         usage=(),
                         symbols=(),
-                        compile_seconds=self.durations.compile,
+                        compile_seconds=seconds,
                     )
                     for build in job.builds
                 )
@@ -191,7 +194,8 @@ class SimulatedFleet:
     def _bench(self, job: BenchJob) -> None:
         worker, at = self._benches.take(self._clock)
         for candidate in job.candidates:
-            at += self.durations.bench
+            seconds = self.of_trial.get(candidate.trial, self.durations).bench
+            at += seconds
             fault = self.faults.get(candidate.trial)
             if fault in (Fault.LOST, Fault.LOST_ONCE) and self._loses(candidate.trial):
                 self._answer(at, Lost(job=job, reason="simulated"))
@@ -207,7 +211,7 @@ class SimulatedFleet:
                     trial=candidate.trial,
                     outcome=outcome,
                     bench=f"simulated:{worker}",
-                    seconds=self.durations.bench,
+                    seconds=seconds,
                 ),
             )
         self._benches.free[worker] = at
