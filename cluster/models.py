@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agents.files import write_whole
 from agents.llm.mailbox import Mailbox
 from agents.llm.network import NetworkModel, NetworkSettings
-from agents.llm.port import LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
+from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
 from agents.loop import StopAsked
@@ -22,13 +23,17 @@ from tuner.errors import EnvironmentProblem, SpecError
 from tuner.spec.experiment import Agents, Experiment
 
 TRANSCRIPT = "transcript.jsonl"
+UNANSWERED = "unanswered.json"
 MAILBOX = "mailbox:"
 TICK_SECONDS = 0.5
 
 
 def transcript_beside(spec: Path, experiment: Experiment) -> Path:
-    """Where a recorded transcript of a spec is looked for."""
-    return spec.parent / f"transcript_{experiment.kernel.language}.jsonl"
+    """Where a recorded transcript of a spec is looked for: one of its own for whole kernels."""
+    direct = experiment.agents is not None and experiment.agents.mode == "direct"
+    return (
+        spec.parent / f"transcript_{experiment.kernel.language}{'_direct' if direct else ''}.jsonl"
+    )
 
 
 def chosen(spec: Path, experiment: Experiment, wanted: str | None) -> str:
@@ -105,15 +110,21 @@ def open_model(
 
 
 class Attended:
-    """Shows what a model is asked, and asks no more once an end was asked for."""
+    """Shows what a model is asked, and asks no more once an end was asked for.
+
+    A request that gets no reply is kept beside the steps, so that a transcript which ends early can
+    be answered further.
+    """
 
     def __init__(
         self,
         model: LanguageModel,
+        steps: Path,
         tell: Callable[[Doing], None],
         asked: Callable[[], StopReason | None],
     ) -> None:
         self._model = model
+        self._steps = steps
         self._tell = tell
         self._asked = asked
 
@@ -124,14 +135,19 @@ class Attended:
             StopAsked: an end was asked for before there was a reply.
         """
         step = request.position.step
+        kept = self._steps / UNANSWERED
         again = f" (attempt {step.attempt + 1})" if step.attempt else ""
         self._tell(Doing(round=step.round, words=f"asking the {step.role} model{again}"))
         call = asyncio.ensure_future(self._model.complete(request))
         try:
             while self._asked() is None:
                 if (await asyncio.wait([call], timeout=TICK_SECONDS))[0]:
+                    kept.unlink(missing_ok=True)
                     return call.result()
             raise StopAsked
+        except ModelUnavailable:
+            write_whole(kept, REQUESTS.dump_json(request, indent=1).decode())
+            raise
         finally:
             call.cancel()
 

@@ -1,0 +1,32 @@
+"""Nsight Compute over a launch of the bundled SiLU kernel, where counters can be read."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.workers.harness import Laboratory
+from tuner.fleet import Profile
+
+pytestmark = pytest.mark.gpu
+
+SPEC = Path(__file__).parent / "data" / "silu_space" / "cuda.yaml"
+
+
+def test_the_leaders_counters_come_with_its_confirmation():
+    laboratory = Laboratory(SPEC)
+    try:
+        source = laboratory.experiment.kernel.source.text
+        candidate = laboratory.candidate(f"{source}\n// a copy\n")
+        confirmed = laboratory.confirmed(candidate)
+    finally:
+        laboratory.close()
+    print(confirmed.notes)
+    if any("Nsight Compute" in note for note in confirmed.notes):
+        pytest.skip("; ".join(confirmed.notes))
+    (profile,) = confirmed.profiles
+    assert isinstance(profile, Profile)
+    counters = dict(profile.counters)
+    print(*(f"{name}: {value:g}" for name, value in counters.items()), sep="\n")
+    assert len(counters) >= 18
+    assert 0 < counters["DRAM throughput %"] <= 100
+    assert counters["registers a thread"] >= 16
