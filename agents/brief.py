@@ -65,6 +65,7 @@ class Brief:
     landscape: Landscape | None = None
     rounds: tuple[RoundSummary, ...] = ()
     patterns: tuple[Pattern, ...] = ()
+    profile: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ _SECTIONS = (
     _Section("kernel", 100),
     _Section("shapes", 80),
     _Section("usage", 20),
+    _Section("profile", 45),
     _Section("incumbent", 50),
     _Section("landscape", 40),
     _Section("rounds", 30),

@@ -216,6 +216,7 @@ def brief_of(task: Task, progress: Progress) -> Brief:
         landscape=found,
         rounds=progress.rounds,
         patterns=task.patterns,
+        profile=progress.variants[-1].verdict.profile if progress.variants else (),
     )
 
 

@@ -53,7 +53,8 @@ class Verdict:
     """What a round's search came to. Times in microseconds, one per tune shape.
 
     ``speedup`` and its bounds are confirmed, over the tune shapes, against the kernel as it stands;
-    ``None`` where no configuration was confirmed. ``advice`` says why, for people and models.
+    ``None`` where no configuration was confirmed. ``advice`` says why, for people and models;
+    ``profile`` are hardware counters by name, where they can be read.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
@@ -67,6 +68,7 @@ class Verdict:
     best_us: tuple[float | None, ...]
     observations: tuple[Observation, ...]
     advice: tuple[str, ...]
+    profile: tuple[tuple[str, float], ...] = ()
 
     def gains_on(self, speedup: float) -> bool:
         """Whether it is surely faster than something that has ``speedup``."""
@@ -122,6 +124,7 @@ def judge(history: History) -> Verdict:
             if trial.outcome is not None
         ),
         advice=result.advice,
+        profile=next((p.counters for c in history.confirmations for p in c.profiles), ()),
     )
 
 

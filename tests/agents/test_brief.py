@@ -117,3 +117,9 @@ def test_shortened_text_is_bounded(text: str, limit: int) -> None:
 @given(st.text())
 def test_tokens_are_not_underestimated_for_bytes(text: str) -> None:
     assert tokens(text) * BYTES_PER_TOKEN >= len(text.encode("utf-8", "replace"))
+
+
+def test_the_brief_tells_of_counters_too() -> None:
+    brief = replace(full_brief(), profile=(("DRAM throughput %", 81.25),))
+    text = planning_messages(brief, budget_tokens=9_000)[1].content
+    assert "- DRAM throughput %: 81.2\n" in text
