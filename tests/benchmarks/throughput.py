@@ -1,7 +1,7 @@
 """Configurations a second from first proposal to last outcome, verified; beside a peer's.
 
 Usage: python -m tests.benchmarks.throughput [SPEC] [--fleet local|ray] [--out DIR] [--json FILE]
-       [--peer COMMAND]
+       [--peer COMMAND] [--benches N]
 
 The peer is a command whose last line of output is a JSON object with ``configs_per_s``, taken on
 the same space, card and cores in the same call. Start-up and confirmation are apart for both.
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.timeline import timeline
+from tests.benchmarks.timeline import all_busy, timeline
 from tuner.store.run_directory import RunView
 
 ROOT = Path(__file__).parents[2]
@@ -39,13 +39,14 @@ def theirs(command: str) -> dict[str, Any]:
     return found
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> int:
     """Print a table; write JSON if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("spec", type=Path, nargs="?", default=SPEC)
     parser.add_argument("--fleet", choices=("local", "ray"), default="local")
     parser.add_argument("--out", type=Path, help="an empty folder to keep the run in")
     parser.add_argument("--peer")
+    parser.add_argument("--benches", type=int, help="fail unless so many were busy at once")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as made:
@@ -64,7 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{found['times']:.1f} times the peer's rate")
     if given.json:
         given.json.write_text(json.dumps(found, indent=1))
+    return 0 if given.benches is None or all_busy(one, given.benches) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -32,6 +32,11 @@ def python(*words: str) -> tuple[str, ...]:
     return (sys.executable, *words)
 
 
+def out(name: str) -> str:
+    """A path in the folder that comes back."""
+    return str(Path(os.environ["OUT"]) / name)
+
+
 def tests(*words: str) -> tuple[str, ...]:
     """Tests of this folder, each outcome named."""
     return python("-m", "pytest", *words, "-q", "-rA", "-p", "no:cacheprovider")
@@ -39,8 +44,14 @@ def tests(*words: str) -> tuple[str, ...]:
 
 def run(spec: str, name: str, *more: str) -> tuple[str, ...]:
     """A whole run of one experiment without Ray."""
-    folder = str(Path(os.environ["OUT"]) / "runs" / name)
+    folder = out(f"runs/{name}")
     return python("-m", "cluster", "run", spec, "--fleet", "local", "--run-dir", folder, *more)
+
+
+def throughput(name: str, *more: str) -> tuple[str, ...]:
+    """The benchmark of configurations a second, its run and figures kept."""
+    words = ("--out", out(f"runs/{name}"), "--json", out(f"{name}.json"))
+    return python("-m", "tests.benchmarks.throughput", *words, *more)
 
 
 def steps() -> dict[str, Step]:
@@ -51,9 +62,12 @@ def steps() -> dict[str, Step]:
         "doctor": Step(90, python("-m", "cluster", "doctor")),
         "device": Step(180, tests("tests/gpu", "--ignore=tests/gpu/test_exploits.py")),
         "exploits": Step(300, tests("tests/gpu/test_exploits.py", "-s")),
+        "storm": Step(500, python("-m", "tests.benchmarks.storm", "--backend", "cuda")),
+        "record": Step(400, python("-m", "tests.gpu.record", out("h100.json.gz"))),
         "baselines": Step(180, python("-m", "tests.gpu.measure", "baselines")),
         "faults": Step(240, run(f"{DATA}/faults/cuda.yaml", "faults")),
-        "throughput": Step(240, run(f"{DATA}/silu_space/cuda.yaml", "throughput")),
+        "throughput": Step(240, throughput("throughput")),
+        "two_gpus": Step(300, throughput("two_gpus", "--fleet", "ray", "--benches", "2")),
         "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu")),
         "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm")),
         "merge": Step(500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "merge")),
