@@ -30,10 +30,13 @@ _COMPLAINT_BYTES = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeTimes:
-    """One tune shape, times in microseconds; ``floor`` is what memory or arithmetic allow."""
+    """One tune shape, times in microseconds; ``floor`` is what memory or arithmetic allow.
+
+    ``baseline`` is ``None`` where no device was at hand.
+    """
 
     shape: str
-    baseline: float
+    baseline: float | None
     best: float | None = None
     floor: float | None = None
 

@@ -62,7 +62,7 @@ class Task:
 
     experiment: Experiment
     device: Device
-    baseline_us: tuple[float, ...]
+    baseline_us: tuple[float | None, ...]
     floor_us: tuple[float | None, ...]
     usage: Usage | None = None
     occupancy: float | None = None

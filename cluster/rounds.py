@@ -112,7 +112,7 @@ class Rounds:
         )
         ending = await run_rounds(
             _task(self._path, experiment, agents, baseline, fleet.device),
-            Attended(model, shown.put_nowait, self._asked),
+            Attended(model, self._path / STEPS, shown.put_nowait, self._asked),
             workshop,
             journal,
         )

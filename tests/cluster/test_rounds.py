@@ -12,12 +12,12 @@ import pytest
 
 from agents.ledger import read_ledger
 from agents.llm.mailbox import answer, pending
-from agents.llm.port import Reply, Role, StepKey
+from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
 from agents.planning import kernel_digest
 from agents.steps import recorded_exchanges
 from cluster.fleets.shared import SharedFleet
-from cluster.models import TRANSCRIPT
+from cluster.models import TRANSCRIPT, UNANSWERED
 from cluster.rounds import Asking, Rounds, open_run
 from cluster.run import Run
 from tests.agents.devices import CPU
@@ -110,6 +110,17 @@ def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
         assert read_ledger(path) is None
         follow(path)
         assert settled(path) == expected, f"left after {leave_after} pictures"
+
+
+def test_a_request_without_a_reply_is_kept_for_whoever_goes_on(tmp_path):
+    path = begin(tmp_path / "run", script(([suggestion()], [draft(0.8)])))
+    follow(path)
+    ledger = read_ledger(path)
+    assert ledger.gained
+    assert ledger.detail == "the transcript holds no reply for r2-d0-planning-a0"
+    request = REQUESTS.validate_json((path / "llm" / UNANSWERED).read_bytes())
+    assert str(request.position.step) == "r2-d0-planning-a0"
+    assert "What the last search learned" in request.messages[1].content
 
 
 def test_asked_to_stop_it_keeps_what_it_has(tmp_path):

@@ -57,6 +57,7 @@ def throughput(name: str, *more: str) -> tuple[str, ...]:
 def steps() -> dict[str, Step]:
     """Every step by name, in order."""
     bundled = "deploy/experiments"
+    replay = ("--model", "replay")
     return {
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
@@ -71,6 +72,13 @@ def steps() -> dict[str, Step]:
         "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu")),
         "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm")),
         "merge": Step(500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "merge")),
+        "loop_silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "loop_silu", *replay)),
+        "loop_rmsnorm": Step(
+            500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "loop_rmsnorm", *replay)
+        ),
+        "loop_merge": Step(
+            500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "loop_merge", *replay)
+        ),
         "templates": Step(550, python("-m", "tests.gpu.measure", "templates")),
     }
 
