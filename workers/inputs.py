@@ -52,7 +52,7 @@ def fill(
     """
     if isinstance(argument.fill, FromFile | FromPython):
         return _foreign(argument, rng, python)
-    if argument.elements > _BLOCK and _independent(argument):
+    if argument.elements > _BLOCK and independent(argument):
         block = fill(_row(argument, _BLOCK), rng, distribution, python)
         return _spread(block, argument, rng)
     values = _values(argument, rng, distribution)
@@ -108,7 +108,7 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return bool(argument.specials)
 
 
-def _independent(argument: ResolvedArgument) -> bool:
+def independent(argument: ResolvedArgument) -> bool:
     """Whether every element is drawn alike, whatever the others are."""
     return argument.fill in ("normal", "uniform") or isinstance(argument.fill, IntegerRange)
 

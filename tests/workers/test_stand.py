@@ -10,10 +10,11 @@ import pytest
 
 from tests.workers.harness import Laboratory
 from tests.workers.test_bench import AFFINE, GOOD
+from tuner.spec.experiment import Measure
 from tuner.trial import Code, Measured
 from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, _agree
-from workers.devices.port import DeviceFailure, Rotation
+from workers.devices.port import DeviceFailure, Rotation, Vitals
 
 
 @dataclass
@@ -166,3 +167,32 @@ def test_hot_timing_stays_on_one_set(monkeypatch) -> None:
     assert isinstance(laboratory.outcome(source), Measured)
     laboratory.close()
     assert {tuple(order) for order in seen} == {(0,)}
+
+
+def vitals(*throttled: str) -> Vitals:
+    return Vitals(
+        sm_mhz=1980, memory_mhz=2619, watts=300.0, celsius=50, throttled=throttled, processes=1
+    )
+
+
+@pytest.mark.parametrize(("told", "takes"), [((), 1), (("power cap",), 2)])
+def test_a_timing_under_throttling_is_taken_again(laboratory, monkeypatch, told, takes) -> None:
+    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
+    answers = iter([vitals(*told), vitals(), vitals()])
+    taken = []
+    take = stand._take
+    monkeypatch.setattr(stand._server, "vitals", lambda: next(answers))
+    monkeypatch.setattr(stand, "_take", lambda *given: (taken.append(1), take(*given))[1])
+    question = laboratory.bench._prep.questions[0][0]
+    stand.check(baseline, question, 1e6, exact=False)
+    assert stand.time(baseline, question, "cold", Measure(warmup=0, repeats=3), 1e6)
+    assert len(taken) == takes
+    assert not stand.notes
+
+
+def test_timing_goes_on_until_the_median_is_sure_or_the_cap_is_reached(laboratory) -> None:
+    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
+    question = laboratory.bench._prep.questions[0][0]
+    stand.check(baseline, question, 1e6, exact=False)
+    few = Measure(warmup=0, repeats=16, until=1e-9, at_most=200)
+    assert len(stand.time(baseline, question, "cold", few, 1e6)) >= 200

@@ -312,12 +312,18 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Launches before and while timing; ``cold`` rotates buffers past the last-level cache."""
+    """Launches before and while timing; ``cold`` rotates buffers past the last-level cache.
+
+    With ``until``, timing goes on after ``repeats`` launches until the interval of the median is no
+    wider than this share of it, for ``at_most`` launches.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     warmup: Annotated[int, Field(ge=0, le=10_000)] = 20
     repeats: Annotated[int, Field(ge=3, le=100_000)] = 100
     cache: Literal["cold", "hot"] = "cold"
+    until: Annotated[float, Field(gt=0, lt=1)] | None = None
+    at_most: Annotated[int, Field(ge=3, le=1_000_000)] = 2_000
 
 
 ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][!-~]*$", max_length=400)]

@@ -30,6 +30,8 @@ from workers.bench.protocol import (
     Request,
     Rotated,
     Stage,
+    Watch,
+    Watched,
     decode_request,
     encode_reply,
 )
@@ -77,6 +79,8 @@ class _Server:
                     request.size, request.cache, request.warmup, request.repeats
                 )
                 return Rotated(rotation=rotation), []
+            case Watch():
+                return Watched(vitals=device.vitals()), []
             case Stage():
                 arguments: list[Staged] = [*request.buffers, *request.scalars, *request.nulls]
                 self._cases[request.case] = device.stage(arguments, request.sets)

@@ -75,19 +75,27 @@ class Confirmation:
             EnvironmentProblem: the baseline fails.
         """
         failed: dict[int, Rejected] = {}
+        notes: dict[str, None] = {}
         while True:
             finalists = [c for c in job.finalists if c.trial not in failed]
             try:
-                samples = self._once(finalists, job.examine)
+                samples = self._once(finalists, job.examine, notes)
             except _OutError as out:
                 if out.trial == BASELINE:
                     detail = f"the baseline fails in a fresh process: {out.reason.detail}"
                     raise EnvironmentProblem(detail) from None
                 failed[out.trial] = out.reason
             else:
-                return Confirmed(process=job.process, samples=samples, failed=tuple(failed.items()))
+                return Confirmed(
+                    process=job.process,
+                    samples=samples,
+                    failed=tuple(failed.items()),
+                    notes=tuple(notes),
+                )
 
-    def _once(self, finalists: Sequence[Candidate], examine: Sequence[int]) -> tuple[Sample, ...]:
+    def _once(
+        self, finalists: Sequence[Candidate], examine: Sequence[int], notes: dict[str, None]
+    ) -> tuple[Sample, ...]:
         stand = self._open_stand()
         entrants: dict[int, Entrant] = {}
         for candidate in (self._prep.setup.baseline, *finalists):
@@ -115,6 +123,11 @@ class Confirmation:
                     stand.leave_shape(entrant, shape)
             with self._blaming(BASELINE, shape):
                 stand.unstage(shape)
+        notes.update(stand.notes)
+        if stand.vitals is not None:
+            notes[f"after timing: {stand.vitals}"] = None
+            if (others := stand.vitals.processes - 1) > 0:
+                notes[f"{others} other processes on the device"] = None
         return tuple(samples)
 
     def _questions(
@@ -132,13 +145,18 @@ class Confirmation:
     ) -> list[Sample]:
         question, known = self._prep.questions[shape][0], self._prep.baseline_ns[shape]
         measure = self._prep.measure
-        counts = (-(-measure.warmup // ROUNDS), -(-measure.repeats // ROUNDS))
+        part = replace(
+            measure,
+            warmup=-(-measure.warmup // ROUNDS),
+            repeats=-(-measure.repeats // ROUNDS),
+            at_most=-(-measure.at_most // ROUNDS),
+        )
         times: dict[int, list[float]] = {trial: [] for trial in runners}
         for _ in range(ROUNDS):
             for trial in self._rng.permutation(list(runners)).tolist():
                 with self._blaming(trial, shape):
                     stand.check(runners[trial], question, known, exact=False)
-                    times[trial] += stand.time(runners[trial], question, cache, counts, known)
+                    times[trial] += stand.time(runners[trial], question, cache, part, known)
         return [
             Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))
             for trial, found in times.items()

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from tuner.device import Device
 from tuner.plan import CellPlan, Usage
 from tuner.trial import Code
-from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar
+from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar, Vitals
 from workers.verify import Comparison, Expected
 
 
@@ -44,6 +44,13 @@ class PlanRotation:
     cache: Literal["cold", "hot"]
     warmup: int
     repeats: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Answered by :class:`Watched`."""
+
+    kind: Literal["watch"] = "watch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +120,7 @@ class Release:
 
 
 Request = Annotated[
-    Describe | PlanRotation | Stage | Refill | Load | Bind | Fire | Release,
+    Describe | PlanRotation | Watch | Stage | Refill | Load | Bind | Fire | Release,
     Field(discriminator="kind"),
 ]
 
@@ -140,6 +147,14 @@ class Rotated:
 
     kind: Literal["rotated"] = "rotated"
     rotation: Rotation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """How the device is, if anything tells."""
+
+    kind: Literal["watched"] = "watched"
+    vitals: Vitals | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +190,9 @@ class Broken:
     detail: str
 
 
-Reply = Annotated[Done | Described | Rotated | Fired | Failed | Broken, Field(discriminator="kind")]
+Reply = Annotated[
+    Done | Described | Rotated | Watched | Fired | Failed | Broken, Field(discriminator="kind")
+]
 
 _REQUESTS: TypeAdapter[Request] = TypeAdapter(Request)
 _REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)

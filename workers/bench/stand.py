@@ -16,8 +16,10 @@ import numpy as np
 from tuner.device import Device
 from tuner.fleet import Candidate
 from tuner.plan import CellPlan
+from tuner.spec.experiment import Measure
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code
+from workers.bench.interval import settled
 from workers.bench.judge import Question, check, check_bystander
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import (
@@ -27,6 +29,7 @@ from workers.devices.port import (
     StagedBuffer,
     StagedNull,
     StagedScalar,
+    Vitals,
 )
 
 Cache = Literal["cold", "hot"]
@@ -38,6 +41,8 @@ like an answer: where a set is launched on twice, that one would be timed doing 
 """
 _CHECKS_WHILE_TIMING = 2
 _LONGEST_CUT = 16
+_TAKES = 3
+"""How often a timing is taken while the device is throttled."""
 _PINS = 0.95
 """The share of the pins' rate that nothing can be faster than, the clock's own error allowed."""
 
@@ -95,6 +100,8 @@ class _Case:
 class Stand:
     """Cases and entrants of one child. Raises :class:`DeviceFailure`; after a sticky one, drop it.
 
+    ``notes`` are for the report; ``vitals`` is how the device was after the last timing.
+
     Each shape is staged twice: with one set on addresses aligned to exactly what the experiment
     promises, for checks alone, and on addresses as an allocator gives them, for timing and checks,
     since that is what the application runs on.
@@ -124,6 +131,8 @@ class Stand:
         self._device = device
         self._rng = rng
         self._cases: dict[tuple[int, bool], _Case] = {}
+        self.notes: dict[str, None] = {}
+        self.vitals: Vitals | None = None
         self._ordinary = bool(rng.integers(2))
 
     def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
@@ -171,25 +180,56 @@ class Stand:
         launchable = self._bound(entrant, place)
         self._checked(entrant, launchable, question, baseline_ns, (self._pick(case.sets),))
 
+    def twice(
+        self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
+    ) -> tuple[float, float]:
+        """Nanoseconds of the first and the second launch on these contents, neither checked."""
+        place = shape, False
+        launchable, order = self._bound(entrant, place), (0,)
+        self._fire(entrant, launchable, shape, baseline_ns, order)
+        self._refill(place, contents)
+        (first,) = self._fire(entrant, launchable, shape, baseline_ns, order)
+        (second,) = self._fire(entrant, launchable, shape, baseline_ns, order)
+        return first, second
+
     def time(
         self,
         entrant: Entrant,
         question: Question,
         cache: Cache,
-        counts: tuple[int, int],
+        measure: Measure,
         baseline_ns: float,
     ) -> list[float]:
         """Nanoseconds per launch, after warm-up, checked at random points on the way.
+
+        Taken again, a few times, where the device was throttled meanwhile.
 
         Args:
             entrant: whom to time; on the question's inputs.
             question: the inputs that the shape's case holds now.
             cache: cold or hot.
-            counts: launches to warm up, launches to time.
+            measure: launches to warm up and to time, and when that is enough.
             baseline_ns: what deadlines are reckoned from.
         """
+        for _ in range(_TAKES):
+            samples = self._take(entrant, question, cache, measure, baseline_ns)
+            self.vitals = self._server.vitals()
+            throttled = self.vitals.throttled if self.vitals else ()
+            if not throttled:
+                return samples
+        self.notes[f"timed while throttled: {', '.join(throttled)}"] = None
+        return samples
+
+    def _take(
+        self,
+        entrant: Entrant,
+        question: Question,
+        cache: Cache,
+        measure: Measure,
+        baseline_ns: float,
+    ) -> list[float]:
         launchable = self._bound(entrant, (question.shape, False))
-        rotation = self._rotation(question.shape, cache, *counts)
+        rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
         order = self._order(rotation)
         bursts = rotation.warmup + rotation.bursts + (rotation.sets > 1)
         checked = self._rng.choice(bursts, min(bursts, _CHECKS_WHILE_TIMING), replace=False)
@@ -211,6 +251,10 @@ class Stand:
                 self._checked(entrant, launchable, question, baseline_ns, order[:1])
             if burst >= rotation.warmup:
                 samples += times
+        launches = rotation.bursts * len(order)
+        while launches < measure.at_most and not settled(samples, measure.until):
+            samples += self._fire(entrant, launchable, question.shape, baseline_ns, order)
+            launches += len(order)
         if cache == "cold":
             self._refuse_the_impossible(question.shape, rotation, len(order), samples)
         return samples

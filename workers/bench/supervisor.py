@@ -23,6 +23,7 @@ from workers.devices.port import (
     StagedBuffer,
     StagedNull,
     StagedScalar,
+    Vitals,
 )
 from workers.process import Child, ChildFailed
 from workers.verify import Expected
@@ -111,6 +112,10 @@ class Supervisor:
         """How to time a case of ``size`` bytes."""
         request = protocol.PlanRotation(size=size, cache=cache, warmup=warmup, repeats=repeats)
         return self._expect(protocol.Rotated, request).rotation
+
+    def vitals(self) -> Vitals | None:
+        """How the device is now, if anything tells."""
+        return self._expect(protocol.Watched, protocol.Watch()).vitals
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> int:
         """Stage a case; returns its handle."""

@@ -12,6 +12,7 @@ from tuner.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.trial import Cell, Code, Full, Measured, Outcome
 from workers.bench.judge import rejected
+from workers.bench.memory import refuse_memory
 from workers.bench.prep import Prep, full
 from workers.bench.stand import Entrant, Stand
 from workers.bench.supervisor import Deadlines, Supervisor
@@ -31,6 +32,7 @@ class Working:
         self._prep = prep
         self._unknown_ns = deadlines.control / deadlines.factor * 1e9
         self._stand = Stand(server, prep.arguments, deadlines, prep.device, rng, prep.least_bytes)
+        self._rng = rng
         self._trials = 0
         self._seen = _builds(prep.setup.baseline)
         self.alive = True
@@ -113,14 +115,25 @@ class Working:
             entrant,
             self._prep.questions[shape][0],
             measure.cache,
-            (measure.warmup, measure.repeats),
+            measure,
             self._prep.baseline_ns.get(shape, self._unknown_ns),
         )
 
     def _timed(self, entrant: Entrant, shape: int) -> Full:
         samples = self._samples(entrant, shape)
-        for number in range(1, len(self._prep.questions[shape])):
+        last = len(self._prep.questions[shape]) - 1
+        for number in range(1, last):
             self._ask(entrant, shape, number)
+        refuse_memory(
+            self._stand,
+            entrant,
+            self._prep.arguments[shape],
+            shape,
+            self._prep.questions[shape][last].contents,
+            self._prep.baseline_ns[shape],
+            self._rng,
+        )
+        self._ask(entrant, shape, last)
         return full(samples, self._prep.baseline_ns[shape])
 
     def _time_baseline(self, shape: int) -> Full:

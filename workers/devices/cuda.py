@@ -16,7 +16,8 @@ from workers.devices.cuda_launch import Clock, CudaLaunchable, CudaModule
 from workers.devices.cuda_memory import CudaCase
 from workers.devices.cuda_pinned import PinnedFiles
 from workers.devices.cuda_streams import Streams
-from workers.devices.port import DeviceFailure, Rotation, Staged
+from workers.devices.nvml import Telemetry
+from workers.devices.port import DeviceFailure, Rotation, Staged, Vitals
 
 __all__ = ["count_devices", "open_device"]
 
@@ -61,6 +62,7 @@ class CudaDevice:
         self._cuda = import_cuda()
         self.device = select(self._cuda, index)
         self.identity = identity(self._cuda, index)
+        self._telemetry = Telemetry(self._cuda.runtime.deviceGetPCIBusId(index))
         with self._cuda.translated():
             self._streams = Streams(self._cuda)
             self._pinned = PinnedFiles(self._cuda, self._streams.run)
@@ -72,6 +74,10 @@ class CudaDevice:
     ) -> Rotation:
         """Cold bursts rotate over several times the last-level cache; hot ones over one set."""
         return rotation_for(self.device, size, cache, warmup, repeats)
+
+    def vitals(self) -> Vitals | None:
+        """What NVML tells."""
+        return self._telemetry.read()
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> CudaCase:
         """Allocate and fill the buffers of one shape."""

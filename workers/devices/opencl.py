@@ -149,6 +149,9 @@ class OpenCLDevice:
             sets=sets, launches=sets, warmup=-(-warmup // sets), bursts=-(-repeats // sets)
         )
 
+    def vitals(self) -> None:
+        """OpenCL tells nothing of clocks and temperatures."""
+
     def stage(self, arguments: Sequence[Staged], sets: int) -> "OpenCLCase":
         """Allocate and fill the buffers of one shape."""
         with translated(self.cl):

@@ -113,6 +113,24 @@ class Inspection:
     comparisons: dict[str, Comparison]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """How a device is: clocks, power, temperature, why it is slowed down, processes on it."""
+
+    sm_mhz: int
+    memory_mhz: int
+    watts: float
+    celsius: int
+    throttled: tuple[str, ...]
+    processes: int
+
+    def __str__(self) -> str:
+        return (
+            f"SM {self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.watts:.0f} W, "
+            f"{self.celsius} °C"
+        )
+
+
 class Case(Protocol):
     """The arguments of one shape, staged in ``sets`` buffer sets at addresses that never change."""
 
@@ -191,6 +209,10 @@ class DeviceBackend(Protocol):
         self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
     ) -> Rotation:
         """How to time a case whose buffers take ``size`` bytes, with the spec's counts."""
+        ...
+
+    def vitals(self) -> Vitals | None:
+        """How the device is now; ``None`` where nothing tells."""
         ...
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> Case:
