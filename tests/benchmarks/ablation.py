@@ -10,6 +10,7 @@ replies are recorded, the measurements are made here and now.
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -30,9 +31,10 @@ def measure(experiment, language, mode, seconds, folder):
     copied = folder / mode
     shutil.copytree(ROOT / "deploy" / "experiments" / experiment, copied)
     spec = copied / f"{language}.yaml"
-    fields = yaml.safe_load(spec.read_text())
-    fields["agents"] = {**fields.get("agents", {}), "model": "replay", "mode": mode}
-    spec.write_text(json.dumps(fields))
+    text = spec.read_text()
+    agents = yaml.safe_load(text)["agents"] | {"model": "replay", "mode": mode}
+    given = re.search(r"^agents: .*$", text, re.MULTILINE)
+    spec.write_text(text.replace(given[0], f"agents: {json.dumps(agents)}"))
     run = folder / f"{mode}-run"
     command = [sys.executable, "-m", "cluster", "run", str(spec), "--fleet", "local"]
     command += ["--run-dir", str(run), "--seconds", str(seconds), "--json"]
