@@ -32,13 +32,20 @@ _COMPLAINT_BYTES = 4_000
 class ShapeTimes:
     """One tune shape, times in microseconds; ``floor`` is what memory or arithmetic allow.
 
-    ``baseline`` is ``None`` where no device was at hand.
+    ``baseline`` is ``None`` where no device was at hand; ``moved`` is the cost in bytes.
     """
 
     shape: str
     baseline: float | None
     best: float | None = None
     floor: float | None = None
+    moved: int | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Gigabytes a second of the best so far, else of the kernel as it stands."""
+        time = self.best or self.baseline
+        return None if self.moved is None or time is None else self.moved / time / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

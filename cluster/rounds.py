@@ -25,11 +25,14 @@ from cluster.models import TRANSCRIPT, Attended, open_model
 from cluster.progress import Doing, Shown
 from cluster.run import PATTERNS_FILE, STOP_FILE, FleetOpener, Run, StopReason
 from cluster.workshop import BASELINES, Baseline, FleetWorkshop, round_path
-from tuner.device import Device
+from tuner.device import Backend, Device
 from tuner.report.export import export_files
 from tuner.session.history import History
 from tuner.spec.experiment import Agents, Experiment
 from tuner.store.run_directory import RunDirectory, RunView
+
+LAUNCH_US: dict[Backend, float] = {"cuda": 0.8, "opencl": 0.0}
+"""An empty launch in a replayed graph, measured on an H100; OpenCL's profiling leaves it out."""
 
 _BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
 
@@ -139,7 +142,10 @@ def _task(
         device=device,
         baseline_us=baseline.times_us,
         floor_us=least_times(
-            experiment, bytes_per_second=None, flops_per_second=None, launch_us=0.0
+            experiment,
+            bytes_per_second=_memory_rate(experiment, device),
+            flops_per_second=None,
+            launch_us=LAUNCH_US[device.backend],
         ),
         usage=baseline.usage,
         occupancy=baseline.occupancy,
@@ -148,6 +154,12 @@ def _task(
         mode=agents.mode,
         width=agents.width,
     )
+
+
+def _memory_rate(experiment: Experiment, device: Device) -> float | None:
+    """What the memory can carry, where a run of the kernel must go through it."""
+    cold = experiment.measure.cache == "cold"
+    return device.memory_bytes_per_second or None if cold else None
 
 
 def _keep(directory: RunDirectory, ending: Ending) -> None:

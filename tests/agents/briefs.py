@@ -109,7 +109,9 @@ def full_brief() -> Brief:
         experiment=replace(experiment, template=None),
         device=CPU,
         shapes=(
-            ShapeTimes(shape="tokens=16,d=4096", baseline=81.25, best=40.5, floor=11.0),
+            ShapeTimes(
+                shape="tokens=16,d=4096", baseline=81.25, best=40.5, floor=11.0, moved=524288
+            ),
             ShapeTimes(shape="tokens=32,d=5120", baseline=1501.0),
         ),
         usage=Usage(registers=32, spill_bytes=0, static_shared_bytes=0),
