@@ -1,7 +1,9 @@
 """One Ray for the whole session."""
 
 import os
+import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,15 +13,31 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
+def free_ports(count):
+    """Ports that nobody listens on, all different."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
 @pytest.fixture(scope="session")
 def ray_cluster():
     """A head with two cores and its dashboard, which takes jobs."""
     import ray
     from ray.cluster_utils import Cluster
 
+    # Another Ray on this machine has its agents on the usual ports.
+    agents = ("dashboard_agent_listen_port", "metrics_agent_port", "runtime_env_agent_port")
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": 2, "num_gpus": 0, "include_dashboard": True},
+        head_node_args={
+            "num_cpus": 2,
+            "num_gpus": 0,
+            "include_dashboard": True,
+            **dict(zip(agents, free_ports(len(agents)), strict=True)),
+        },
     )
     ray.init(address=cluster.address, namespace="kernelwright", log_to_driver=False)
     yield cluster
