@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.fleets.ray import open_ray_fleet
+from cluster.fleets.ray import no_environment, open_ray_fleet
 from cluster.progress import Shown
 from cluster.rounds import Asking, open_run
 from cluster.run import StopReason
@@ -78,8 +78,9 @@ class DriverActor:
         gpus: bool | None,
         keys: Path | None,
         exit_when_waiting: bool,
+        cache: Path | None,
     ) -> None:
-        opener = partial(open_ray_fleet, wanted=device, gpus=gpus)
+        opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache)
         known = {} if keys is None else read_keys(keys)
         self._run = open_run(path, opener, Asking(keys=known, exit_when_waiting=exit_when_waiting))
 
@@ -102,6 +103,7 @@ class RemoteRun:
         gpus: whether benches take Ray's GPUs; by default where the backend is CUDA.
         keys: the file with the models' keys, on this node.
         exit_when_waiting: end instead of waiting for a model's reply in a mailbox.
+        cache: the folder where compiled binaries are kept from run to run, if they are.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class RemoteRun:
         gpus: bool | None = None,
         keys: Path | None = None,
         exit_when_waiting: bool = False,
+        cache: Path | None = None,
     ) -> None:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         # No CPU slot: it only waits, and must not dead-lock with its own workers on two cores.
@@ -123,7 +126,7 @@ class RemoteRun:
             scheduling_strategy=here,
         )(DriverActor)
         self._path = path
-        self._actor: Any = remote.remote(path, device, gpus, keys, exit_when_waiting)
+        self._actor: Any = remote.remote(path, device, gpus, keys, exit_when_waiting, cache)
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end, without waiting for it."""
@@ -134,7 +137,8 @@ class RemoteRun:
 
         Raises:
             KernelwrightError: what the driver raised.
-            EnvironmentProblem: the driver died; everything finished is kept.
+            EnvironmentProblem: the driver died, or Ray could not start it; everything finished is
+                kept.
         """
         stream = self._actor.progress.options(num_returns="streaming").remote()
         try:
@@ -144,6 +148,8 @@ class RemoteRun:
             if isinstance(error.cause, KernelwrightError):
                 raise error.cause from None
             raise
+        except RuntimeEnvSetupError as error:
+            raise EnvironmentProblem(no_environment(error)) from error
         except RayActorError as error:
             raise EnvironmentProblem(
                 "the driver actor died; everything finished is kept: go on with "

@@ -24,12 +24,18 @@ class Settings:
 
     ``ray_address`` is the cluster to join (set by the user, and by Ray for a submitted job);
     ``in_job`` whether this process is the entry point of ``ray job submit``; ``home`` where
-    patterns are kept from run to run, ``None`` where ``KERNELWRIGHT_HOME`` is set to nothing.
+    patterns and compiled binaries are kept from run to run, ``None`` where ``KERNELWRIGHT_HOME`` is
+    set to nothing.
     """
 
     ray_address: str | None
     in_job: bool
     home: Path | None = None
+
+    @property
+    def cache(self) -> Path | None:
+        """Where compiled binaries are kept from run to run, on whatever node compiles."""
+        return self.home and self.home / "compiled"
 
     @classmethod
     def read(cls, environ: MutableMapping[str, str] = os.environ) -> "Settings":

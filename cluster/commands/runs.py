@@ -14,6 +14,7 @@ from typing import Protocol
 
 import typer
 
+from agents.ledger import STEPS
 from cluster.commands import patterns, results
 from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import open_local_fleet
@@ -136,7 +137,7 @@ def _workplace(
 ) -> Iterator[_Workplace]:
     """This process, or Ray: a cluster is joined at once, a local Ray started when it is needed."""
     if fleet == "local":
-        opener = partial(open_local_fleet, wanted=device)
+        opener = partial(open_local_fleet, wanted=device, cache=settings.cache)
         asking = Asking(keys=take_secrets(), exit_when_waiting=exit_when_waiting)
         yield _Workplace(machine_has_gpu, lambda folder: open_run(folder, opener, asking))
         return
@@ -149,7 +150,13 @@ def _workplace(
             if not settings.ray_address:
                 _say("starting Ray on this machine (about ten seconds)")
                 stack.enter_context(on_ray.connected(settings))
-            return on_ray.RemoteRun(folder, device, keys=keys, exit_when_waiting=exit_when_waiting)
+            return on_ray.RemoteRun(
+                folder,
+                device,
+                keys=keys,
+                exit_when_waiting=exit_when_waiting,
+                cache=settings.cache,
+            )
 
         has_gpu = machine_has_gpu
         if settings.ray_address:
@@ -196,7 +203,7 @@ def _follow(run: Running, folder: Path) -> None:
 
 def _remove_if_empty(folder: Path) -> None:
     """A run that never began leaves nothing worth keeping."""
-    if not RunView.open(folder).facts():
+    if not RunView.open(folder).facts() and not any((folder / STEPS).glob("*")):
         shutil.rmtree(folder, ignore_errors=True)
 
 

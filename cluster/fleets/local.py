@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from cluster.fleets.pool import PooledFleet, WorkerLost
@@ -24,12 +25,15 @@ from workers.devices.discover import Found, list_devices
 T = TypeVar("T")
 
 
-async def open_local_fleet(backend: Backend, wanted: str | None = None) -> PooledFleet:
+async def open_local_fleet(
+    backend: Backend, wanted: str | None = None, *, cache: Path | None = None
+) -> PooledFleet:
     """A fleet over this machine's devices of one model.
 
     Args:
         backend: whose devices.
         wanted: part of a device's name, or an index; any device by default.
+        cache: where compiled binaries are kept from run to run, if they are.
 
     Raises:
         EnvironmentProblem: there is no such device.
@@ -39,7 +43,7 @@ async def open_local_fleet(backend: Backend, wanted: str | None = None) -> Poole
     slots = compile_slots(model, processors=len(os.sched_getaffinity(0)), benches=len(indices))
     return PooledFleet(
         model,
-        [ThreadCompiler(model) for _ in range(slots)],
+        [ThreadCompiler(model, cache) for _ in range(slots)],
         [ThreadBench(backend, index) for index in indices],
     )
 
@@ -98,8 +102,8 @@ class _Thread:
 class ThreadCompiler:
     """A compile slot: a thread with a compile process."""
 
-    def __init__(self, device: Device) -> None:
-        self._worker = CompileWorker(device)
+    def __init__(self, device: Device, cache: Path | None = None) -> None:
+        self._worker = CompileWorker(device, cache)
         self._thread = _Thread("compile")
 
     async def ready(self) -> None:

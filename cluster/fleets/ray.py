@@ -9,10 +9,11 @@ import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.fleets.local import choose, compile_slots
@@ -74,8 +75,8 @@ class BenchActor:
 class CompileActor:
     """Holds one compile process."""
 
-    def __init__(self, device: Device) -> None:
-        self._worker = CompileWorker(device)
+    def __init__(self, device: Device, cache: Path | None) -> None:
+        self._worker = CompileWorker(device, cache)
 
     def ready(self) -> None:
         """Answer once placed."""
@@ -94,6 +95,7 @@ async def open_ray_fleet(
     wanted: str | None = None,
     *,
     gpus: bool | None = None,
+    cache: Path | None = None,
 ) -> PooledFleet:
     """A fleet over the cluster's free devices of one model.
 
@@ -103,12 +105,13 @@ async def open_ray_fleet(
             Ray's GPUs; any device by default.
         gpus: whether a bench takes one of Ray's GPUs, on whatever node, or a device of this node
             that Ray does not count; by default whether the backend is CUDA.
+        cache: the folder where compiled binaries are kept from run to run, on each node or shared.
 
     Raises:
         EnvironmentProblem: no device, or none that is free.
     """
     if (backend == "cuda") if gpus is None else gpus:
-        return await _over_gpus(backend, wanted)
+        return await _over_gpus(backend, wanted, cache)
     found = await asyncio.to_thread(list_devices, (backend,))
     device, indices = choose(found, backend, wanted)
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -118,11 +121,13 @@ async def open_ray_fleet(
     # These compile on the benches' own node, and take none of Ray's slots: on a CPU device, where
     # compiling and timing take turns, the bench's slot stands for both, so one free CPU is enough.
     slots = compile_slots(device, processors=len(os.sched_getaffinity(0)), benches=len(benches))
-    compilers = [ActorCompiler(device, num_cpus=0, scheduling_strategy=here) for _ in range(slots)]
+    compilers = [
+        ActorCompiler(device, cache, num_cpus=0, scheduling_strategy=here) for _ in range(slots)
+    ]
     return PooledFleet(device, compilers, benches)
 
 
-async def _over_gpus(backend: Backend, wanted: str | None) -> PooledFleet:
+async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -> PooledFleet:
     resources = ray.cluster_resources()
     gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if not gpus:
@@ -152,7 +157,8 @@ async def _over_gpus(backend: Backend, wanted: str | None) -> PooledFleet:
     device = fitting[chosen][0][1]
     slots = compile_slots(device, processors=processors, benches=gpus)
     compilers = [
-        ActorCompiler(device, num_cpus=share, scheduling_strategy="SPREAD") for _ in range(slots)
+        ActorCompiler(device, cache, num_cpus=share, scheduling_strategy="SPREAD")
+        for _ in range(slots)
     ]
     return PooledFleet(device, compilers, [bench for bench, _ in fitting[chosen]])
 
@@ -182,8 +188,8 @@ async def _placed(benches: Sequence["ActorBench"]) -> list["ActorBench"]:
 class ActorCompiler:
     """A compile slot of the fleet: one compile actor."""
 
-    def __init__(self, device: Device, **placement: Any) -> None:
-        self._actor = _create(CompileActor, placement, device)
+    def __init__(self, device: Device, cache: Path | None, **placement: Any) -> None:
+        self._actor = _create(CompileActor, placement, device, cache)
 
     async def ready(self) -> None:
         """Return once the actor is placed."""
@@ -258,12 +264,24 @@ def _losses(*, final: bool = False) -> Iterator[None]:
         if isinstance(error.cause, KernelwrightError):
             raise error.cause from None
         raise WorkerLost(f"{type(error.cause).__name__}: {error.cause}") from error
+    except RuntimeEnvSetupError as error:
+        raise EnvironmentProblem(no_environment(error)) from error
     except ActorDiedError as error:
         if final:
             raise EnvironmentProblem(f"a worker cannot be started: {_first_line(error)}") from error
         raise WorkerLost(_first_line(error)) from error
     except RayError as error:
         raise WorkerLost(_first_line(error)) from error
+
+
+def no_environment(error: RuntimeEnvSetupError) -> str:
+    """What to do where Ray's agent does not answer, mostly since another Ray took its port."""
+    return (
+        f"Ray cannot set up its workers here: {_first_line(error)} (a second Ray on this machine "
+        "takes the ports of the first one's agents: stop one of them, start one with other "
+        "--dashboard-agent-listen-port, --metrics-export-port and --runtime-env-agent-port, "
+        "or run with `--fleet local`)"
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -4,11 +4,13 @@ Usage: python -m tests.benchmarks.throughput [SPEC] [--fleet local|ray] [--out D
        [--peer COMMAND] [--benches N]
 
 The peer is a command whose last line of output is a JSON object with ``configs_per_s``, taken on
-the same space, card and cores in the same call. Start-up and confirmation are apart for both.
+the same space, card and cores in the same call. Start-up and confirmation are apart; nothing is taken from a cache of
+compiled binaries.
 """
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -28,7 +30,9 @@ def ours(spec: Path, fleet: str, folder: Path) -> dict[str, Any]:
     run = folder / "run"
     words = ["-m", "cluster", "run", str(spec), "--run-dir", str(run)]
     more = ["--fleet", "local"] if fleet == "local" else []
-    subprocess.run([sys.executable, *words, *more], cwd=ROOT, check=True, stdout=sys.stderr)
+    environment = {**os.environ, "KERNELWRIGHT_HOME": ""}  # nothing compiled earlier helps
+    command = [sys.executable, *words, *more]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=sys.stderr)
     return timeline(RunView.open(run).facts())
 
 

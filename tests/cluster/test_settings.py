@@ -66,3 +66,8 @@ def test_linear_algebra_gets_one_thread_unless_the_user_chose():
     chosen = {"OMP_NUM_THREADS": "4"}
     use_one_algebra_thread(chosen)
     assert chosen == {"OMP_NUM_THREADS": "4"}
+
+
+def test_compiled_binaries_are_kept_at_home_unless_that_is_off():
+    assert Settings.read({"KERNELWRIGHT_HOME": "/somewhere"}).cache == Path("/somewhere/compiled")
+    assert Settings.read({"KERNELWRIGHT_HOME": ""}).cache is None

@@ -4,18 +4,22 @@ Runs the compiler and nothing else; no candidate code runs here, but a compiler 
 it.
 """
 
+from pathlib import Path
+
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
+from workers.compilers.cache import CachedCompiler
 from workers.compilers.port import Compiler
 from workers.compilers.protocol import Problem, Result, decode_job, encode_result
 from workers.process import ChannelClosed, serve_as_child
 
 
-def _open(device: Device) -> Compiler:
+def _open(device: Device, cache: Path | None) -> Compiler:
     if device.backend == "cuda":
         from workers.compilers import nvrtc
 
-        return nvrtc.open_compiler(device)
+        compiler = nvrtc.open_compiler(device)
+        return CachedCompiler(compiler, cache, compiler.fingerprint) if cache else compiler
     from workers.compilers import opencl
 
     return opencl.open_compiler(device)
@@ -31,11 +35,11 @@ def main() -> None:
             text, _ = channel.receive(0)
         except ChannelClosed:
             return
-        device, build = decode_job(text)
+        device, build, cache = decode_job(text)
         result: Result
         try:
             if device not in compilers:
-                compilers[device] = _open(device)
+                compilers[device] = _open(device, cache)
             result = compilers[device].compile(build)
         except EnvironmentProblem as problem:
             result = Problem(str(problem))

@@ -4,6 +4,7 @@ Owns the options every build gets, the folders a source may include from, and th
 compiler's report. Must not know of devices beyond their architecture, nor of launches.
 """
 
+import hashlib
 import re
 import time
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
+from workers.compilers import ptx
 from workers.compilers.includes import foreign_include
 from workers.compilers.ptx import Access, accesses, reaches
 
@@ -52,7 +54,7 @@ def open_compiler(device: Device) -> "NvrtcCompiler":
             f"NVRTC {version[0]}.{version[1]} does not compile for {device.arch}; "
             f"it knows {', '.join(known)}"
         )
-    return NvrtcCompiler(nvrtc, device.arch, _include_folders(version))
+    return NvrtcCompiler(nvrtc, device.arch, _include_folders(version), version)
 
 
 class NvrtcCompiler:
@@ -61,13 +63,28 @@ class NvrtcCompiler:
     A cubin changes neither with macros that nothing reads, nor with comments or the file's name.
     """
 
-    def __init__(self, nvrtc: ModuleType, arch: str, folders: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        nvrtc: ModuleType,
+        arch: str,
+        folders: tuple[Path, ...],
+        version: tuple[int, int],
+    ) -> None:
         self._nvrtc = nvrtc
+        self._said = (*version, arch)
         self._fixed = (
             f"-arch={arch}",
             *(f"-I{folder}" for folder in folders),
             "--ptxas-options=-v",
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides a result beside the build: NVRTC, architecture, and how reports are read."""
+        ours = hashlib.sha256()
+        for file in (__file__, ptx.__file__):
+            ours.update(Path(file).read_bytes())
+        return f"nvrtc {self._said} {ours.hexdigest()}"
 
     def compile(self, build: Build) -> Binary | Rejected:
         """Compile one build; usage is the assembler's report, with the PTX's launch bounds."""
@@ -103,16 +120,16 @@ class NvrtcCompiler:
                 raise EnvironmentProblem(f"NVRTC failed ({error}): {log.strip()}") from None
             return _explained(log, build)
         symbols = {entry: self._nvrtc.getLoweredName(program, entry) for entry in build.entries}
-        ptx = self._nvrtc.getPTX(program).decode(errors="replace")
-        usage = usage_by_symbol(self._nvrtc.getProgramLog(program), ptx)
+        text = self._nvrtc.getPTX(program).decode(errors="replace")
+        usage = usage_by_symbol(self._nvrtc.getProgramLog(program), text)
         return Binary(
             build=build.digest,
             code=self._nvrtc.getCUBIN(program),
             usage=tuple((entry, usage.get(symbol, Usage())) for entry, symbol in symbols.items()),
             symbols=tuple(symbols.items()),
             compile_seconds=time.perf_counter() - began,
-            persists=_PERSISTS.search(ptx) is not None,
-            reaches=reaches(ptx),
+            persists=_PERSISTS.search(text) is not None,
+            reaches=reaches(text),
         )
 
 

@@ -1,6 +1,7 @@
 """What travels between a compile worker and its process: builds one way, results the other."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -33,18 +34,19 @@ class _Success:
 
 Result = Binary | Rejected | Problem
 
-_JOB: TypeAdapter[tuple[Device, Build]] = TypeAdapter(tuple[Device, Build])
+_Job = tuple[Device, Build, Path | None]
+_JOB: TypeAdapter[_Job] = TypeAdapter(_Job)
 _RESULT: TypeAdapter[Any] = TypeAdapter(
     Annotated[_Success | Rejected | Problem, Field(discriminator="kind")]
 )
 
 
-def encode_job(device: Device, build: Build) -> bytes:
-    """One compile as JSON."""
-    return _JOB.dump_json((device, build))
+def encode_job(device: Device, build: Build, cache: Path | None) -> bytes:
+    """One compile as JSON, and the folder where binaries are kept, if they are."""
+    return _JOB.dump_json((device, build, cache))
 
 
-def decode_job(text: bytes) -> tuple[Device, Build]:
+def decode_job(text: bytes) -> _Job:
     """The compile that a JSON text asks for."""
     return _JOB.validate_json(text)
 

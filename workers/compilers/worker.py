@@ -1,6 +1,7 @@
 """One persistent compile process, and what becomes of it when a compile hangs or crashes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
 from tuner.device import Device
@@ -13,6 +14,10 @@ from workers.runtime import PrivateFolder
 
 _MAX_BINARY = 1 << 28
 
+_LEAST_SECONDS = 15.0
+_TIMES = 30
+"""A compile may take so many times the slowest that succeeded, and a quarter of a minute anyhow."""
+
 
 class CompileWorker:
     """Compiles for one device model in a child process of its own.
@@ -21,8 +26,11 @@ class CompileWorker:
     replaced after a time-out or a crash.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, cache: Path | None = None) -> None:
+        """A worker for one model; ``cache`` is where binaries are kept from run to run, if any."""
         self._device = device
+        self._cache = cache
+        self._slowest = 0.0
         self._folder = PrivateFolder("compile")
         environment = {
             "POCL_CACHE_DIR": str(self._folder.path),
@@ -59,7 +67,9 @@ class CompileWorker:
             raise EnvironmentProblem(f"the compile process does not start: {failure}") from None
         try:
             text, blobs = self._child.request(
-                encode_job(self._device, build), timeout=timeout, limit=_MAX_BINARY
+                encode_job(self._device, build, self._cache),
+                timeout=self._patience(timeout),
+                limit=_MAX_BINARY,
             )
             result = decode_result(text, blobs, build)
         except ChildFailed as failure:
@@ -74,7 +84,13 @@ class CompileWorker:
             )
         if isinstance(result, Problem):
             raise EnvironmentProblem(result.detail)
+        if isinstance(result, Binary):
+            self._slowest = max(self._slowest, result.compile_seconds)
         return result
+
+    def _patience(self, timeout: float) -> float:
+        """Less than ``timeout`` once it is known how long compiles of this kernel take."""
+        return min(timeout, max(_LEAST_SECONDS, _TIMES * self._slowest or timeout))
 
     def __enter__(self) -> "CompileWorker":
         return self
