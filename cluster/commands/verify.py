@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from cluster.commands.results import result_view
 from cluster.fleets.local import choose
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob
@@ -17,7 +18,6 @@ from tuner.report.record import NAME, Record, RecordedVariant, read_record
 from tuner.report.verification import Recheck, recheck
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment
-from tuner.store.run_directory import RunView
 from tuner.trial import Configuration, Rejected
 from workers.bench.bench import Bench
 from workers.compilers.worker import CompileWorker
@@ -31,7 +31,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         EnvironmentProblem: no run, no export, or another device than the claims are about.
         NothingValid: the export was changed, or a claim does not hold.
     """
-    view = RunView.open(run_dir)
+    view = result_view(run_dir)
     files = _exported(run_dir / "export")
     if changed := _changed(files, export_files(History.of(view.experiment, view.facts()))):
         if as_json:

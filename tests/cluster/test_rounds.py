@@ -224,6 +224,9 @@ def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
     assert all((run / "llm" / name).read_bytes() == text for name, text in asked.items())
     status = json.loads(kernelwright("status", run, "--json").stdout)
     assert (status["state"], status["rounds"], status["calls"]) == ("finished", 1, 2)
+    exported = kernelwright("export", run, "--output", tmp_path / "again")
+    assert exported.returncode == 0, exported.stderr
+    assert (tmp_path / "again" / "scale.h").read_bytes() == (run / "export/scale.h").read_bytes()
     report = json.loads(kernelwright("report", run, "--json").stdout)
     assert report["agents"]["rounds"][0]["verdict"] in ("improved", "no gain")
 
