@@ -16,6 +16,7 @@ from tuner.trial import Configuration, Full, Outcome, Rejected
 Reason = Literal[
     "trials",
     "seconds",
+    "device_seconds",
     "exhausted",
     "stopped",
     "interrupted",

@@ -4,8 +4,8 @@ Usage: python -m tests.benchmarks.throughput [SPEC] [--fleet local|ray] [--out D
        [--peer COMMAND] [--benches N]
 
 The peer is a command whose last line of output is a JSON object with ``configs_per_s``, taken on
-the same space, card and cores in the same call. Start-up and confirmation are apart; nothing is taken from a cache of
-compiled binaries.
+the same space, card and cores in the same call. Start-up and confirmation are apart; nothing is
+taken from a cache of compiled binaries.
 """
 
 import argparse

@@ -9,6 +9,7 @@ from tuner.report.statistics import Comparison
 _ENDED = {
     "trials": "the trial budget is spent",
     "seconds": "the time budget is spent",
+    "device_seconds": "the budget of device time is spent",
     "exhausted": "every configuration was tried",
     "stopped": "it was stopped",
     "interrupted": "it was interrupted",

@@ -63,6 +63,7 @@ class History:
         self._leader_is_known = True
         self.confirmations: list[ConfirmationSampled] = []
         self.searched = 0.0
+        self.device_seconds = 0.0
         self.ended: Reason | None = None
         self.finished = False
 
@@ -121,6 +122,7 @@ class History:
         trial.bench, trial.device_seconds = fact.bench, fact.device_seconds
         trial.current = True
         self.searched = fact.searched
+        self.device_seconds += fact.device_seconds
         if isinstance(fact.outcome, Measured) and fact.outcome.general:
             mean = loss(fact.outcome, self.weights)
             assert mean is not None

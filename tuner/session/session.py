@@ -294,7 +294,13 @@ class Session:
         """Why nothing more is sent out, though trials may be open."""
         if self._stop:
             return self._stop
-        return "seconds" if self.searched(now) >= self.experiment.search.seconds else None
+        budget = self.experiment.search
+        if (
+            budget.device_seconds is not None
+            and self.history.device_seconds >= budget.device_seconds
+        ):
+            return "device_seconds"
+        return "seconds" if self.searched(now) >= budget.seconds else None
 
     def _baseline_next(self) -> list[Command]:
         if self._baseline == "absent":

@@ -289,6 +289,8 @@ class Template:
 class Search:
     """How configurations are proposed, and the budget of the whole run.
 
+    ``seconds`` are of searching; ``device_seconds`` of all devices together, and
+    each round of a run with agents has its own.
     ``seeds`` are values of parameters that are tried first, as nearly as the space allows; or the
     path of an earlier run's ``results.jsonl``, whose best configurations they become.
     """
@@ -297,6 +299,7 @@ class Search:
     strategy: Literal["auto", "exhaustive", "random", "anneal", "tpe", "gp"] = "auto"
     trials: Positive = 300
     seconds: Annotated[float, Field(gt=0)] = 600.0
+    device_seconds: Annotated[float, Field(gt=0)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     seeds: Seeds = ()
 

@@ -1,6 +1,7 @@
 """The session over a simulated fleet: order of events, budgets, failures, leaders, determinism."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -354,3 +355,17 @@ def test_facts_rebuild_the_history_of_a_live_session():
     assert isinstance(run.facts[-1], RunFinished)
     proposed = [fact.trial for fact in run.facts if isinstance(fact, TrialProposed)]
     assert proposed == list(range(12))
+
+
+def test_a_budget_of_device_seconds_counts_all_benches_and_is_kept_over_resumes():
+    problem = experiment(trials=1000)
+    problem = replace(problem, search=replace(problem.search, device_seconds=2.0))
+    run = Run(problem, kill_after=12)
+    slow = {"durations": Durations(bench=0.25), "bench_slots": 2}
+    with pytest.raises(KilledError):
+        run.drive(fleet(**slow))
+    run.kill_after = None
+    session = run.drive(fleet(**slow))
+    assert session.history.ended == "device_seconds"
+    assert 2.0 <= session.history.device_seconds < 2.0 + 2 * 2 * BATCH * 0.25 + 0.25
+    assert session.history.finished
