@@ -100,6 +100,8 @@ class Driver:
         self._candidates: dict[int, Candidate] = {}
         self._examined: set[int] = set()
         self._outbox: list[Job] = []
+        self._works: dict[int, str] = {}
+        self._seen: dict[str, int] = {}
 
     def stop(self, reason: Literal["stopped", "interrupted"]) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
@@ -134,6 +136,9 @@ class Driver:
         self._session.apply(event)
         if isinstance(event, TrialFinished):
             self._candidates.pop(event.trial, None)
+            work = self._works.pop(event.trial, None)
+            if work and event.bench:
+                self._seen.setdefault(work, event.trial)
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -201,7 +206,8 @@ class Driver:
     def _event(self, answer: Answer) -> Fact | Signal:
         match answer:
             case Compiled(trial=trial, result=result):
-                return CandidateCompiled(trial, self._keep(trial, result))
+                rejected = self._keep(trial, result)
+                return CandidateCompiled(trial, rejected, self._equal(trial, rejected))
             case Prepared(result=result, notes=notes):
                 if isinstance(result, Rejected):
                     return BaselineRefused(rejected=result)
@@ -236,6 +242,17 @@ class Driver:
             trial=trial, configuration=command.configuration, plan=plan, binaries=result
         )
         return None
+
+    def _equal(self, trial: int, rejected: Rejected | None) -> int | None:
+        """A finished trial that does the same: the same machine code, launched the same.
+
+        On CUDA alone: an OpenCL binary changes with a macro that nothing reads.
+        """
+        if rejected or trial == BASELINE or self._experiment.kernel.language != "cuda":
+            return None
+        work = self._candidates[trial].work
+        self._works[trial] = work
+        return self._seen.get(work)
 
     def _work(self, job: Job) -> Work:
         match job:

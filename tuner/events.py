@@ -63,7 +63,10 @@ class TrialProposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
-    """A trial's outcome; ``searched`` is the run's searching seconds so far, over resumes."""
+    """A trial's outcome; ``searched`` is the run's searching seconds so far, over resumes.
+
+    ``same_as`` is the trial that was measured instead, where code and launches are equal.
+    """
 
     kind: Literal["trial.finished"] = "trial.finished"
     trial: int
@@ -71,6 +74,7 @@ class TrialFinished:
     bench: str
     device_seconds: float
     searched: float
+    same_as: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,14 @@ A fleet carries jobs to compile workers and benches: in this process's children,
 simulated on a virtual clock. It decides nothing; the session does.
 """
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.device import Device
 from tuner.plan import Binary, Build, Plan
 from tuner.spec.experiment import Experiment
-from tuner.trial import Configuration, Full, Outcome, Rejected
+from tuner.trial import Configuration, Full, Infeasible, Outcome, Rejected
 
 BASELINE = -1
 """The candidate index of the baseline; trials count from 0."""
@@ -27,6 +28,18 @@ class Candidate:
     configuration: Configuration
     plan: Plan
     binaries: tuple[Binary, ...]
+
+    @property
+    def work(self) -> str:
+        """A digest of what a device is asked to do: code and launches on every shape."""
+        codes = [hashlib.sha256(b.code + repr(b.symbols).encode()).digest() for b in self.binaries]
+        done = [
+            "infeasible"
+            if isinstance(cell, Infeasible)
+            else (codes[cell.build], cell.steps, cell.scratch)
+            for cell in self.plan.cells
+        ]
+        return hashlib.sha256(repr(done).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,7 @@ class SimulatedFleet:
                 binaries = tuple(
                     Binary(
                         build=build.digest,
-                        code=b"simulated",
+                        code=build.digest.encode(),
                         usage=(),
                         symbols=(),
                         compile_seconds=seconds,

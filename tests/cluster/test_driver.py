@@ -18,7 +18,7 @@ from tuner.events import (
     TrialFinished,
     TrialProposed,
 )
-from tuner.fleet import BASELINE, BenchJob, CompileJob, Job
+from tuner.fleet import BASELINE, BenchJob, Compiled, CompileJob, Job
 from tuner.search.shuffled import ShuffledProposer
 from tuner.session.session import Session
 from tuner.simulation import Fault, SimulatedFleet
@@ -153,3 +153,51 @@ def test_stopped_confirms_what_it_has_and_interrupted_can_be_resumed():
     after = [fact.trial for fact in of(journal, TrialFinished)]
     assert after[: len(before)] == before
     assert sorted(after) == [0, 1, 2]
+
+
+def test_equal_code_with_equal_launches_is_measured_once():
+    family = template({"B": (32, 64), "DEAD": (0, 1, 2)}, steps=(launch(block=("B",)),))
+    problem = replace(
+        EXPERIMENT,
+        template=family,
+        kernel=replace(EXPERIMENT.kernel, language="cuda"),
+        search=Search(trials=6, seconds=1e6),
+    )
+
+    class Careless(SimulatedFleet):
+        """Its compiler sees neither parameter, like NVRTC one that nothing reads."""
+
+        def _answer(self, at, answer):
+            if isinstance(answer, Compiled) and not isinstance(answer.result, Rejected):
+                same = tuple(replace(binary, code=b"same") for binary in answer.result)
+                answer = replace(answer, result=same)
+            SimulatedFleet._answer(self, at, answer)
+
+    fleet = Careless(device=GPU, baseline_ns=(100.0, 200.0, 300.0), cost=cost)
+    journal = Recorder()
+    session = Session(problem, compile_slots=1, bench_slots=1)
+    session.apply(EpochOpened(device=GPU, environment="one"))
+    proposer = ShuffledProposer(feasible_set(problem, family, GPU), seed=0)
+    driver = Driver(session=session, fleet=fleet, proposer=proposer, journal=journal, secret=1)
+
+    async def follow():
+        async for _ in driver.run():
+            pass
+
+    asyncio.run(follow())
+    trials = session.history.trials.values()
+    shared = [trial for trial in trials if trial.same_as is not None]
+    assert shared
+    for trial in shared:
+        other = session.history.trials[trial.same_as]
+        assert trial.outcome == other.outcome
+        assert trial.configuration.as_dict()["B"] == other.configuration.as_dict()["B"]
+        assert other.same_as is None
+    measured = {
+        t
+        for job in fleet.submitted
+        if isinstance(job, BenchJob)
+        for t in (c.trial for c in job.candidates)
+    }
+    assert measured == {trial.number for trial in trials if trial.same_as is None}
+    assert not {trial.number for trial in shared} & set(session.history.finalists())

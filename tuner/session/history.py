@@ -42,6 +42,7 @@ class Trial:
     device_seconds: float = 0.0
     current: bool = True
     abandoned: bool = False
+    same_as: int | None = None
 
 
 class History:
@@ -119,11 +120,12 @@ class History:
     def _finish(self, fact: TrialFinished) -> None:
         trial = self.trials[fact.trial]
         self._settle(trial, fact.outcome)
+        trial.same_as = fact.same_as
         trial.bench, trial.device_seconds = fact.bench, fact.device_seconds
         trial.current = True
         self.searched = fact.searched
         self.device_seconds += fact.device_seconds
-        if isinstance(fact.outcome, Measured) and fact.outcome.general:
+        if isinstance(fact.outcome, Measured) and fact.outcome.general and fact.same_as is None:
             mean = loss(fact.outcome, self.weights)
             assert mean is not None
             self._leading = min(self._leading or (mean, trial.number), (mean, trial.number))
@@ -157,7 +159,10 @@ class History:
         return [
             (trial, trial.outcome)
             for trial in self.trials.values()
-            if trial.current and isinstance(trial.outcome, Measured) and trial.number not in failed
+            if trial.current
+            and trial.same_as is None
+            and isinstance(trial.outcome, Measured)
+            and trial.number not in failed
         ]
 
     def ranking(self) -> list[int]:

@@ -41,7 +41,7 @@ from tuner.session.signals import (
     StopRequested,
 )
 from tuner.spec.experiment import Experiment
-from tuner.trial import Code, Configuration, Rejected, Stage
+from tuner.trial import Code, Configuration, Outcome, Rejected, Stage
 
 BATCH = 4
 """Trials in one bench job at most: about 50 ms of work, so that the call costs nothing."""
@@ -141,8 +141,8 @@ class Session:
     def apply(self, event: Fact | Signal) -> None:
         """Take in what happened."""
         match event:
-            case CandidateCompiled(trial=trial, rejected=rejected):
-                self._compiled(trial, rejected)
+            case CandidateCompiled(trial=trial, rejected=rejected, same_as=same_as):
+                self._compiled(trial, rejected, same_as)
             case SpaceExhausted():
                 self._exhausted = True
                 self._proposing.clear()
@@ -184,7 +184,7 @@ class Session:
                 job.remove(trial)
         self._jobs = [job for job in self._jobs if job]
 
-    def _compiled(self, trial: int, rejected: Rejected | None) -> None:
+    def _compiled(self, trial: int, rejected: Rejected | None, same_as: int | None = None) -> None:
         if trial == BASELINE:
             self._baseline = "compiled"
             if rejected:
@@ -194,18 +194,22 @@ class Session:
             if trial not in self._open:
                 (self._dropped if rejected else self._confirmable).add(trial)
             elif rejected:
-                self._reject(trial, rejected)
+                self._decide_unseen(trial, rejected)
+            elif same_as is not None and (outcome := self.history.trials[same_as].outcome):
+                self._decide_unseen(trial, outcome, same_as)
             else:
                 self._ready.append(trial)
 
-    def _reject(self, trial: int, rejected: Rejected) -> None:
+    def _decide_unseen(self, trial: int, outcome: Outcome, same_as: int | None = None) -> None:
+        """A trial has its outcome without having seen a bench."""
         self._due.append(
             TrialFinished(
                 trial=trial,
-                outcome=rejected,
+                outcome=outcome,
                 bench="",
                 device_seconds=0.0,
                 searched=self.searched(self._now),
+                same_as=same_as,
             )
         )
 
@@ -231,7 +235,7 @@ class Session:
                 for trial in rest:
                     self._leave(trial)
                 if rest and (verdict := self._charge("bench", rest[0], reason)):
-                    self._reject(rest.pop(0), verdict)
+                    self._decide_unseen(rest.pop(0), verdict)
                 self._ready.extendleft(reversed(rest))
             case Confirm(process=process):
                 held = self._confirming.pop(process, None)

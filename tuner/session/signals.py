@@ -9,10 +9,14 @@ from tuner.trial import Rejected
 
 @dataclass(frozen=True, slots=True)
 class CandidateCompiled:
-    """A trial, or the baseline, was compiled, or ``rejected`` by the compiler or the limits."""
+    """A trial, or the baseline, was compiled, or ``rejected`` by the compiler or the limits.
+
+    ``same_as`` is a finished trial whose machine code and launches are the same on every shape.
+    """
 
     trial: int
     rejected: Rejected | None = None
+    same_as: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
