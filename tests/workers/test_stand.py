@@ -104,7 +104,7 @@ def test_poison_is_in_turn_no_number_and_an_ordinary_one(laboratory, fired) -> N
 def test_only_the_first_launch_may_take_as_long_as_a_compile(laboratory, fired) -> None:
     trial(laboratory, "deadlines")
     assert [each.deadline for each in fired[:2]] == [5.0, 5.0]
-    assert all(each.deadline <= min(1.5, len(each.order)) for each in fired[2:])
+    assert all(each.deadline <= len(each.order) for each in fired[2:])
 
 
 def test_deadlines_follow_the_baseline() -> None:
