@@ -68,6 +68,10 @@ def steps() -> dict[str, Step]:
         "baselines": Step(180, python("-m", "tests.gpu.measure", "baselines")),
         "faults": Step(240, run(f"{DATA}/faults/cuda.yaml", "faults")),
         "throughput": Step(240, throughput("throughput")),
+        "verification": Step(
+            300,
+            python("-m", "tests.benchmarks.verification_cost", f"{DATA}/silu_space/cuda.yaml"),
+        ),
         "two_gpus": Step(300, throughput("two_gpus", "--fleet", "ray", "--benches", "2")),
         "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu")),
         "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm")),
