@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.benchmarks import enumeration, search_efficiency
+from tests.benchmarks import enumeration, search_efficiency, storm
 
 
 @pytest.fixture
@@ -61,3 +61,9 @@ def test_enumeration(capsys, monkeypatch):
     monkeypatch.setattr(enumeration, "SPACES", kept)
     enumeration.main([])
     assert "4,362" in capsys.readouterr().out
+
+
+def test_a_small_storm_ends_well():
+    report = storm.storm("opencl", kernels=12, benches=2, salt=storm.SALT)
+    assert storm.is_well(report, allowed_seconds=30.0), report
+    assert report["outcomes"].keys() >= {"right", "hangs", "crashes", "hoards", "wrong"}
