@@ -271,10 +271,7 @@ class Child:
         return ChildFailed(how, f"{text}; last words: {lines[-1][:300]}" if lines else text)
 
     def _spawn(self, descriptor: int) -> "subprocess.Popen[bytes]":
-        root = str(Path(__file__).resolve().parent.parent)
-        environment = allowed_environment(os.environ) | self._environment
-        paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        environment = module_environment(os.environ) | self._environment
         command = [sys.executable, "-P", "-m", self._module, str(descriptor), str(os.getpid())]
         process = subprocess.Popen(
             [*command, *self._arguments],
@@ -353,6 +350,14 @@ def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if (name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES))
         and not any(word in name.upper() for word in _SECRET_WORDS)
     }
+
+
+def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is allowed of an environment, with this project's modules to be found first."""
+    kept = allowed_environment(environment)
+    root = str(Path(__file__).resolve().parent.parent)
+    kept["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [kept.get("PYTHONPATH")])])
+    return kept
 
 
 def physical_memory() -> int:

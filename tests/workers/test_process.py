@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.process import Child, ChildFailed, allowed_environment
+from workers.process import Child, ChildFailed, allowed_environment, module_environment
 
 MODULE = "tests.workers.children"
 
@@ -113,6 +113,12 @@ def test_no_key_reaches_a_child(child, monkeypatch) -> None:
 def test_the_allow_list_keeps_what_python_and_devices_need() -> None:
     given = {"PATH": "a", "CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "b", "LC_ALL": "C"}
     assert allowed_environment(given | {"HF_TOKEN": "t", "AWS_PROFILE": "p"}) == given
+
+
+def test_a_module_of_ours_is_found_first_and_what_the_user_added_after_it():
+    root = str(Path(__file__).parents[2])
+    assert module_environment({})["PYTHONPATH"] == root
+    assert module_environment({"PYTHONPATH": "/site"})["PYTHONPATH"] == f"{root}{os.pathsep}/site"
 
 
 def test_the_whole_process_group_dies(child) -> None:

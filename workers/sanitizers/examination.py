@@ -24,14 +24,13 @@ from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.bench.stand import staged
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
-from workers.process import allowed_environment
+from workers.process import module_environment
 from workers.sanitizers.job import JOB, Job
 from workers.sanitizers.tools import Tool, missing, tools
 
 SECONDS = 90.0
 """A checker is stopped after this, and nothing follows from it."""
 
-_ROOT = Path(__file__).resolve().parents[2]
 _POLL_SECONDS = 0.05
 _FIRST_WORDS = 300
 
@@ -168,7 +167,7 @@ def _largest(candidate: Candidate, shapes: Shapes, most: int) -> int | None:
 
 def _watched(tool: Tool, job: Path, abort: threading.Event) -> tuple[str, str]:
     """Run the launcher under the tool; how it ended if not well, and its last words."""
-    environment = allowed_environment(os.environ) | {"PYTHONPATH": str(_ROOT)}
+    environment = module_environment(os.environ)
     environment |= {"PYOPENCL_NO_CACHE": "1", "XDG_CACHE_HOME": str(job.parent)}
     launcher = (sys.executable, "-P", "-m", "workers.sanitizers.launcher", str(job))
     output = job.with_suffix(".out")
