@@ -60,7 +60,7 @@ def _compute_sanitizer(device: Device, log: Path) -> tuple[Tool, ...]:  # noqa: 
             name=name,
             command=(program, "--tool", name, *fixed, "--log-file", f"{log}.{name}"),
             log=Path(f"{log}.{name}"),
-            most_bytes=64 << 20,
+            most_bytes=8 << 20,
             read=read_compute_sanitizer,
         )
         for name in ("memcheck", "racecheck", "initcheck", "synccheck")
