@@ -7,11 +7,11 @@ knows no expected value: candidate code runs in this process.
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast, get_args
 
 from tuner.device import Backend
 from tuner.errors import EnvironmentProblem
-from tuner.plan import Binary
 from tuner.trial import Code
 from workers.bench.protocol import (
     Bind,
@@ -89,15 +89,8 @@ class _Server:
             case Load():
                 self._modules[request.module] = device.load(
                     [
-                        Binary(
-                            build=head.build,
-                            code=code,
-                            usage=head.usage,
-                            symbols=head.symbols,
-                            persists=head.persists,
-                            compile_seconds=0.0,
-                        )
-                        for head, code in zip(request.binaries, blobs, strict=True)
+                        replace(binary, code=code)
+                        for binary, code in zip(request.binaries, blobs, strict=True)
                     ]
                 )
             case Bind():

@@ -12,20 +12,10 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.device import Device
-from tuner.plan import CellPlan, Usage
+from tuner.plan import Binary, CellPlan
 from tuner.trial import Code
 from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar, Vitals
 from workers.verify import Comparison, Expected
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinaryHead:
-    """A :class:`tuner.plan.Binary` without its code, which travels as a blob."""
-
-    build: str
-    usage: tuple[tuple[str, Usage], ...]
-    symbols: tuple[tuple[str, str], ...]
-    persists: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +70,7 @@ class Load:
 
     kind: Literal["load"] = "load"
     module: int
-    binaries: tuple[BinaryHead, ...]
+    binaries: tuple[Binary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +190,7 @@ _REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 def encode_request(request: Request) -> bytes:
     """A request as JSON; not-a-number and infinities are kept."""
-    return json.dumps(_REQUESTS.dump_python(request)).encode()
+    return json.dumps(_REQUESTS.dump_python(request, mode="json")).encode()
 
 
 def decode_request(text: bytes) -> Request:

@@ -7,7 +7,7 @@ launch and expect is told by :mod:`workers.bench.stand`.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from tuner.device import Backend, Device
@@ -139,12 +139,7 @@ class Supervisor:
     def load(self, binaries: Sequence[Binary]) -> int:
         """Load a candidate's binaries; returns the module's handle."""
         handle = next(self._handles)
-        heads = tuple(
-            protocol.BinaryHead(
-                build=b.build, usage=b.usage, symbols=b.symbols, persists=b.persists
-            )
-            for b in binaries
-        )
+        heads = tuple(replace(binary, code=b"") for binary in binaries)
         request = protocol.Load(module=handle, binaries=heads)
         self._expect(protocol.Done, request, [b.code for b in binaries])
         return handle

@@ -1,13 +1,13 @@
 """What travels between a compile worker and its process: builds one way, results the other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.device import Device
-from tuner.plan import Binary, Build, Usage
+from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 
 
@@ -21,15 +21,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Success:
-    """A :class:`tuner.plan.Binary` without its code, which travels as a blob."""
+    """A binary whose code travels as a blob beside it."""
 
     kind: Literal["binary"] = "binary"
-    build: str
-    usage: tuple[tuple[str, Usage], ...]
-    symbols: tuple[tuple[str, str], ...]
-    compile_seconds: float
-    persists: bool
-    reaches: tuple[str, ...]
+    binary: Binary
 
 
 Result = Binary | Rejected | Problem
@@ -55,14 +50,7 @@ def encode_result(result: Result) -> tuple[bytes, list[bytes]]:
     """A result as JSON and blobs."""
     if not isinstance(result, Binary):
         return _RESULT.dump_json(result), []
-    head = _Success(
-        build=result.build,
-        usage=result.usage,
-        symbols=result.symbols,
-        compile_seconds=result.compile_seconds,
-        persists=result.persists,
-        reaches=result.reaches,
-    )
+    head = _Success(binary=replace(result, code=b""))
     return _RESULT.dump_json(head), [result.code]
 
 
@@ -79,14 +67,6 @@ def decode_result(text: bytes, blobs: list[bytes], build: Build) -> Result:
     if not isinstance(result, _Success):
         assert isinstance(result, Rejected | Problem)
         return result
-    if result.build != build.digest or len(blobs) != 1:
+    if result.binary.build != build.digest or len(blobs) != 1:
         raise ValueError("the binary of another build")
-    return Binary(
-        build=result.build,
-        code=blobs[0],
-        usage=result.usage,
-        symbols=result.symbols,
-        compile_seconds=result.compile_seconds,
-        persists=result.persists,
-        reaches=result.reaches,
-    )
+    return replace(result.binary, code=blobs[0])

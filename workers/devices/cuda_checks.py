@@ -5,7 +5,6 @@ device: values wait in pinned host memory and are on the device for one comparis
 their copy is scrubbed. The rules of comparison are those of :mod:`workers.verify`, exactly.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from workers.compilers.nvrtc import open_compiler
 from workers.devices.architectures import DTYPES
 from workers.devices.cuda_driver import TO_DEVICE, TO_HOST, Cuda
 from workers.devices.cuda_pinned import PinnedFiles
-from workers.devices.cuda_streams import Streams
+from workers.devices.cuda_streams import KeptGraphs, Streams
 from workers.devices.port import StagedBuffer
 from workers.verify import Comparison, Expected
 
@@ -102,7 +101,7 @@ class Checks:
 
     def __init__(self, cuda: Cuda, device: Device, streams: Streams, pinned: PinnedFiles) -> None:
         self._cuda, self._streams, self._pinned = cuda, streams, pinned
-        self._graphs: OrderedDict[tuple[str, tuple[int, int], bytes], int] = OrderedDict()
+        self._graphs = KeptGraphs(cuda, streams, _GRAPHS)
         self._blocks = 4 * device.multiprocessors
         compiled = open_compiler(device).compile(checks_build())
         if isinstance(compiled, Rejected):
@@ -192,25 +191,20 @@ class Checks:
 
     def close(self) -> None:
         """Free everything."""
-        while self._graphs:
-            self._cuda.runtime.graphExecDestroy(self._graphs.popitem()[1])
+        self._graphs.close()
         self._cuda.runtime.free(self._room[0])
         self._cuda.runtime.free(self._results)
         self._cuda.runtime.free(self._swept)
         self._cuda.driver.moduleUnload(self._module)
 
     def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:
-        key = (name, grid, arguments.values)
-        if key not in self._graphs:
-            if len(self._graphs) >= _GRAPHS:
-                self._cuda.runtime.graphExecDestroy(self._graphs.popitem(last=False)[1])
-            shape = (*grid, 1, _THREADS, 1, 1, 0, self._streams.capture)
-            function, table = self._functions[name], arguments.address
-            self._graphs[key] = self._streams.graph(
-                lambda: self._cuda.driver.launchKernel(function, *shape, table, 0)
-            )
-        self._graphs.move_to_end(key)
-        self._cuda.runtime.graphLaunch(self._graphs[key], self._streams.run)
+        shape = (*grid, 1, _THREADS, 1, 1, 0, self._streams.capture)
+        function, table = self._functions[name], arguments.address
+        graph = self._graphs.get(
+            (name, grid, arguments.values),
+            lambda: self._cuda.driver.launchKernel(function, *shape, table, 0),
+        )
+        self._cuda.runtime.graphLaunch(graph, self._streams.run)
 
     def _wait(self) -> None:
         self._cuda.runtime.streamSynchronize(self._streams.run)

@@ -7,7 +7,6 @@ launch and a timed burst take the same path, a graph of one launch or of many.
 import ctypes
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -21,7 +20,7 @@ from tuner.trial import Code
 from workers.devices.cuda_checks import Checks
 from workers.devices.cuda_driver import Cuda, classified
 from workers.devices.cuda_memory import CudaCase, Slab
-from workers.devices.cuda_streams import Streams
+from workers.devices.cuda_streams import KeptGraphs, Streams
 from workers.devices.port import DeviceFailure, StagedScalar
 from workers.elements import numpy_dtype
 
@@ -160,7 +159,7 @@ class CudaLaunchable:
         self._symbols = module.symbols[cell.build]
         self._persists = module.persists
         self._afterwards = Afterwards()
-        self._graphs: OrderedDict[tuple[int, ...], int] = OrderedDict()
+        self._graphs = KeptGraphs(cuda, clock.streams, _GRAPHS)
         self._constants: list[int] = []
         self._kept: list[NDArray[np.uint64]] = []
         with cuda.translated():
@@ -175,9 +174,11 @@ class CudaLaunchable:
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Replay one graph of all launches; the mean nanoseconds of a launch."""
+        launched = tuple(order)
         with self._cuda.translated():
+            graph = self._graphs.get(launched, partial(self._launch, launched))
             total, outlasted = self._clock.time(
-                self._graph(tuple(order)), cold=len(set(order)) > 1, persists=self._persists
+                graph, cold=len(set(order)) > 1, persists=self._persists
             )
         self._afterwards.look(outlasted, total)
         return (total / len(order),)
@@ -185,8 +186,7 @@ class CudaLaunchable:
     def release(self) -> None:
         """Drop the graphs and the scratch buffers."""
         with self._cuda.translated():
-            while self._graphs:
-                self._cuda.runtime.graphExecDestroy(self._graphs.popitem()[1])
+            self._graphs.close()
             self._case.detach(self._scratch, self._constants)
 
     def _bind_constants(self) -> None:
@@ -245,17 +245,6 @@ class CudaLaunchable:
     def _memset(self, name: str, byte: int, size: int, index: int) -> None:
         place = self._owner(name).address(index, name)
         self._cuda.runtime.memsetAsync(place, byte, size, self._clock.streams.capture)
-
-    def _graph(self, order: tuple[int, ...]) -> int:
-        """The executable graph of launching these sets in order."""
-        if order in self._graphs:
-            self._graphs.move_to_end(order)
-            return self._graphs[order]
-        runtime = self._cuda.runtime
-        if len(self._graphs) >= _GRAPHS:
-            runtime.graphExecDestroy(self._graphs.popitem(last=False)[1])
-        self._graphs[order] = self._clock.streams.graph(partial(self._launch, order))
-        return self._graphs[order]
 
     def _launch(self, order: tuple[int, ...]) -> None:
         for index in order:

@@ -8,7 +8,8 @@ harness launches a kernel directly, and what the driver does by kernels of its o
 memory, is asked for on the legacy stream.
 """
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 
 from workers.devices.cuda_driver import Cuda
 
@@ -52,3 +53,25 @@ class Streams:
             runtime.graphDestroy(runtime.streamEndCapture(self.capture))
         except runtime.CUDARuntimeError:
             return
+
+
+class KeptGraphs:
+    """The executable graphs used last, ``most`` of them, by what they launch."""
+
+    def __init__(self, cuda: Cuda, streams: Streams, most: int) -> None:
+        self._cuda, self._streams, self._most = cuda, streams, most
+        self._graphs: OrderedDict[Hashable, int] = OrderedDict()
+
+    def get(self, key: Hashable, launch: Callable[[], None]) -> int:
+        """The graph of ``key``, captured from ``launch`` if it is not kept."""
+        if key not in self._graphs:
+            if len(self._graphs) >= self._most:
+                self._cuda.runtime.graphExecDestroy(self._graphs.popitem(last=False)[1])
+            self._graphs[key] = self._streams.graph(launch)
+        self._graphs.move_to_end(key)
+        return self._graphs[key]
+
+    def close(self) -> None:
+        """Destroy them all."""
+        while self._graphs:
+            self._cuda.runtime.graphExecDestroy(self._graphs.popitem()[1])
