@@ -17,6 +17,7 @@ from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
 from agents.loop import StopAsked
 from agents.planning import kernel_digest
+from cluster.driver import TICK_SECONDS
 from cluster.progress import Doing
 from cluster.run import StopReason
 from tuner.errors import EnvironmentProblem, SpecError
@@ -25,7 +26,6 @@ from tuner.spec.experiment import Agents, Experiment
 TRANSCRIPT = "transcript.jsonl"
 UNANSWERED = "unanswered.json"
 MAILBOX = "mailbox:"
-TICK_SECONDS = 0.5
 
 
 def transcript_beside(spec: Path, experiment: Experiment) -> Path:

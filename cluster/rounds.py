@@ -23,10 +23,16 @@ from agents.variants import write_variants
 from cluster.fleets.shared import SharedFleet
 from cluster.models import TRANSCRIPT, Attended, open_model
 from cluster.progress import Doing, Shown
-from cluster.run import PATTERNS_FILE, STOP_FILE, FleetOpener, Run, StopReason
+from cluster.run import (
+    PATTERNS_FILE,
+    FleetOpener,
+    Run,
+    StopReason,
+    StopRequests,
+    write_export,
+)
 from cluster.workshop import BASELINES, Baseline, FleetWorkshop, round_path
 from tuner.device import Backend, Device
-from tuner.report.export import export_files
 from tuner.session.history import History
 from tuner.spec.experiment import Agents, Experiment
 from tuner.store.run_directory import RunDirectory, RunView
@@ -65,12 +71,12 @@ class Rounds:
         self._path = path
         self._open_fleet = open_fleet
         self._asking = asking
-        self._stop: StopReason | None = None
+        self._asked = StopRequests(path)
         self._task: asyncio.Task[None] | None = None
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
-        self._stop = reason
+        self._asked.add(reason)
         if reason == "interrupted" and self._task is not None:
             self._task.cancel()
 
@@ -81,7 +87,7 @@ class Rounds:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
         with closing(RunDirectory.open(self._path)) as directory:
-            (self._path / STOP_FILE).unlink(missing_ok=True)
+            self._asked.begin()
             fleet = await self._open_fleet(directory.experiment.kernel.language)
             shown: asyncio.Queue[Shown | None] = asyncio.Queue()
             work = asyncio.create_task(self._work(directory, SharedFleet(fleet), shown))
@@ -90,7 +96,7 @@ class Rounds:
             try:
                 while (one := await shown.get()) is not None:
                     yield one
-                if self._stop != "interrupted":
+                if self._asked() != "interrupted":
                     await work
             finally:
                 work.cancel()
@@ -120,11 +126,6 @@ class Rounds:
             journal,
         )
         _keep(directory, ending)
-
-    def _asked(self) -> StopReason | None:
-        if self._stop is None and (self._path / STOP_FILE).exists():
-            self._stop = "stopped"
-        return self._stop
 
 
 def _task(
@@ -177,6 +178,5 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
         write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:
         view = RunView.open(round_path(path, ledger.searched))
-        for name, text in export_files(History.of(view.experiment, view.facts())).items():
-            directory.write(f"export/{name}", text)
+        write_export(directory, History.of(view.experiment, view.facts()))
     write_ledger(path, ledger)

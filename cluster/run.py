@@ -46,6 +46,28 @@ COMPILERS = ("nvidia-cuda-nvrtc", "cupy-cuda13x", "pyopencl", "pocl-binary-distr
 """Distributions whose version changes what a build becomes."""
 
 
+class StopRequests:
+    """Whether an end of a run was asked for: of this object, or by the file that asks for it."""
+
+    def __init__(self, run: Path) -> None:
+        self._file = run / STOP_FILE
+        self._reason: StopReason | None = None
+
+    def begin(self) -> None:
+        """Forget what was asked of an earlier process."""
+        self._file.unlink(missing_ok=True)
+
+    def add(self, reason: StopReason) -> None:
+        """Ask for an end."""
+        self._reason = reason
+
+    def __call__(self) -> StopReason | None:
+        """What was asked for so far."""
+        if self._reason is None and self._file.exists():
+            self._reason = "stopped"
+        return self._reason
+
+
 class Run:
     """A run that this process goes on with, from whatever its journal holds.
 
@@ -57,11 +79,11 @@ class Run:
     def __init__(self, path: Path, open_fleet: FleetOpener) -> None:
         self._path = path
         self._open_fleet = open_fleet
-        self._stop: StopReason | None = None
+        self._asked = StopRequests(path)
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
-        self._stop = reason
+        self._asked.add(reason)
 
     async def progress(self) -> AsyncIterator[Progress]:
         """Go on until the run is over or was told to stop, yielding how far it is.
@@ -70,7 +92,7 @@ class Run:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
         with closing(RunDirectory.open(self._path)) as directory:
-            (self._path / STOP_FILE).unlink(missing_ok=True)
+            self._asked.begin()
             fleet = await self._open_fleet(directory.experiment.kernel.language)
             try:
                 async with aclosing(pursue(directory, fleet, self._asked)) as steps:
@@ -78,11 +100,6 @@ class Run:
                         yield progress
             finally:
                 await fleet.close()
-
-    def _asked(self) -> StopReason | None:
-        if self._stop is None and (self._path / STOP_FILE).exists():
-            self._stop = "stopped"
-        return self._stop
 
 
 async def pursue(
@@ -146,8 +163,17 @@ def _write_derived(directory: RunDirectory, history: History) -> None:
     directory.write("results.csv", results_csv(history))
     if history.finished:
         with suppress(NothingValid):
-            for name, text in export_files(history).items():
-                directory.write(f"export/{name}", text)
+            write_export(directory, history)
+
+
+def write_export(directory: RunDirectory, history: History) -> None:
+    """Write what a run exports into its directory.
+
+    Raises:
+        NothingValid: no configuration was confirmed.
+    """
+    for name, text in export_files(history).items():
+        directory.write(f"export/{name}", text)
 
 
 def _environment(device: Device) -> dict[str, object]:

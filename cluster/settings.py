@@ -86,17 +86,20 @@ def environment_for_ray(
     """
     taken = take_secrets(environ)
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
-        keys = Path(folder, "keys.json")
-        keys.touch(mode=0o600)
-        keys.write_text(json.dumps(taken), encoding="utf-8")
+        keys = _private_file(Path(folder, "keys.json"), json.dumps(taken))
         if not settings.ray_address and "RAY_AUTH_MODE" not in environ:
             environ["RAY_AUTH_MODE"] = "token"
             if "RAY_AUTH_TOKEN" not in environ and "RAY_AUTH_TOKEN_PATH" not in environ:
-                token = Path(folder, "ray_token")
-                token.touch(mode=0o600)
-                token.write_text(secrets.token_hex(32))
+                token = _private_file(Path(folder, "ray_token"), secrets.token_hex(32))
                 environ["RAY_AUTH_TOKEN_PATH"] = str(token)
         yield keys
+
+
+def _private_file(path: Path, text: str) -> Path:
+    """A new file that only this user can read, from before anything is in it."""
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def read_keys(path: Path) -> dict[str, str]:

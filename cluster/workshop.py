@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from agents.generation.corners import corners
 from agents.loop import StopAsked
 from agents.testing import Admitted, Refused, refused
+from cluster.driver import TICK_SECONDS
 from cluster.fleets.shared import SharedFleet
 from cluster.progress import Progress
 from cluster.run import StopReason, pursue
@@ -38,17 +39,15 @@ from tuner.fleet import (
 from tuner.plan import CellPlan, KernelStep, Plan, Usage
 from tuner.session.history import History
 from tuner.space.feasible import feasible_set
-from tuner.space.limits import over_limit
+from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
 from tuner.space.occupancy import occupancy
 from tuner.spec.experiment import Experiment, Template
-from tuner.spec.odd import odd_shapes
+from tuner.spec.odd import every_shape
 from tuner.store.run_directory import RunDirectory, RunView
 from tuner.trial import Code, Configuration, Full, Rejected, Stage, Value
 
 A = TypeVar("A", Compiled, Prepared, Benched)
-
-TICK_SECONDS = 0.5
 
 ATTEMPTS = 3
 """A job is sent this often before its loss counts."""
@@ -97,6 +96,7 @@ class FleetWorkshop:
         self._directory = directory
         self._tell = tell
         self._asked = asked
+        self._baseline: tuple[Candidate, tuple[Full, ...]] | None = None
 
     def now(self) -> float:
         """Seconds on the fleet's clock."""
@@ -108,10 +108,9 @@ class FleetWorkshop:
         Raises:
             NothingValid: it fails its own checks.
         """
-        experiment = self._directory.experiment
-        candidate, cells = await self._prepare(experiment)
+        candidate, cells = await self._prepared()
         usage, fraction = _static(candidate, self._fleet.device)
-        tune = cells[: len(experiment.shapes.tune)]
+        tune = cells[: len(self._directory.experiment.shapes.tune)]
         return Baseline(
             times_us=tuple(cell.median_ns / 1000 for cell in tune), usage=usage, occupancy=fraction
         )
@@ -125,7 +124,7 @@ class FleetWorkshop:
             )
         except SpecError as error:
             return Refused(by="The search", detail=str(error))
-        await self._prepare(experiment)
+        await self._prepared()
         shapes = experiment.shapes.tune
         found = await self._compile(
             [
@@ -161,7 +160,6 @@ class FleetWorkshop:
         """
         self._check()
         path = round_path(self._directory.path, round_number, heat)
-        path = path.with_name(path.name + heat)
         if not path.exists():
             seeded = replace(
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
@@ -182,11 +180,15 @@ class FleetWorkshop:
         if self._asked() is not None:
             raise StopAsked
 
+    async def _prepared(self) -> tuple[Candidate, tuple[Full, ...]]:
+        """The baseline and its times; benches are ready for candidates from then on."""
+        if self._baseline is None:
+            self._baseline = await self._prepare(self._directory.experiment)
+        return self._baseline
+
     async def _prepare(self, experiment: Experiment) -> tuple[Candidate, tuple[Full, ...]]:
-        shapes = experiment.shapes
-        every = (*shapes.tune, *shapes.held_out, *odd_shapes(experiment))
         nothing = Configuration(())
-        plan = lower(experiment, None, nothing, every, self._fleet.device)
+        plan = lower(experiment, None, nothing, every_shape(experiment), self._fleet.device)
         candidate = (await self._compile([(BASELINE, nothing, plan)]))[0]
         if isinstance(candidate, Rejected):
             raise NothingValid(f"the baseline cannot be used: {candidate.detail}")
@@ -202,30 +204,25 @@ class FleetWorkshop:
     ) -> list[Candidate | Rejected]:
         """Each candidate compiled, or why not, in order."""
         device = self._fleet.device
-        found: dict[int, Candidate | Rejected] = {}
-        jobs = []
-        for trial, _, plan in wanted:
-            if refusal := over_limit(plan, device):
-                found[trial] = refusal
-            else:
-                jobs.append(CompileJob(trial=trial, builds=plan.builds))
+        refused = {trial: over_limit(plan, device) for trial, _, plan in wanted}
+        jobs = [
+            CompileJob(trial=trial, builds=plan.builds)
+            for trial, _, plan in wanted
+            if refused[trial] is None
+        ]
         answers = await self._answers(jobs, Compiled)
-        results = {
-            job.trial: answer if isinstance(answer, Rejected) else answer.result
-            for job, answer in zip(jobs, answers, strict=True)
-        }
+        compiled = {job.trial: answer for job, answer in zip(jobs, answers, strict=True)}
+        found: list[Candidate | Rejected] = []
         for trial, configuration, plan in wanted:
-            if trial in found:
-                continue
-            result = results[trial]
-            if not isinstance(result, Rejected) and (refusal := over_limit(plan, device, result)):
-                result = refusal
-            found[trial] = (
-                result
-                if isinstance(result, Rejected)
-                else Candidate(trial=trial, configuration=configuration, plan=plan, binaries=result)
+            answer = refused[trial] or compiled[trial]
+            made = answer if isinstance(answer, Rejected) else answer.result
+            made = within_limits(plan, device, made)
+            found.append(
+                made
+                if isinstance(made, Rejected)
+                else Candidate(trial=trial, configuration=configuration, plan=plan, binaries=made)
             )
-        return [found[trial] for trial, _, _ in wanted]
+        return found
 
     async def _answers(self, jobs: Sequence[Job], form: type[A]) -> list[A | Rejected]:
         """The answer to each job, in order; a worker that dies again and again is a rejection."""

@@ -6,11 +6,10 @@ one kernel share. Knows nothing of rounds or models.
 
 from dataclasses import dataclass, replace
 
+from cluster.driver import TICK_SECONDS
 from tuner.device import Device
 from tuner.fleet import Answer, BenchJob, Fleet, Job, Lost, Prepared, PrepareJob
-from tuner.spec.experiment import Experiment, Search
-
-TICK_SECONDS = 0.5
+from tuner.spec.experiment import Confirm, Experiment, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +19,10 @@ class _Preparation:
 
     @classmethod
     def of(cls, job: PrepareJob) -> "_Preparation":
-        """What decides how a baseline is prepared: neither the template nor its search."""
-        plain = replace(job.setup.experiment, template=None, search=Search(), agents=None)
+        """What decides how a baseline is prepared: no template, and nothing of what follows."""
+        plain = replace(
+            job.setup.experiment, template=None, search=Search(), confirm=Confirm(), agents=None
+        )
         return cls(plain, job.setup.secret)
 
 
