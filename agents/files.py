@@ -8,11 +8,20 @@ import stat
 import tempfile
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tuner.errors import EnvironmentProblem
 
 
 class UnreadableFile(ValueError):
     """A file that must not be believed: not a regular file, too large, or not UTF-8."""
+
+
+def first_problem(error: ValidationError) -> str:
+    """Where a file is of another form than expected, and how: the first place, on one line."""
+    detail = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in detail["loc"])
+    return f"{place}: {detail['msg']}" if place else detail["msg"]
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -102,10 +102,7 @@ def read_ledger(run: Path) -> Ledger | None:
 
 def spent_so_far(run: Path) -> Spent:
     """What the models' replies in a run directory cost, also while the run goes on."""
-    replies = [exchange.reply for exchange in recorded_exchanges(run / STEPS)]
-    return Spent(
-        calls=len(replies),
-        input_tokens=sum(reply.usage.input_tokens for reply in replies),
-        output_tokens=sum(reply.usage.output_tokens for reply in replies),
-        cost_usd=sum(reply.cost_usd for reply in replies),
-    )
+    spent = Spent()
+    for exchange in recorded_exchanges(run / STEPS):
+        spent = spent.after(exchange.reply)
+    return spent

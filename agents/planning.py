@@ -21,7 +21,8 @@ from agents.steps import Asked, Spent
 from agents.testing import Verdict
 from tuner.device import Device
 from tuner.plan import Usage
-from tuner.spec.experiment import Experiment, Kernel, ShapeBinding, Template
+from tuner.spec.experiment import Experiment, Kernel, Template
+from tuner.spec.resolve import moved_bytes
 
 StopReason = Literal[
     "rounds", "calls", "tokens", "cost", "seconds", "ceiling", "no_gain", "planned", "search"
@@ -158,12 +159,6 @@ def least_times(
     return tuple(times)
 
 
-def moved_bytes(experiment: Experiment, shape: ShapeBinding) -> int | None:
-    """The bytes that the experiment's ``cost`` names for a shape."""
-    cost = experiment.cost
-    return None if cost is None or cost.bytes is None else int(cost.bytes.evaluate(shape.symbols))
-
-
 def kernel_digest(kernel: Kernel) -> str:
     """SHA-256 over everything that makes the kernel what it is, as hex."""
     parts = [
@@ -216,7 +211,7 @@ def brief_of(task: Task, progress: Progress) -> Brief:
                 baseline=baseline,
                 best=time,
                 floor=floor,
-                moved=moved_bytes(task.experiment, shape),
+                moved=moved_bytes(task.experiment, shape.symbols),
             )
             for shape, baseline, time, floor in zip(
                 task.experiment.shapes.tune, task.baseline_us, best, task.floor_us, strict=True

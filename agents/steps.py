@@ -7,7 +7,7 @@ does.
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Protocol, TypeVar
 
@@ -77,6 +77,16 @@ class Spent:
     cost_usd: float = 0.0
     seconds: float = 0.0
 
+    def after(self, reply: Reply) -> "Spent":
+        """With one more call."""
+        return replace(
+            self,
+            calls=self.calls + 1,
+            input_tokens=self.input_tokens + reply.usage.input_tokens,
+            output_tokens=self.output_tokens + reply.usage.output_tokens,
+            cost_usd=self.cost_usd + reply.cost_usd,
+        )
+
 
 class Steps:
     """Takes steps, or recalls them, and keeps account.
@@ -113,14 +123,8 @@ class Steps:
         return recalled
 
     def _account(self, seconds: float, result: object) -> None:
-        reply = result.reply if isinstance(result, Asked) else None
-        self.spent = Spent(
-            calls=self.spent.calls + (reply is not None),
-            input_tokens=self.spent.input_tokens + (reply.usage.input_tokens if reply else 0),
-            output_tokens=self.spent.output_tokens + (reply.usage.output_tokens if reply else 0),
-            cost_usd=self.spent.cost_usd + (reply.cost_usd if reply else 0.0),
-            seconds=self.spent.seconds + seconds,
-        )
+        spent = self.spent.after(result.reply) if isinstance(result, Asked) else self.spent
+        self.spent = replace(spent, seconds=spent.seconds + seconds)
 
 
 def recorded_exchanges(directory: Path) -> tuple[Exchange, ...]:

@@ -55,9 +55,9 @@ from tuner.session.signals import (
     SpaceExhausted,
     StopRequested,
 )
-from tuner.space.limits import over_limit
+from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
-from tuner.spec.odd import odd_shapes
+from tuner.spec.odd import every_shape
 from tuner.trial import Rejected
 
 TICK_SECONDS = 0.5
@@ -187,14 +187,12 @@ class Driver:
 
     def _compile(self, command: Compile) -> None:
         """Lower one candidate and send its builds, unless a limit refuses it at once."""
-        shapes = self._experiment.shapes.tune
-        if command.held_out:
-            shapes = (*shapes, *self._experiment.shapes.held_out, *odd_shapes(self._experiment))
+        tune = self._experiment.shapes.tune
         plan = lower(
             self._experiment,
             None if command.trial == BASELINE else self._experiment.template,
             command.configuration,
-            shapes,
+            every_shape(self._experiment) if command.held_out else tune,
             self._fleet.device,
         )
         if refusal := over_limit(plan, self._fleet.device):
@@ -234,10 +232,9 @@ class Driver:
     def _keep(self, trial: int, result: tuple[Binary, ...] | Rejected) -> Rejected | None:
         """Hold a compiled candidate ready for the bench, or say why there is none."""
         command, plan = self._plans.pop(trial)
+        result = within_limits(plan, self._fleet.device, result)
         if isinstance(result, Rejected):
             return result
-        if refusal := over_limit(plan, self._fleet.device, result):
-            return refusal
         self._candidates[trial] = Candidate(
             trial=trial, configuration=command.configuration, plan=plan, binaries=result
         )

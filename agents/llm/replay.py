@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from agents.files import UnreadableFile, read_bounded, write_whole
+from agents.files import UnreadableFile, first_problem, read_bounded, write_whole
 from agents.llm.port import ModelUnavailable, Reply, Request, StepKey
 from tuner.errors import SpecError
 
@@ -73,7 +73,8 @@ def read_transcript(path: Path) -> Transcript:
     try:
         header = _HEADERS.validate_json(lines[0])
     except ValidationError as error:
-        raise SpecError(f"{path}:1: not the header of a transcript: {_first(error)}") from error
+        problem = first_problem(error)
+        raise SpecError(f"{path}:1: not the header of a transcript: {problem}") from error
     exchanges: dict[StepKey, Exchange] = {}
     for number, line in enumerate(lines[1:], start=2):
         if not line.strip():
@@ -81,7 +82,7 @@ def read_transcript(path: Path) -> Transcript:
         try:
             exchange = _EXCHANGES.validate_json(line)
         except ValidationError as error:
-            raise SpecError(f"{path}:{number}: not an exchange: {_first(error)}") from error
+            raise SpecError(f"{path}:{number}: not an exchange: {first_problem(error)}") from error
         if exchange.step in exchanges:
             raise SpecError(f"{path}:{number}: {exchange.step} is recorded twice")
         exchanges[exchange.step] = exchange
@@ -132,9 +133,3 @@ class Replay:
     async def price(self, request: Request) -> float:  # noqa: ARG002 - whatever is asked
         """Nothing: it was paid when it was recorded."""
         return 0.0
-
-
-def _first(error: ValidationError) -> str:
-    detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
-    return f"{place}: {detail['msg']}" if place else detail["msg"]

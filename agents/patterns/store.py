@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from agents.files import UnreadableFile, make_folder, read_bounded, write_whole
+from agents.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
 from agents.patterns.pattern import PATTERNS, Pattern
 from tuner.errors import EnvironmentProblem, SpecError
 
@@ -105,7 +105,7 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
     except UnreadableFile as error:
         raise SpecError(f"{path}: {error}") from error
     except ValidationError as error:
-        raise SpecError(f"{path}: not a list of patterns ({_first(error)})") from error
+        raise SpecError(f"{path}: not a list of patterns ({first_problem(error)})") from error
 
 
 def _parsed(path: Path) -> Pattern:
@@ -115,10 +115,4 @@ def _parsed(path: Path) -> Pattern:
     try:
         return PATTERNS.validate_json(text)
     except ValidationError as error:
-        raise UnreadableFile(f"is not a pattern ({_first(error)})") from error
-
-
-def _first(error: ValidationError) -> str:
-    detail = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
-    return f"{place}: {detail['msg']}" if place else detail["msg"]
+        raise UnreadableFile(f"is not a pattern ({first_problem(error)})") from error

@@ -15,7 +15,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
-from tuner.space.limits import over_limit
+from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment, Template, Ulp
 from tuner.spec.tolerances import BASELINE_ERRORS, default_tolerance
@@ -181,8 +181,7 @@ def _attempt(
     shapes = experiment.shapes
     plan = lower(experiment, template, configuration, (*shapes.tune, *shapes.held_out), device)
     result = over_limit(plan, device) or compiler.compile(plan.builds)
-    if not isinstance(result, Rejected):
-        result = over_limit(plan, device, result) or result
+    result = within_limits(plan, device, result)
     what = "the baseline" if template is None else str(configuration)
     return Compiled(what, result.detail if isinstance(result, Rejected) else None)
 

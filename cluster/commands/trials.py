@@ -14,7 +14,7 @@ from tuner.device import Device
 from tuner.errors import NothingValid, SpecError
 from tuner.fleet import BASELINE, BenchSetup, Candidate
 from tuner.plan import CellPlan
-from tuner.space.limits import over_limit
+from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment, ShapeBinding, Template
 from tuner.trial import Configuration, Full, Measured, Outcome, Rejected, Value
@@ -70,8 +70,7 @@ def _compile(
         reasons = {cell.reason for cell in plan.cells if not isinstance(cell, CellPlan)}
         raise NothingValid(f"{what} cannot run on any shape: {'; '.join(sorted(reasons))}")
     binaries = over_limit(plan, device) or compiler.compile(plan.builds)
-    if not isinstance(binaries, Rejected):
-        binaries = over_limit(plan, device, binaries) or binaries
+    binaries = within_limits(plan, device, binaries)
     if isinstance(binaries, Rejected):
         raise NothingValid(f"{what} was rejected: {_reason(binaries)}")
     return Candidate(trial=trial, configuration=configuration, plan=plan, binaries=binaries)

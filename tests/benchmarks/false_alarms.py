@@ -14,7 +14,7 @@ from tests.workers.harness import Laboratory
 from tuner.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.space.lower import lower
-from tuner.spec.odd import odd_shapes
+from tuner.spec.odd import every_shape
 from tuner.trial import Configuration, Rejected
 from workers.bench.supervisor import Deadlines
 
@@ -30,7 +30,7 @@ def configurations(laboratory: Laboratory, rng: random.Random) -> list[Candidate
     """Random configurations that can run on every tune shape."""
     experiment, found = laboratory.experiment, []
     shapes = experiment.shapes
-    bindings = (*shapes.tune, *shapes.held_out, *odd_shapes(experiment))
+    bindings = every_shape(experiment)
     while len(found) < CONFIGURATIONS:
         values = {name: rng.choice(v) for name, v in experiment.template.parameters.items()}
         chosen = Configuration.of(values)

@@ -12,7 +12,7 @@ from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import load_experiment
-from tuner.spec.odd import odd_shapes
+from tuner.spec.odd import every_shape
 from tuner.trial import Configuration, Outcome, Rejected
 from workers.bench.bench import Bench
 from workers.bench.supervisor import Deadlines
@@ -31,12 +31,11 @@ class Laboratory:
         self.bench._rng = np.random.default_rng(1)
         self.device: Device = self.bench.device()
         self.compiler = CompileWorker(self.device)
-        shapes = self.experiment.shapes
         self.plan: Plan = lower(
             self.experiment,
             None,
             Configuration.of({}),
-            (*shapes.tune, *shapes.held_out, *odd_shapes(self.experiment)),
+            every_shape(self.experiment),
             self.device,
         )
         self.setup = BenchSetup(

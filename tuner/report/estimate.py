@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tuner.device import Device
 from tuner.spec.experiment import Experiment, ShapeBinding
 from tuner.spec.odd import odd_shapes
+from tuner.spec.resolve import moved_bytes
 
 COMPILE_SECONDS = {"cuda": 0.15, "opencl": 0.1}
 """One small kernel on one core."""
@@ -85,8 +86,5 @@ def estimate(
 
 
 def _bytes(experiment: Experiment, binding: ShapeBinding) -> int:
-    if experiment.cost is None or experiment.cost.bytes is None:
-        return 2**20
-    value = experiment.cost.bytes.evaluate(binding.symbols)
-    assert isinstance(value, int)
-    return value
+    moved = moved_bytes(experiment, binding.symbols)
+    return 2**20 if moved is None else moved

@@ -119,6 +119,7 @@ class _Choice:
         held_out = {shape: trial for shape, trial in served.items() if shape not in self.tune}
         if not over:
             return None
+        comparison = compare(over, self.evidence.noise_over_all, self.comparisons)
         return Portfolio(
             members=tuple(
                 Member(
@@ -131,8 +132,8 @@ class _Choice:
             ),
             rule=rule,
             otherwise=self.otherwise,
-            speedup=math.exp(math.fsum(over) / len(over)),
-            comparison=compare(over, self.evidence.noise_over_all, self.comparisons),
+            speedup=comparison.speedup,
+            comparison=comparison,
             held_out=self.mean(held_out),
             cells=tuple(self.served_cell(trial, shape) for shape, trial in served.items()),
             serves=tuple(served.values()),

@@ -20,7 +20,7 @@ from tuner.report.result import Cell, Result
 from tuner.report.variant import Variant
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment
-from tuner.spec.odd import odd_shapes
+from tuner.spec.odd import every_shape
 from tuner.trial import Infeasible, Value
 
 NAME = "record.json"
@@ -103,8 +103,7 @@ def render_record(
     experiment: Experiment, device: Device, variants: Mapping[int, Variant], result: Result
 ) -> str:
     """The record as text."""
-    shapes = experiment.shapes
-    bindings = (*shapes.tune, *shapes.held_out, *odd_shapes(experiment))
+    bindings = every_shape(experiment)
     recorded = []
     for trial, variant in variants.items():
         plan = lower(experiment, variant.template, variant.configuration, bindings, device)

@@ -43,6 +43,15 @@ def over_limit(plan: Plan, device: Device, binaries: Sequence[Binary] = ()) -> R
     return None
 
 
+def within_limits(
+    plan: Plan, device: Device, compiled: tuple[Binary, ...] | Rejected
+) -> tuple[Binary, ...] | Rejected:
+    """What a compiler made of ``plan``, unless that exceeds a limit of ``device``."""
+    if isinstance(compiled, Rejected):
+        return compiled
+    return over_limit(plan, device, compiled) or compiled
+
+
 def launch_excess(step: KernelStep, device: Device) -> tuple[Code, str] | None:
     """What a launch asks for beyond ``device``, judged by its geometry alone."""
     threads = math.prod(step.block)

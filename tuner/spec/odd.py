@@ -1,6 +1,7 @@
 """Odd shapes of an experiment's domain: sizes that a kernel tuned for round ones gets wrong.
 
-Owns which they are. They are never timed and never searched: finalists are checked on them.
+Owns which they are, and the order in which shapes of all kinds are numbered. Odd ones are never
+timed and never searched: finalists are checked on them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,6 +36,12 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
         if symbols not in known and symbols not in found:
             found.append(symbols)
     return tuple(ShapeBinding(symbols) for symbols in found)
+
+
+def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
+    """Tune, held-out and odd shapes, in the order that numbers them from 0."""
+    shapes = experiment.shapes
+    return (*shapes.tune, *shapes.held_out, *odd_shapes(experiment))
 
 
 def _below(value: Value) -> list[int]:

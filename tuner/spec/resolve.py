@@ -287,6 +287,12 @@ def integer_limits(dtype: str) -> tuple[int, int]:
     return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
+def moved_bytes(experiment: Experiment, symbols: Mapping[str, Value]) -> int | None:
+    """The bytes that the experiment's ``cost`` names for a shape; ``None`` if it names none."""
+    cost = experiment.cost
+    return None if cost is None or cost.bytes is None else int(cost.bytes.evaluate(symbols))
+
+
 def kernel_arguments(experiment: Experiment, template: Template | None = None) -> tuple[str, ...]:
     """What a kernel is called with by default: constants belong to the module, not to the call."""
     own = (argument.name for argument in experiment.arguments if argument.kind != "constant")

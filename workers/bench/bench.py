@@ -18,7 +18,7 @@ import numpy as np
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
-from tuner.spec.odd import odd_shapes
+from tuner.spec.odd import every_shape
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Code, Full, Infeasible, Rejected, Stage
 from workers.bench.confirm import Confirmation
@@ -157,8 +157,7 @@ class Bench:
         self._folder.remove()
 
     def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
-        shapes = setup.experiment.shapes
-        bindings = (*shapes.tune, *shapes.held_out, *odd_shapes(setup.experiment))
+        bindings = every_shape(setup.experiment)
         arguments = {
             shape: resolve_arguments(setup.experiment, binding.symbols)
             for shape, binding in enumerate(bindings)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tuner.device import Device
 from tuner.fleet import BenchSetup
 from tuner.spec.experiment import Measure, ShapeBinding
-from tuner.spec.resolve import ResolvedArgument
+from tuner.spec.resolve import ResolvedArgument, moved_bytes
 from tuner.trial import Full
 from workers.bench.judge import Question
 
@@ -37,12 +37,11 @@ class Prep:
     @property
     def least_bytes(self) -> dict[int, int]:
         """What the experiment says must be moved on each timed shape; empty if it does not say."""
-        cost = self.setup.experiment.cost
-        if cost is None or cost.bytes is None:
-            return {}
-        return {
-            shape: int(cost.bytes.evaluate(self.bindings[shape].symbols)) for shape in self.timed
+        moved = {
+            shape: moved_bytes(self.setup.experiment, self.bindings[shape].symbols)
+            for shape in self.timed
         }
+        return {shape: size for shape, size in moved.items() if size is not None}
 
     @property
     def tune(self) -> range:
