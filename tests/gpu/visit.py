@@ -2,7 +2,8 @@
 
 ``OUT=folder python -m tests.gpu.visit [STEP …]`` runs the named steps, or all. Each has its own
 time-out and its own log in ``$OUT``; what a step prints last is shown, and the exit code says
-whether all went well. Runs need no Ray and are kept under ``$OUT/runs``.
+whether all went well. Steps joined by ``+`` run side by side: whoever times holds the device, and
+the others compile and make oracles meanwhile. Runs need no Ray and are kept under ``$OUT/runs``.
 """
 
 import json
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,14 +119,16 @@ def main() -> int:
     out = Path(os.environ["OUT"])
     out.mkdir(parents=True, exist_ok=True)
     known = steps()
-    wanted = sys.argv[1:] or list(known)
-    if unknown := [name for name in wanted if name not in known]:
+    groups = [word.split("+") for word in sys.argv[1:] or known]
+    if unknown := [name for group in groups for name in group if name not in known]:
         print(f"no such step: {', '.join(unknown)}; there are {', '.join(known)}")
         return 2
     summary = {}
-    for name in wanted:
-        code, seconds = carry_out(name, known[name], out / f"{name}.log")
-        summary[name] = {"exit": code, "seconds": round(seconds, 1)}
+    for group in groups:
+        with ThreadPoolExecutor(len(group)) as pool:
+            ended = pool.map(lambda name: carry_out(name, known[name], out / f"{name}.log"), group)
+            for name, (code, seconds) in zip(group, ended, strict=True):
+                summary[name] = {"exit": code, "seconds": round(seconds, 1)}
         (out / "summary.json").write_text(json.dumps(summary, indent=1))
     return int(any(step["exit"] != 0 for step in summary.values()))
 
