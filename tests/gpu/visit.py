@@ -6,6 +6,7 @@ whether all went well. Steps joined by ``+`` run side by side: whoever times hol
 the others compile and make oracles meanwhile. Runs need no Ray and are kept under ``$OUT/runs``.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DATA = "tests/gpu/data"
 TAIL_LINES = 25
+RUNNING: list[int] = []
+"""Process groups of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,19 @@ def steps() -> dict[str, Step]:
     }
 
 
+def kill(group: int) -> None:
+    """End a process group, if it is still there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def give_up(*_: object) -> None:
+    """On a signal to stop: end every step, then this process."""
+    for group in RUNNING:
+        kill(group)
+    os._exit(1)
+
+
 def carry_out(name: str, step: Step, log: Path) -> tuple[int | None, float]:
     """Run a step to its end or its time-out; its exit code, ``None`` if it was killed."""
     began = time.monotonic()
@@ -100,12 +116,13 @@ def carry_out(name: str, step: Step, log: Path) -> tuple[int | None, float]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        RUNNING.append(process.pid)
         try:
             code: int | None = process.wait(step.seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
             code = None
+        kill(process.pid)  # what it left behind would disturb the next step
+        process.wait()
     seconds = time.monotonic() - began
     outcome = "killed at its time-out" if code is None else f"exit {code}"
     print(f"== {name}: {outcome} after {seconds:.1f} s", flush=True)
@@ -116,6 +133,7 @@ def carry_out(name: str, step: Step, log: Path) -> tuple[int | None, float]:
 
 def main() -> int:
     """Carry out the steps that the command line names."""
+    signal.signal(signal.SIGTERM, give_up)
     out = Path(os.environ["OUT"])
     out.mkdir(parents=True, exist_ok=True)
     known = steps()

@@ -92,8 +92,11 @@ class Entrant:
 
 @dataclass(slots=True)
 class _Case:
+    """``first`` are the contents it was staged with, ``contents`` what it holds now."""
+
     handle: int
     sets: int
+    first: Mapping[str, str]
     contents: Mapping[str, str]
 
 
@@ -131,6 +134,7 @@ class Stand:
         self._device = device
         self._rng = rng
         self._cases: dict[tuple[int, bool], _Case] = {}
+        self._rotations: dict[tuple[int, Cache, int, int], Rotation] = {}
         self.notes: dict[str, None] = {}
         self.vitals: Vitals | None = None
         self._ordinary = bool(rng.integers(2))
@@ -141,7 +145,7 @@ class Stand:
         needed = max(self._rotation(question.shape, cache, 0, repeats).sets for cache in caches)
         for exact, sets in ((True, 1), (False, needed)):
             handle = self._server.stage(staged(arguments, contents, self._least_align(exact)), sets)
-            self._cases[question.shape, exact] = _Case(handle, sets, contents)
+            self._cases[question.shape, exact] = _Case(handle, sets, contents, contents)
 
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers; entrants must have left it."""
@@ -153,11 +157,11 @@ class Stand:
         return Entrant(candidate, self._server.load(candidate.binaries))
 
     def leave(self, entrant: Entrant) -> None:
-        """Unload a candidate, and make whole again what it may have damaged."""
+        """Unload a candidate; cases hold what they were staged with, made whole again."""
         for place, launchable in entrant.launchables.items():
             self._server.release("launchable", launchable)
             if place in self._cases:
-                self._refill(place, self._cases[place].contents)
+                self._refill(place, self._cases[place].first)
         self._server.release("module", entrant.module)
 
     def leave_shape(self, entrant: Entrant, shape: int) -> None:
@@ -381,8 +385,11 @@ class Stand:
         case.contents = contents
 
     def _rotation(self, shape: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
-        size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
-        return self._server.rotation(size, cache, warmup, repeats)
+        asked = shape, cache, warmup, repeats
+        if asked not in self._rotations:
+            size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
+            self._rotations[asked] = self._server.rotation(size, cache, warmup, repeats)
+        return self._rotations[asked]
 
     def _poison(self) -> int:
         self._ordinary = not self._ordinary

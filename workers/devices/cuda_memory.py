@@ -200,15 +200,13 @@ class CudaCase:
         self._constants = [c for c in self._constants if c[1] not in symbol_addresses]
 
     def refill(self, contents: Mapping[str, str]) -> None:
-        """Write new contents (argument → path) into every set; guards are made whole."""
+        """Write new contents (argument → path) and whole guards into the image."""
         with self._cuda.translated():
             self._slab.mend()
             for name, path in contents.items():
                 self._slab.write(name, path)
             for name, address in self._constants:
                 self._slab.copy(name, address)
-            for slab in (self._slab, *self._scratch):
-                slab.restore(range(self._sets))
 
     def restore(self, sets: Sequence[int], poison: int) -> None:
         """Make these sets as they were before any launch, outputs and scratch poisoned."""

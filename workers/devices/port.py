@@ -140,7 +140,7 @@ class Case(Protocol):
         ...
 
     def refill(self, contents: Mapping[str, str]) -> None:
-        """Write new contents (argument → path) into every set, at the same addresses.
+        """From the next :meth:`restore` on, sets hold these contents (argument → path).
 
         Arguments left out are written again as they were; guards are made whole.
         """
