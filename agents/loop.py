@@ -45,6 +45,7 @@ from agents.replies import Suggestion, Unusable
 from agents.steps import ASKED, Asked, Spent, StepJournal, Steps
 from agents.testing import ADMISSIONS, VERDICTS, Admitted, Refused, Verdict, judge
 from agents.tuning import round_experiment
+from tuner.errors import DeviceNeeded
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment, Template
 from tuner.trial import Value
@@ -61,6 +62,9 @@ class Workshop(Protocol):
         """Compile the corners of a template's space and run one configuration.
 
         ``Refused`` quotes the compiler's or checker's own words, with the lines concerned.
+
+        Raises:
+            DeviceNeeded: it compiles, and there is no device at hand.
         """
         ...
 
@@ -75,6 +79,9 @@ class Workshop(Protocol):
 
         ``heat`` names a search of the round that only screens drafts; the round's own has none.
         Called again for a search that was cut off, it goes on from what was measured.
+
+        Raises:
+            DeviceNeeded: there is none at hand.
         """
         ...
 
@@ -86,8 +93,8 @@ EndReason = StopReason | Literal["model", "waiting", "stopped"]
 class Ending:
     """How the loop ended. ``detail`` is one line for people; ``best`` the best confirmed variant.
 
-    ``model`` means that the model side gave out, ``waiting`` that a reply is awaited elsewhere,
-    ``stopped`` that the user asked for an end.
+    ``model`` means that the model side gave out, ``waiting`` that a reply or a device is awaited
+    elsewhere, ``stopped`` that the user asked for an end.
     """
 
     reason: EndReason
@@ -172,8 +179,8 @@ class _Round:
         return self._tested(suggestion, drafts, await self._search(drafts))
 
     async def _drafts(self, brief: Brief, suggestion: Suggestion) -> dict[int, Drafted] | Refused:
-        """The round's drafts by number; one that fails does not hold up the others."""
-        task, drafts = self._task, dict[int, Drafted]()
+        """The round's drafts by number; one that fails, or waits, does not hold up the others."""
+        task, drafts, waiting = self._task, dict[int, Drafted](), list[_Stop]()
         failure: Refused | _Stop = Refused(by="The loop", detail="no draft was asked for")
         for draft in range(task.width):
             try:
@@ -189,13 +196,15 @@ class _Round:
                 )
             except _Stop as stop:
                 if stop.reason == "waiting":
-                    raise
+                    waiting.append(stop)
                 failure = stop
                 continue
             if isinstance(found, Refused):
                 failure = found
             else:
                 drafts[draft] = found
+        if waiting:
+            raise _Stop("waiting", "; ".join(map(str, waiting)))
         if drafts:
             return drafts
         if isinstance(failure, _Stop):
@@ -239,11 +248,15 @@ class _Round:
         return Asked(request=request.digest, reply=reply)
 
     async def _admit(self, draft: int, attempt: int, template: Template) -> Admitted | Refused:
-        return await self._steps.take(
-            self._key(Role.TESTING, attempt, draft),
-            ADMISSIONS,
-            lambda: self._workshop.admit(self._task.experiment, template),
-        )
+        step = self._key(Role.TESTING, attempt, draft)
+
+        async def act() -> Admitted | Refused:
+            try:
+                return await self._workshop.admit(self._task.experiment, template)
+            except DeviceNeeded as error:
+                raise _Stop("waiting", f"{step}: the corners compile; {error}") from error
+
+        return await self._steps.take(step, ADMISSIONS, act)
 
     async def _search(self, drafts: dict[int, Drafted]) -> Contest:
         experiment = round_experiment(
@@ -257,12 +270,14 @@ class _Round:
 
         async def search(draft: int, heat: int, part: Experiment, seeds: Seeds) -> Verdict:
             step = self._key(Role.TUNING, heat, draft)
-
             last = heat == heats(len(drafts)) - 1
             name = "" if last else f"-d{draft}-h{heat}"
 
             async def act() -> Verdict:
-                return judge(await self._workshop.search(self._number, part, seeds, name))
+                try:
+                    return judge(await self._workshop.search(self._number, part, seeds, name))
+                except DeviceNeeded as error:
+                    raise _Stop("waiting", f"{step}: {error}") from error
 
             return await self._steps.take(step, VERDICTS, act)
 

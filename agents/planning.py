@@ -198,10 +198,12 @@ def overspent(limits: Limits, spent: Spent, *, tokens: int, price: float) -> Sto
 def brief_of(task: Task, progress: Progress) -> Brief:
     """What a model is told now."""
     best = progress.best.verdict.best_us if progress.best else (None,) * len(task.baseline_us)
-    found = None
+    found, baselines = None, task.baseline_us
     if progress.variants:
         last = progress.variants[-1]
         found = landscape(last.template.parameters, last.verdict.observations)
+        if None in baselines:  # the run began where the device was not at hand
+            baselines = last.verdict.baseline_us
     return Brief(
         experiment=replace(task.experiment, template=None),
         device=task.device,
@@ -214,7 +216,7 @@ def brief_of(task: Task, progress: Progress) -> Brief:
                 moved=moved_bytes(task.experiment, shape.symbols),
             )
             for shape, baseline, time, floor in zip(
-                task.experiment.shapes.tune, task.baseline_us, best, task.floor_us, strict=True
+                task.experiment.shapes.tune, baselines, best, task.floor_us, strict=True
             )
         ),
         usage=task.usage,

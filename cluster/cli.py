@@ -60,6 +60,14 @@ DeviceOption = Annotated[
         "--device", help="Part of a device's name, or its index in `kernelwright doctor`."
     ),
 ]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="An architecture such as sm_90: go as far as possible without the device, then end "
+        "with exit code 6, to be resumed where it is.",
+    ),
+]
 ExitWhenWaiting = Annotated[
     bool,
     typer.Option(
@@ -127,6 +135,7 @@ def run(
     trials: Trials = None,
     seconds: Seconds = None,
     device: DeviceOption = None,
+    target: Target = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -147,6 +156,7 @@ def run(
         trials=trials,
         seconds=seconds,
         device=device,
+        target=target,
         model=model,
         exit_when_waiting=exit_when_waiting,
         as_json=as_json,
@@ -159,6 +169,7 @@ def resume(
     *,
     fleet: Fleet = FleetName.RAY,
     device: DeviceOption = None,
+    target: Target = None,
     exit_when_waiting: ExitWhenWaiting = False,
     as_json: Json = False,
 ) -> None:
@@ -169,6 +180,7 @@ def resume(
         run_dir,
         fleet=fleet.value,
         device=device,
+        target=target,
         exit_when_waiting=exit_when_waiting,
         as_json=as_json,
     )

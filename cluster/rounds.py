@@ -6,9 +6,11 @@ The counterpart of :class:`cluster.run.Run`, with the same face. Owns the layout
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agents.account import calls_csv
@@ -88,9 +90,10 @@ class Rounds:
         """
         with closing(RunDirectory.open(self._path)) as directory:
             self._asked.begin()
-            fleet = await self._open_fleet(directory.experiment.kernel.language)
+            language = directory.experiment.kernel.language
+            fleet = SharedFleet(partial(self._open_fleet, language))
             shown: asyncio.Queue[Shown | None] = asyncio.Queue()
-            work = asyncio.create_task(self._work(directory, SharedFleet(fleet), shown))
+            work = asyncio.create_task(self._work(directory, fleet, shown))
             self._task = work
             work.add_done_callback(lambda _: shown.put_nowait(None))
             try:
@@ -112,7 +115,9 @@ class Rounds:
         journal = StepFiles(self._path / STEPS)
         workshop = FleetWorkshop(fleet, directory, shown.put_nowait, self._asked)
         shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
-        baseline = await Steps(journal, fleet.now).take(_BASELINE, BASELINES, workshop.baseline)
+        baseline = await Steps(journal, time.monotonic).take(
+            _BASELINE, BASELINES, workshop.baseline
+        )
         model = open_model(
             self._path,
             agents,
@@ -120,7 +125,7 @@ class Rounds:
             exit_when_waiting=self._asking.exit_when_waiting,
         )
         ending = await run_rounds(
-            _task(self._path, experiment, agents, baseline, fleet.device),
+            _task(self._path, experiment, agents, baseline),
             Attended(model, self._path / STEPS, shown.put_nowait, self._asked),
             workshop,
             journal,
@@ -128,9 +133,8 @@ class Rounds:
         _keep(directory, ending)
 
 
-def _task(
-    run: Path, experiment: Experiment, agents: Agents, baseline: Baseline, device: Device
-) -> Task:
+def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline) -> Task:
+    device = baseline.device
     limits = Limits(
         rounds=agents.rounds,
         calls=agents.max_calls,

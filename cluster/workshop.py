@@ -6,8 +6,9 @@ run directory). Knows no model.
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +23,7 @@ from cluster.fleets.shared import SharedFleet
 from cluster.progress import Progress
 from cluster.run import StopReason, pursue
 from tuner.device import Device
-from tuner.errors import NothingValid, SpecError
+from tuner.errors import DeviceNeeded, NothingValid, SpecError
 from tuner.fleet import (
     BASELINE,
     Benched,
@@ -55,9 +56,13 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The kernel as it stands: microseconds per tune shape, and what the compiler says of it."""
+    """The kernel as it stands: microseconds per tune shape, and what the compiler says of it.
 
-    times_us: tuple[float, ...]
+    ``device`` is what it is tuned for; times are ``None`` where that was not at hand.
+    """
+
+    device: Device
+    times_us: tuple[float | None, ...]
     usage: Usage | None
     occupancy: float | None
 
@@ -79,7 +84,7 @@ class FleetWorkshop:
     """Port :class:`agents.loop.Workshop` over a fleet that stays up from round to round.
 
     Args:
-        fleet: closed by whoever opened it.
+        fleet: closed by whoever made it.
         directory: the run's own.
         tell: shown how far a search is.
         asked: whether an end was asked for.
@@ -96,35 +101,42 @@ class FleetWorkshop:
         self._directory = directory
         self._tell = tell
         self._asked = asked
-        self._baseline: tuple[Candidate, tuple[Full, ...]] | None = None
+        self._compiled: Candidate | None = None
+        self._times: tuple[Full, ...] | None = None
 
     def now(self) -> float:
-        """Seconds on the fleet's clock."""
-        return self._fleet.now()
+        """Seconds on the monotonic clock."""
+        return time.monotonic()
 
     async def baseline(self) -> Baseline:
-        """Compile, check and time the kernel as it stands.
+        """Compile the kernel as it stands; check and time it too where there is a device.
 
         Raises:
             NothingValid: it fails its own checks.
         """
-        candidate, cells = await self._prepared()
-        usage, fraction = _static(candidate, self._fleet.device)
-        tune = cells[: len(self._directory.experiment.shapes.tune)]
-        return Baseline(
-            times_us=tuple(cell.median_ns / 1000 for cell in tune), usage=usage, occupancy=fraction
-        )
+        await self._fleet.bring_up()
+        usage, fraction = _static(await self._compiled_baseline(), self._fleet.device)
+        tune = self._directory.experiment.shapes.tune
+        times: tuple[float | None, ...] = (None,) * len(tune)
+        with suppress(DeviceNeeded):
+            cells = await self._prepared()
+            times = tuple(cell.median_ns / 1000 for cell in cells[: len(tune)])
+        return Baseline(device=self._fleet.device, times_us=times, usage=usage, occupancy=fraction)
 
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
-        """Compile the corners of the template's space, then run the first that fits the device."""
+        """Compile the corners of the template's space, then run one that fits the device.
+
+        Raises:
+            DeviceNeeded: they compile, and there is no device to run one on.
+        """
         self._check()
+        await self._fleet.bring_up()
         try:
             points = corners(
                 await asyncio.to_thread(feasible_set, experiment, template, self._fleet.device)
             )
         except SpecError as error:
             return Refused(by="The search", detail=str(error))
-        await self._prepared()
         shapes = experiment.shapes.tune
         found = await self._compile(
             [
@@ -140,6 +152,7 @@ class FleetWorkshop:
             worst = next(one for one in found if isinstance(one, Rejected))
             return refused(worst, points[0], template)
         middle = fitting[len(fitting) // 2]
+        await self._prepared()
         answer = (await self._answers([BenchJob(candidates=(middle,))], Benched))[0]
         outcome = answer if isinstance(answer, Rejected) else answer.outcome
         if isinstance(outcome, Rejected):
@@ -157,8 +170,10 @@ class FleetWorkshop:
 
         Raises:
             StopAsked: the search was left before its end.
+            DeviceNeeded: there is none.
         """
         self._check()
+        await self._fleet.bring_up()
         path = round_path(self._directory.path, round_number, heat)
         if not path.exists():
             seeded = replace(
@@ -180,24 +195,30 @@ class FleetWorkshop:
         if self._asked() is not None:
             raise StopAsked
 
-    async def _prepared(self) -> tuple[Candidate, tuple[Full, ...]]:
-        """The baseline and its times; benches are ready for candidates from then on."""
-        if self._baseline is None:
-            self._baseline = await self._prepare(self._directory.experiment)
-        return self._baseline
+    async def _compiled_baseline(self) -> Candidate:
+        if self._compiled is None:
+            experiment, nothing = self._directory.experiment, Configuration(())
+            plan = lower(experiment, None, nothing, every_shape(experiment), self._fleet.device)
+            candidate = (await self._compile([(BASELINE, nothing, plan)]))[0]
+            if isinstance(candidate, Rejected):
+                raise NothingValid(f"the baseline cannot be used: {candidate.detail}")
+            self._compiled = candidate
+        return self._compiled
 
-    async def _prepare(self, experiment: Experiment) -> tuple[Candidate, tuple[Full, ...]]:
-        nothing = Configuration(())
-        plan = lower(experiment, None, nothing, every_shape(experiment), self._fleet.device)
-        candidate = (await self._compile([(BASELINE, nothing, plan)]))[0]
-        if isinstance(candidate, Rejected):
-            raise NothingValid(f"the baseline cannot be used: {candidate.detail}")
-        setup = BenchSetup(experiment=experiment, baseline=candidate, secret=self._directory.secret)
-        answer = (await self._answers([PrepareJob(setup=setup)], Prepared))[0]
-        result = answer if isinstance(answer, Rejected) else answer.result
-        if isinstance(result, Rejected):
-            raise NothingValid(f"the baseline cannot be used: {result.detail}")
-        return candidate, result
+    async def _prepared(self) -> tuple[Full, ...]:
+        """The baseline's times; benches are ready for candidates from then on."""
+        if self._times is None:
+            setup = BenchSetup(
+                experiment=self._directory.experiment,
+                baseline=await self._compiled_baseline(),
+                secret=self._directory.secret,
+            )
+            answer = (await self._answers([PrepareJob(setup=setup)], Prepared))[0]
+            result = answer if isinstance(answer, Rejected) else answer.result
+            if isinstance(result, Rejected):
+                raise NothingValid(f"the baseline cannot be used: {result.detail}")
+            self._times = result
+        return self._times
 
     async def _compile(
         self, wanted: Sequence[tuple[int, Configuration, Plan]]

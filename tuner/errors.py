@@ -27,3 +27,9 @@ class NothingValid(KernelwrightError):
     """No configuration was valid, or the baseline itself cannot be trusted."""
 
     exit_code = 4
+
+
+class DeviceNeeded(KernelwrightError):
+    """The next step needs a device that this process has not; another can go on with the run."""
+
+    exit_code = 6

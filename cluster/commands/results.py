@@ -25,7 +25,7 @@ from tuner.store.run_directory import RunView
 from tuner.trial import Rejected
 
 WAITING = 6
-"""The exit code of a run that awaits a model's reply."""
+"""The exit code of a run that awaits a model's reply, or a device."""
 
 
 def is_over(run_dir: Path) -> bool:

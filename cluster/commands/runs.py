@@ -18,10 +18,11 @@ from agents.ledger import STEPS
 from cluster.commands import patterns, results
 from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import open_local_fleet
+from cluster.fleets.target import open_target_fleet
 from cluster.models import bring_transcript, chosen, with_agents
 from cluster.progress import Shown, display
 from cluster.rounds import Asking, open_run
-from cluster.run import StopReason
+from cluster.run import FleetOpener, StopReason
 from cluster.settings import Settings, environment_for_ray, take_secrets
 from tuner.errors import KernelwrightError, SpecError
 from tuner.spec.experiment import Experiment
@@ -49,13 +50,14 @@ def run(
     trials: int | None,
     seconds: float | None,
     device: str | None,
+    target: str | None,
     model: str | None,
     exit_when_waiting: bool,
     as_json: bool,
 ) -> None:
     """Tune what a spec describes; ``model`` writes the templates, if one is asked for."""
     settings = Settings.read()
-    with _workplace(fleet, device, settings, exit_when_waiting) as workplace:
+    with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
         path = find_spec(spec, workplace.has_gpu)
         given = load_experiment(path)
         model = chosen(path, given, model)
@@ -81,13 +83,19 @@ def run(
 
 
 def resume(
-    run_dir: Path, *, fleet: str, device: str | None, exit_when_waiting: bool, as_json: bool
+    run_dir: Path,
+    *,
+    fleet: str,
+    device: str | None,
+    target: str | None,
+    exit_when_waiting: bool,
+    as_json: bool,
 ) -> None:
     """Go on with a run; one that is over only prints its result again."""
     folder = run_dir.absolute()
     if not results.is_over(folder):
         settings = Settings.read()
-        with _workplace(fleet, device, settings, exit_when_waiting) as workplace:
+        with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
             _follow(workplace.start(folder), folder)
         patterns.leave(settings, folder)
     results.conclude(folder, as_json=as_json)
@@ -133,13 +141,25 @@ class _Workplace:
 
 @contextmanager
 def _workplace(
-    fleet: str, device: str | None, settings: Settings, exit_when_waiting: bool
+    fleet: str,
+    device: str | None,
+    target: str | None,
+    settings: Settings,
+    exit_when_waiting: bool,
 ) -> Iterator[_Workplace]:
-    """This process, or Ray: a cluster is joined at once, a local Ray started when it is needed."""
-    if fleet == "local":
-        opener = partial(open_local_fleet, wanted=device, cache=settings.cache)
+    """This process, or Ray: a cluster is joined at once, a local Ray started when it is needed.
+
+    A target that is not at hand is compiled for in this process.
+    """
+    if fleet == "local" or target is not None:
+        opener: FleetOpener = partial(open_local_fleet, wanted=device, cache=settings.cache)
+        if target is not None:
+            opener = partial(open_target_fleet, target=target, cache=settings.cache)
         asking = Asking(keys=take_secrets(), exit_when_waiting=exit_when_waiting)
-        yield _Workplace(machine_has_gpu, lambda folder: open_run(folder, opener, asking))
+        yield _Workplace(
+            lambda: target is not None or machine_has_gpu(),
+            lambda folder: open_run(folder, opener, asking),
+        )
         return
     with ExitStack() as stack:
         keys = stack.enter_context(environment_for_ray(settings))

@@ -1,9 +1,10 @@
 """One fleet for several sessions, one after the other: nothing of one reaches the next.
 
-Owns the count of what is still to be answered, and the baseline's preparation, which sessions of
-one kernel share. Knows nothing of rounds or models.
+Owns when the fleet is brought up, the count of what is still to be answered, and the baseline's
+preparation, which sessions of one kernel share. Knows nothing of rounds or models.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from cluster.driver import TICK_SECONDS
@@ -27,14 +28,30 @@ class _Preparation:
 
 
 class SharedFleet:
-    """Port :class:`tuner.fleet.Fleet` over another fleet, which it does not close."""
+    """Port :class:`tuner.fleet.Fleet` over another fleet.
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    Args:
+        open_fleet: brings the other one up; called when work for it comes first, so that a run
+            which only awaits a reply holds no device.
+    """
+
+    def __init__(self, open_fleet: Callable[[], Awaitable[Fleet]]) -> None:
+        self._open_fleet = open_fleet
+        self._opened: Fleet | None = None
         self._owed = 0
         self._preparing: _Preparation | None = None
         self._prepared: tuple[_Preparation, Prepared] | None = None
         self._known: list[Answer] = []
+
+    async def bring_up(self) -> None:
+        """Have the fleet there; before anything else is asked of it."""
+        if self._opened is None:
+            self._opened = await self._open_fleet()
+
+    @property
+    def _fleet(self) -> Fleet:
+        assert self._opened is not None, "bring_up() comes first"
+        return self._opened
 
     @property
     def device(self) -> Device:
@@ -85,4 +102,6 @@ class SharedFleet:
             await self.answers(TICK_SECONDS)
 
     async def close(self) -> None:
-        """Nothing: whoever opened the fleet closes it."""
+        """Release every device, if any was taken."""
+        if self._opened is not None:
+            await self._opened.close()

@@ -12,12 +12,13 @@ from agents.llm.mailbox import Mailbox, answer, pending
 from agents.llm.port import Reply, Request, Role, StepKey, Usage
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
-from agents.planning import Limits, Task, Variant, kernel_digest
+from agents.planning import Limits, Task, Variant, brief_of, kernel_digest
 from agents.steps import StepFiles, recorded_exchanges
 from agents.testing import Admitted, Refused
 from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
+from tuner.errors import DeviceNeeded
 from tuner.events import EpochOpened, Fact, TrialProposed
 from tuner.search.seeded import SeededProposer
 from tuner.search.select import make_proposer
@@ -448,6 +449,30 @@ def test_drafts_are_searched_against_each_other_on_one_budget() -> None:
     assert 20 <= ending.progress.trials <= 24
     assert len(ending.progress.rounds) == 1
     assert ending.best.verdict.trials == 2 + 4 + 8
+
+
+class NoDevice(SimulatedWorkshop):
+    async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
+        await super().admit(experiment, template)
+        raise DeviceNeeded("no device here")
+
+
+def test_without_a_device_every_draft_is_asked_for_and_the_next_process_asks_none_again() -> None:
+    disk, transcript = Disk(), drafts(draft(0.7), draft(0.3))
+    chosen = replace(task(rounds=1), width=2, baseline_us=(None, None))
+    model = Counting(transcript, disk)
+    ending = asyncio.run(run_rounds(chosen, model, NoDevice(disk), disk))
+    assert ending.reason == "waiting"
+    assert ending.detail == (
+        "r1-d0-testing-a0: the corners compile; no device here; "
+        "r1-d1-testing-a0: the corners compile; no device here"
+    )
+    assert len(disk.asked) == 3
+    ending = asyncio.run(run_rounds(chosen, model, SimulatedWorkshop(disk), disk))
+    assert ending.best is not None
+    assert set(disk.asked.values()) == {1}
+    brief = brief_of(chosen, ending.progress)
+    assert all(shape.baseline is not None for shape in brief.shapes)
 
 
 def test_a_bad_draft_does_not_hold_up_the_others() -> None:

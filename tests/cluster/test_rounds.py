@@ -150,7 +150,12 @@ def test_what_one_session_left_behind_never_reaches_the_next():
         fleet = SimulatedFleet(
             device=CPU, baseline_ns=BASELINE_NS, cost=cost, durations=Durations(compile=3.0)
         )
-        shared = SharedFleet(fleet)
+
+        async def opener():
+            return fleet
+
+        shared = SharedFleet(opener)
+        await shared.bring_up()
         shared.submit(CompileJob(trial=0, builds=()))
         shared.submit(BenchJob(candidates=()))
         await shared.settle()
@@ -192,7 +197,8 @@ def write_transcript_beside(spec, replies=REPLIES, kernel=None):
         for role, text in replies.items()
         for attempt in range(4)
     ]
-    write_transcript(spec.parent / "transcript_opencl.jsonl", header, exchanges)
+    language = experiment.kernel.language
+    write_transcript(spec.parent / f"transcript_{language}.jsonl", header, exchanges)
 
 
 def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
@@ -273,6 +279,76 @@ def test_through_a_mailbox_it_waits_with_6_and_goes_on_when_answered(tmp_path):
     recorded = read_transcript(run / TRANSCRIPT)
     assert recorded.exchanges == recorded_exchanges(run / "llm")
     assert [exchange.reply.text for exchange in recorded.exchanges] == list(REPLIES.values())
+
+
+CUDA_KERNEL = """\
+extern "C" __global__ void scale(float *out, const float *x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = 3.0f * x[i];
+}
+"""
+CUDA_REPLIES = {
+    Role.PLANNING: REPLIES[Role.PLANNING],
+    Role.GENERATION: REPLIES[Role.GENERATION].replace(
+        FAMILY,
+        CUDA_KERNEL.replace(
+            "int i = blockIdx.x * blockDim.x + threadIdx.x;\n",
+            "for (int k = 0; k < ITEMS; ++k) {\n"
+            "    int i = (blockIdx.x * ITEMS + k) * BLOCK + threadIdx.x;\n",
+        ).replace("x[i];", "x[i]; }"),
+    ),
+}
+
+
+def parked(tmp_path, *more):
+    """A CUDA run that goes as far as it can without a GPU."""
+    spec = ONE_ROUND.replace("opencl", "cuda").replace("scale.cl", "scale.cu")
+    path = write_experiment(tmp_path / "spec", spec=spec)
+    (path.parent / "scale.cu").write_text(CUDA_KERNEL)
+    write_transcript_beside(path, CUDA_REPLIES)
+    return kernelwright("run", path, "--target", "sm_90", "--run-dir", tmp_path / "run", *more)
+
+
+def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_path):
+    pytest.importorskip("cupy_backends")
+    result = parked(tmp_path)
+    assert result.returncode == 6, result.stderr
+    words = "r1-d0-testing-a0: the corners compile; this needs the device itself (NVIDIA H100"
+    assert words in result.stderr.splitlines()[-1]
+    steps = sorted(file.stem for file in (tmp_path / "run" / "llm").glob("r*.json"))
+    assert steps == ["r0-d0-testing-a0", "r1-d0-generation-a0", "r1-d0-planning-a0"]
+    baseline = json.loads((tmp_path / "run/llm/r0-d0-testing-a0.json").read_text())["result"]
+    assert baseline["usage"]["registers"] > 0
+    assert set(baseline["times_us"]) == {None}
+    again = kernelwright("resume", tmp_path / "run", "--target", "sm_90")
+    assert again.returncode == 6, again.stderr
+    status = json.loads(kernelwright("status", tmp_path / "run", "--json").stdout)
+    assert (status["calls"], status["state"]) == (2, "waiting")
+
+
+@pytest.mark.parametrize(("more", "code"), [(("--target", "sm_1"), 2), (("--model", "none"), 6)])
+def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more, code):
+    pytest.importorskip("cupy_backends")
+    result = parked(tmp_path, *more)
+    assert result.returncode == code, result.stderr
+    assert "bug" not in result.stderr
+
+
+def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):
+    path, fleets = begin(tmp_path / "run", model=f"mailbox:{tmp_path / 'box'}"), []
+
+    async def opener(_backend):
+        fleets.append(SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost))
+        return fleets[-1]
+
+    async def go():
+        async for _ in Rounds(path, opener, Asking(exit_when_waiting=True)).progress():
+            pass
+
+    for _ in range(3):
+        asyncio.run(go())
+        assert read_ledger(path).waiting
+    assert len(fleets) == 1
 
 
 def test_without_agents_it_is_an_ordinary_run(tmp_path):
