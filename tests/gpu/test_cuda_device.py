@@ -107,6 +107,7 @@ def test_damage_is_found(rig, doubling, statement, damage):
     assert damage.offset <= found.offset <= damage.offset + 3
     assert case.inspect(0, {}).damage is None
     case.refill({})
+    case.restore([1], 0xFF)
     assert case.inspect(1, {}).damage is None
 
 

@@ -177,6 +177,7 @@ def test_damage_is_found_and_named(tmp_path, argument, offset, damage):
     assert rig.case.inspect(0, {}).damage is None
     assert rig.case.inspect(1, {}).damage == damage
     rig.case.refill({})
+    rig.case.restore([1], 0)
     assert rig.case.inspect(1, {}).damage is None
 
 
