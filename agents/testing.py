@@ -124,7 +124,7 @@ def judge(history: History) -> Verdict:
             if trial.outcome is not None
         ),
         advice=result.advice,
-        profile=next((p.counters for c in history.confirmations for p in c.profiles), ()),
+        profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
     )
 
 

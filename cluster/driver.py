@@ -16,6 +16,7 @@ from tuner.events import (
     Fact,
     TrialFinished,
     TrialProposed,
+    WinnersExamined,
 )
 from tuner.fleet import (
     BASELINE,
@@ -28,6 +29,8 @@ from tuner.fleet import (
     CompileJob,
     Confirmed,
     ConfirmJob,
+    Examined,
+    ExamineJob,
     Fleet,
     Job,
     Lost,
@@ -41,6 +44,7 @@ from tuner.session.commands import (
     Command,
     Compile,
     Confirm,
+    Examine,
     Finish,
     Prepare,
     Propose,
@@ -98,7 +102,7 @@ class Driver:
         self._secret = secret
         self._plans: dict[int, tuple[Compile, Plan]] = {}
         self._candidates: dict[int, Candidate] = {}
-        self._examined: set[int] = set()
+        self._harder: set[int] = set()
         self._outbox: list[Job] = []
         self._works: dict[int, str] = {}
         self._seen: dict[str, int] = {}
@@ -169,9 +173,11 @@ class Driver:
                 self._outbox.append(BenchJob(candidates=tuple(self._candidates[t] for t in trials)))
             case Confirm(process=process, finalists=finalists):
                 chosen = tuple(self._candidates[trial] for trial in finalists)
-                fresh = tuple(trial for trial in finalists if trial not in self._examined)
-                self._examined.update(fresh)
-                self._outbox.append(ConfirmJob(process=process, finalists=chosen, examine=fresh))
+                fresh = tuple(trial for trial in finalists if trial not in self._harder)
+                self._harder.update(fresh)
+                self._outbox.append(ConfirmJob(process=process, finalists=chosen, harder=fresh))
+            case Examine(trials=trials):
+                self._outbox.append(ExamineJob(winners=tuple(self._candidates[t] for t in trials)))
 
     async def _send(self) -> None:
         """Submit what was decided on, once all that announces it is on disk.
@@ -224,6 +230,12 @@ class Driver:
                     samples=answer.samples,
                     failed=answer.failed,
                     notes=answer.notes,
+                )
+            case Examined():
+                return WinnersExamined(
+                    trials=answer.trials,
+                    failed=answer.failed,
+                    notes=answer.notes,
                     profiles=answer.profiles,
                 )
             case Lost(job=job, reason=reason):
@@ -259,6 +271,8 @@ class Driver:
                 return Prepare()
             case BenchJob(candidates=candidates):
                 return Bench(tuple(candidate.trial for candidate in candidates))
-            case ConfirmJob(process=process, finalists=finalists, examine=examine):
-                self._examined.difference_update(examine)
+            case ConfirmJob(process=process, finalists=finalists, harder=harder):
+                self._harder.difference_update(harder)
                 return Confirm(process, tuple(candidate.trial for candidate in finalists))
+            case ExamineJob(winners=winners):
+                return Examine(tuple(candidate.trial for candidate in winners))

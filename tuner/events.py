@@ -95,6 +95,16 @@ class ConfirmationSampled:
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinnersExamined:
+    """Confirmed winners were put under the checkers; those that ``failed`` are none any more."""
+
+    kind: Literal["winners.examined"] = "winners.examined"
+    trials: tuple[int, ...]
+    failed: tuple[tuple[int, Rejected], ...] = ()
+    notes: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
 
 
@@ -113,6 +123,7 @@ Fact = Annotated[
     | TrialFinished
     | SearchEnded
     | ConfirmationSampled
+    | WinnersExamined
     | RunFinished,
     Field(discriminator="kind"),
 ]

@@ -82,16 +82,26 @@ class ConfirmJob:
     """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
 
     Answered by :class:`Confirmed`. ``process`` numbers the replication. The finalists' plans have
-    cells like the baseline's; on odd shapes they are only checked. Those in ``examine`` are asked
-    the further questions and put under the memory and race checkers first, once in a run.
+    cells like the baseline's; on odd shapes they are only checked. Those in ``harder`` are asked
+    the further questions first, once in a run.
     """
 
     process: int
     finalists: tuple[Candidate, ...]
-    examine: tuple[int, ...] = ()
+    harder: tuple[int, ...] = ()
 
 
-Job = CompileJob | PrepareJob | BenchJob | ConfirmJob
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamineJob:
+    """Put confirmed winners, the best first, under memory and race checkers and a profiler.
+
+    Answered by :class:`Examined`.
+    """
+
+    winners: tuple[Candidate, ...]
+
+
+Job = CompileJob | PrepareJob | BenchJob | ConfirmJob | ExamineJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +159,23 @@ class Profile:
 class Confirmed:
     """One process's samples; ``failed`` maps finalists that failed in it to the reason.
 
-    ``notes`` are for the report: what was not checked and why. ``profiles`` are of those that were
-    examined, where counters can be read.
+    ``notes`` are for the report: what was not checked and why.
     """
 
     process: int
     samples: tuple[Sample, ...]
+    failed: tuple[tuple[int, Rejected], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What the checkers found of which of the ``trials``; ``profiles`` where counters can be read.
+
+    ``notes`` are for the report: what was not checked and why.
+    """
+
+    trials: tuple[int, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
@@ -168,7 +189,7 @@ class Lost:
     reason: str
 
 
-Answer = Compiled | Prepared | Benched | Confirmed | Lost
+Answer = Compiled | Prepared | Benched | Confirmed | Examined | Lost
 
 
 class Fleet(Protocol):

@@ -26,6 +26,8 @@ from tuner.fleet import (
     CompileJob,
     Confirmed,
     ConfirmJob,
+    Examined,
+    ExamineJob,
     Job,
     Lost,
     Prepared,
@@ -51,6 +53,7 @@ class Fault(StrEnum):
     LOST = "lost"
     LOST_ONCE = "lost_once"
     WRONG_LATER = "wrong_later"
+    DEFECT = "defect"
 
 
 _REJECTIONS = {
@@ -131,6 +134,8 @@ class SimulatedFleet:
                 self._bench(job)
             case ConfirmJob():
                 self._confirm(job)
+            case ExamineJob():
+                self._examine(job)
 
     async def answers(self, timeout: float) -> tuple[Answer, ...]:
         """The next answers, after moving the clock to them; nothing, after ``timeout``."""
@@ -239,6 +244,14 @@ class SimulatedFleet:
         self._answer(
             end, Confirmed(process=job.process, samples=tuple(samples), failed=tuple(failed))
         )
+
+    def _examine(self, job: ExamineJob) -> None:
+        worker, begin = self._benches.take(self._clock)
+        end = self._benches.free[worker] = begin + self.durations.confirm
+        trials = tuple(candidate.trial for candidate in job.winners)
+        defect = Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail="simulated")
+        failed = tuple((t, defect) for t in trials if self.faults.get(t) is Fault.DEFECT)
+        self._answer(end, Examined(trials=trials, failed=failed))
 
     def _measure(self, candidate: Candidate) -> Measured:
         if self._experiment is None:

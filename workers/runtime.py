@@ -48,12 +48,22 @@ def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def _held(name: str, abort: threading.Event) -> Iterator[int]:
-    path = runtime_directory() / name
+    with file_lock(runtime_directory() / name, abort) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def file_lock(path: Path, abort: threading.Event) -> Iterator[int]:
+    """Hold the lock of a file, which is made if it is absent; waits for it unless ``abort`` is set.
+
+    Raises:
+        EnvironmentProblem: aborted while waiting.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         while not _taken(descriptor):
             if abort.is_set():
-                raise EnvironmentProblem("closed while waiting for the device")
+                raise EnvironmentProblem(f"closed while waiting for {path.name}")
             time.sleep(_POLL_SECONDS)
         yield descriptor
     finally:
@@ -61,6 +71,7 @@ def _held(name: str, abort: threading.Event) -> Iterator[int]:
 
 
 def _taken(descriptor: int) -> bool:
+    """Whether nobody else holds the lock; then this descriptor does."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -88,6 +99,26 @@ class PrivateFolder:
         if self._life >= 0:
             os.close(self._life)
             self._life = -1
+
+
+class SharedFolder:
+    """A scratch folder of all on this host who name the same key; the last to leave removes it."""
+
+    def __init__(self, purpose: str, key: str) -> None:
+        with _held("folders", threading.Event()):
+            self.path = runtime_directory() / f"{purpose}-{key}.scratch"
+            self.path.mkdir(mode=0o700, exist_ok=True)
+            self._life = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fcntl.flock(self._life, fcntl.LOCK_SH)
+
+    def leave(self) -> None:
+        """Use it no longer. Safe to call twice."""
+        if self._life < 0:
+            return
+        with _held("folders", threading.Event()):
+            os.close(self._life)
+            self._life = -1
+            _remove_if_dead(self.path)
 
 
 def _remove_if_dead(folder: Path) -> None:

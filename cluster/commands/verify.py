@@ -12,7 +12,7 @@ import typer
 from cluster.commands.results import result_view
 from cluster.fleets.local import choose
 from tuner.errors import EnvironmentProblem, NothingValid
-from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob
+from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
 from tuner.report.export import export_files
 from tuner.report.record import NAME, Record, RecordedVariant, read_record
 from tuner.report.verification import Recheck, recheck
@@ -111,9 +111,11 @@ def _measured(
         answers = []
         for process in range(experiment.confirm.processes):
             typer.echo(f"process {process + 1} of {experiment.confirm.processes}", err=True)
-            examine = () if process else tuple(candidate.trial for candidate in finalists)
-            job = ConfirmJob(process=process, finalists=tuple(finalists), examine=examine)
+            harder = () if process else tuple(candidate.trial for candidate in finalists)
+            job = ConfirmJob(process=process, finalists=tuple(finalists), harder=harder)
             answers.append(bench.confirm(job))
+        examined = bench.examine(ExamineJob(winners=tuple(finalists)))
+        answers.append(Confirmed(process=len(answers), samples=(), failed=examined.failed))
     return answers
 
 

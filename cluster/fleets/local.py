@@ -15,7 +15,16 @@ from typing import TypeVar
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, KernelwrightError
-from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.fleet import (
+    Benched,
+    BenchSetup,
+    Candidate,
+    Confirmed,
+    ConfirmJob,
+    Examined,
+    ExamineJob,
+    Prepared,
+)
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 from workers.bench.bench import Bench
@@ -141,6 +150,10 @@ class ThreadBench:
     async def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process."""
         return await self._thread.call(lambda: self._bench.confirm(job))
+
+    async def examine(self, job: ExamineJob) -> Examined:
+        """Put winners under the checkers."""
+        return await self._thread.call(lambda: self._bench.examine(job))
 
     async def close(self) -> None:
         """End the child and free the device."""

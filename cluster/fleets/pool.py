@@ -22,6 +22,8 @@ from tuner.fleet import (
     CompileJob,
     Confirmed,
     ConfirmJob,
+    Examined,
+    ExamineJob,
     Job,
     Lost,
     Prepared,
@@ -33,7 +35,7 @@ from tuner.trial import Rejected
 REBIRTH_SECONDS = 0.5
 """Between two looks at a worker that is not there."""
 
-BenchingJob = PrepareJob | BenchJob | ConfirmJob
+BenchingJob = PrepareJob | BenchJob | ConfirmJob | ExamineJob
 
 
 class WorkerLost(Exception):
@@ -77,6 +79,10 @@ class Bench(Protocol):
 
     async def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process; raises :class:`WorkerLost`."""
+        ...
+
+    async def examine(self, job: ExamineJob) -> Examined:
+        """Put winners under the checkers; raises :class:`WorkerLost`."""
         ...
 
     async def close(self) -> None:
@@ -209,6 +215,8 @@ class PooledFleet:
                     prepared = life, setup
                 if isinstance(job, ConfirmJob):
                     self._answers.put_nowait(await bench.confirm(job))
+                elif isinstance(job, ExamineJob):
+                    self._answers.put_nowait(await bench.examine(job))
                 elif isinstance(job, BenchJob):
                     async for benched in bench.run(job.candidates):
                         self._answers.put_nowait(benched)

@@ -20,7 +20,16 @@ from cluster.fleets.local import choose, compile_slots
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, KernelwrightError
-from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.fleet import (
+    Benched,
+    BenchSetup,
+    Candidate,
+    Confirmed,
+    ConfirmJob,
+    Examined,
+    ExamineJob,
+    Prepared,
+)
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 from workers.bench.bench import Bench
@@ -66,6 +75,10 @@ class BenchActor:
     def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process."""
         return self._bench.confirm(job)
+
+    def examine(self, job: ExamineJob) -> Examined:
+        """Put winners under the checkers."""
+        return self._bench.examine(job)
 
     def close(self) -> None:
         """Release the device."""
@@ -243,6 +256,12 @@ class ActorBench:
         with _losses():
             confirmed: Confirmed = await self._actor.confirm.remote(job)
             return confirmed
+
+    async def examine(self, job: ExamineJob) -> Examined:
+        """Put winners under the checkers."""
+        with _losses():
+            examined: Examined = await self._actor.examine.remote(job)
+            return examined
 
     async def close(self) -> None:
         """End the actor and its child."""

@@ -52,6 +52,8 @@ def alarms(spec: Path, seed: int) -> list[str]:
                  if isinstance(o, Rejected)]  # fmt: skip
         confirmed = laboratory.confirmed(*candidates)
         found += [f"confirm: {reason.detail}" for _, reason in confirmed.failed]
+        examined = laboratory.examined(*candidates)
+        found += [f"examine: {reason.detail}" for _, reason in examined.failed]
         found += [f"note: {note}" for note in laboratory.bench._oracle.notes if seed == 1]
         return found
     finally:

@@ -12,18 +12,18 @@ pytestmark = pytest.mark.gpu
 SPEC = Path(__file__).parent / "data" / "silu_space" / "cuda.yaml"
 
 
-def test_the_leaders_counters_come_with_its_confirmation():
+def test_the_winners_counters_come_with_its_examination():
     laboratory = Laboratory(SPEC)
     try:
         source = laboratory.experiment.kernel.source.text
         candidate = laboratory.candidate(f"{source}\n// a copy\n")
-        confirmed = laboratory.confirmed(candidate)
+        examined = laboratory.examined(candidate)
     finally:
         laboratory.close()
-    print(confirmed.notes)
-    if any("Nsight Compute" in note for note in confirmed.notes):
-        pytest.skip("; ".join(confirmed.notes))
-    (profile,) = confirmed.profiles
+    print(examined.notes)
+    if any("Nsight Compute" in note for note in examined.notes):
+        pytest.skip("; ".join(examined.notes))
+    (profile,) = examined.profiles
     assert isinstance(profile, Profile)
     counters = dict(profile.counters)
     print(*(f"{name}: {value:g}" for name, value in counters.items()), sep="\n")

@@ -7,7 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from tuner.device import Device
-from tuner.fleet import BASELINE, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.fleet import (
+    BASELINE,
+    BenchSetup,
+    Candidate,
+    Confirmed,
+    ConfirmJob,
+    Examined,
+    ExamineJob,
+    Prepared,
+)
 from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment
@@ -89,8 +98,12 @@ class Laboratory:
 
     def confirmed(self, *finalists: Candidate, process: int = 0) -> Confirmed:
         """One process of confirmation."""
-        examine = () if process else tuple(candidate.trial for candidate in finalists)
-        return self.bench.confirm(ConfirmJob(process=process, finalists=finalists, examine=examine))
+        harder = () if process else tuple(candidate.trial for candidate in finalists)
+        return self.bench.confirm(ConfirmJob(process=process, finalists=finalists, harder=harder))
+
+    def examined(self, *winners: Candidate) -> Examined:
+        """What the checkers say of them."""
+        return self.bench.examine(ExamineJob(winners=winners))
 
     def close(self) -> None:
         self.bench.close()

@@ -22,7 +22,7 @@ class Evidence:
     def __init__(self, history: History, cache: str) -> None:
         shapes = history.experiment.shapes
         self.weights = [binding.weight for binding in (*shapes.tune, *shapes.held_out)]
-        failed = {number for c in history.confirmations for number, _ in c.failed}
+        failed = history.refuted
         self._times: dict[tuple[int, int], dict[int, float]] = {}
         for confirmation in history.confirmations:
             for sample in confirmation.samples:

@@ -62,15 +62,14 @@ _REMEDIES = {
 def count_rejections(history: History) -> tuple[Rejections, ...]:
     """Rejected trials by stage, code and shape, the most frequent first.
 
-    Finalists that failed while being confirmed count too.
+    Finalists that failed while being confirmed or examined count too.
     """
     rejected = {
         number: trial.outcome
         for number, trial in history.trials.items()
         if isinstance(trial.outcome, Rejected)
     }
-    for confirmation in history.confirmations:
-        rejected.update(dict(confirmation.failed))
+    rejected.update(history.refuted)
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, why in sorted(rejected.items()):
         shape = -1 if why.shape is None else why.shape

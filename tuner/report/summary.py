@@ -30,6 +30,15 @@ def summarise(history: History) -> Result:
     return _Summary(history).result()
 
 
+def winners(history: History) -> tuple[int, ...]:
+    """The confirmed trials that the result names, the general one first."""
+    result = summarise(history)
+    named = [result.general.trial] if result.general and result.general.comparison else []
+    named += [best.trial for best in result.specialised if best and best.cell.comparison]
+    named += [member.trial for member in result.portfolio.members] if result.portfolio else []
+    return tuple(dict.fromkeys(named))
+
+
 class _Summary:
     def __init__(self, history: History) -> None:
         self.history = history

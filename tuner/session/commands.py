@@ -68,11 +68,21 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class Examine:
+    """Put these compiled, confirmed trials under the checkers, the best first.
+
+    Answered by :class:`tuner.events.WinnersExamined`.
+    """
+
+    trials: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Nothing is left to do in this process: close the fleet and the journal."""
 
 
-Work = Compile | Prepare | Bench | Confirm
+Work = Compile | Prepare | Bench | Confirm | Examine
 """The commands that become jobs of a fleet, and so can be lost."""
 
 Command = Record | Propose | Work | Finish

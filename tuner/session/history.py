@@ -20,6 +20,7 @@ from tuner.events import (
     SearchEnded,
     TrialFinished,
     TrialProposed,
+    WinnersExamined,
 )
 from tuner.search.port import Losses
 from tuner.spec.experiment import Experiment
@@ -63,6 +64,7 @@ class History:
         self._leading: tuple[float, int] | None = None
         self._leader_is_known = True
         self.confirmations: list[ConfirmationSampled] = []
+        self.examinations: list[WinnersExamined] = []
         self.searched = 0.0
         self.device_seconds = 0.0
         self.ended: Reason | None = None
@@ -95,10 +97,16 @@ class History:
                     trial.abandoned = True
             case ConfirmationSampled():
                 self.confirmations.append(fact)
-                self._leader_is_known = self._leader_is_known and not fact.failed
-                self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
+                self._note(fact)
+            case WinnersExamined():
+                self.examinations.append(fact)
+                self._note(fact)
             case RunFinished():
                 self.finished = True
+
+    def _note(self, fact: ConfirmationSampled | WinnersExamined) -> None:
+        self._leader_is_known = self._leader_is_known and not fact.failed
+        self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
 
     def _open_epoch(self, fact: EpochOpened) -> None:
         """Begin an epoch; in another environment, old times lead nothing.
@@ -113,6 +121,7 @@ class History:
                 self._settle(self.trials[number], None)
             self._leader_is_known = False
             self.confirmations.clear()
+            self.examinations.clear()
             self.refused = None
         self.device, self.environment = fact.device, fact.environment
         self.epochs += 1
@@ -154,8 +163,17 @@ class History:
         ratios = tuple(cell.ratio for cell in outcome.cells)
         return (geometric_mean(ratios, self.weights), *ratios)
 
+    @property
+    def refuted(self) -> dict[int, Rejected]:
+        """Trials that failed after the search had measured them, and how."""
+        later: list[ConfirmationSampled | WinnersExamined] = [
+            *self.confirmations,
+            *self.examinations,
+        ]
+        return {number: why for fact in later for number, why in fact.failed}
+
     def _measured(self) -> list[tuple[Trial, Measured]]:
-        failed = {number for c in self.confirmations for number, _ in c.failed}
+        failed = self.refuted
         return [
             (trial, trial.outcome)
             for trial in self.trials.values()

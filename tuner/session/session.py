@@ -4,6 +4,7 @@ The protocol is in the package's docstring. Knows no fleet, no proposer and no f
 """
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import count
 from typing import Literal
@@ -19,13 +20,16 @@ from tuner.events import (
     SearchEnded,
     TrialFinished,
     TrialProposed,
+    WinnersExamined,
 )
 from tuner.fleet import BASELINE
+from tuner.report.summary import winners
 from tuner.session.commands import (
     Bench,
     Command,
     Compile,
     Confirm,
+    Examine,
     Finish,
     Prepare,
     Propose,
@@ -94,6 +98,7 @@ class Session:
         self._confirmable: set[int] = set()
         self._dropped: set[int] = set()
         self._confirming: dict[int, tuple[int, ...]] = {}
+        self._examining: tuple[int, ...] = ()
         self._due: list[Fact] = []
         self._handed: list[Fact] = []
         self._lost: Counter[tuple[str, int]] = Counter()
@@ -133,6 +138,8 @@ class Session:
                 return any(trial in job for job in self._jobs)
             case ConfirmationSampled(process=process):
                 return process in self._confirming
+            case WinnersExamined(trials=trials):
+                return trials == self._examining
             case BaselinePrepared() | BaselineRefused():
                 return self._baseline == "preparing"
             case _:
@@ -176,6 +183,8 @@ class Session:
                 self._ready.clear()
             case ConfirmationSampled(process=process):
                 self._confirming.pop(process, None)
+            case WinnersExamined():
+                self._examining = ()
 
     def _leave(self, trial: int) -> None:
         """Take a trial off the bench job that holds it."""
@@ -241,6 +250,11 @@ class Session:
                 held = self._confirming.pop(process, None)
                 if held and self._charge("confirm", process, reason):
                     self._due.append(ConfirmationSampled(process=process, samples=()))
+            case Examine(trials=trials):
+                self._examining = ()
+                if verdict := self._charge("examine", trials[0], reason):
+                    notes = (f"the winners were not examined: {verdict.detail}",)
+                    self._due.append(WinnersExamined(trials=trials, notes=notes))
 
     def _charge(self, work: str, number: int, reason: str) -> Rejected | None:
         """Count one more loss of a piece of work; after the last attempt, the verdict on it."""
@@ -273,7 +287,9 @@ class Session:
         if history.ended is None:
             reason = self._end(now)
             return [SearchEnded(reason=reason, searched=self.searched(now))] if reason else []
-        over = history.refused or not (self._open or self._confirming or self._unconfirmed())
+        over = history.refused or not (
+            self._open or self._confirming or self._examining or self._wanting()
+        )
         return [RunFinished()] if over else []
 
     def _end(self, now: float) -> Reason | None:
@@ -402,13 +418,27 @@ class Session:
         finalists = self.history.finalists()
         return [n for n in finalists if n not in self._dropped and seen[n] < wanted]
 
+    def _unexamined(self) -> tuple[int, ...]:
+        """Confirmed winners that no checker has seen."""
+        seen = {number for fact in self.history.examinations for number in fact.trials}
+        return tuple(n for n in winners(self.history) if n not in self._dropped | seen)
+
+    def _wanting(self) -> Sequence[int]:
+        """Trials that need to be confirmed, or once all are, examined."""
+        return self._unconfirmed() or self._unexamined()
+
     def _confirm(self) -> list[Command]:
         commands: list[Command] = []
-        wanted = self._unconfirmed()
+        if self._examining or (self._confirming and not self._unconfirmed()):
+            return []
+        wanted = self._wanting()
         if absent := [n for n in wanted if n not in self._confirmable | self._compiling]:
             return self._compile(absent, held_out=True)
         if self._compiling:
             return []
+        if not self._confirming and not self._unconfirmed():
+            self._examining = tuple(wanted)
+            return [Examine(self._examining)]
         while len(self._confirming) < self._benches and (wanted := self._unconfirmed()):
             used = {c.process for c in self.history.confirmations} | self._confirming.keys()
             process = next(n for n in count() if n not in used)

@@ -8,7 +8,7 @@ fresh one for each confirmation.
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,21 @@ import numpy as np
 
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.fleet import Benched, BenchSetup, Candidate, Confirmed, ConfirmJob, Prepared
+from tuner.fleet import (
+    Benched,
+    BenchSetup,
+    Candidate,
+    Confirmed,
+    ConfirmJob,
+    Examined,
+    ExamineJob,
+    Prepared,
+)
 from tuner.spec.odd import every_shape
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Code, Full, Infeasible, Rejected, Stage
-from workers.bench.confirm import Confirmation
+from workers.bench.answers import Answers
+from workers.bench.confirm import Confirmation, recipes_of
 from workers.bench.defects import defect
 from workers.bench.judge import Question, rejected
 from workers.bench.oracle import FIRST, Oracle, Recipe
@@ -34,7 +44,7 @@ from workers.devices.port import DeviceFailure
 from workers.elements import from_storage
 from workers.profiler.ncu import profile
 from workers.runtime import PrivateFolder, device_lock
-from workers.sanitizers.examination import examine
+from workers.sanitizers.examination import Site, examine
 
 FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
@@ -45,8 +55,9 @@ CANARIES = 2
 class Bench:
     """One device's bench: synchronous, for one thread at a time; raises only machinery failures.
 
-    The device is locked host-wide during each of :meth:`prepare`, :meth:`run` and :meth:`confirm`,
-    so that several benches, also of other runs, may share it without disturbing each other's times.
+    The device is locked host-wide during each of :meth:`prepare`, :meth:`run`, :meth:`confirm` and
+    :meth:`examine`, so that several benches, also of other runs, may share it without disturbing
+    each other's times.
     """
 
     def __init__(self, backend: Backend, index: int, *, deadlines: Deadlines | None = None) -> None:
@@ -58,7 +69,6 @@ class Bench:
         self._prep: Prep | None = None
         self._oracle: Oracle | None = None
         self._working: Working | None = None
-        self._further: dict[int, list[Question]] = {}
         self._quarantined = ""
         self._servers: list[Supervisor] = []
         self._rng = np.random.default_rng()
@@ -105,10 +115,11 @@ class Bench:
             EnvironmentProblem: the device failed its canary twice and is quarantined.
         """
         prep, _ = self._prepared()
+        if refused := defect(candidate, prep.setup.baseline):
+            return Benched(trial=candidate.trial, outcome=refused, bench=self.name, seconds=0.0)
         with self._locked():
             began = time.monotonic()
-            refused = defect(candidate, prep.setup.baseline)
-            outcome = refused or self._ready(candidate).trial(candidate)
+            outcome = self._ready(candidate).trial(candidate)
             seconds = time.monotonic() - began
         return Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=seconds)
 
@@ -135,12 +146,39 @@ class Bench:
                 )
 
             try:
-                confirmation = Confirmation(prep, oracle, self._further, open_stand, self._rng)
-                confirmed = confirmation.run(job)
+                return Confirmation(prep, oracle, open_stand, self._rng).run(job)
             finally:
                 server.close()
                 oracle.rest()
-            return self._under_checkers(job, confirmed)
+
+    def examine(self, job: ExamineJob) -> Examined:
+        """Put winners under the memory and race checkers, and the best of them under a profiler."""
+        prep, _ = self._prepared()
+        with self._locked():
+            self._drop()
+            site = Site(
+                device=prep.device,
+                index=self._index,
+                arguments=prep.arguments,
+                contents=self._contents,
+                folder=self._folder.path,
+                abort=self._closed,
+            )
+            failed, notes = examine(job.winners, site)
+            profiles = []
+            sound = [one for one in job.winners if one.trial not in failed]
+            for best in sound[:1] if prep.device.backend == "cuda" else []:
+                found = profile(best, site)
+                if isinstance(found, str):
+                    notes = (*notes, found)
+                else:
+                    profiles.append(found)
+        return Examined(
+            trials=tuple(one.trial for one in job.winners),
+            failed=tuple(failed.items()),
+            notes=notes,
+            profiles=tuple(profiles),
+        )
 
     def close(self) -> None:
         """End the children and free the device.
@@ -170,28 +208,27 @@ class Bench:
                 return Rejected(
                     stage=Stage.LAUNCH, code=Code.LAUNCH_FAILED, detail=detail, shape=shape
                 )
-        oracle = Oracle(prep, self._server(), self._folder.path, self._deadlines)
+        answers = Answers(prep, self._folder.path, self._closed)
+        oracle = Oracle(prep, self._server(), answers, self._deadlines)
         with self._guard:
             self._prep, self._oracle = prep, oracle
         for shape in prep.timed:
             recipes = (FIRST, FLIPPED, FRESH) if shape in prep.tune else (FIRST,)
-            questions = []
-            for recipe in recipes:
-                question = oracle.ask(shape, recipe)
+            asked = oracle.ask_all([(shape, recipe) for recipe in recipes])
+            for question in asked:
                 if isinstance(question, Rejected):
                     return question
-                questions.append(question)
-            prep.questions[shape] = tuple(questions)
-            if shape in prep.tune:
-                first = questions[0]
-                inputs = {
-                    a.name: from_storage(Path(first.contents[a.name]).read_bytes(), a)
-                    for a in arguments[shape]
-                    if a.name in first.contents
-                }
-                refused = trivial_answer(first, arguments[shape], inputs)
-                if refused is not None:
-                    return refused
+            prep.questions[shape] = tuple(one for one in asked if isinstance(one, Question))
+        for shape in prep.tune:
+            first = prep.questions[shape][0]
+            inputs = {
+                a.name: from_storage(Path(first.contents[a.name]).read_bytes(), a)
+                for a in arguments[shape]
+                if a.name in first.contents
+            }
+            refused = trivial_answer(first, arguments[shape], inputs)
+            if refused is not None:
+                return refused
         self._look_for_idle_inputs(prep, oracle)
         oracle.rest()
         try:
@@ -202,40 +239,13 @@ class Bench:
             detail = f"the baseline itself fails in a second process: {failure.detail}"
             return replace(rejected(failure, None), detail=detail)
 
-    def _under_checkers(self, job: ConfirmJob, confirmed: Confirmed) -> Confirmed:
-        """Put those to be examined that did not fail under the memory and race checkers."""
-        prep, _ = self._prepared()
-        failed = dict(confirmed.failed)
-        candidates = [
-            candidate
-            for candidate in job.finalists
-            if candidate.trial in job.examine and candidate.trial not in failed
-        ]
-        shapes = {
-            shape: (arguments, questions[0].contents)
-            for shape, arguments in prep.arguments.items()
-            if (questions := prep.questions.get(shape) or self._further.get(shape))
-        }
-        defects, notes = examine(
-            candidates, prep.device, self._index, shapes, self._folder.path, self._closed
-        )
-        failed.update(defects)
-        profiles = []
-        sound = [one for one in candidates if one.trial not in failed]
-        for leader in sound[:1] if prep.device.backend == "cuda" else []:
-            found = profile(
-                leader, prep.device, self._index, shapes, self._folder.path, self._closed
-            )
-            if isinstance(found, str):
-                notes = (*notes, found)
-            else:
-                profiles.append(found)
-        return replace(
-            confirmed,
-            failed=tuple(failed.items()),
-            notes=(*confirmed.notes, *notes),
-            profiles=tuple(profiles),
-        )
+    def _contents(self, shape: int) -> Mapping[str, str] | None:
+        """Inputs of a shape for a checker, if the baseline has an answer there."""
+        prep, oracle = self._prepared()
+        recipe = FIRST if shape in prep.timed else recipes_of(prep, shape)[0]
+        question = oracle.ask(shape, recipe)
+        oracle.rest()
+        return question.contents if isinstance(question, Question) else None
 
     def _look_for_idle_inputs(self, prep: Prep, oracle: Oracle) -> None:
         """Note each input that may be drawn anew without changing the first shape's answer."""
@@ -321,7 +331,6 @@ class Bench:
         if self._oracle is not None:
             self._oracle.close()
         self._prep = self._oracle = None
-        self._further = {}
         self._quarantined = ""
 
     @contextmanager

@@ -49,7 +49,6 @@ class Confirmation:
     Args:
         prep: what the bench knows.
         oracle: makes the further questions.
-        cache: those made already, by shape.
         open_stand: a stand on a fresh child.
         rng: decides who is next.
     """
@@ -58,13 +57,11 @@ class Confirmation:
         self,
         prep: Prep,
         oracle: Oracle,
-        cache: dict[int, list[Question]],
         open_stand: Callable[[], Stand],
         rng: np.random.Generator,
     ) -> None:
         self._prep = prep
         self._oracle = oracle
-        self._cache = cache
         self._open_stand = open_stand
         self._rng = rng
 
@@ -79,7 +76,7 @@ class Confirmation:
         while True:
             finalists = [c for c in job.finalists if c.trial not in failed]
             try:
-                samples = self._once(finalists, job.examine, notes)
+                samples = self._once(finalists, job.harder, notes)
             except _OutError as out:
                 if out.trial == BASELINE:
                     detail = f"the baseline fails in a fresh process: {out.reason.detail}"
@@ -94,23 +91,28 @@ class Confirmation:
                 )
 
     def _once(
-        self, finalists: Sequence[Candidate], examine: Sequence[int], notes: dict[str, None]
+        self, finalists: Sequence[Candidate], harder: Sequence[int], notes: dict[str, None]
     ) -> tuple[Sample, ...]:
+        put_to = [c.trial for c in finalists if c.trial in harder]
+        further = self._further(notes) if put_to else {}
+        self._oracle.rest()
         stand = self._open_stand()
         entrants: dict[int, Entrant] = {}
         for candidate in (self._prep.setup.baseline, *finalists):
             with self._blaming(candidate.trial):
                 entrants[candidate.trial] = stand.enter(candidate)
         samples: list[Sample] = []
-        harder = not entrants.keys().isdisjoint(examine)
-        for shape, questions, further in self._questions(harder=harder):
+        for shape in range(len(self._prep.bindings)):
+            questions = self._prep.questions.get(shape, ())
+            asked = (*questions, *further.get(shape, ()))
+            if not asked:
+                continue
             runners = {t: entrant for t, entrant in entrants.items() if _runs(entrant, shape)}
-            asked = (*questions, *further)
             with self._blaming(BASELINE, shape):
                 stand.stage(asked[0], self._caches(), self._prep.measure.repeats)
             for number, question in enumerate(asked):
                 for trial, entrant in runners.items():
-                    if number >= len(questions) and trial not in (BASELINE, *examine):
+                    if number >= len(questions) and trial not in (BASELINE, *put_to):
                         continue
                     with self._blaming(trial, shape):
                         known = self._prep.baseline_ns.get(shape, 0.0)
@@ -129,16 +131,6 @@ class Confirmation:
             if (others := stand.vitals.processes - 1) > 0:
                 notes[f"{others} other processes on the device"] = None
         return tuple(samples)
-
-    def _questions(
-        self, *, harder: bool
-    ) -> Iterator[tuple[int, tuple[Question, ...], Sequence[Question]]]:
-        """What all are asked on each shape, and what only those under examination are."""
-        for shape in range(len(self._prep.bindings)):
-            questions = self._prep.questions.get(shape, ())
-            further = self._further(shape) if harder else ()
-            if questions or further:
-                yield shape, questions, further
 
     def _time(
         self, stand: Stand, runners: Mapping[int, Entrant], shape: int, cache: Cache
@@ -162,29 +154,22 @@ class Confirmation:
             for trial, found in times.items()
         ]
 
-    def _further(self, shape: int) -> list[Question]:
-        """Second seed, other distributions, each input drawn anew; what the baseline can answer."""
-        if shape not in self._cache:
-            self._cache[shape] = []
-            cells = self._prep.setup.baseline.plan.cells
-            if shape < len(cells) and isinstance(cells[shape], CellPlan):
-                for recipe in self._recipes(shape):
-                    question = self._oracle.ask(shape, recipe)
-                    if isinstance(question, Question):
-                        self._cache[shape].append(question)
-                    else:
-                        self._oracle.note(f"not asked ({recipe.label}): {question.detail}")
-        return self._cache[shape]
-
-    def _recipes(self, shape: int) -> list[Recipe]:
-        arguments = self._prep.arguments[shape]
-        recipes = further_recipes(arguments)
-        if sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS:
-            recipes = recipes[:1]
-        if shape in self._prep.timed:
-            return recipes
-        odd = f"odd shape {self._prep.bindings[shape]}"
-        return [replace(recipe, label=f"{odd}, {recipe.label}") for recipe in (FIRST, *recipes[:1])]
+    def _further(self, notes: dict[str, None]) -> dict[int, list[Question]]:
+        """By shape, the further questions that the baseline can answer."""
+        cells = self._prep.setup.baseline.plan.cells
+        wanted = [
+            (shape, recipe)
+            for shape, cell in enumerate(cells)
+            if isinstance(cell, CellPlan)
+            for recipe in recipes_of(self._prep, shape)
+        ]
+        found: dict[int, list[Question]] = {}
+        for (shape, recipe), question in zip(wanted, self._oracle.ask_all(wanted), strict=True):
+            if isinstance(question, Question):
+                found.setdefault(shape, []).append(question)
+            else:
+                notes[f"not asked ({recipe.label}): {question.detail}"] = None
+        return found
 
     @contextmanager
     def _blaming(self, trial: int, shape: int | None = None) -> Iterator[None]:
@@ -203,8 +188,23 @@ class Confirmation:
         return (asked, "hot" if asked == "cold" else "cold")
 
 
+def recipes_of(prep: Prep, shape: int) -> list[Recipe]:
+    """What finalists are asked on a shape beyond the questions of every candidate.
+
+    Of large shapes, and of odd ones, less than of others.
+    """
+    arguments = prep.arguments[shape]
+    recipes = further_recipes(arguments)
+    if sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS:
+        recipes = recipes[:1]
+    if shape in prep.timed:
+        return recipes
+    odd = f"odd shape {prep.bindings[shape]}"
+    return [replace(recipe, label=f"{odd}, {recipe.label}") for recipe in (FIRST, *recipes[:1])]
+
+
 def further_recipes(arguments: Sequence[ResolvedArgument]) -> list[Recipe]:
-    """What finalists are asked beyond the questions of every candidate."""
+    """Second seed, other distributions, each input drawn anew."""
     recipes = [Recipe(label="second seed", seed="second")]
     for distribution, label in _DISTRIBUTIONS.items():
         if any(applies(argument, distribution) for argument in arguments):

@@ -5,10 +5,13 @@ one, the baseline otherwise, and a bound widened by the baseline's own error. Ca
 a process with it.
 """
 
+import hashlib
 import math
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,18 +23,21 @@ from tuner.spec.experiment import FromPython, Ulp
 from tuner.spec.resolve import ResolvedArgument
 from tuner.spec.tolerances import BASELINE_ERRORS
 from tuner.trial import Code, Rejected, Stage
+from workers.bench.answers import Answer, Answers
 from workers.bench.judge import Question, element_name, rejected
 from workers.bench.prep import Prep
 from workers.bench.stand import staged
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import DeviceFailure
-from workers.elements import Array, from_storage, holding, is_float, to_storage
+from workers.elements import from_storage, holding, is_float, to_storage
 from workers.inputs import Distribution, fill, flipped, stream
 from workers.reference import ReferenceProcess
 from workers.verify import Comparison, Expected, Mode, compare
 
 REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
+AT_ONCE = 4
+"""Questions made at once at most: each holds its inputs and two runs' outputs in memory."""
 _POISONS = (0xFF, 0x7F)
 _AGREE = Comparison(failures=0, unwritten=0, poisoned=0, index=0, got=0.0, want=0.0, error=0.0)
 """What comparing an output with itself says."""
@@ -52,6 +58,11 @@ class Recipe:
     flip: bool = False
     redraw: str | None = None
 
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits that tell it from others."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+
 
 FIRST = Recipe(label="first seed")
 
@@ -62,7 +73,7 @@ class Oracle:
     Args:
         prep: experiment, baseline, secret, device and resolved arguments.
         server: a child of its own for the baseline.
-        folder: where contents go, and expected values for a device that compares itself.
+        answers: where they are kept.
         deadlines: how long the baseline may take.
     """
 
@@ -70,19 +81,19 @@ class Oracle:
         self,
         prep: Prep,
         server: Supervisor,
-        folder: Path,
+        answers: Answers,
         deadlines: Deadlines,
     ) -> None:
         self._setup = prep.setup
         self._bindings = prep.bindings
         self._arguments = prep.arguments
         self._server = server
-        self._folder = folder
+        self._answers = answers
         self._deadlines = deadlines
-        self._compares = not prep.device.is_cpu
         self._reference = ReferenceProcess()
         self._module: int | None = None
-        self._files = 0
+        self._made: dict[tuple[int, Recipe], Question | Rejected] = {}
+        self._running, self._referring = threading.Lock(), threading.Lock()
         self._notes: dict[str, None] = {}
 
     @property
@@ -95,15 +106,16 @@ class Oracle:
         self._notes[text] = None
 
     def ask(self, shape: int, recipe: Recipe) -> Question | Rejected:
-        """A question on one shape, or why the baseline cannot answer it."""
-        try:
-            return self._ask(shape, recipe)
-        except DeviceFailure as failure:
-            return _baseline(rejected(failure, shape))
-        except SpecError as error:
-            return Rejected(
-                stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error), shape=shape
-            )
+        """A question on one shape, or why the baseline cannot answer it; made once."""
+        if (shape, recipe) not in self._made:
+            self._made[shape, recipe] = self._make(shape, recipe)
+        return self._made[shape, recipe]
+
+    def ask_all(self, wanted: Sequence[tuple[int, Recipe]]) -> list[Question | Rejected]:
+        """Several questions, in order, made side by side."""
+        workers = max(1, min(AT_ONCE, len(os.sched_getaffinity(0)) // 2))
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(lambda pair: self.ask(*pair), wanted))
 
     def rest(self) -> None:
         """End the children until the next question."""
@@ -114,19 +126,54 @@ class Oracle:
         """End the children for good."""
         self._server.close()
         self._reference.close()
+        self._answers.close()
 
-    def _ask(self, shape: int, recipe: Recipe) -> Question | Rejected:
+    def _make(self, shape: int, recipe: Recipe) -> Question | Rejected:
+        name = f"{shape}-{recipe.digest}"
+        answer = self._answers.get(name, lambda: self._answer(name, shape, recipe))
+        for note in answer.notes:
+            self.note(note)
+        if answer.rejected is not None:
+            return answer.rejected
+        shapes = {a.name: a.shape for a in self._arguments[shape]}
+        return Question(
+            shape=shape,
+            label=recipe.label,
+            contents=answer.contents,
+            expected=answer.expected,
+            wants={
+                output: self._answers.want(name, output, expected, shapes[output])
+                for output, expected in answer.expected.items()
+            },
+        )
+
+    def _answer(self, name: str, shape: int, recipe: Recipe) -> Answer:
+        try:
+            found = self._ask(name, shape, recipe)
+        except DeviceFailure as failure:
+            found = _baseline(rejected(failure, shape))
+        except SpecError as error:
+            found = Rejected(
+                stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error), shape=shape
+            )
+        if isinstance(found, Rejected):
+            return Answer(contents={}, expected={}, rejected=found)
+        return found
+
+    def _ask(self, name: str, shape: int, recipe: Recipe) -> Answer | Rejected:
         arguments = self._arguments[shape]
         inputs = self._inputs(shape, recipe)
         contents = {
-            a.name: self._write(to_storage(inputs[a.name], a))
+            a.name: self._answers.write(name, a.name, to_storage(inputs[a.name], a))
             for a in arguments
             if a.name in inputs
         }
-        runs = self._run_baseline(shape, recipe, contents)
-        wants: dict[str, NDArray[Any]] = {}
+        with self._running:
+            runs = self._run_baseline(shape, recipe, contents)
+        notes: list[str] = []
         expected: dict[str, Expected] = {}
-        reference = self._call_reference(shape, inputs)
+        reference = self._call_reference(shape, inputs, notes)
+        inputs.clear()
         for argument in arguments:
             if not argument.is_output:
                 continue
@@ -147,19 +194,16 @@ class Oracle:
             if math.isinf(noise.error):
                 return _unsteady(argument, noise, shape)
             if noise.failures:
-                self.note(f"{argument.name}: the baseline varies between runs; bound widened")
+                notes.append(f"{argument.name}: the baseline varies between runs; bound widened")
             factor = max(1.0, BASELINE_ERRORS * max(error.error, noise.error))
-            wants[argument.name] = want
             expected[argument.name] = replace(
                 own,
-                path=self._write(np.ascontiguousarray(want)) if self._compares else "",
+                path=self._answers.expect(name, argument.name, np.ascontiguousarray(want)),
                 dtype=str(want.dtype),
                 rtol=own.rtol * factor,
                 atol=own.atol * factor,
             )
-        return Question(
-            shape=shape, label=recipe.label, contents=contents, expected=expected, wants=wants
-        )
+        return Answer(contents=contents, expected=expected, notes=tuple(notes))
 
     def _inputs(self, shape: int, recipe: Recipe) -> dict[str, NDArray[Any]]:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
@@ -177,7 +221,8 @@ class Oracle:
             def python(function: FromPython, name: str, seed: int) -> NDArray[Any]:
                 symbols = dict(self._bindings[shape].symbols)
                 call: dict[str, Any] = {"shape": symbols, "argument": name, "seed": seed}
-                return self._reference.call(function.python, call)[""]
+                with self._referring:
+                    return self._reference.call(function.python, call)[""]
 
             values = fill(argument, rng, distribution, python)
             if recipe.flip:
@@ -220,15 +265,15 @@ class Oracle:
         return runs
 
     def _call_reference(
-        self, shape: int, inputs: Mapping[str, NDArray[Any]]
+        self, shape: int, inputs: Mapping[str, NDArray[Any]], notes: list[str]
     ) -> dict[str, NDArray[Any]]:
         function = self._setup.experiment.reference
         if function is None:
-            self.note("no reference: the baseline alone is the oracle")
+            notes.append("no reference: the baseline alone is the oracle")
             return {}
         outputs = [a for a in self._arguments[shape] if a.is_output]
         if sum(a.elements for a in outputs) > REFERENCE_ELEMENTS:
-            self.note(
+            notes.append(
                 f"{self._bindings[shape]} is too large for the reference: the baseline alone judges"
             )
             return {}
@@ -239,7 +284,8 @@ class Oracle:
                 call[argument.name] = inputs[argument.name].astype(wide)
             elif argument.kind == "scalar":
                 call[argument.name] = argument.value
-        answer = self._reference.call(function, call)
+        with self._referring:
+            answer = self._reference.call(function, call)
         if set(answer) == {""} and len(outputs) == 1:
             answer = {outputs[0].name: answer[""]}
         place = f"reference {function.file}:{function.function}"
@@ -251,13 +297,6 @@ class Oracle:
                     f"{place}: {a.name} has shape {answer[a.name].shape}, not {a.shape}"
                 )
         return {a.name: answer[a.name] for a in outputs}
-
-    def _write(self, data: Array) -> str:
-        self._files += 1
-        path = self._folder / f"{self._files}.raw"
-        data.tofile(path)
-        path.chmod(0o400)
-        return str(path)
 
 
 def _own_bound(argument: ResolvedArgument) -> Expected:

@@ -8,14 +8,12 @@ left alone, so the figures are shares and ratios rather than times.
 import csv
 import math
 import shutil
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tuner.device import Device
 from tuner.fleet import Candidate, Profile
-from workers.sanitizers.examination import Shapes, launched
+from workers.sanitizers.examination import Site, launched
 from workers.sanitizers.tools import Tool
 
 _PLACES = "/usr/local/cuda/bin:/opt/nvidia/nsight-compute:/usr/local/NVIDIA-Nsight-Compute"
@@ -53,22 +51,12 @@ Stalls are the mean number of warps that wait for the reason whenever one is iss
 """
 
 
-def profile(
-    candidate: Candidate,
-    device: Device,
-    index: int,
-    shapes: Shapes,
-    folder: Path,
-    abort: threading.Event,
-) -> Profile | str:
-    """One launch on the largest shape under Nsight Compute, or why there is no profile.
-
-    Arguments are those of :func:`workers.sanitizers.examination.examine`.
-    """
+def profile(candidate: Candidate, site: Site) -> Profile | str:
+    """One launch on the largest shape under Nsight Compute, or why there is no profile."""
     program = shutil.which("ncu") or shutil.which("ncu", path=_PLACES)
     if program is None:
         return "Nsight Compute is not installed: no counters were read"
-    with TemporaryDirectory(dir=folder) as made:
+    with TemporaryDirectory(dir=site.folder) as made:
         log = Path(made, "ncu.csv")
         asked = ",".join([_DURATION, *METRICS])
         tool = Tool(
@@ -82,7 +70,7 @@ def profile(
             most_bytes=1 << 30,
             read=lambda _: (),
         )
-        ran = launched(candidate, tool, device, index, shapes, Path(made), abort)
+        ran = launched([candidate], tool, site)
     if isinstance(ran, str):
         return ran
     counters = read_csv(ran.log or "")

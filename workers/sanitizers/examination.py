@@ -1,7 +1,8 @@
-"""Candidates under every checker of this machine, each in processes of its own.
+"""Candidates under every checker of this machine, in processes of their own.
 
-Runs while no bench child holds the device. A finding is the candidate's defect; a tool that hangs,
-fails or is not there is a note, never a verdict.
+Runs while no bench child holds the device. A tool that can sees all of them in one process, and
+only where it is not content with that, each alone. A finding is the candidate's defect; a tool that
+hangs, fails or is not there is a note, never a verdict.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,142 +36,147 @@ _POLL_SECONDS = 0.05
 _FIRST_WORDS = 300
 
 
-Shapes = Mapping[int, tuple[Sequence[ResolvedArgument], Mapping[str, str]]]
-"""Arguments, and the paths of their contents, by number of cell."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where candidates are launched under a tool.
 
-
-def examine(
-    candidates: Sequence[Candidate],
-    device: Device,
-    index: int,
-    shapes: Shapes,
-    folder: Path,
-    abort: threading.Event,
-) -> tuple[dict[int, Rejected], tuple[str, ...]]:
-    """The first defect of each candidate that has one, and notes on what could not be checked.
-
-    Args:
-        candidates: compiled.
-        device: the model.
-        index: which device, as for :func:`workers.devices.discover.open_device`.
-        shapes: a tool takes the largest that it can handle.
-        folder: for scratch files.
-        abort: set to end the checkers.
+    ``index`` is the device's as for :func:`workers.devices.discover.open_device`. ``arguments`` are
+    by number of cell, and ``contents`` gives the paths of theirs, or ``None`` where there are none.
+    Scratch files go to ``folder``; ``abort`` is set to end the tools.
     """
-    defects: dict[int, Rejected] = {}
-    notes: list[str] = []
-    with TemporaryDirectory(dir=folder) as made:
-        place = Path(made)
-        jobs = [
-            (candidate, tool)
-            for candidate in candidates
-            for tool in tools(device, place / str(candidate.trial))
-        ]
-        if candidates and not jobs:
-            notes.append(missing(device.backend))
-        workers = max(1, len(os.sched_getaffinity(0)) // 2)
-        with ThreadPoolExecutor(max_workers=workers) as pool:
-            answers = pool.map(
-                lambda job: _checked(job[0], job[1], device, index, shapes, place, abort), jobs
-            )
-        for (candidate, _), answer in zip(jobs, answers, strict=True):
-            if isinstance(answer, Rejected):
-                defects.setdefault(candidate.trial, answer)
-            elif answer is not None:
-                notes.append(answer)
-    return defects, tuple(dict.fromkeys(notes))
+
+    device: Device
+    index: int
+    arguments: Mapping[int, Sequence[ResolvedArgument]]
+    contents: Callable[[int], Mapping[str, str] | None]
+    folder: Path
+    abort: threading.Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """A tool's log of one launch, ``None`` where it wrote none, and how it failed, if it did."""
+    """A tool's log of one process, ``None`` where it wrote none, and how it failed, if it did.
+
+    ``shape`` is the first candidate's.
+    """
 
     shape: int
     log: str | None
     problem: str
 
 
-def launched(
-    candidate: Candidate,
-    tool: Tool,
-    device: Device,
-    index: int,
-    shapes: Shapes,
-    place: Path,
-    abort: threading.Event,
-) -> Launched | str:
-    """Launch a candidate once under a tool; or say why it cannot be.
+def examine(
+    candidates: Sequence[Candidate], site: Site
+) -> tuple[dict[int, Rejected], tuple[str, ...]]:
+    """The first defect of each candidate that has one, and notes on what could not be checked."""
+    defects: dict[int, Rejected] = {}
+    notes: list[str] = []
+    with TemporaryDirectory(dir=site.folder) as made:
+        place = Path(made)
+        kinds = tools(site.device, place / "all")
+        if candidates and not kinds:
+            notes.append(missing(site.device.backend))
+        together = [(candidates, kind) for kind in kinds if kind.together and len(candidates) > 1]
+        content = {tool.name for _, tool, said in _checked(together, site) if said is None}
+        alone = [
+            ((candidate,), tool)
+            for candidate in candidates
+            for tool in tools(site.device, place / str(candidate.trial))
+            if tool.name not in content
+        ]
+        for (candidate, *_), _, said in _checked(alone, site):
+            if isinstance(said, Rejected):
+                defects.setdefault(candidate.trial, said)
+            elif said is not None:
+                notes.append(said)
+    return defects, tuple(dict.fromkeys(notes))
 
-    ``place`` is a folder for the launch's own files. The other arguments are those of
-    :func:`examine`.
-    """
-    shape = _largest(candidate, shapes, tool.most_bytes)
-    if shape is None:
-        return f"{tool.name}: no shape is small enough for it"
-    cell = candidate.plan.cells[shape]
-    assert isinstance(cell, CellPlan)
-    binary = candidate.binaries[cell.build]
-    code = place / f"{candidate.trial}.{tool.name}.code"
-    code.write_bytes(binary.code)
-    arguments = staged(*shapes[shape])
-    job = Job(
-        backend=device.backend,
-        index=index,
-        build=candidate.plan.builds[cell.build],
-        code=str(code),
-        symbols=binary.symbols,
-        cell=replace(cell, build=0),
-        buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
-        scalars=tuple(a for a in arguments if isinstance(a, StagedScalar)),
-        nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
-    )
-    path = code.with_suffix(".json")
-    path.write_bytes(JOB.dump_json(job))
-    ending, words = _watched(tool, path, abort)
-    log = tool.log.read_text(errors="replace") if tool.log.exists() else None
-    return Launched(shape=shape, log=log, problem=f"{ending}{words}" if ending else "")
+
+def launched(candidates: Sequence[Candidate], tool: Tool, site: Site) -> Launched | str:
+    """Launch each candidate once in one process under a tool; or say why that cannot be."""
+    jobs = _jobs(candidates, tool, site)
+    return jobs if isinstance(jobs, str) else _launched(jobs, tool, site)
+
+
+_Jobs = list[tuple[int, Path]]
+"""Shapes, and the files that tell what to launch on them."""
 
 
 def _checked(
-    candidate: Candidate,
-    tool: Tool,
-    device: Device,
-    index: int,
-    shapes: Shapes,
-    place: Path,
-    abort: threading.Event,
+    groups: Sequence[tuple[Sequence[Candidate], Tool]], site: Site
+) -> list[tuple[Sequence[Candidate], Tool, Rejected | str | None]]:
+    """What each tool says of its group: a defect, a note, or nothing."""
+    jobs = [(group, tool, _jobs(group, tool, site)) for group, tool in groups]
+    with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
+        answers = pool.map(lambda job: _verdict(job[0], job[1], job[2], site), jobs)
+        return [(group, tool, said) for (group, tool, _), said in zip(jobs, answers, strict=True)]
+
+
+def _verdict(
+    candidates: Sequence[Candidate], tool: Tool, jobs: _Jobs | str, site: Site
 ) -> Rejected | str | None:
-    ran = launched(candidate, tool, device, index, shapes, place, abort)
-    if isinstance(ran, str):
-        return ran
+    if isinstance(jobs, str):
+        return jobs
+    ran = _launched(jobs, tool, site)
     said = tool.read(ran.log or "")
     if said:
         detail = f"{tool.name}: {'; '.join(said)}"
         return Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail=detail)
     if said is None or ran.problem:
         problem = ran.problem or "it wrote no report"
-        return f"{tool.name} could not check trial {candidate.trial}: {problem}"
+        return f"{tool.name} could not check trial {candidates[0].trial}: {problem}"
     return None
 
 
-def _largest(candidate: Candidate, shapes: Shapes, most: int) -> int | None:
+def _jobs(candidates: Sequence[Candidate], tool: Tool, site: Site) -> _Jobs | str:
+    jobs = [job for candidate in candidates if (job := _job(candidate, tool, site)) is not None]
+    if len(jobs) < len(candidates):
+        return f"{tool.name}: no shape is small enough for it"
+    return jobs
+
+
+def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | None:
+    """A launch on the largest shape that the tool can handle."""
     cells = candidate.plan.cells
     sizes = {
         shape: sum(a.size for a in arguments if a.is_buffer)
-        for shape, (arguments, _) in shapes.items()
+        for shape, arguments in site.arguments.items()
         if shape < len(cells) and isinstance(cells[shape], CellPlan)
     }
-    return max(
-        (s for s, size in sizes.items() if size <= most), key=sizes.__getitem__, default=None
-    )
+    fitting = [shape for shape, size in sizes.items() if size <= tool.most_bytes]
+    for shape in sorted(fitting, key=sizes.__getitem__, reverse=True):
+        contents = site.contents(shape)
+        cell = cells[shape]
+        if contents is None or not isinstance(cell, CellPlan):
+            continue
+        binary = candidate.binaries[cell.build]
+        code = tool.log.with_name(f"{tool.log.name}.{candidate.trial}.code")
+        code.write_bytes(binary.code)
+        arguments = staged(site.arguments[shape], contents)
+        job = Job(
+            backend=site.device.backend,
+            index=site.index,
+            build=candidate.plan.builds[cell.build],
+            code=str(code),
+            symbols=binary.symbols,
+            cell=replace(cell, build=0),
+            buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
+            scalars=tuple(a for a in arguments if isinstance(a, StagedScalar)),
+            nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
+        )
+        path = code.with_suffix(".json")
+        path.write_bytes(JOB.dump_json(job))
+        return shape, path
+    return None
 
 
-def _watched(tool: Tool, job: Path, abort: threading.Event) -> tuple[str, str]:
-    """Run the launcher under the tool; how it ended if not well, and its last words."""
+def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
+    """Run the launcher under the tool."""
+    files = [str(path) for _, path in jobs]
     environment = module_environment(os.environ)
-    environment |= {"PYOPENCL_NO_CACHE": "1", "XDG_CACHE_HOME": str(job.parent)}
-    launcher = (sys.executable, "-P", "-m", "workers.sanitizers.launcher", str(job))
-    output = job.with_suffix(".out")
+    environment |= {"PYOPENCL_NO_CACHE": "1", "XDG_CACHE_HOME": str(tool.log.parent)}
+    launcher = (sys.executable, "-P", "-m", "workers.sanitizers.launcher", *files)
+    output = tool.log.with_name(f"{tool.log.name}.out")
     with output.open("wb") as stream:
         process = subprocess.Popen(
             [*tool.command, *launcher],
@@ -183,7 +189,7 @@ def _watched(tool: Tool, job: Path, abort: threading.Event) -> tuple[str, str]:
         )
     ends = time.monotonic() + SECONDS
     try:
-        while process.poll() is None and time.monotonic() < ends and not abort.is_set():
+        while process.poll() is None and time.monotonic() < ends and not site.abort.is_set():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_SECONDS)
         code = process.poll()
@@ -191,8 +197,10 @@ def _watched(tool: Tool, job: Path, abort: threading.Event) -> tuple[str, str]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    lines = output.read_text(errors="replace").strip().splitlines()
-    words = f": {lines[-1][:_FIRST_WORDS]}" if lines else ""
-    if code is None:
-        return f"stopped after {SECONDS:.0f} s", words
-    return ("" if code == 0 else f"exit {code}"), words
+    problem = ""
+    if code != 0:
+        lines = output.read_text(errors="replace").strip().splitlines()
+        ending = f"stopped after {SECONDS:.0f} s" if code is None else f"exit {code}"
+        problem = ": ".join([ending, *(line[:_FIRST_WORDS] for line in lines[-1:])])
+    log = tool.log.read_text(errors="replace") if tool.log.exists() else None
+    return Launched(shape=jobs[0][0], log=log, problem=problem)

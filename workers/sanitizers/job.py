@@ -1,4 +1,4 @@
-"""What a launcher is told: one candidate's cell on one shape, as a file."""
+"""What a launcher is told: a candidate's cell on one shape, as a file."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
-"""The process that a checker watches: ``python -m workers.sanitizers.launcher JOB``.
+"""The process that a checker watches: ``python -m workers.sanitizers.launcher JOB …``.
 
-Launches one candidate once, and nothing else. Every buffer is an allocation of its own, as long as
+Launches each candidate once, and nothing else. Every buffer is an allocation of its own, as long as
 its contents and no longer, and what the kernel should write is left as the allocator gives it: so a
 checker sees each access beyond the end and each use of what nobody wrote.
 """
@@ -108,9 +108,10 @@ def _run(
 
 
 def main() -> None:
-    """Do the job that the command line names."""
-    job = JOB.validate_json(Path(sys.argv[1]).read_bytes())
-    {"opencl": launch_opencl, "cuda": launch_cuda}[job.backend](job)
+    """Do the jobs that the command line names."""
+    for path in sys.argv[1:]:
+        job = JOB.validate_json(Path(path).read_bytes())
+        {"opencl": launch_opencl, "cuda": launch_cuda}[job.backend](job)
 
 
 if __name__ == "__main__":

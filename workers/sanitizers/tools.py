@@ -28,6 +28,7 @@ class Tool:
     """One kind of check: the command that goes before the launcher's, and how to read its log.
 
     ``read`` returns what was found, or ``None`` where the log does not say that it ended.
+    ``together``: it misses nothing where one process launches several candidates.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Tool:
     log: Path
     most_bytes: int
     read: Callable[[str], tuple[str, ...] | None]
+    together: bool = False
 
 
 def tools(device: Device, log: Path) -> tuple[Tool, ...]:
@@ -62,6 +64,7 @@ def _compute_sanitizer(device: Device, log: Path) -> tuple[Tool, ...]:  # noqa: 
             log=Path(f"{log}.{name}"),
             most_bytes=8 << 20,
             read=read_compute_sanitizer,
+            together=True,
         )
         for name in ("memcheck", "racecheck", "initcheck", "synccheck")
     )

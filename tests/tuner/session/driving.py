@@ -19,6 +19,7 @@ from tuner.events import (
     Fact,
     TrialFinished,
     TrialProposed,
+    WinnersExamined,
 )
 from tuner.expressions import Expression
 from tuner.fleet import (
@@ -32,6 +33,9 @@ from tuner.fleet import (
     CompileJob,
     Confirmed,
     ConfirmJob,
+    Examined,
+    ExamineJob,
+    Job,
     Lost,
     Prepared,
     PrepareJob,
@@ -42,6 +46,7 @@ from tuner.session.commands import (
     Bench,
     Compile,
     Confirm,
+    Examine,
     Finish,
     Prepare,
     Propose,
@@ -232,6 +237,8 @@ class _Process:
             case Confirm(process=process, finalists=finalists):
                 chosen_ones = tuple(self.candidates[t] for t in finalists)
                 self.fleet.submit(ConfirmJob(process=process, finalists=chosen_ones))
+            case Examine(trials=trials):
+                self.fleet.submit(ExamineJob(winners=tuple(self.candidates[t] for t in trials)))
 
     def plan(self, command: Compile) -> Plan:
         x = command.configuration.as_dict().get("x", -1)
@@ -275,10 +282,12 @@ class _Process:
                 )
             case Confirmed(process=process, samples=samples, failed=failed):
                 return ConfirmationSampled(process=process, samples=samples, failed=failed)
+            case Examined(trials=trials, failed=failed):
+                return WinnersExamined(trials=trials, failed=failed)
             case Lost(job=job, reason=reason):
                 return JobLost(self.work(job), reason)
 
-    def work(self, job: CompileJob | PrepareJob | BenchJob | ConfirmJob) -> Work:
+    def work(self, job: Job) -> Work:
         match job:
             case CompileJob(trial=trial):
                 return self.plans[trial][0]
@@ -288,6 +297,8 @@ class _Process:
                 return Bench(tuple(c.trial for c in candidates))
             case ConfirmJob(process=process, finalists=finalists):
                 return Confirm(process, tuple(c.trial for c in finalists))
+            case ExamineJob(winners=winners):
+                return Examine(tuple(c.trial for c in winners))
 
 
 def fleet(device: Device = GPU, **options: object) -> SimulatedFleet:

@@ -17,11 +17,12 @@ from tuner.events import (
     TrialFinished,
     TrialProposed,
 )
-from tuner.fleet import BASELINE, BenchJob, CompileJob, ConfirmJob
+from tuner.fleet import BASELINE, BenchJob, CompileJob, ConfirmJob, Examined, ExamineJob, Lost
+from tuner.report.summary import winners
 from tuner.session.history import History
 from tuner.session.session import BATCH, PHASE, Phase
 from tuner.session.signals import StopRequested
-from tuner.simulation import Durations, Fault
+from tuner.simulation import Durations, Fault, SimulatedFleet
 from tuner.trial import Code, Measured, Rejected, Stage
 
 FAULTS = {
@@ -47,6 +48,7 @@ def told(facts: list[Fact]) -> tuple[object, ...]:
         history.ranking(),
         history.finalists(),
         [(c.process, c.samples, c.failed) for c in history.confirmations],
+        [(e.trials, e.failed) for e in history.examinations],
     )
 
 
@@ -55,7 +57,9 @@ def test_a_run_goes_from_baseline_through_search_and_confirmation_to_its_end():
     session = run.drive(fleet())
     kinds = [key for key, _ in itertools.groupby(fact.kind for fact in run.facts)]
     assert kinds[:3] == ["epoch.opened", "baseline.prepared", "trial.proposed"]
-    assert kinds[-3:] == ["search.ended", "confirmation.sampled", "run.finished"]
+    assert kinds[-4:] == [
+        *("search.ended", "confirmation.sampled", "winners.examined", "run.finished")
+    ]
     assert session.phase is Phase.FINISHED
     assert len(session.history.trials) == 12
     assert all(isinstance(t.outcome, Measured) for t in session.history.trials.values())
@@ -290,6 +294,43 @@ def test_a_finalist_that_fails_confirmation_is_replaced_by_the_next_best():
     for number in history.finalists():
         seen = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
         assert len(seen) == 3
+
+
+def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_they_see_too():
+    undisturbed = Run(experiment(trials=20))
+    first = undisturbed.drive(fleet()).history
+    best = winners(first)[0]
+    assert [fact.trials for fact in first.examinations] == [winners(first)]
+    run = Run(experiment(trials=20))
+    history = run.drive(fleet(faults={best: Fault.DEFECT})).history
+    assert best in history.refuted
+    assert best not in winners(history)
+    seen = [number for fact in history.examinations for number in fact.trials]
+    assert set(seen) == {best, *winners(history)}
+    assert len(seen) == len(set(seen)), "nobody is examined twice"
+    for number in winners(history):
+        confirmed = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
+        assert len(confirmed) == 3
+
+
+def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():
+    class Losing(SimulatedFleet):
+        def submit(self, job):
+            super().submit(job)
+            if isinstance(job, ExamineJob):
+                self._due = [
+                    (at, order, Lost(job=job, reason="gone"))
+                    if answer.__class__ is Examined
+                    else (at, order, answer)
+                    for at, order, answer in self._due
+                ]
+
+    usual = fleet()
+    losing = Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost)
+    history = Run(experiment()).drive(losing).history
+    assert history.finished
+    assert winners(history)
+    assert any("not examined" in note for note in history.notes)
 
 
 def test_confirmation_gives_up_when_every_finalist_fails():

@@ -7,6 +7,7 @@ import pytest
 
 from tests.workers.harness import Laboratory
 from workers.profiler.ncu import METRICS, profile, read_csv
+from workers.sanitizers.examination import Site
 
 HEADER = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
@@ -61,7 +62,15 @@ def test_where_the_tool_is_missing_it_says_so(tmp_path, monkeypatch):
     try:
         source = (spec.parent / "affine.cl").read_text()
         candidate = laboratory.candidate(source)
-        found = profile(candidate, laboratory.device, 0, {}, tmp_path, threading.Event())
+        site = Site(
+            device=laboratory.device,
+            index=0,
+            arguments={},
+            contents=lambda _: None,
+            folder=tmp_path,
+            abort=threading.Event(),
+        )
+        found = profile(candidate, site)
     finally:
         laboratory.close()
     assert found == "Nsight Compute is not installed: no counters were read"

@@ -1,4 +1,4 @@
-"""Finalists under Oclgrind, where it is installed: defects that every answer hides are seen."""
+"""Winners under Oclgrind, where it is installed: defects that every answer hides are seen."""
 
 import shutil
 import threading
@@ -39,8 +39,8 @@ def laboratory():
 def test_a_defect_that_the_answers_hide_is_seen(laboratory, what):
     candidate = laboratory.candidate(f"{HEAD} {DEFECTS[what]} }}")
     assert isinstance(laboratory.bench.run(candidate).outcome, Measured)
-    confirmed = laboratory.confirmed(candidate)
-    rejected = dict(confirmed.failed)[candidate.trial]
+    examined = laboratory.examined(candidate)
+    rejected = dict(examined.failed)[candidate.trial]
     assert rejected.code is Code.DEFECT
     assert what.lower() in rejected.detail.lower(), rejected
 
@@ -48,16 +48,28 @@ def test_a_defect_that_the_answers_hide_is_seen(laboratory, what):
 @needs_oclgrind
 def test_an_honest_kernel_passes_without_a_word(laboratory):
     candidate = laboratory.candidate(f"{HEAD} {HONEST} }}")
-    confirmed = laboratory.confirmed(candidate)
-    assert (confirmed.failed, confirmed.notes) == ((), ())
+    examined = laboratory.examined(candidate)
+    assert (examined.failed, examined.notes) == ((), ())
+
+
+@needs_oclgrind
+def test_of_several_checked_together_the_guilty_one_is_found(laboratory):
+    honest, raced, other = (
+        laboratory.candidate(f"{HEAD} {body} }}", trial=trial)
+        for trial, body in enumerate((HONEST, DEFECTS["race"], f"{HONEST} /* other */"))
+    )
+    examined = laboratory.examined(honest, raced, other)
+    assert examined.trials == (0, 1, 2)
+    assert [trial for trial, _ in examined.failed] == [1]
+    assert examined.notes == ()
 
 
 def test_without_the_tool_the_report_says_so(laboratory, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     candidate = laboratory.candidate(f"{HEAD} {HONEST} }}")
-    confirmed = laboratory.confirmed(candidate)
-    assert confirmed.failed == ()
-    assert confirmed.notes == ("oclgrind is not installed: no memory or race check was made",)
+    examined = laboratory.examined(candidate)
+    assert examined.failed == ()
+    assert examined.notes == ("oclgrind is not installed: no memory or race check was made",)
 
 
 def test_a_tool_that_fails_is_a_note_and_no_verdict(laboratory, monkeypatch, tmp_path):
@@ -65,9 +77,9 @@ def test_a_tool_that_fails_is_a_note_and_no_verdict(laboratory, monkeypatch, tmp
     tool.write_text("#!/bin/sh\necho broken\nexit 3\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    confirmed = laboratory.confirmed(laboratory.candidate(f"{HEAD} {HONEST} }}"))
-    assert confirmed.failed == ()
-    assert confirmed.notes == ("oclgrind could not check trial 0: exit 3: broken",)
+    examined = laboratory.examined(laboratory.candidate(f"{HEAD} {HONEST} }}"))
+    assert examined.failed == ()
+    assert examined.notes == ("oclgrind could not check trial 0: exit 3: broken",)
 
 
 def test_a_tool_that_hangs_is_stopped(laboratory, monkeypatch, tmp_path):
@@ -76,6 +88,6 @@ def test_a_tool_that_hangs_is_stopped(laboratory, monkeypatch, tmp_path):
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("workers.sanitizers.examination.SECONDS", 0.5)
-    confirmed = laboratory.confirmed(laboratory.candidate(f"{HEAD} {HONEST} }}"))
-    assert "stopped after" in confirmed.notes[0]
+    examined = laboratory.examined(laboratory.candidate(f"{HEAD} {HONEST} }}"))
+    assert "stopped after" in examined.notes[0]
     assert threading.active_count() < 50
