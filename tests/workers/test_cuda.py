@@ -504,3 +504,10 @@ def test_work_after_the_last_event_is_refused_when_it_is_no_hiccup():
     with pytest.raises(DeviceFailure, match="went on") as refused:
         watch.look(late, total)
     assert refused.value.code is Code.IMPOSSIBLE_TIME
+
+
+def test_a_part_of_a_timing_has_its_share_of_bursts_each_long_enough():
+    whole = rotation_for(DEVICE, 400_000, "cold", warmup=20, repeats=100)
+    part = rotation_for(DEVICE, 400_000, "cold", warmup=4, repeats=20)
+    assert (whole.bursts, part.bursts) == (5, 1)
+    assert part.launches == whole.launches >= 100

@@ -29,6 +29,8 @@ _MAX_SETS = 2048
 """More sets than this cost more to restore than a cold cache is worth."""
 
 _BURSTS = 5
+"""Timed bursts of the usual hundred repeats; of fewer repeats there are fewer."""
+
 _LEAST_LAUNCHES = 100
 _LEAST_BYTES = 2_000_000_000
 """A burst is so many launches, or touches so many bytes, that its own start weighs nothing."""
@@ -52,7 +54,8 @@ def rotation_for(
         wanted = max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes)
         sets = max(1, min(_MAX_SETS, -(-wanted // max(size, 1))))
     launches = max(repeats, sets, min(_LEAST_LAUNCHES, -(-_LEAST_BYTES // max(size, 1))))
-    return Rotation(sets=sets, launches=launches, warmup=-(-warmup // launches), bursts=_BURSTS)
+    bursts = min(_BURSTS, -(-_BURSTS * repeats // _LEAST_LAUNCHES))
+    return Rotation(sets=sets, launches=launches, warmup=-(-warmup // launches), bursts=bursts)
 
 
 class CudaDevice:
