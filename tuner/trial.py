@@ -107,6 +107,26 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Short:
+    """A cell that was right but given up before the protocol's end: it leads nowhere.
+
+    ``median_ns`` is over the ``samples`` timings there were by then: enough to rank the cell and to
+    learn from, never to be reported. A configuration with such a cell is chosen for nothing before
+    it was measured again in full.
+    """
+
+    kind: Literal["short"] = "short"
+    median_ns: float
+    samples: int
+    baseline_ns: float
+
+    @property
+    def ratio(self) -> float:
+        """Time divided by the baseline's, as far as it is known."""
+        return self.median_ns / self.baseline_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Infeasible:
     """A cell outside the configuration's constraints; dispatch would use the baseline there."""
 
@@ -119,7 +139,7 @@ class Infeasible:
         return 1.0
 
 
-Cell = Full | Infeasible
+Cell = Full | Short | Infeasible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +152,12 @@ class Measured:
     @property
     def general(self) -> bool:
         """Whether every cell was run, so that the configuration can serve all shapes."""
-        return all(isinstance(cell, Full) for cell in self.cells)
+        return not any(isinstance(cell, Infeasible) for cell in self.cells)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no cell was given up, so that what was measured may be reported."""
+        return not any(isinstance(cell, Short) for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

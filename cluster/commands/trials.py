@@ -17,7 +17,7 @@ from tuner.plan import CellPlan
 from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment, ShapeBinding, Template
-from tuner.trial import Configuration, Full, Measured, Outcome, Rejected, Value
+from tuner.trial import Configuration, Full, Infeasible, Measured, Outcome, Rejected, Value
 from workers.bench.bench import Bench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -134,7 +134,7 @@ def _show(
                 took = f"{cell.median_ns / 1000:.2f} ± {cell.mad_ns / 1000:.2f} µs"
                 baseline = f"baseline {cell.baseline_ns / 1000:.2f} µs"
                 typer.echo(f"  {shape}: {took}, {baseline}, {1 / cell.ratio:.2f}×")
-            else:
+            elif isinstance(cell, Infeasible):
                 typer.echo(f"  {shape}: infeasible: {cell.reason}")
 
 

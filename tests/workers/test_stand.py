@@ -196,3 +196,40 @@ def test_timing_goes_on_until_the_median_is_sure_or_the_cap_is_reached(laborator
     stand.check(baseline, question, 1e6, exact=False)
     few = Measure(warmup=0, repeats=16, until=1e-9, at_most=200)
     assert len(stand.time(baseline, question, "cold", few, 1e6)) >= 200
+
+
+def test_a_timing_that_is_surely_too_slow_stops_after_it_was_checked(laboratory, fired) -> None:
+    working = laboratory.bench._working
+    question = laboratory.bench._prep.questions[0][0]
+    measure = Measure(warmup=16, repeats=160)
+    stand, baseline = working._stand, working._baseline
+    for _ in range(4):
+        fired.clear()
+        samples = stand.time(baseline, question, "cold", measure, 1e6, cutoff_ns=1.0)
+        assert len(bursts(fired)) <= 3
+        assert any(each.inspect is not None and each.inspect in each.order for each in fired)
+        assert samples
+    fired.clear()
+    assert len(stand.time(baseline, question, "cold", measure, 1e6, cutoff_ns=1e12)) >= 160
+
+
+def test_a_cell_above_its_cutoff_is_given_up_unless_the_configuration_leads(laboratory) -> None:
+    working = laboratory.bench._working
+    slow, fast = 1e-6, 1e6
+
+    def kinds(name: str, cutoffs: tuple[float, ...]) -> list[str]:
+        outcome = laboratory.bench.run(laboratory.candidate(f"{GOOD} /* {name} */"), cutoffs)
+        assert isinstance(outcome.outcome, Measured)
+        return [cell.kind for cell in outcome.outcome.cells]
+
+    assert working.alive
+    assert kinds("neither", (slow, slow, slow)) == ["short", "short"]
+    assert kinds("special", (slow, slow, fast)) == ["short", "full"]
+    assert kinds("general", (fast, slow, slow)) == ["full", "full"]
+    assert kinds("anything", (fast, fast, fast)) == ["full", "full"]
+
+
+def test_what_is_given_up_was_checked_all_the_same(laboratory) -> None:
+    wrong = laboratory.candidate(f"{GOOD.replace('2 *', '3 *')} /* wrong */")
+    outcome = laboratory.bench.run(wrong, (1e-6, 1e-6, 1e-6)).outcome
+    assert outcome.code == Code.WRONG_RESULT

@@ -6,7 +6,7 @@ import json
 
 from tuner.report.summary import summarise
 from tuner.session.history import History
-from tuner.trial import Full, Measured, Rejected
+from tuner.trial import Cell, Full, Infeasible, Measured, Rejected, Short
 
 
 def results_jsonl(history: History) -> str:
@@ -27,15 +27,7 @@ def results_jsonl(history: History) -> str:
             case Measured(cells=cells):
                 row["outcome"] = "measured"
                 row["shapes"] = {
-                    label: {
-                        "median_ns": cell.median_ns,
-                        "mad_ns": cell.mad_ns,
-                        "samples": cell.samples,
-                        "baseline_ns": cell.baseline_ns,
-                    }
-                    if isinstance(cell, Full)
-                    else {"infeasible": cell.reason}
-                    for label, cell in zip(labels, cells, strict=True)
+                    label: _cell(cell) for label, cell in zip(labels, cells, strict=True)
                 }
             case Rejected(stage=stage, code=code, detail=detail, shape=shape):
                 row["outcome"] = "rejected"
@@ -44,6 +36,22 @@ def results_jsonl(history: History) -> str:
                 row["outcome"] = "abandoned" if trial.abandoned else "open"
         lines.append(json.dumps(row, allow_nan=False) + "\n")
     return "".join(lines)
+
+
+def _cell(cell: Cell) -> dict[str, object]:
+    """What is known of a cell; one that was given up has no time that may be quoted as such."""
+    match cell:
+        case Full():
+            return {
+                "median_ns": cell.median_ns,
+                "mad_ns": cell.mad_ns,
+                "samples": cell.samples,
+                "baseline_ns": cell.baseline_ns,
+            }
+        case Short():
+            return {"given_up_at_ns": cell.median_ns, "samples": cell.samples}
+        case Infeasible():
+            return {"infeasible": cell.reason}
 
 
 def results_csv(history: History) -> str:

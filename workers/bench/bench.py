@@ -27,6 +27,7 @@ from tuner.fleet import (
     ExamineJob,
     Prepared,
 )
+from tuner.search.port import Losses
 from tuner.spec.odd import every_shape
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Code, Full, Infeasible, Rejected, Stage
@@ -108,8 +109,10 @@ class Bench:
                 oracle.rest()
             return Prepared(result=result, notes=oracle.notes if oracle else ())
 
-    def run(self, candidate: Candidate) -> Benched:
+    def run(self, candidate: Candidate, cutoffs: Losses = ()) -> Benched:
         """Verify and time one candidate on every tune shape it is feasible for.
+
+        Cells above the ``cutoffs`` of :mod:`tuner.racing` are given up.
 
         Raises:
             EnvironmentProblem: the device failed its canary twice and is quarantined.
@@ -119,7 +122,7 @@ class Bench:
             return Benched(trial=candidate.trial, outcome=refused, bench=self.name, seconds=0.0)
         with self._locked():
             began = time.monotonic()
-            outcome = self._ready(candidate).trial(candidate)
+            outcome = self._ready(candidate).trial(candidate, cutoffs)
             seconds = time.monotonic() - began
         return Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=seconds)
 

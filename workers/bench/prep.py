@@ -8,7 +8,7 @@ from tuner.device import Device
 from tuner.fleet import BenchSetup
 from tuner.spec.experiment import Measure, ShapeBinding
 from tuner.spec.resolve import ResolvedArgument, moved_bytes
-from tuner.trial import Full
+from tuner.trial import Full, Short
 from workers.bench.judge import Question
 
 Arguments = dict[int, tuple[ResolvedArgument, ...]]
@@ -49,6 +49,11 @@ class Prep:
         return range(len(self.setup.experiment.shapes.tune))
 
     @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the tune shapes."""
+        return tuple(shape.weight for shape in self.setup.experiment.shapes.tune)
+
+    @property
     def timed(self) -> range:
         """The shapes that are timed: tune, then held-out."""
         shapes = self.setup.experiment.shapes
@@ -60,3 +65,10 @@ def full(samples: Sequence[float], baseline_ns: float) -> Full:
     median = statistics.median(samples)
     deviation = statistics.median(abs(sample - median) for sample in samples)
     return Full(median_ns=median, mad_ns=deviation, samples=len(samples), baseline_ns=baseline_ns)
+
+
+def short(samples: Sequence[float], baseline_ns: float) -> Short:
+    """Median of a timing that was given up."""
+    return Short(
+        median_ns=statistics.median(samples), samples=len(samples), baseline_ns=baseline_ns
+    )

@@ -19,7 +19,7 @@ from tuner.plan import CellPlan
 from tuner.spec.experiment import Measure
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code
-from workers.bench.interval import settled
+from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Question, check, check_bystander
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import (
@@ -39,7 +39,6 @@ _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 In turn, so that neither a kernel that reads its output passes, nor one that leaves alone what looks
 like an answer: where a set is launched on twice, that one would be timed doing nothing.
 """
-_CHECKS_WHILE_TIMING = 2
 _LONGEST_CUT = 16
 _TAKES = 3
 """How often a timing is taken while the device is throttled."""
@@ -178,11 +177,10 @@ class Stand:
         ``exact``: on the buffers that are aligned to no more than was promised.
         """
         place = question.shape, exact
-        case = self._cases[place]
-        if case.contents is not question.contents:
-            self._refill(place, question.contents)
+        self._hold(place, question)
         launchable = self._bound(entrant, place)
-        self._checked(entrant, launchable, question, baseline_ns, (self._pick(case.sets),))
+        target = self._pick(self._cases[place].sets)
+        self._checked(entrant, launchable, question, baseline_ns, (target,))
 
     def twice(
         self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
@@ -208,20 +206,24 @@ class Stand:
         cache: Cache,
         measure: Measure,
         baseline_ns: float,
+        cutoff_ns: float = math.inf,
     ) -> list[float]:
         """Nanoseconds per launch, after warm-up, checked at random points on the way.
 
-        Taken again, a few times, where the device was throttled meanwhile.
+        Taken again, a few times, where the device was throttled meanwhile. Stops early once it is
+        surely slower than ``cutoff_ns``, with what there is by then; not before it was checked.
 
         Args:
             entrant: whom to time; on the question's inputs.
-            question: the inputs that the shape's case holds now.
+            question: the inputs.
             cache: cold or hot.
             measure: launches to warm up and to time, and when that is enough.
             baseline_ns: what deadlines are reckoned from.
+            cutoff_ns: what is above need not be known.
         """
+        self._hold((question.shape, False), question)
         for _ in range(_TAKES):
-            samples = self._take(entrant, question, cache, measure, baseline_ns)
+            samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns)
             self.vitals = self._server.vitals()
             throttled = self.vitals.throttled if self.vitals else ()
             if not throttled:
@@ -236,22 +238,25 @@ class Stand:
         cache: Cache,
         measure: Measure,
         baseline_ns: float,
+        cutoff_ns: float,
     ) -> list[float]:
         launchable = self._bound(entrant, (question.shape, False))
         rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
         order = self._order(rotation)
         bursts = rotation.warmup + rotation.bursts + (rotation.sets > 1)
-        checked = self._rng.choice(bursts, min(bursts, _CHECKS_WHILE_TIMING), replace=False)
-        cut = int(self._rng.integers(bursts)) if rotation.sets > 1 else None
+        checked = self._checkpoints(bursts)
+        cut = self._bystander_at(bursts, checked) if rotation.sets > 1 else None
         drifts = len(order) > rotation.sets and any(
             a.kind == "inout" for a in self._arguments[question.shape]
         )
         samples: list[float] = []
+        raced: list[tuple[float, int]] = []
         for burst in range(bursts):
+            launched = len(order)
             if burst == cut:
-                times = self._cut(
-                    entrant, launchable, question, baseline_ns, order[: rotation.sets]
-                )
+                cycle = order[: rotation.sets]
+                launched = 1 + self._pick(min(len(cycle) - 1, _LONGEST_CUT))
+                times = self._cut(entrant, launchable, question, baseline_ns, cycle, launched)
             elif burst in checked and not drifts:
                 times = self._checked(entrant, launchable, question, baseline_ns, order)
             else:
@@ -260,6 +265,9 @@ class Stand:
                 self._checked(entrant, launchable, question, baseline_ns, order[:1])
             if burst >= rotation.warmup:
                 samples += times
+            raced.append((min(times), launched))
+            if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
+                return samples or list(times)
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not settled(samples, measure.until):
             samples += self._fire(entrant, launchable, question.shape, baseline_ns, order)
@@ -267,6 +275,17 @@ class Stand:
         if cache == "cold":
             self._refuse_the_impossible(question.shape, rotation, len(order), samples)
         return samples
+
+    def _checkpoints(self, bursts: int) -> set[int]:
+        """The bursts that are checked: one before any timing may be given up, one later."""
+        sooner = min(bursts, LEAST_BURSTS)
+        later = [sooner + self._pick(bursts - sooner)] if bursts > sooner else []
+        return {self._pick(sooner), *later}
+
+    def _bystander_at(self, bursts: int, checked: set[int]) -> int | None:
+        """The burst that ends early, so that a set can be looked at that was not launched on."""
+        others = [burst for burst in range(bursts) if burst not in checked]
+        return others[self._pick(len(others))] if others else None
 
     def _order(self, rotation: Rotation) -> tuple[int, ...]:
         cycle = [int(index) for index in self._rng.permutation(rotation.sets)]
@@ -302,12 +321,13 @@ class Stand:
         question: Question,
         baseline_ns: float,
         cycle: tuple[int, ...],
+        length: int,
     ) -> tuple[float, ...]:
         """A burst that ends early, and a look at the set that would have been next.
 
         Catches a launch that does the work of later ones: those are timed as if they did it.
         """
-        poison, length = self._poison(), 1 + self._pick(min(len(cycle) - 1, _LONGEST_CUT))
+        poison = self._poison()
         times, inspection = self._server.fire(
             launchable,
             cycle[:length],
@@ -378,6 +398,11 @@ class Stand:
 
     def _least_align(self, exact: bool) -> int:
         return 1 if exact else self._device.base_align
+
+    def _hold(self, place: tuple[int, bool], question: Question) -> None:
+        """Have the shape's case hold the question's inputs."""
+        if self._cases[place].contents is not question.contents:
+            self._refill(place, question.contents)
 
     def _refill(self, place: tuple[int, bool], contents: Mapping[str, str]) -> None:
         case = self._cases[place]

@@ -4,16 +4,19 @@ Owns the life of one trial. A sticky failure, or damaged memory on a CPU device,
 opening the next one is its canary, since there the baseline must load and be right.
 """
 
+import math
 import statistics
 
 import numpy as np
 
 from tuner.fleet import Candidate
 from tuner.plan import CellPlan
+from tuner.racing import leading
+from tuner.search.port import Losses
 from tuner.trial import Cell, Code, Full, Measured, Outcome
 from workers.bench.judge import rejected
 from workers.bench.memory import refuse_memory
-from workers.bench.prep import Prep, full
+from workers.bench.prep import Prep, full, short
 from workers.bench.stand import Entrant, Stand
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import DeviceFailure
@@ -63,9 +66,15 @@ class Working:
         self._stand.unstage(shape)
         return cell
 
-    def trial(self, candidate: Candidate) -> Outcome:
-        """Verify the candidate on every shape, then time it and ask the further questions."""
+    def trial(self, candidate: Candidate, cutoffs: Losses = ()) -> Outcome:
+        """Verify the candidate on every shape, then time it; ask it further where it leads.
+
+        Args:
+            candidate: what to try.
+            cutoffs: see :mod:`tuner.racing`; without, everything is measured in full.
+        """
         cells: dict[int, Cell] = {}
+        timings: dict[int, list[float]] = {}
         shape: int | None = None
         entrant: Entrant | None = None
         try:
@@ -79,7 +88,16 @@ class Working:
                     cells[shape] = cell
             for shape in self._prep.tune:
                 if shape not in cells:
-                    cells[shape] = self._timed(entrant, shape)
+                    cutoff = cutoffs[1 + shape] if cutoffs else math.inf
+                    timings[shape] = self._samples(entrant, shape, cutoff)
+            ratios = {shape: self._ratio(shape, found) for shape, found in timings.items()}
+            leads = leading(ratios, self._prep.weights, cutoffs)
+            for shape, samples in timings.items():
+                if shape in leads:
+                    cut = bool(cutoffs) and ratios[shape] > cutoffs[1 + shape]
+                    cells[shape] = self._full(entrant, shape, samples, again=cut)
+                else:
+                    cells[shape] = short(samples, self._prep.baseline_ns[shape])
             self._stand.leave(entrant)
         except DeviceFailure as failure:
             self._recover(failure, entrant)
@@ -108,19 +126,25 @@ class Working:
         known = self._prep.baseline_ns.get(shape, self._unknown_ns)
         self._stand.check(entrant, question, known, exact=exact)
 
-    def _samples(self, entrant: Entrant, shape: int) -> list[float]:
+    def _samples(self, entrant: Entrant, shape: int, cutoff: float = math.inf) -> list[float]:
         measure = self._prep.measure
-        self._ask(entrant, shape, 0)
+        known = self._prep.baseline_ns.get(shape, self._unknown_ns)
         return self._stand.time(
             entrant,
             self._prep.questions[shape][0],
             measure.cache,
             measure,
-            self._prep.baseline_ns.get(shape, self._unknown_ns),
+            known,
+            cutoff_ns=cutoff * known,
         )
 
-    def _timed(self, entrant: Entrant, shape: int) -> Full:
-        samples = self._samples(entrant, shape)
+    def _ratio(self, shape: int, samples: list[float]) -> float:
+        return statistics.median(samples) / self._prep.baseline_ns[shape]
+
+    def _full(self, entrant: Entrant, shape: int, samples: list[float], *, again: bool) -> Full:
+        """The rest of the protocol on a shape; timed ``again`` where that may have been cut."""
+        if again:
+            samples = self._samples(entrant, shape)
         last = len(self._prep.questions[shape]) - 1
         for number in range(1, last):
             self._ask(entrant, shape, number)

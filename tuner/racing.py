@@ -1,0 +1,60 @@
+"""Racing: who leads so far, and which cells are worth the full protocol.
+
+A bench job carries *cut-offs* as of its sending: time ÷ baseline of the k-th best so far, over all
+shapes and on each. A cell that stays above its shape's is given up (:class:`tuner.trial.Short`),
+unless its configuration leads over all shapes; so a specialist is not lost for its mean, nor a
+general configuration for one shape. Cut-offs only fall, so that old ones give up less. Knows
+nothing of how timings are taken; that is :mod:`workers.bench.interval`.
+"""
+
+import math
+from bisect import insort
+from collections.abc import Mapping, Sequence
+
+from tuner.search.port import Losses
+from tuner.trial import Full, Measured, geometric_mean
+
+
+class Race:
+    """The ``places`` best so far, over all shapes and on each."""
+
+    def __init__(self, places: int, weights: Sequence[float]) -> None:
+        self._places = places
+        self._weights = weights
+        self._best: list[list[float]] = [[] for _ in range(1 + len(weights))]
+
+    def take(self, outcome: Measured) -> None:
+        """Enter a configuration that was measured."""
+        if outcome.general and outcome.complete:
+            self._enter(0, geometric_mean([c.ratio for c in outcome.cells], self._weights))
+        for shape, cell in enumerate(outcome.cells):
+            if isinstance(cell, Full):
+                self._enter(1 + shape, cell.ratio)
+
+    @property
+    def cutoffs(self) -> Losses:
+        """What is above leads nowhere: over all shapes, then on each; infinite at first."""
+        return tuple(best[-1] if len(best) == self._places else math.inf for best in self._best)
+
+    def _enter(self, objective: int, ratio: float) -> None:
+        best = self._best[objective]
+        insort(best, ratio)
+        del best[self._places :]
+
+
+def leading(
+    ratios: Mapping[int, float], weights: Sequence[float], cutoffs: Losses
+) -> frozenset[int]:
+    """The shapes whose cell gets the full protocol.
+
+    Args:
+        ratios: time ÷ baseline by shape, where the configuration is feasible.
+        weights: of all shapes.
+        cutoffs: over all shapes, then of each; nothing where everything is measured in full.
+    """
+    if not cutoffs:
+        return frozenset(ratios)
+    everywhere = len(ratios) == len(weights)
+    if everywhere and geometric_mean([ratios[s] for s in sorted(ratios)], weights) <= cutoffs[0]:
+        return frozenset(ratios)
+    return frozenset(shape for shape, ratio in ratios.items() if ratio <= cutoffs[1 + shape])
