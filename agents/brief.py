@@ -18,10 +18,10 @@ import jinja2
 from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
+from agents.profile import UNKNOWN, Static, roofline
 from agents.replies import Mode, Suggestion
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.plan import Usage
 from tuner.spec.experiment import Experiment, Template
 
 _LEAST_SOURCE_BYTES = 2_000
@@ -42,6 +42,12 @@ class ShapeTimes:
     moved: int | None = None
 
     @property
+    def share(self) -> float | None:
+        """How much of the possible speed the best so far reaches, else the kernel as it stands."""
+        found = roofline([self.floor], [self.best or self.baseline])
+        return found and found[0]
+
+    @property
     def rate(self) -> float | None:
         """Gigabytes a second of the best so far, else of the kernel as it stands."""
         time = self.best or self.baseline
@@ -52,7 +58,9 @@ class ShapeTimes:
 class RoundSummary:
     """A past round: what was suggested, and what testing said of it.
 
-    ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds.
+    ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds; ``roofline`` the
+    least and greatest share of the possible speed over the tune shapes; ``static`` is of the best
+    configuration.
     """
 
     number: int
@@ -60,17 +68,22 @@ class RoundSummary:
     verdict: str
     speedup: float | None = None
     interval: tuple[float, float] | None = None
+    roofline: tuple[float, float] | None = None
+    static: Static = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """What is known at the start of a step. ``incumbent`` is the best confirmed template so far."""
+    """What is known at the start of a step. ``incumbent`` is the best confirmed template so far.
+
+    ``static`` is of the kernel as it stands, ``best_static`` of the incumbent's best configuration.
+    """
 
     experiment: Experiment
     device: Device
     shapes: tuple[ShapeTimes, ...]
-    usage: Usage | None = None
-    occupancy: float | None = None
+    static: Static = UNKNOWN
+    best_static: Static = UNKNOWN
     incumbent: Template | None = None
     landscape: Landscape | None = None
     rounds: tuple[RoundSummary, ...] = ()

@@ -11,7 +11,7 @@ last confirmed in full.
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
 
@@ -41,6 +41,7 @@ from agents.planning import (
     stop_reason,
     suggest,
 )
+from agents.profile import Static, roofline
 from agents.replies import Suggestion, Unusable
 from agents.steps import ASKED, Asked, Spent, StepJournal, Steps
 from agents.testing import ADMISSIONS, VERDICTS, Admitted, Refused, Verdict, judge
@@ -48,7 +49,7 @@ from agents.tuning import round_experiment
 from tuner.errors import DeviceNeeded
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment, Template
-from tuner.trial import Value
+from tuner.trial import Configuration, Value
 
 
 class Workshop(Protocol):
@@ -83,6 +84,10 @@ class Workshop(Protocol):
         Raises:
             DeviceNeeded: there is none at hand.
         """
+        ...
+
+    async def static(self, experiment: Experiment, configuration: Configuration) -> Static:
+        """What the compiler says of a configuration of the experiment's template."""
         ...
 
 
@@ -275,9 +280,13 @@ class _Round:
 
             async def act() -> Verdict:
                 try:
-                    return judge(await self._workshop.search(self._number, part, seeds, name))
+                    found = judge(await self._workshop.search(self._number, part, seeds, name))
                 except DeviceNeeded as error:
                     raise _Stop("waiting", f"{step}: {error}") from error
+                if found.configuration is None:
+                    return found
+                static = await self._workshop.static(part, found.configuration)
+                return replace(found, static=static)
 
             return await self._steps.take(step, VERDICTS, act)
 
@@ -300,6 +309,8 @@ class _Round:
             verdict=words,
             speedup=verdict.speedup,
             interval=_interval(verdict),
+            roofline=roofline(self._task.floor_us, verdict.best_us),
+            static=verdict.static,
         )
         variants = {
             draft: Variant(

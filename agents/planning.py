@@ -16,11 +16,11 @@ from agents.brief import Brief, RoundSummary, ShapeTimes, planning_messages, rep
 from agents.landscape import landscape
 from agents.llm.port import Message
 from agents.patterns.pattern import Pattern
+from agents.profile import UNKNOWN, Static
 from agents.replies import Mode, Suggestion, Unusable, read_suggestion
 from agents.steps import Asked, Spent
 from agents.testing import Verdict
 from tuner.device import Device
-from tuner.plan import Usage
 from tuner.spec.experiment import Experiment, Kernel, Template
 from tuner.spec.resolve import moved_bytes
 
@@ -56,17 +56,16 @@ class Task:
     """What the loop works on: an experiment without a template, and what is known beforehand.
 
     ``baseline_us`` and ``floor_us`` have one entry per tune shape: the kernel's time as it stands,
-    and the least that memory or arithmetic allow, ``None`` where unknown. ``patterns`` are what
-    winners of earlier runs left. Each round asks for ``width`` drafts: templates, or with ``mode``
-    ``direct`` whole kernels.
+    and the least that memory or arithmetic allow, ``None`` where unknown. ``static`` is of the
+    kernel as it stands. ``patterns`` are what winners of earlier runs left. Each round asks for
+    ``width`` drafts: templates, or with ``mode`` ``direct`` whole kernels.
     """
 
     experiment: Experiment
     device: Device
     baseline_us: tuple[float | None, ...]
     floor_us: tuple[float | None, ...]
-    usage: Usage | None = None
-    occupancy: float | None = None
+    static: Static = UNKNOWN
     limits: Limits = field(default_factory=Limits)
     patterns: tuple[Pattern, ...] = ()
     mode: Mode = "template"
@@ -219,8 +218,8 @@ def brief_of(task: Task, progress: Progress) -> Brief:
                 task.experiment.shapes.tune, baselines, best, task.floor_us, strict=True
             )
         ),
-        usage=task.usage,
-        occupancy=task.occupancy,
+        static=task.static,
+        best_static=progress.best.verdict.static if progress.best else UNKNOWN,
         incumbent=progress.best.template if progress.best else None,
         landscape=found,
         rounds=progress.rounds,

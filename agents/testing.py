@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.landscape import Observation
+from agents.profile import UNKNOWN, Static
 from tuner.report.summary import summarise
 from tuner.session.history import History
 from tuner.spec.experiment import Template
@@ -54,7 +55,8 @@ class Verdict:
 
     ``speedup`` and its bounds are confirmed, over the tune shapes, against the kernel as it stands;
     ``None`` where no configuration was confirmed. ``advice`` says why, for people and models;
-    ``profile`` are hardware counters by name, where they can be read.
+    ``profile`` are hardware counters by name, where they can be read; ``static`` is of the
+    configuration, compiled.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
@@ -69,6 +71,7 @@ class Verdict:
     observations: tuple[Observation, ...]
     advice: tuple[str, ...]
     profile: tuple[tuple[str, float], ...] = ()
+    static: Static = UNKNOWN
 
     def gains_on(self, speedup: float) -> bool:
         """Whether it is surely faster than something that has ``speedup``."""

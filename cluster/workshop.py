@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from agents.generation.corners import corners
 from agents.loop import StopAsked
+from agents.profile import UNKNOWN, Static
 from agents.testing import Admitted, Refused, refused
 from cluster.driver import TICK_SECONDS
 from cluster.fleets.shared import SharedFleet
@@ -37,7 +38,7 @@ from tuner.fleet import (
     Prepared,
     PrepareJob,
 )
-from tuner.plan import CellPlan, KernelStep, Plan, Usage
+from tuner.plan import CellPlan, KernelStep, Plan
 from tuner.session.history import History
 from tuner.space.feasible import feasible_set
 from tuner.space.limits import over_limit, within_limits
@@ -63,8 +64,7 @@ class Baseline:
 
     device: Device
     times_us: tuple[float | None, ...]
-    usage: Usage | None
-    occupancy: float | None
+    static: Static
 
 
 BASELINES: TypeAdapter[Baseline] = TypeAdapter(Baseline)
@@ -115,13 +115,13 @@ class FleetWorkshop:
             NothingValid: it fails its own checks.
         """
         await self._fleet.bring_up()
-        usage, fraction = _static(await self._compiled_baseline(), self._fleet.device)
+        static = _static(await self._compiled_baseline(), self._fleet.device)
         tune = self._directory.experiment.shapes.tune
         times: tuple[float | None, ...] = (None,) * len(tune)
         with suppress(DeviceNeeded):
             cells = await self._prepared()
             times = tuple(cell.median_ns / 1000 for cell in cells[: len(tune)])
-        return Baseline(device=self._fleet.device, times_us=times, usage=usage, occupancy=fraction)
+        return Baseline(device=self._fleet.device, times_us=times, static=static)
 
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         """Compile the corners of the template's space, then run one that fits the device.
@@ -190,6 +190,14 @@ class FleetWorkshop:
         if not history.finished:
             raise StopAsked
         return history
+
+    async def static(self, experiment: Experiment, configuration: Configuration) -> Static:
+        """What the compiler says of a configuration; it was compiled before, so it compiles."""
+        await self._fleet.bring_up()
+        device, shapes = self._fleet.device, experiment.shapes.tune
+        plan = lower(experiment, experiment.template, configuration, shapes, device)
+        found = (await self._compile([(0, configuration, plan)]))[0]
+        return _static(found, device) if isinstance(found, Candidate) else UNKNOWN
 
     def _check(self) -> None:
         if self._asked() is not None:
@@ -279,18 +287,19 @@ def _number(thing: Job | Compiled | Prepared | Benched) -> int:
             return BASELINE
 
 
-def _static(baseline: Candidate, device: Device) -> tuple[Usage | None, float | None]:
-    """Usage and occupancy of the baseline's first launch, where the compiler tells."""
-    for cell in baseline.plan.cells:
+def _static(candidate: Candidate, device: Device) -> Static:
+    """Of the first launch on the first shape that it can serve."""
+    for cell in candidate.plan.cells:
         if not isinstance(cell, CellPlan):
             continue
         for step in cell.steps:
             if not isinstance(step, KernelStep):
                 continue
-            usage = dict(baseline.binaries[cell.build].usage).get(step.entry)
+            usage = dict(candidate.binaries[cell.build].usage).get(step.entry)
             if usage is None or usage.registers is None or device.backend != "cuda":
-                return usage, None
+                return Static(usage=usage)
             shared = (usage.static_shared_bytes or 0) + step.shared_bytes
             threads = math.prod(step.block)
-            return usage, occupancy(device, threads, usage.registers, shared).fraction
-    return None, None
+            fraction = occupancy(device, threads, usage.registers, shared).fraction
+            return Static(usage=usage, occupancy=fraction)
+    return UNKNOWN

@@ -104,6 +104,7 @@ class Usage:
     Registers are 32-bit per thread; the rest in bytes, spills and stack per thread. ``noncoherent``
     and ``written`` are the indices of pointer parameters that it surely reads past coherence
     (``__ldg``, ``const __restrict__``) and writes; known only of kernels that do the former.
+    ``mix`` counts its instructions by kind, in the code and not as run, most frequent first.
     """
 
     registers: int | None = None
@@ -113,6 +114,7 @@ class Usage:
     max_threads_per_block: int | None = None
     noncoherent: tuple[int, ...] = ()
     written: tuple[int, ...] = ()
+    mix: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

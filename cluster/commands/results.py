@@ -191,6 +191,11 @@ def _print_rounds(ledger: Ledger) -> None:
             found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
+        if past.roofline is not None:
+            least, most = past.roofline
+            typer.echo(f"     {100 * least:.0f} to {100 * most:.0f} % of the possible speed")
+        if str(past.static):
+            typer.echo(f"     {inline(str(past.static), 1000)}")
     typer.echo(f"  ended: {ledger.detail}\n")
 
 

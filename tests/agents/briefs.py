@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from agents.brief import Brief, RoundSummary, ShapeTimes
 from agents.landscape import Observation, landscape
+from agents.profile import Static
 from agents.replies import Suggestion
 from tests.agents.devices import CPU
 from tuner.plan import Usage
@@ -114,8 +115,16 @@ def full_brief() -> Brief:
             ),
             ShapeTimes(shape="tokens=32,d=5120", baseline=1501.0),
         ),
-        usage=Usage(registers=32, spill_bytes=0, static_shared_bytes=0),
-        occupancy=0.75,
+        static=Static(
+            usage=Usage(
+                registers=32,
+                spill_bytes=0,
+                static_shared_bytes=0,
+                mix=(("arithmetic f32", 18), ("global load of 16 B", 2)),
+            ),
+            occupancy=0.75,
+        ),
+        best_static=Static(usage=Usage(registers=40), occupancy=0.5),
         incumbent=template,
         landscape=landscape(template.parameters, trials),
         rounds=(
@@ -125,6 +134,7 @@ def full_brief() -> Brief:
                 verdict="improved",
                 speedup=1.95,
                 interval=(1.9, 2.01),
+                roofline=(0.27, 0.5),
             ),
             RoundSummary(number=2, suggestion=SUGGESTION, verdict="no usable template"),
         ),

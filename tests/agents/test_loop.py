@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from agents.llm.mailbox import Mailbox, answer, pending
-from agents.llm.port import Reply, Request, Role, StepKey, Usage
+from agents.llm.port import Reply, Request, Role, StepKey
+from agents.llm.port import Usage as Tokens
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
 from agents.planning import Limits, Task, Variant, brief_of, kernel_digest
+from agents.profile import Static
 from agents.steps import StepFiles, recorded_exchanges
 from agents.testing import Admitted, Refused
 from cluster.driver import Driver
@@ -20,6 +22,7 @@ from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
 from tuner.errors import DeviceNeeded
 from tuner.events import EpochOpened, Fact, TrialProposed
+from tuner.plan import Usage
 from tuner.search.seeded import SeededProposer
 from tuner.search.select import make_proposer
 from tuner.session.history import History
@@ -77,7 +80,7 @@ def script(*rounds: tuple[list[str], list[str]]) -> Transcript:
     for number, (planned, generated) in enumerate(rounds, 1):
         for role, texts in ((Role.PLANNING, planned), (Role.GENERATION, generated)):
             for attempt, text in enumerate(texts):
-                reply = Reply(text=text, cost_usd=0.125, usage=Usage(output_tokens=10))
+                reply = Reply(text=text, cost_usd=0.125, usage=Tokens(output_tokens=10))
                 exchanges.append(
                     Exchange(step=key(number, role, attempt), request="0" * 64, reply=reply)
                 )
@@ -196,6 +199,9 @@ class SimulatedWorkshop:
             pass
         self._seconds += fleet.now()
         return session.history
+
+    async def static(self, experiment: Experiment, configuration: Configuration) -> Static:
+        return Static(usage=Usage(registers=len(configuration.values)))
 
 
 def task(**limits: object) -> Task:

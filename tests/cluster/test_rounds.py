@@ -318,7 +318,8 @@ def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_p
     steps = sorted(file.stem for file in (tmp_path / "run" / "llm").glob("r*.json"))
     assert steps == ["r0-d0-testing-a0", "r1-d0-generation-a0", "r1-d0-planning-a0"]
     baseline = json.loads((tmp_path / "run/llm/r0-d0-testing-a0.json").read_text())["result"]
-    assert baseline["usage"]["registers"] > 0
+    assert baseline["static"]["usage"]["registers"] > 0
+    assert ["global load of 4 B", 1] in baseline["static"]["usage"]["mix"]
     assert set(baseline["times_us"]) == {None}
     again = kernelwright("resume", tmp_path / "run", "--target", "sm_90")
     assert again.returncode == 6, again.stderr

@@ -232,3 +232,51 @@ def test_a_missing_package_names_the_extra(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(EnvironmentProblem, match=r"kernelwright\[cuda13\]"):
         open_compiler(device_for("sm_90"))
+
+
+MIXED = """#include <cuda_fp16.h>
+extern "C" __global__ void mixed(float4* x, const __half2* h, double* d, int n) {
+  __shared__ float kept[64];
+  int i = threadIdx.x;
+  float4 v = x[i];
+  kept[i] = __expf(v.x) + __low2float(h[i]);
+  __syncthreads();
+  v.y = kept[63 - i] + __shfl_xor_sync(~0u, v.z, 1);
+  asm volatile("{ .reg .f32 t; rsqrt.approx.f32 t, %0; add.f32 %0, t, %0; }"
+               : "+f"(v.w));
+  x[i] = v; d[i] *= 2; atomicAdd(&d[n], 1.0); // mma.sync.aligned.m16n8k16 in a comment
+}
+"""
+
+
+def test_the_instruction_mix_tells_widths_and_kinds(compiler):
+    found = compiler.compile(build(MIXED, ("mixed",)))
+    assert isinstance(found, Binary), found
+    mix = dict(dict(found.usage)["mixed"].mix)
+    for kind in (
+        "global load of 16 B",
+        "global store of 16 B",
+        "global load of 4 B",
+        "global load of 8 B",
+        "global store of 8 B",
+        "shared load of 4 B",
+        "shared store of 4 B",
+        "warp exchange",
+        "barrier or fence",
+        "atomic",
+    ):
+        assert mix.pop(kind) == 1, kind
+    assert mix["special function f32"] == 2
+    assert mix["arithmetic f64"] == 1
+    assert mix.keys() <= {
+        "arithmetic f32", "arithmetic f64", "special function f32", "conversion",
+        "integer or predicate", "branch or call",
+    }  # fmt: skip
+
+
+def test_each_kernel_of_a_program_has_its_own_mix(compiler):
+    source = """extern "C" __global__ void one(float* x) { x[threadIdx.x] = 1; }
+    extern "C" __global__ void two(double* x) { x[threadIdx.x] *= 2; }"""
+    usage = dict(compiler.compile(build(source, ("one", "two"))).usage)
+    assert "global load of 8 B" not in dict(usage["one"].mix)
+    assert dict(usage["two"].mix)["arithmetic f64"] == 1

@@ -16,8 +16,9 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
-from workers.compilers import ptx
+from workers.compilers import mix, ptx
 from workers.compilers.includes import foreign_include
+from workers.compilers.mix import mixes
 from workers.compilers.ptx import Access, accesses, reaches
 
 STANDARD = "--std=c++17"
@@ -82,7 +83,7 @@ class NvrtcCompiler:
     def fingerprint(self) -> str:
         """What decides a result beside the build: NVRTC, architecture, and how reports are read."""
         ours = hashlib.sha256()
-        for file in (__file__, ptx.__file__):
+        for file in (__file__, mix.__file__, ptx.__file__):
             ours.update(Path(file).read_bytes())
         return f"nvrtc {self._said} {ours.hexdigest()}"
 
@@ -145,7 +146,7 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
         found[1]: int(found[2]) * int(found[3] or 1) * int(found[4] or 1)
         for found in _BOUND.finditer(ptx)
     }
-    accessed = accesses(ptx)
+    accessed, mixed = accesses(ptx), mixes(ptx)
     usage = {}
     _, *parts = _ENTRY.split(report)
     for symbol, text in zip(parts[::2], parts[1::2], strict=True):
@@ -159,6 +160,7 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
             max_threads_per_block=bounds.get(symbol),
             noncoherent=access.noncoherent,
             written=access.written,
+            mix=mixed.get(symbol, ()),
         )
     return usage
 
