@@ -1,6 +1,7 @@
 """How a stand times: what it asks of the child, recorded on the way to a real one."""
 
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.workers.harness import Laboratory
-from tests.workers.test_bench import AFFINE, GOOD
+from tests.workers.test_bench import AFFINE, GOOD, HANG
 from tuner.spec.experiment import Measure
-from tuner.trial import Code, Measured
+from tuner.trial import Code, Measured, Rejected
 from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, _agree
 from workers.devices.port import DeviceFailure, Rotation, Vitals
@@ -101,17 +102,30 @@ def test_poison_is_in_turn_no_number_and_an_ordinary_one(laboratory, fired) -> N
     assert all(first != second for first, second in itertools.pairwise(kinds))
 
 
-def test_only_the_first_launch_may_take_as_long_as_a_compile(laboratory, fired) -> None:
+def test_no_launch_that_is_checked_or_timed_may_take_as_long_as_a_compile(
+    laboratory, fired
+) -> None:
     trial(laboratory, "deadlines")
-    assert [each.deadline for each in fired[:2]] == [5.0, 5.0]
+    assert [each.deadline for each in fired[:2]] == [2.0, 2.0], "with the one that awakened it"
     assert all(each.deadline <= len(each.order) for each in fired[2:])
 
 
+def test_a_kernel_that_hangs_at_its_first_launch_costs_its_deadline() -> None:
+    patient = Laboratory(AFFINE, deadlines=Deadlines(launch=1.0, first=60.0))
+    began = time.monotonic()
+    outcome = patient.outcome(HANG)
+    seconds = time.monotonic() - began
+    patient.close()
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.HANG
+    assert seconds < 10.0
+
+
 def test_deadlines_follow_the_baseline() -> None:
-    deadlines = Deadlines(launch=1.0, factor=200.0, first=20.0)
+    deadlines = Deadlines(launch=1.0, factor=200.0)
     assert deadlines.of(1e3, 1) == 1.0
     assert deadlines.of(1e8, 1) == pytest.approx(20.0)
-    assert deadlines.of(1e8, 3, first=True) == pytest.approx(80.0)
+    assert deadlines.of(1e8, 3) == pytest.approx(60.0)
 
 
 def test_a_hang_in_a_long_burst_costs_little_more_than_one_launch() -> None:

@@ -14,6 +14,7 @@ from tuner.device import Backend
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code
 from workers.bench.protocol import (
+    Awaken,
     Bind,
     Broken,
     Describe,
@@ -98,6 +99,10 @@ class _Server:
                 module = self._modules[request.module]
                 launchable = device.bind(module, request.cell, case_)
                 self._launchables[request.launchable] = (launchable, case_)
+            case Awaken():
+                launchable, owner = self._launchables[request.launchable]
+                owner.restore([request.index], request.poison)
+                launchable.awaken(request.index)
             case Fire():
                 return self._fire(request)
             case Release():

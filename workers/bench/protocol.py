@@ -85,6 +85,16 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awaken:
+    """Restore one set and launch on it, answered as soon as the device runs what it may compile."""
+
+    kind: Literal["awaken"] = "awaken"
+    launchable: int
+    index: int
+    poison: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fire:
     """Restore, burst, inspect: the one way to launch, for checks and timing alike.
 
@@ -110,7 +120,7 @@ class Release:
 
 
 Request = Annotated[
-    Describe | PlanRotation | Watch | Stage | Refill | Load | Bind | Fire | Release,
+    Describe | PlanRotation | Watch | Stage | Refill | Load | Bind | Awaken | Fire | Release,
     Field(discriminator="kind"),
 ]
 

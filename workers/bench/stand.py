@@ -78,14 +78,14 @@ def staged(
 class Entrant:
     """A candidate loaded into a stand's child.
 
-    ``launchables`` are bound at first use, by shape and whether on exactly aligned buffers; it was
-    never launched on ``fresh`` shapes; elsewhere a launch took up to ``slowest_ns``.
+    ``launchables`` are bound at first use, by shape and whether on exactly aligned buffers; on
+    ``awakened`` shapes a launch that nobody looked at may still run; one took up to ``slowest_ns``.
     """
 
     candidate: Candidate
     module: int
     launchables: dict[tuple[int, bool], int] = field(default_factory=dict)
-    fresh: set[int] = field(default_factory=set)
+    awakened: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
 
 
@@ -354,10 +354,10 @@ class Stand:
         return self._seen(entrant, shape, times)
 
     def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float, launches: int) -> float:
-        first = shape in entrant.fresh and self._device.backend == "opencl"
-        entrant.fresh.discard(shape)
+        launches += shape in entrant.awakened
+        entrant.awakened.discard(shape)
         seen = entrant.slowest_ns.get(shape, math.inf)
-        return self._deadlines.of(baseline_ns, launches, seen_ns=seen, first=first)
+        return self._deadlines.of(baseline_ns, launches, seen_ns=seen)
 
     def _seen(self, entrant: Entrant, shape: int, times: tuple[float, ...]) -> tuple[float, ...]:
         """Remember the slowest launch, which later deadlines are reckoned from."""
@@ -392,8 +392,9 @@ class Stand:
             entrant.launchables[place] = self._server.bind(
                 entrant.module, replace(cell, scratch=scratch), self._cases[place].handle
             )
-            if (shape, not exact) not in entrant.launchables:
-                entrant.fresh.add(shape)
+            if self._device.backend == "opencl" and (shape, not exact) not in entrant.launchables:
+                self._server.awaken(entrant.launchables[place], 0, _POISONS[0][0])
+                entrant.awakened.add(shape)
         return entrant.launchables[place]
 
     def _least_align(self, exact: bool) -> int:

@@ -46,10 +46,10 @@ _R = TypeVar("_R")
 class Deadlines:
     """How long the child may take, in seconds.
 
-    A launch has ``max(launch, factor × baseline)``; the first one of a kernel on a shape has
-    ``first`` more where the driver compiles at the first launch (OpenCL); everything that launches
-    nothing has ``control``. In a burst, every launch but one has ``slower`` times as long as the
-    kernel's slowest one so far, so that a hang costs little more than one launch's deadline.
+    A launch has ``max(launch, factor × baseline)``; where the driver compiles at the first launch
+    (OpenCL) it has ``first`` for that; what launches nothing has ``control``. In a burst,
+    every launch but one has ``slower`` times as long as the kernel's slowest one so far, so that a
+    hang costs little more than one launch's deadline.
     """
 
     launch: float = 1.0
@@ -58,13 +58,11 @@ class Deadlines:
     first: float = 20.0
     control: float = 60.0
 
-    def of(
-        self, baseline_ns: float, launches: int, *, seen_ns: float = math.inf, first: bool = False
-    ) -> float:
+    def of(self, baseline_ns: float, launches: int, *, seen_ns: float = math.inf) -> float:
         """For a burst of so many launches of a kernel of which one took ``seen_ns``."""
         each = max(self.launch, self.factor * baseline_ns * 1e-9)
         others = min(each, self.slower * seen_ns * 1e-9)
-        return each + others * (launches - 1) + (self.first if first else 0.0)
+        return each + others * (launches - 1)
 
 
 class Supervisor:
@@ -150,6 +148,13 @@ class Supervisor:
         request = protocol.Bind(launchable=handle, module=module, cell=cell, case=case)
         self._expect(protocol.Done, request)
         return handle
+
+    def awaken(self, launchable: int, index: int, poison: int) -> None:
+        """Have the driver compile what it compiles at a first launch."""
+        request = protocol.Awaken(launchable=launchable, index=index, poison=poison)
+        reply, _ = self._ask(request, (), self._deadlines.first)
+        if not isinstance(reply, protocol.Done):
+            raise self._lost(Code.CRASH, "the bench child answered something else")
 
     def fire(
         self,

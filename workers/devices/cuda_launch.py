@@ -172,6 +172,9 @@ class CudaLaunchable:
                 case.detach(self._scratch, self._constants)
             raise
 
+    def awaken(self, set_index: int) -> None:
+        """Nothing: what is loaded is compiled."""
+
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Replay one graph of all launches; the mean nanoseconds of a launch."""
         launched = tuple(order)

@@ -7,6 +7,7 @@ which compares them. Dynamic shared memory is the kernel's last argument, a ``__
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ from workers.elements import numpy_dtype
 from workers.verify import Expected
 
 _COLD_BYTES = 16 << 20
+_POLL_SECONDS = 0.0005
 _COLD_SETS = 16
 _DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -264,6 +266,7 @@ class OpenCLCase:
     def restore(self, sets: Sequence[int], poison: int) -> None:
         """Restore ``inout`` buffers, poison ``out`` and scratch ones."""
         with translated(self._owner.cl):
+            self._owner.queue.finish()
             for index in set(sets):
                 regions = self.regions[index]
                 for buffer in self._buffers:
@@ -326,6 +329,17 @@ class OpenCLLaunchable:
         except (DeviceFailure, owner.cl.Error):
             case.detach(self._scratch)
             raise
+
+    def awaken(self, set_index: int) -> None:
+        """Launch step by step; the driver compiles a kernel before it says that it runs."""
+        status = self._owner.cl.command_execution_status
+        with translated(self._owner.cl):
+            for step in self._steps[set_index]:
+                self._owner.queue.finish()
+                event = step()
+                self._owner.queue.flush()
+                while event.command_execution_status > status.RUNNING:
+                    time.sleep(_POLL_SECONDS)
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Launch in order; a launch lasts from its first step's start to its last step's end."""

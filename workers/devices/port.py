@@ -175,6 +175,13 @@ class Module(Protocol):
 class Launchable(Protocol):
     """A cell of a plan bound to a case; its scratch buffers belong to the case until released."""
 
+    def awaken(self, set_index: int) -> None:
+        """Launch once where the driver compiles at a first launch; return once that runs.
+
+        The next :meth:`Case.restore` waits for it to end.
+        """
+        ...
+
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Launch the given sets in order, wait for all, and return nanoseconds per launch.
 
