@@ -8,9 +8,12 @@ import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
+from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.plan import Binary, Build, Plan
+from tuner.search.port import Losses
 from tuner.spec.experiment import Experiment
+from tuner.telemetry import Vitals
 from tuner.trial import Configuration, Full, Infeasible, Outcome, Rejected
 
 BASELINE = -1
@@ -72,9 +75,13 @@ class PrepareJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchJob:
-    """Verify and time candidates on the tune shapes; answered by one :class:`Benched` for each."""
+    """Verify and time candidates on the tune shapes; answered by one :class:`Benched` for each.
+
+    Cells above the ``cutoffs`` of :mod:`tuner.racing` may be given up; without, none is.
+    """
 
     candidates: tuple[Candidate, ...]
+    cutoffs: Losses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,21 +123,28 @@ class Compiled:
 class Prepared:
     """The baseline's time per shape, tune then held-out; or why it cannot serve as one.
 
-    ``notes`` are for the report: what was not checked and why.
+    ``notes`` are for the report: what was not checked and why. ``vitals`` is how the device was,
+    where anything tells.
     """
 
     result: tuple[Full, ...] | Rejected
     notes: tuple[str, ...] = ()
+    ceilings: Ceilings | None = None
+    vitals: Vitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benched:
-    """One trial's outcome, the bench it ran on, and the device seconds it took."""
+    """One trial's outcome, the bench it ran on, and the device seconds it took.
+
+    ``vitals`` is how the device was when it was timed, where anything tells.
+    """
 
     trial: int
     outcome: Outcome
     bench: str
     seconds: float
+    vitals: Vitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,13 +173,15 @@ class Profile:
 class Confirmed:
     """One process's samples; ``failed`` maps finalists that failed in it to the reason.
 
-    ``notes`` are for the report: what was not checked and why.
+    ``notes`` are for the report: what was not checked and why. ``vitals`` has a look at the device
+    after each shape, where anything tells.
     """
 
     process: int
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
+    vitals: tuple[Vitals, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
+import os
 from types import SimpleNamespace
 
 import pytest
 
-from workers.devices.nvml import Telemetry
+from workers.devices.nvml import Nvml, count_others, parent_of
 
 
 class NVMLError(Exception):
@@ -19,18 +20,21 @@ def library(reasons: int) -> SimpleNamespace:
         nvmlDeviceGetClockInfo=lambda handle, which: {1: 1980, 2: 2619}[which],
         nvmlDeviceGetPowerUsage=lambda handle: 312_400,
         nvmlDeviceGetTemperature=lambda handle, which: 51,
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: [1, 2],
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [
+            SimpleNamespace(pid=os.getpid()),
+            SimpleNamespace(pid=1),
+        ],
     )
 
 
-def telemetry(reasons: int) -> Telemetry:
-    made = Telemetry("no such bus")
+def gpu(reasons: int) -> Nvml:
+    made = Nvml("no such bus")
     made._nvml, made._handle = library(reasons), None
     return made
 
 
 def test_without_a_driver_nothing_is_told() -> None:
-    assert Telemetry("0000:00:00.0").read() is None
+    assert Nvml("0000:00:00.0").read() is None
 
 
 @pytest.mark.parametrize(
@@ -38,18 +42,65 @@ def test_without_a_driver_nothing_is_told() -> None:
     [(0x1, ()), (0x2, ()), (0x4, ("power cap",)), (0x88, ("hardware slowdown", "power brake"))],
 )
 def test_only_reasons_that_spoil_a_timing_count(bits, words) -> None:
-    seen = telemetry(bits).read()
+    seen = gpu(bits).read()
     assert seen is not None
     assert seen.throttled == words
-    assert str(seen) == "SM 1980 MHz, memory 2619 MHz, 312 W, 51 °C"
-    assert seen.processes == 2
+    assert (seen.sm_mhz, seen.memory_mhz, seen.watts, seen.celsius) == (1980, 2619, 312.4, 51)
+    assert seen.others == 1
 
 
 def test_a_library_that_fails_tells_nothing() -> None:
-    made = telemetry(0)
+    made = gpu(0)
 
     def fail(handle: object) -> int:
         raise NVMLError
 
     made._nvml.nvmlDeviceGetCurrentClocksThrottleReasons = fail
     assert made.read() is None
+
+
+def test_processes_are_listed_once_a_second_at_most() -> None:
+    made, lists = gpu(0), []
+
+    def listed(handle: object) -> list[SimpleNamespace]:
+        lists.append(1)
+        return []
+
+    made._nvml.nvmlDeviceGetComputeRunningProcesses = listed
+    for _ in range(50):
+        made.read()
+    assert len(lists) == 1
+
+
+OWN = os.getpid()
+PARENTS = {OWN: 10, 20: 10, 21: 10, 30: 99, 31: None}
+
+
+@pytest.mark.parametrize(
+    ("pids", "others"),
+    [
+        ([OWN], 0),
+        ([OWN, 20, 21], 0),
+        ([OWN, 20, 30], 1),
+        ([OWN, 30, 31], 2),
+        ([4001], 0),
+        ([4001, 4002], 1),
+        ([], 0),
+    ],
+    ids=[
+        "alone",
+        "siblings",
+        "a stranger",
+        "two strangers",
+        "numbered elsewhere",
+        "and two",
+        "none",
+    ],
+)
+def test_only_processes_of_others_count(pids, others) -> None:
+    assert count_others(pids, PARENTS.get) == others
+
+
+def test_the_parent_of_a_process_is_known_and_of_none_it_is_not() -> None:
+    assert parent_of(OWN) == os.getppid()
+    assert parent_of(1 << 22) is None

@@ -12,10 +12,11 @@ import pytest
 from tests.workers.harness import Laboratory
 from tests.workers.test_bench import AFFINE, GOOD, HANG
 from tuner.spec.experiment import Measure
+from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
 from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, _agree
-from workers.devices.port import DeviceFailure, Rotation, Vitals
+from workers.devices.port import DeviceFailure, Rotation
 
 
 @dataclass
@@ -185,7 +186,7 @@ def test_hot_timing_stays_on_one_set(monkeypatch) -> None:
 
 def vitals(*throttled: str) -> Vitals:
     return Vitals(
-        sm_mhz=1980, memory_mhz=2619, watts=300.0, celsius=50, throttled=throttled, processes=1
+        sm_mhz=1980, memory_mhz=2619, watts=300.0, celsius=50, throttled=throttled, others=0
     )
 
 

@@ -15,6 +15,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.fleet import BASELINE, Candidate, Confirmed, ConfirmJob, Sample
 from tuner.plan import CellPlan
 from tuner.spec.resolve import ResolvedArgument
+from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.judge import Question, rejected
 from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
@@ -75,8 +76,9 @@ class Confirmation:
         notes: dict[str, None] = {}
         while True:
             finalists = [c for c in job.finalists if c.trial not in failed]
+            vitals: list[Vitals] = []
             try:
-                samples = self._once(finalists, job.harder, notes)
+                samples = self._once(finalists, job.harder, notes, vitals)
             except _OutError as out:
                 if out.trial == BASELINE:
                     detail = f"the baseline fails in a fresh process: {out.reason.detail}"
@@ -88,10 +90,15 @@ class Confirmation:
                     samples=samples,
                     failed=tuple(failed.items()),
                     notes=tuple(notes),
+                    vitals=tuple(vitals),
                 )
 
     def _once(
-        self, finalists: Sequence[Candidate], harder: Sequence[int], notes: dict[str, None]
+        self,
+        finalists: Sequence[Candidate],
+        harder: Sequence[int],
+        notes: dict[str, None],
+        vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         put_to = [c.trial for c in finalists if c.trial in harder]
         further = self._further(notes) if put_to else {}
@@ -120,16 +127,14 @@ class Confirmation:
             if shape in self._prep.timed:
                 for cache in self._caches():
                     samples += self._time(stand, runners, shape, cache)
+                if stand.vitals is not None:
+                    vitals.append(stand.vitals)
             for trial, entrant in runners.items():
                 with self._blaming(trial, shape):
                     stand.leave_shape(entrant, shape)
             with self._blaming(BASELINE, shape):
                 stand.unstage(shape)
         notes.update(stand.notes)
-        if stand.vitals is not None:
-            notes[f"after timing: {stand.vitals}"] = None
-            if (others := stand.vitals.processes - 1) > 0:
-                notes[f"{others} other processes on the device"] = None
         return tuple(samples)
 
     def _time(

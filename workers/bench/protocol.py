@@ -13,8 +13,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan
+from tuner.telemetry import Vitals
 from tuner.trial import Code
-from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar, Vitals
+from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar
 from workers.verify import Comparison, Expected
 
 

@@ -18,6 +18,7 @@ from tuner.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.spec.experiment import Measure
 from tuner.spec.resolve import ResolvedArgument
+from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Question, check, check_bystander
@@ -29,7 +30,6 @@ from workers.devices.port import (
     StagedBuffer,
     StagedNull,
     StagedScalar,
-    Vitals,
 )
 
 Cache = Literal["cold", "hot"]

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, CellPlan
+from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.bench import protocol
 from workers.devices.port import (
@@ -23,7 +24,6 @@ from workers.devices.port import (
     StagedBuffer,
     StagedNull,
     StagedScalar,
-    Vitals,
 )
 from workers.process import Child, ChildFailed
 from workers.verify import Expected

@@ -10,14 +10,15 @@ from typing import Literal
 
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan
+from tuner.telemetry import Vitals
 from workers.devices.cuda_checks import Checks
 from workers.devices.cuda_driver import count_devices, identity, import_cuda, select
 from workers.devices.cuda_launch import Clock, CudaLaunchable, CudaModule
 from workers.devices.cuda_memory import CudaCase
 from workers.devices.cuda_pinned import PinnedFiles
 from workers.devices.cuda_streams import Streams
-from workers.devices.nvml import Telemetry
-from workers.devices.port import DeviceFailure, Rotation, Staged, Vitals
+from workers.devices.nvml import Nvml
+from workers.devices.port import DeviceFailure, Rotation, Staged
 
 __all__ = ["count_devices", "open_device"]
 
@@ -65,7 +66,7 @@ class CudaDevice:
         self._cuda = import_cuda()
         self.device = select(self._cuda, index)
         self.identity = identity(self._cuda, index)
-        self._telemetry = Telemetry(self._cuda.runtime.deviceGetPCIBusId(index))
+        self._nvml = Nvml(self._cuda.runtime.deviceGetPCIBusId(index))
         with self._cuda.translated():
             self._streams = Streams(self._cuda)
             self._pinned = PinnedFiles(self._cuda, self._streams.run)
@@ -80,7 +81,7 @@ class CudaDevice:
 
     def vitals(self) -> Vitals | None:
         """What NVML tells."""
-        return self._telemetry.read()
+        return self._nvml.read()
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> CudaCase:
         """Allocate and fill the buffers of one shape."""

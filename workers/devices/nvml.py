@@ -4,9 +4,13 @@ Optional: without the library, the driver or the permission, nothing is told. Ow
 reasons of throttling; what follows from them is for the bench.
 """
 
+import os
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
-from workers.devices.port import Vitals
+from tuner.telemetry import Vitals
 
 _REASONS = {
     0x04: "power cap",
@@ -18,11 +22,38 @@ _REASONS = {
 """Bits of the reasons that make a timing worthless; idling and set clocks are none."""
 
 
-class Telemetry:
+_CENSUS_SECONDS = 1.0
+"""Listing a GPU's processes is slow, and they seldom change: between two lists at least this."""
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent of a process, ``None`` if there is no such process here."""
+    try:
+        after_the_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return None
+    return int(after_the_name.split()[1])
+
+
+def count_others(pids: Collection[int], parent: Callable[[int], int | None] = parent_of) -> int:
+    """How many processes on a GPU are neither this one nor another child of its parent.
+
+    In a container the driver may number them as its host does: then this process is not among them,
+    but is one of them under another number.
+    """
+    own = os.getpid()
+    if own not in pids:
+        return max(0, len(pids) - 1)
+    family = parent(own)
+    return sum(pid != own and parent(pid) != family for pid in pids)
+
+
+class Nvml:
     """One GPU, by its PCI bus id."""
 
     def __init__(self, bus: str) -> None:
         self._nvml: Any = None
+        self._others, self._counted = 0, -_CENSUS_SECONDS
         try:
             import pynvml
 
@@ -45,7 +76,14 @@ class Telemetry:
                 watts=nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,
                 celsius=int(nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU)),
                 throttled=tuple(word for bit, word in _REASONS.items() if bits & bit),
-                processes=len(nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)),
+                others=self._count(),
             )
         except nvml.NVMLError:
             return None
+
+    def _count(self) -> int:
+        if time.monotonic() >= self._counted + _CENSUS_SECONDS:
+            found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            self._others = count_others([process.pid for process in found])
+            self._counted = time.monotonic()
+        return self._others

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan
+from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.verify import Comparison, Expected
 
@@ -111,24 +112,6 @@ class Inspection:
     damage: Damage | None
     outputs: dict[str, bytes]
     comparisons: dict[str, Comparison]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
-    """How a device is: clocks, power, temperature, why it is slowed down, processes on it."""
-
-    sm_mhz: int
-    memory_mhz: int
-    watts: float
-    celsius: int
-    throttled: tuple[str, ...]
-    processes: int
-
-    def __str__(self) -> str:
-        return (
-            f"SM {self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.watts:.0f} W, "
-            f"{self.celsius} °C"
-        )
 
 
 class Case(Protocol):

@@ -1,0 +1,78 @@
+"""How a device was while it was timed: clocks, power, temperature, and what slowed it down."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """A look at a device: MHz, watts, degrees, why it is slowed down, processes of others on it."""
+
+    sm_mhz: int
+    memory_mhz: int
+    watts: float
+    celsius: int
+    throttled: tuple[str, ...] = ()
+    others: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The least, the median and the greatest of several readings."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, readings: Sequence[float]) -> "Span":
+        """Over at least one reading."""
+        return cls(low=min(readings), median=median(readings), high=max(readings))
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.low:.0f}"
+        return f"{self.low:.0f}–{self.high:.0f} (median {self.median:.0f})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """Many looks at a device, and in how many of them it was slowed down for each reason.
+
+    ``others`` is the largest number of processes of others that was seen on it.
+    """
+
+    looks: int
+    sm_mhz: Span
+    memory_mhz: Span
+    watts: Span
+    celsius: Span
+    throttled: tuple[tuple[str, int], ...]
+    others: int
+
+    @classmethod
+    def of(cls, looks: Iterable[Vitals | None]) -> "Telemetry | None":
+        """What they say together; ``None`` where none says anything."""
+        seen = [look for look in looks if look is not None]
+        if not seen:
+            return None
+        reasons = Counter(reason for look in seen for reason in look.throttled)
+        return cls(
+            looks=len(seen),
+            sm_mhz=Span.of([look.sm_mhz for look in seen]),
+            memory_mhz=Span.of([look.memory_mhz for look in seen]),
+            watts=Span.of([look.watts for look in seen]),
+            celsius=Span.of([look.celsius for look in seen]),
+            throttled=tuple(sorted(reasons.items())),
+            others=max(look.others for look in seen),
+        )
+
+    def __str__(self) -> str:
+        reasons = (f"{reason} in {count} of {self.looks}" for reason, count in self.throttled)
+        text = (
+            f"SM {self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.watts} W, "
+            f"{self.celsius} °C; slowed down: {', '.join(reasons) or 'never'}"
+        )
+        return f"{text}; {self.others} processes of others on it" if self.others else text

@@ -1,0 +1,147 @@
+"""Measures what a device can do at most, with kernels of the harness's own.
+
+They are compiled, staged, launched and timed exactly as candidates are. Knows no experiment.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tuner.ceilings import Ceilings
+from tuner.device import Backend, Device
+from tuner.plan import Binary, Build, CellPlan, KernelStep
+from tuner.trial import Rejected
+from workers.bench.supervisor import Supervisor
+from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
+
+_SOURCES: dict[Backend, str] = {"cuda": "ceilings.cu", "opencl": "ceilings.cl"}
+_COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
+"""Bytes of a copy: more than a cache holds, though not more than a sixteenth of the memory."""
+
+_SIDE, _SIDE_ON_CPU = 2048, 256
+_SECONDS = 30.0
+_POISON = 0x3C
+
+Compile = Callable[[Sequence[Build]], tuple[Binary, ...] | Rejected]
+
+
+def measure_ceilings(server: Supervisor, device: Device, compile_all: Compile) -> Ceilings | str:
+    """A device's ceilings, or why they cannot be had.
+
+    Args:
+        server: a child, whose clock is used.
+        device: the child's.
+        compile_all: compiles for it.
+    """
+    build = ceilings_build(device)
+    compiled = compile_all((build,))
+    if isinstance(compiled, Rejected):
+        return f"the ceilings' kernels do not compile: {compiled.detail}"
+    try:
+        return _Course(server, device, server.load(compiled)).ceilings(build.entries)
+    except DeviceFailure as failure:
+        return f"the ceilings cannot be measured: {failure.detail}"
+
+
+def ceilings_build(device: Device) -> Build:
+    """The build of the kernels."""
+    file = _SOURCES[device.backend]
+    products = ["product_float32"]
+    if device.backend == "cuda" and device.compute_capability >= 70:
+        products.append("product_float16")
+    return Build(
+        language=device.backend,
+        file=file,
+        source=Path(__file__).with_name(file).read_text(),
+        entries=("copy", "nothing", *products),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """The kernels loaded into a child."""
+
+    server: Supervisor
+    device: Device
+    module: int
+
+    def ceilings(self, entries: Sequence[str]) -> Ceilings:
+        copied = min(
+            _COPIED_ON_CPU if self.device.is_cpu else _COPIED, self.device.memory_bytes // 16
+        )
+        words = copied // 16
+        side = _SIDE_ON_CPU if self.device.is_cpu else _SIDE
+        copy = self._time(
+            "copy",
+            [_buffer("to", "uint32", 4 * words), _buffer("from", "uint32", 4 * words)],
+            StagedScalar(name="count", dtype="int64", value=words),
+            (-(-words // 256), 1, 1),
+            (256, 1, 1),
+            "cold",
+        )
+        products = []
+        for entry in entries:
+            name, _, dtype = entry.partition("_")
+            if name == "product":
+                grid, block = _product_launch(self.device.backend, dtype, side)
+                matrices = [_buffer(matrix, dtype, side * side) for matrix in "cab"]
+                scalar = StagedScalar(name="n", dtype="int32", value=side)
+                time = self._time(entry, matrices, scalar, grid, block, "hot")
+                products.append((dtype, 2.0 * side**3 / time * 1e9))
+        return Ceilings(
+            copy_bytes_per_second=2.0 * words * 16 / copy * 1e9,
+            launch_ns=self._time("nothing", [], None, (1, 1, 1), (1, 1, 1), "hot"),
+            products=tuple(products),
+        )
+
+    def _time(
+        self,
+        entry: str,
+        buffers: Sequence[StagedBuffer],
+        scalar: StagedScalar | None,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        cache: Literal["cold", "hot"],
+    ) -> float:
+        """The median nanoseconds of a launch."""
+        arguments: list[Staged] = [*buffers, *([scalar] if scalar else [])]
+        names = tuple(argument.name for argument in arguments)
+        size = sum(buffer.size for buffer in buffers)
+        rotation = self.server.rotation(size, cache, 5, 10 if self.device.is_cpu else 100)
+        case = self.server.stage(arguments or [_buffer("unused", "uint32", 1)], rotation.sets)
+        step = KernelStep(entry=entry, grid=grid, block=block, arguments=names)
+        launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), case)
+        order = [number % rotation.sets for number in range(rotation.launches)]
+        times: list[float] = []
+        for burst in range(rotation.warmup + rotation.bursts):
+            seen, _ = self.server.fire(launchable, order, _POISON, deadline=_SECONDS)
+            times += seen if burst >= rotation.warmup else ()
+        self.server.release("launchable", launchable)
+        self.server.release("case", case)
+        return statistics.median(times)
+
+
+def _product_launch(
+    backend: Backend, dtype: str, side: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Grid and block of a product of matrices of ``side`` rows."""
+    if backend == "opencl":
+        return (side // 64, side // 16, 1), (4, 4, 1)
+    tile = 128 if dtype == "float16" else 64
+    return (side // tile, side // tile, 1), (256, 1, 1)
+
+
+def _buffer(name: str, dtype: str, elements: int) -> StagedBuffer:
+    """A buffer that holds whatever the poison makes of it, ordinary numbers."""
+    item = {"float16": 2}.get(dtype, 4)
+    return StagedBuffer(
+        name=name,
+        kind="out",
+        dtype=dtype,
+        shape=(elements,),
+        strides=(1,),
+        size=elements * item,
+        align=256,
+    )
