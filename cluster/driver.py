@@ -104,8 +104,7 @@ class Driver:
         self._candidates: dict[int, Candidate] = {}
         self._harder: set[int] = set()
         self._outbox: list[Job] = []
-        self._works: dict[int, str] = {}
-        self._seen: dict[str, int] = {}
+        self._first: dict[str, int] = {}
 
     def stop(self, reason: Literal["stopped", "interrupted"]) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
@@ -140,9 +139,6 @@ class Driver:
         self._session.apply(event)
         if isinstance(event, TrialFinished):
             self._candidates.pop(event.trial, None)
-            work = self._works.pop(event.trial, None)
-            if work and event.bench:
-                self._seen.setdefault(work, event.trial)
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -169,8 +165,9 @@ class Driver:
                         )
                     )
                 )
-            case Bench(trials=trials):
-                self._outbox.append(BenchJob(candidates=tuple(self._candidates[t] for t in trials)))
+            case Bench(trials=trials, cutoffs=cutoffs):
+                chosen = tuple(self._candidates[trial] for trial in trials)
+                self._outbox.append(BenchJob(candidates=chosen, cutoffs=cutoffs))
             case Confirm(process=process, finalists=finalists):
                 chosen = tuple(self._candidates[trial] for trial in finalists)
                 fresh = tuple(trial for trial in finalists if trial not in self._harder)
@@ -253,15 +250,14 @@ class Driver:
         return None
 
     def _equal(self, trial: int, rejected: Rejected | None) -> int | None:
-        """A finished trial that does the same: the same machine code, launched the same.
+        """The first trial that does the same: the same machine code, launched the same.
 
         On CUDA alone: an OpenCL binary changes with a macro that nothing reads.
         """
         if rejected or trial == BASELINE or self._experiment.kernel.language != "cuda":
             return None
-        work = self._candidates[trial].work
-        self._works[trial] = work
-        return self._seen.get(work)
+        first = self._first.setdefault(self._candidates[trial].work, trial)
+        return None if first == trial else first
 
     def _work(self, job: Job) -> Work:
         match job:

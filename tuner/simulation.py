@@ -35,8 +35,21 @@ from tuner.fleet import (
     Sample,
 )
 from tuner.plan import Binary
+from tuner.racing import leading
+from tuner.search.port import Losses
 from tuner.spec.experiment import Experiment
-from tuner.trial import Code, Configuration, Full, Infeasible, Measured, Outcome, Rejected, Stage
+from tuner.trial import (
+    Cell,
+    Code,
+    Configuration,
+    Full,
+    Infeasible,
+    Measured,
+    Outcome,
+    Rejected,
+    Short,
+    Stage,
+)
 
 Cost = Callable[[Configuration, int], float]
 """Nanoseconds of a configuration on a shape, by its index: tune shapes, then held-out ones."""
@@ -209,7 +222,7 @@ class SimulatedFleet:
                 at += _REJECTIONS[fault][2]
                 outcome: Outcome = self._rejection(fault)
             else:
-                outcome = self._measure(candidate)
+                outcome = self._measure(candidate, job.cutoffs)
             self._answer(
                 at,
                 Benched(
@@ -253,18 +266,28 @@ class SimulatedFleet:
         failed = tuple((t, defect) for t in trials if self.faults.get(t) is Fault.DEFECT)
         self._answer(end, Examined(trials=trials, failed=failed))
 
-    def _measure(self, candidate: Candidate) -> Measured:
+    def _measure(self, candidate: Candidate, cutoffs: Losses) -> Measured:
         if self._experiment is None:
             raise RuntimeError("a bench job before the fleet was prepared")
-        cells = candidate.plan.cells[: len(self._experiment.shapes.tune)]
-        return Measured(
-            cells=tuple(
+        tune = self._experiment.shapes.tune
+        plans = dict(enumerate(candidate.plan.cells[: len(tune)]))
+        timed = {
+            shape: self._full(candidate.trial, shape, self.cost(candidate.configuration, shape))
+            for shape, plan in plans.items()
+            if not isinstance(plan, Infeasible)
+        }
+        ratios = {shape: cell.ratio for shape, cell in timed.items()}
+        leads = leading(ratios, [shape.weight for shape in tune], cutoffs)
+        cells: dict[int, Cell] = {
+            shape: plan for shape, plan in plans.items() if isinstance(plan, Infeasible)
+        }
+        for shape, cell in timed.items():
+            cells[shape] = (
                 cell
-                if isinstance(cell, Infeasible)
-                else self._full(candidate.trial, shape, self.cost(candidate.configuration, shape))
-                for shape, cell in enumerate(cells)
+                if shape in leads
+                else Short(median_ns=cell.median_ns, samples=2, baseline_ns=cell.baseline_ns)
             )
-        )
+        return Measured(cells=tuple(cells[shape] for shape in plans))
 
     def _full(self, trial: int, shape: int, time: float) -> Full:
         return Full(

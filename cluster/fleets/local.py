@@ -17,8 +17,8 @@ from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.fleet import (
     Benched,
+    BenchJob,
     BenchSetup,
-    Candidate,
     Confirmed,
     ConfirmJob,
     Examined,
@@ -142,10 +142,10 @@ class ThreadBench:
         """Make oracle and baseline ready."""
         return await self._thread.call(lambda: self._bench.prepare(setup))
 
-    async def run(self, candidates: tuple[Candidate, ...]) -> AsyncIterator[Benched]:
+    async def run(self, job: BenchJob) -> AsyncIterator[Benched]:
         """Yield one outcome for each candidate."""
-        for candidate in candidates:
-            yield await self._thread.call(partial(self._bench.run, candidate))
+        for candidate in job.candidates:
+            yield await self._thread.call(partial(self._bench.run, candidate, job.cutoffs))
 
     async def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process."""

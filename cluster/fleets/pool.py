@@ -8,6 +8,7 @@ the search.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from tuner.device import Device
@@ -17,7 +18,6 @@ from tuner.fleet import (
     Benched,
     BenchJob,
     BenchSetup,
-    Candidate,
     Compiled,
     CompileJob,
     Confirmed,
@@ -73,7 +73,7 @@ class Bench(Protocol):
         """Make oracle and baseline ready, for every later call; raises :class:`WorkerLost`."""
         ...
 
-    def run(self, candidates: tuple[Candidate, ...]) -> AsyncIterator[Benched]:
+    def run(self, job: BenchJob) -> AsyncIterator[Benched]:
         """Yield one outcome for each candidate, in order; raises :class:`WorkerLost`."""
         ...
 
@@ -218,7 +218,7 @@ class PooledFleet:
                 elif isinstance(job, ExamineJob):
                     self._answers.put_nowait(await bench.examine(job))
                 elif isinstance(job, BenchJob):
-                    async for benched in bench.run(job.candidates):
+                    async for benched in bench.run(job):
                         self._answers.put_nowait(benched)
                         job = _without(job, benched.trial)
             except WorkerLost as lost:
@@ -252,4 +252,4 @@ class PooledFleet:
 
 
 def _without(job: BenchJob, trial: int) -> BenchJob:
-    return BenchJob(candidates=tuple(c for c in job.candidates if c.trial != trial))
+    return replace(job, candidates=tuple(c for c in job.candidates if c.trial != trial))

@@ -22,8 +22,8 @@ from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.fleet import (
     Benched,
+    BenchJob,
     BenchSetup,
-    Candidate,
     Confirmed,
     ConfirmJob,
     Examined,
@@ -67,10 +67,10 @@ class BenchActor:
         """Make oracle and baseline ready."""
         return self._bench.prepare(setup)
 
-    def run(self, candidates: tuple[Candidate, ...]) -> Iterator[Benched]:
+    def run(self, job: BenchJob) -> Iterator[Benched]:
         """Stream one outcome for each candidate, so that a batch costs one call."""
-        for candidate in candidates:
-            yield self._bench.run(candidate)
+        for candidate in job.candidates:
+            yield self._bench.run(candidate, job.cutoffs)
 
     def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process."""
@@ -244,10 +244,10 @@ class ActorBench:
             prepared: Prepared = await self._actor.prepare.remote(setup)
             return prepared
 
-    async def run(self, candidates: tuple[Candidate, ...]) -> AsyncIterator[Benched]:
+    async def run(self, job: BenchJob) -> AsyncIterator[Benched]:
         """Yield outcomes as they stream in; those before a death survive it."""
         with _losses():
-            stream = self._actor.run.options(num_returns="streaming").remote(candidates)
+            stream = self._actor.run.options(num_returns="streaming").remote(job)
             async for outcome in stream:
                 yield await outcome
 

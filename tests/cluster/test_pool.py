@@ -44,9 +44,9 @@ class FakeBench:
         self.prepared.append(setup)
         return Prepared(result=())
 
-    async def run(self, candidates):
+    async def run(self, job):
         await self.together.wait()
-        for candidate in candidates:
+        for candidate in job.candidates:
             outcome = Measured(cells=())
             yield Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=0.1)
 

@@ -18,6 +18,7 @@ A worker that was given up may answer after all: ``expects`` tells whether a fac
 
 Determinism: with one bench, trial ``k`` is proposed knowing the outcomes of exactly the trials up
 to ``k - lookahead`` (on a CPU device: of all earlier phases), told in order, however the answers
-arrive. So a run that was killed anywhere ends like the undisturbed one. With several benches an
-outcome counts as soon as it is there.
+arrive. So a run that was killed anywhere ends like the undisturbed one, but for which hopeless
+cells are given up (:mod:`tuner.racing`): that goes by what is known when a job is sent. With
+several benches an outcome counts as soon as it is there.
 """

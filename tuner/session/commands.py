@@ -51,9 +51,13 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Verify and time these compiled trials as one job; a ``TrialFinished`` answers for each."""
+    """Verify and time these compiled trials as one job; a ``TrialFinished`` answers for each.
+
+    ``cutoffs`` are those of :mod:`tuner.racing` as of now.
+    """
 
     trials: tuple[int, ...]
+    cutoffs: Losses = ()
 
 
 @dataclass(frozen=True, slots=True)

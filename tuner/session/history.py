@@ -22,9 +22,20 @@ from tuner.events import (
     TrialProposed,
     WinnersExamined,
 )
+from tuner.racing import Race
 from tuner.search.port import Losses
 from tuner.spec.experiment import Experiment
-from tuner.trial import Configuration, Full, Measured, Outcome, Rejected, geometric_mean, loss
+from tuner.trial import (
+    Configuration,
+    Full,
+    Infeasible,
+    Measured,
+    Outcome,
+    Rejected,
+    Short,
+    geometric_mean,
+    loss,
+)
 
 
 @dataclass(slots=True)
@@ -61,6 +72,9 @@ class History:
         self.trials: dict[int, Trial] = {}
         self.outcomes: Counter[str] = Counter()
         """How many trials have an outcome of each kind."""
+        self.merged = 0
+        """How many trials have the outcome of an equal one."""
+        self.race = Race(experiment.confirm.top, self.weights)
         self._leading: tuple[float, int] | None = None
         self._leader_is_known = True
         self.confirmations: list[ConfirmationSampled] = []
@@ -95,6 +109,7 @@ class History:
                 self.ended, self.searched = reason, searched
                 for trial in self.open():
                     trial.abandoned = True
+                self._reopen()
             case ConfirmationSampled():
                 self.confirmations.append(fact)
                 self._note(fact)
@@ -107,6 +122,23 @@ class History:
     def _note(self, fact: ConfirmationSampled | WinnersExamined) -> None:
         self._leader_is_known = self._leader_is_known and not fact.failed
         self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
+        if fact.failed:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Want anew, in full, what is to be chosen but was given up while it was timed.
+
+        That is rare, as what led at any time was not: those above it must have failed since.
+        """
+        if self.open():
+            return
+        chosen = {n for n in self._general() if not self._is_complete(n)}
+        for shape in range(len(self.weights)):
+            best = self.leader_for(shape)
+            if best is not None and self._is_short(best, shape):
+                chosen.add(best)
+        for number in chosen:
+            self._settle(self.trials[number], None)
 
     def _open_epoch(self, fact: EpochOpened) -> None:
         """Begin an epoch; in another environment, old times lead nothing.
@@ -120,6 +152,7 @@ class History:
             for number in incumbents:
                 self._settle(self.trials[number], None)
             self._leader_is_known = False
+            self.race = Race(self.experiment.confirm.top, self.weights)
             self.confirmations.clear()
             self.examinations.clear()
             self.refused = None
@@ -129,15 +162,22 @@ class History:
     def _finish(self, fact: TrialFinished) -> None:
         trial = self.trials[fact.trial]
         self._settle(trial, fact.outcome)
+        self.merged += (fact.same_as is not None) - (trial.same_as is not None)
         trial.same_as = fact.same_as
         trial.bench, trial.device_seconds = fact.bench, fact.device_seconds
         trial.current = True
         self.searched = fact.searched
         self.device_seconds += fact.device_seconds
-        if isinstance(fact.outcome, Measured) and fact.outcome.general and fact.same_as is None:
-            mean = loss(fact.outcome, self.weights)
-            assert mean is not None
-            self._leading = min(self._leading or (mean, trial.number), (mean, trial.number))
+        if isinstance(fact.outcome, Measured) and fact.same_as is None:
+            self._lead(trial.number, fact.outcome)
+        if self.ended is not None:
+            self._reopen()
+
+    def _lead(self, number: int, outcome: Measured) -> None:
+        self.race.take(outcome)
+        if outcome.general and outcome.complete:
+            mean = geometric_mean([cell.ratio for cell in outcome.cells], self.weights)
+            self._leading = min(self._leading or (mean, number), (mean, number))
 
     def _settle(self, trial: Trial, outcome: Outcome | None) -> None:
         if trial.outcome is not None:
@@ -195,13 +235,13 @@ class History:
         )
 
     def leader(self) -> int | None:
-        """The best general trial so far, not necessarily confirmed.
+        """The best general trial that was measured in full so far, not necessarily confirmed.
 
         Asked for after every step of a run, so it must not cost more as trials grow.
         """
         if not self._leader_is_known:
-            ranked = self._ranked()
-            self._leading = ranked[0] if ranked else None
+            complete = (one for one in self._ranked() if self._is_complete(one[1]))
+            self._leading = next(complete, None)
             self._leader_is_known = True
         return self._leading[1] if self._leading else None
 
@@ -210,14 +250,25 @@ class History:
         ratios = [
             (outcome.cells[shape].ratio, trial.number)
             for trial, outcome in self._measured()
-            if isinstance(outcome.cells[shape], Full)
+            if not isinstance(outcome.cells[shape], Infeasible)
         ]
         return min(ratios)[1] if ratios else None
+
+    def _is_complete(self, number: int) -> bool:
+        outcome = self.trials[number].outcome
+        return isinstance(outcome, Measured) and outcome.complete
+
+    def _is_short(self, number: int, shape: int) -> bool:
+        outcome = self.trials[number].outcome
+        return isinstance(outcome, Measured) and isinstance(outcome.cells[shape], Short)
+
+    def _general(self) -> list[int]:
+        return self.ranking()[: self.experiment.confirm.top]
 
     def finalists(self) -> tuple[int, ...]:
         """Who is to be confirmed: the best ``confirm.top`` general ones and each shape's best."""
         best: Sequence[int | None] = [
-            *self.ranking()[: self.experiment.confirm.top],
+            *self._general(),
             *(self.leader_for(shape) for shape in range(len(self.weights))),
         ]
         return tuple(dict.fromkeys(number for number in best if number is not None))

@@ -4,9 +4,7 @@ The protocol is in the package's docstring. Knows no fleet, no proposer and no f
 """
 
 from collections import Counter, deque
-from collections.abc import Sequence
 from enum import StrEnum
-from itertools import count
 from typing import Literal
 
 from tuner.events import (
@@ -23,7 +21,7 @@ from tuner.events import (
     WinnersExamined,
 )
 from tuner.fleet import BASELINE
-from tuner.report.summary import winners
+from tuner.session.benching import BATCH, QUEUED_JOBS, Benching
 from tuner.session.commands import (
     Bench,
     Command,
@@ -36,6 +34,7 @@ from tuner.session.commands import (
     Record,
     Work,
 )
+from tuner.session.confirming import Confirming
 from tuner.session.history import History
 from tuner.session.signals import (
     CandidateCompiled,
@@ -47,12 +46,6 @@ from tuner.session.signals import (
 from tuner.spec.experiment import Experiment
 from tuner.trial import Code, Configuration, Outcome, Rejected, Stage
 
-BATCH = 4
-"""Trials in one bench job at most: about 50 ms of work, so that the call costs nothing."""
-
-QUEUED_JOBS = 2
-"""Bench jobs in flight for each bench: one that runs, and one that waits."""
-
 PHASE = 8
 """Trials that are compiled, then timed, in turn, where both need the same processor."""
 
@@ -61,9 +54,6 @@ ATTEMPTS = 3
 
 LOST_IN_A_ROW = 5
 """Trials lost one after the other that end the search: the fleet is broken, not the candidates."""
-
-CONFIRM_ROUNDS = 4
-"""Processes spent on confirming at most, as a multiple of ``confirm.processes``."""
 
 
 class Phase(StrEnum):
@@ -93,12 +83,9 @@ class Session:
         self._proposing: set[int] = set()
         self._queue = deque(sorted(self._open))
         self._compiling: set[int] = set()
-        self._ready: deque[int] = deque()
-        self._jobs: list[list[int]] = []
-        self._confirmable: set[int] = set()
-        self._dropped: set[int] = set()
-        self._confirming: dict[int, tuple[int, ...]] = {}
-        self._examining: tuple[int, ...] = ()
+        self._twins: dict[int, list[int]] = {}
+        self._benching = Benching(self.history, self._benches)
+        self._confirming = Confirming(self.history, self._benches)
         self._due: list[Fact] = []
         self._handed: list[Fact] = []
         self._lost: Counter[tuple[str, int]] = Counter()
@@ -121,7 +108,7 @@ class Session:
     @property
     def in_flight(self) -> tuple[int, int]:
         """How many trials are being compiled, and how many are on a bench or queued for one."""
-        return len(self._compiling), sum(len(job) for job in self._jobs)
+        return len(self._compiling), self._benching.in_flight
 
     def searched(self, now: float) -> float:
         """Seconds of searching so far, over resumes; it stands still once searching ended."""
@@ -135,11 +122,9 @@ class Session:
             return True
         match fact:
             case TrialFinished(trial=trial):
-                return any(trial in job for job in self._jobs)
-            case ConfirmationSampled(process=process):
-                return process in self._confirming
-            case WinnersExamined(trials=trials):
-                return trials == self._examining
+                return self._benching.holds(trial)
+            case ConfirmationSampled() | WinnersExamined():
+                return self._confirming.expects(fact)
             case BaselinePrepared() | BaselineRefused():
                 return self._baseline == "preparing"
             case _:
@@ -171,27 +156,32 @@ class Session:
                 self._proposing.discard(trial)
                 self._open.add(trial)
                 self._queue.append(trial)
-            case TrialFinished(trial=trial):
-                self._leave(trial)
-                self._open.discard(trial)
-                if trial not in self._told:
-                    self._untold.add(trial)
+            case TrialFinished():
+                self._finished(fact)
             case SearchEnded():
                 self._open.clear()
                 self._queue.clear()
                 self._compiling.clear()
-                self._ready.clear()
-            case ConfirmationSampled(process=process):
-                self._confirming.pop(process, None)
-            case WinnersExamined():
-                self._examining = ()
+                self._benching.give_up_waiting()
+                self._twins.clear()
+            case _:
+                self._confirming.applied(fact)
+        if self.history.ended is not None:
+            self._take_up()
 
-    def _leave(self, trial: int) -> None:
-        """Take a trial off the bench job that holds it."""
-        for job in self._jobs:
-            if trial in job:
-                job.remove(trial)
-        self._jobs = [job for job in self._jobs if job]
+    def _finished(self, fact: TrialFinished) -> None:
+        self._benching.finished(fact)
+        self._open.discard(fact.trial)
+        if fact.trial not in self._told:
+            self._untold.add(fact.trial)
+        for twin in self._twins.pop(fact.trial, ()):
+            self._share(twin, fact.trial)
+
+    def _take_up(self) -> None:
+        """Queue what is wanted in full after all: it is to be chosen, and had been given up."""
+        fresh = [t.number for t in self.history.open() if t.number not in self._open]
+        self._open.update(fresh)
+        self._queue.extend(fresh)
 
     def _compiled(self, trial: int, rejected: Rejected | None, same_as: int | None = None) -> None:
         if trial == BASELINE:
@@ -201,13 +191,23 @@ class Session:
         elif trial in self._compiling:
             self._compiling.remove(trial)
             if trial not in self._open:
-                (self._dropped if rejected else self._confirmable).add(trial)
+                self._confirming.compiled(trial, refused=rejected is not None)
             elif rejected:
                 self._decide_unseen(trial, rejected)
-            elif same_as is not None and (outcome := self.history.trials[same_as].outcome):
-                self._decide_unseen(trial, outcome, same_as)
+            elif same_as is not None:
+                self._share(trial, same_as)
             else:
-                self._ready.append(trial)
+                self._benching.add(trial)
+
+    def _share(self, trial: int, first: int) -> None:
+        """Give a trial the outcome of an equal one, once that has one of its own."""
+        outcome = self.history.trials[first].outcome
+        if outcome is None and first in self._open:
+            self._twins.setdefault(first, []).append(trial)
+        elif outcome is None or (isinstance(outcome, Rejected) and outcome.stage is Stage.FLEET):
+            self._benching.add(trial)
+        else:
+            self._decide_unseen(trial, outcome, first)
 
     def _decide_unseen(self, trial: int, outcome: Outcome, same_as: int | None = None) -> None:
         """A trial has its outcome without having seen a bench."""
@@ -240,18 +240,15 @@ class Session:
                 if verdict := self._charge("prepare", BASELINE, reason):
                     self._due.append(BaselineRefused(rejected=verdict))
             case Bench(trials=trials):
-                rest = [t for t in trials if any(t in job for job in self._jobs)]
-                for trial in rest:
-                    self._leave(trial)
+                rest = self._benching.lost(trials)
                 if rest and (verdict := self._charge("bench", rest[0], reason)):
                     self._decide_unseen(rest.pop(0), verdict)
-                self._ready.extendleft(reversed(rest))
+                self._benching.put_back(rest)
             case Confirm(process=process):
-                held = self._confirming.pop(process, None)
-                if held and self._charge("confirm", process, reason):
+                if self._confirming.lost(command) and self._charge("confirm", process, reason):
                     self._due.append(ConfirmationSampled(process=process, samples=()))
             case Examine(trials=trials):
-                self._examining = ()
+                self._confirming.lost(command)
                 if verdict := self._charge("examine", trials[0], reason):
                     notes = (f"the winners were not examined: {verdict.detail}",)
                     self._due.append(WinnersExamined(trials=trials, notes=notes))
@@ -287,20 +284,18 @@ class Session:
         if history.ended is None:
             reason = self._end(now)
             return [SearchEnded(reason=reason, searched=self.searched(now))] if reason else []
-        over = history.refused or not (
-            self._open or self._confirming or self._examining or self._wanting()
-        )
-        return [RunFinished()] if over else []
+        over = not self._open and self._confirming.over
+        return [RunFinished()] if history.refused or over else []
 
     def _end(self, now: float) -> Reason | None:
         """Why searching is over, once no bench is at work for it."""
         if self.history.refused:
             return "baseline"
-        if self._jobs:
+        if self._benching.in_flight:
             return None
         trial = len(self.history.trials)
         resting = not (self._open or self._proposing)
-        if resting and trial >= self.experiment.search.trials:
+        if resting and trial - self.history.merged >= self.experiment.search.trials:
             return "trials"
         if why := self._drains(now):
             return why
@@ -344,7 +339,8 @@ class Session:
     def _proposals(self) -> list[Command]:
         proposals: list[Command] = []
         trial = len(self.history.trials) + len(self._proposing)
-        while trial < self.experiment.search.trials and self._may_propose(trial):
+        most = self.experiment.search.trials + self.history.merged
+        while trial < most and self._may_propose(trial):
             tell = sorted(n for n in self._untold if n < self._horizon(trial))
             self._untold.difference_update(tell)
             self._told.update(tell)
@@ -385,7 +381,7 @@ class Session:
         return self._benches == 1 or self._in_phases
 
     def _compiles(self) -> list[Command]:
-        if self._in_phases and self._jobs:
+        if self._in_phases and self._benching.in_flight:
             return []
         trials, self._queue = list(self._queue), deque()
         return self._compile(trials, held_out=False)
@@ -398,50 +394,9 @@ class Session:
     def _benches_next(self) -> list[Command]:
         if self._in_phases and self._compiling:
             return []
-        size = -(-len(self._ready) // self._benches) if self._in_phases else BATCH
-        jobs: list[Command] = []
-        while self._ready and len(self._jobs) < QUEUED_JOBS * self._benches:
-            batch = [self._ready.popleft() for _ in range(min(size, len(self._ready)))]
-            self._jobs.append(batch)
-            jobs.append(Bench(tuple(batch)))
-        return jobs
-
-    def _unconfirmed(self) -> list[int]:
-        """Finalists that need to be seen in more processes, if any are left to spend."""
-        wanted = self.experiment.confirm.processes
-        spent = len(self.history.confirmations) + len(self._confirming)
-        if spent >= CONFIRM_ROUNDS * wanted:
-            return []
-        seen = Counter(n for finalists in self._confirming.values() for n in finalists)
-        for confirmation in self.history.confirmations:
-            seen.update({sample.trial for sample in confirmation.samples})
-        finalists = self.history.finalists()
-        return [n for n in finalists if n not in self._dropped and seen[n] < wanted]
-
-    def _unexamined(self) -> tuple[int, ...]:
-        """Confirmed winners that no checker has seen."""
-        seen = {number for fact in self.history.examinations for number in fact.trials}
-        return tuple(n for n in winners(self.history) if n not in self._dropped | seen)
-
-    def _wanting(self) -> Sequence[int]:
-        """Trials that need to be confirmed, or once all are, examined."""
-        return self._unconfirmed() or self._unexamined()
+        return self._benching.commands(in_phases=self._in_phases)
 
     def _confirm(self) -> list[Command]:
-        commands: list[Command] = []
-        if self._examining or (self._confirming and not self._unconfirmed()):
-            return []
-        wanted = self._wanting()
-        if absent := [n for n in wanted if n not in self._confirmable | self._compiling]:
+        if absent := self._confirming.absent(self._compiling):
             return self._compile(absent, held_out=True)
-        if self._compiling:
-            return []
-        if not self._confirming and not self._unconfirmed():
-            self._examining = tuple(wanted)
-            return [Examine(self._examining)]
-        while len(self._confirming) < self._benches and (wanted := self._unconfirmed()):
-            used = {c.process for c in self.history.confirmations} | self._confirming.keys()
-            process = next(n for n in count() if n not in used)
-            self._confirming[process] = tuple(wanted)
-            commands.append(Confirm(process, tuple(wanted)))
-        return commands
+        return [] if self._compiling else self._confirming.commands()

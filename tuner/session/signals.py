@@ -11,7 +11,7 @@ from tuner.trial import Rejected
 class CandidateCompiled:
     """A trial, or the baseline, was compiled, or ``rejected`` by the compiler or the limits.
 
-    ``same_as`` is a finished trial whose machine code and launches are the same on every shape.
+    ``same_as`` is the first trial whose machine code and launches are the same on every shape.
     """
 
     trial: int

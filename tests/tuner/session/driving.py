@@ -232,8 +232,9 @@ class _Process:
                     secret=1,
                 )
                 self.fleet.submit(PrepareJob(setup=setup))
-            case Bench(trials=trials):
-                self.fleet.submit(BenchJob(candidates=tuple(self.candidates[t] for t in trials)))
+            case Bench(trials=trials, cutoffs=cutoffs):
+                chosen_ones = tuple(self.candidates[t] for t in trials)
+                self.fleet.submit(BenchJob(candidates=chosen_ones, cutoffs=cutoffs))
             case Confirm(process=process, finalists=finalists):
                 chosen_ones = tuple(self.candidates[t] for t in finalists)
                 self.fleet.submit(ConfirmJob(process=process, finalists=chosen_ones))

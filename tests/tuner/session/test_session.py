@@ -1,6 +1,7 @@
 """The session over a simulated fleet: order of events, budgets, failures, leaders, determinism."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.tuner.session.driving import CPU, GPU, KilledError, Run, experiment, fleet
 from tuner.events import (
+    BaselinePrepared,
     ConfirmationSampled,
     EpochOpened,
     Fact,
@@ -19,11 +21,13 @@ from tuner.events import (
 )
 from tuner.fleet import BASELINE, BenchJob, CompileJob, ConfirmJob, Examined, ExamineJob, Lost
 from tuner.report.summary import winners
+from tuner.session.benching import BATCH
+from tuner.session.commands import Bench, Propose, Record
 from tuner.session.history import History
-from tuner.session.session import BATCH, PHASE, Phase
-from tuner.session.signals import StopRequested
+from tuner.session.session import PHASE, Phase, Session
+from tuner.session.signals import CandidateCompiled, Signal, StopRequested
 from tuner.simulation import Durations, Fault, SimulatedFleet
-from tuner.trial import Code, Measured, Rejected, Stage
+from tuner.trial import Code, Configuration, Full, Measured, Outcome, Rejected, Stage
 
 FAULTS = {
     1: Fault.COMPILE_ERROR,
@@ -39,11 +43,18 @@ def finished(facts: list[Fact]) -> dict[int, TrialFinished]:
     return {fact.trial: fact for fact in facts if isinstance(fact, TrialFinished)}
 
 
+def given_up(fact: TrialFinished) -> bool:
+    return isinstance(fact.outcome, Measured) and not fact.outcome.complete
+
+
 def told(facts: list[Fact]) -> tuple[object, ...]:
-    """What a run found, without the times at which it did."""
+    """What a run found, without when it did, or which cells had been given up by then."""
     history = History.of(experiment(), facts)
     return (
-        [(t.number, t.configuration, t.outcome) for t in history.trials.values()],
+        [
+            (t.number, t.configuration, history.losses(t.number) or t.outcome)
+            for t in history.trials.values()
+        ],
         history.ended,
         history.ranking(),
         history.finalists(),
@@ -88,7 +99,8 @@ def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
             if isinstance(job, BenchJob)
             for candidate in job.candidates
         ]
-        assert not before.keys() & set(benched), "a finished trial was measured again"
+        again = before.keys() & set(benched)
+        assert all(given_up(before[trial]) for trial in again), "measured again"
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,8 +124,8 @@ def test_killed_again_and_again_a_run_ends_as_if_undisturbed(cuts, compile_slots
     run.kill_after = None
     run.drive(fleet(device, **options))
     assert told(run.facts) == told(undisturbed.facts)
-    outcomes = [fact.trial for fact in run.facts if isinstance(fact, TrialFinished)]
-    assert len(outcomes) == len(set(outcomes))
+    done = [f.trial for f in run.facts if isinstance(f, TrialFinished) and not given_up(f)]
+    assert len(done) == len(set(done))
 
 
 def test_several_workers_measure_every_trial_once_and_keep_all_benches_busy():
@@ -124,7 +136,16 @@ def test_several_workers_measure_every_trial_once_and_keep_all_benches_busy():
     assert sorted(outcomes) == list(range(60))
     benches = {trial.bench for trial in session.history.trials.values()}
     assert len(benches) == 4
-    assert max(len(j.candidates) for j in four.submitted if isinstance(j, BenchJob)) == BATCH
+
+
+@pytest.mark.parametrize(("seconds", "size"), [(0.2, 1), (0.05, 1), (0.02, 2), (0.001, BATCH)])
+def test_a_job_is_about_fifty_milliseconds_of_work(seconds, size):
+    run = Run(experiment(trials=80))
+    busy = fleet(compile_slots=16, durations=Durations(compile=1e-4, bench=seconds))
+    run.drive(busy)
+    sizes = [len(job.candidates) for job in busy.submitted if isinstance(job, BenchJob)]
+    assert max(sizes) == size
+    assert sizes[0] == 1, "nothing is known of how long a trial takes"
 
 
 def test_a_trial_budget_counts_rejected_configurations_too():
@@ -410,3 +431,144 @@ def test_a_budget_of_device_seconds_counts_all_benches_and_is_kept_over_resumes(
     assert session.history.ended == "device_seconds"
     assert 2.0 <= session.history.device_seconds < 2.0 + 2 * 2 * BATCH * 0.25 + 0.25
     assert session.history.finished
+
+
+def measured(run: Run) -> list[TrialFinished]:
+    facts = [fact for fact in run.facts if isinstance(fact, TrialFinished)]
+    return [fact for fact in facts if isinstance(fact.outcome, Measured)]
+
+
+def test_jobs_carry_the_cutoffs_of_their_sending_and_hopeless_cells_are_given_up():
+    run = Run(experiment(trials=40, top=2))
+    busy = fleet()
+    history = run.drive(busy).history
+    jobs = [job for job in busy.submitted if isinstance(job, BenchJob)]
+    assert jobs[0].cutoffs == (math.inf,) * 3
+    assert all(math.isfinite(cutoff) for cutoff in jobs[-1].cutoffs)
+    for one, other in itertools.pairwise(jobs):
+        assert all(n <= t for n, t in zip(other.cutoffs, one.cutoffs, strict=True))
+    assert any(given_up(fact) for fact in measured(run))
+    for place, number in enumerate(history.ranking()[:2]):
+        assert history.trials[number].outcome.complete, place
+    for shape in range(2):
+        best = history.trials[history.leader_for(shape)].outcome
+        assert isinstance(best.cells[shape], Full)
+
+
+def test_racing_changes_no_loss_and_no_finalist():
+    run, plain = Run(experiment(trials=40, top=2)), Run(experiment(trials=40, top=40))
+    raced, full = run.drive(fleet()).history, plain.drive(fleet()).history
+    assert all(outcome.outcome.complete for outcome in full.trials.values())
+    assert [raced.losses(n) for n in raced.trials] == [full.losses(n) for n in full.trials]
+    assert raced.ranking() == full.ranking()
+    assert raced.leader() == full.leader()
+
+
+def test_what_was_given_up_is_chosen_only_after_it_is_measured_in_full():
+    undisturbed = Run(experiment(trials=30, top=2))
+    before = undisturbed.drive(fleet()).history
+    last = next(n for n in before.ranking() if not before.trials[n].outcome.complete)
+    better = before.ranking()[: before.ranking().index(last)]
+    run = Run(experiment(trials=30, top=2))
+    history = run.drive(fleet(faults=dict.fromkeys(better, Fault.WRONG_LATER))).history
+    again = [fact for fact in measured(run) if fact.trial == last]
+    assert [given_up(fact) for fact in again] == [True, False]
+    assert last in history.finalists()
+    assert history.leader() == last
+    for number in history.ranking()[:2]:
+        assert history.trials[number].outcome.complete
+    sampled = [f for f in run.facts if isinstance(f, ConfirmationSampled)]
+    assert any(sample.trial == last for fact in sampled for sample in fact.samples)
+    assert History.of(run.experiment, run.facts).trials == history.trials
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    faults=st.dictionaries(st.integers(0, 24), st.sampled_from(list(Fault)), max_size=20),
+    seed=st.integers(0, 5),
+    benches=st.integers(1, 3),
+)
+def test_whatever_fails_only_what_is_complete_is_chosen(faults, seed, benches):
+    run = Run(experiment(trials=25, top=2))
+    history = run.drive(fleet(faults=faults, seed=seed, bench_slots=benches, noise=0.1)).history
+    assert history.finished
+    for number in history.ranking()[:2]:
+        assert history.trials[number].outcome.complete
+    for shape in range(2):
+        best = history.leader_for(shape)
+        assert best is None or isinstance(history.trials[best].outcome.cells[shape], Full)
+
+
+FULL = Full(median_ns=500.0, mad_ns=1.0, samples=5, baseline_ns=1000.0)
+LOST = Rejected(stage=Stage.FLEET, code=Code.WORKER_LOST, detail="lost")
+WRONG = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="wrong")
+
+
+class Told:
+    """A session that a test tells what happened, once its baseline is ready."""
+
+    def __init__(self, trials: int) -> None:
+        self.session = Session(experiment(trials=trials), compile_slots=4, bench_slots=1)
+        self.sent: list[object] = []
+        self.asked = 0
+        self.happens(EpochOpened(device=GPU, environment="one"))
+        self.happens(CandidateCompiled(BASELINE))
+        self.happens(BaselinePrepared(cells=(FULL, FULL, FULL)))
+
+    def happens(self, event: Fact | Signal) -> None:
+        self.session.apply(event)
+        while commands := self.session.decide(0.0):
+            for command in commands:
+                match command:
+                    case Record(fact=fact):
+                        self.session.apply(fact)
+                    case Propose(trial=trial):
+                        self.asked += 1
+                        values = Configuration.of({"x": trial})
+                        self.session.apply(TrialProposed(trial=trial, configuration=values))
+                    case _:
+                        self.sent.append(command)
+
+    def finished(self, trial: int, outcome: Outcome) -> None:
+        self.happens(
+            TrialFinished(trial=trial, outcome=outcome, bench="b", device_seconds=0.01, searched=0)
+        )
+
+    def benched(self) -> list[int]:
+        return [trial for one in self.sent if isinstance(one, Bench) for trial in one.trials]
+
+
+def test_equal_code_waits_for_the_trial_that_is_measured_and_costs_no_budget():
+    run = Told(trials=2)
+    assert run.asked == 2
+    run.happens(CandidateCompiled(0))
+    run.happens(CandidateCompiled(1, same_as=0))
+    assert run.benched() == [0]
+    assert run.session.history.trials[1].outcome is None
+    run.finished(0, Measured(cells=(FULL, FULL)))
+    twin = run.session.history.trials[1]
+    assert twin.outcome == run.session.history.trials[0].outcome
+    assert twin.same_as == 0
+    assert run.session.history.merged == 1
+    assert run.asked == 3, "a merged trial is made up for"
+    assert run.session.history.ended is None
+    run.happens(CandidateCompiled(2))
+    run.finished(2, Measured(cells=(FULL, FULL)))
+    assert run.session.history.ended == "trials"
+
+
+def test_equal_code_is_measured_itself_where_the_first_was_lost_by_the_fleet():
+    run = Told(trials=2)
+    run.happens(CandidateCompiled(0))
+    run.happens(CandidateCompiled(1, same_as=0))
+    run.finished(0, LOST)
+    assert run.benched() == [0, 1]
+
+
+def test_equal_code_shares_a_rejection_of_its_own():
+    run = Told(trials=2)
+    run.happens(CandidateCompiled(0))
+    run.finished(0, WRONG)
+    run.happens(CandidateCompiled(1, same_as=0))
+    assert run.benched() == [0]
+    assert run.session.history.trials[1].outcome == WRONG
