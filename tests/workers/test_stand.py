@@ -162,10 +162,10 @@ def test_a_cold_time_that_the_memory_cannot_have_served_is_refused(laboratory) -
     stand = Stand(None, {}, Deadlines(), device, np.random.default_rng(1), {0: 1 << 20})
     rotation = Rotation(sets=16, launches=100, warmup=0, bursts=5)
     honest = 1.06e6
-    stand._refuse_the_impossible(0, rotation, 100, [honest] * 5)
-    stand._refuse_the_impossible(1, rotation, 100, [1.0] * 5)
+    stand._refuse_the_impossible(0, rotation, 100, honest)
+    stand._refuse_the_impossible(1, rotation, 100, 1.0)
     with pytest.raises(DeviceFailure, match=r"cost\.bytes") as refused:
-        stand._refuse_the_impossible(0, rotation, 100, [honest / 2] * 5)
+        stand._refuse_the_impossible(0, rotation, 100, honest / 2)
     assert refused.value.code == Code.IMPOSSIBLE_TIME
 
 
@@ -248,3 +248,16 @@ def test_what_is_given_up_was_checked_all_the_same(laboratory) -> None:
     wrong = laboratory.candidate(f"{GOOD.replace('2 *', '3 *')} /* wrong */")
     outcome = laboratory.bench.run(wrong, (1e-6, 1e-6, 1e-6)).outcome
     assert outcome.code == Code.WRONG_RESULT
+
+
+def test_what_is_faster_than_an_empty_launch_is_refused(laboratory, monkeypatch) -> None:
+    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
+    question = laboratory.bench._prep.questions[0][0]
+    monkeypatch.setattr(stand, "_launch_ns", 1.0)
+    for cache in ("cold", "hot"):
+        assert stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
+        monkeypatch.setattr(stand, "_launch_ns", 1e12)
+        with pytest.raises(DeviceFailure, match="an empty launch takes") as refused:
+            stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
+        assert refused.value.code == Code.IMPOSSIBLE_TIME
+        monkeypatch.setattr(stand, "_launch_ns", 1.0)

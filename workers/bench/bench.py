@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.fleet import (
@@ -30,8 +31,9 @@ from tuner.fleet import (
 from tuner.search.port import Losses
 from tuner.spec.odd import every_shape
 from tuner.spec.resolve import resolve_arguments
-from tuner.trial import Code, Full, Infeasible, Rejected, Stage
+from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.bench.answers import Answers
+from workers.bench.ceilings import measure_ceilings
 from workers.bench.confirm import Confirmation, recipes_of
 from workers.bench.defects import defect
 from workers.bench.judge import Question, rejected
@@ -41,6 +43,7 @@ from workers.bench.probes import trivial_answer
 from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.bench.working import Working
+from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
 from workers.elements import from_storage
 from workers.profiler.ncu import profile
@@ -51,6 +54,9 @@ FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
 CANARIES = 2
 """Failures in a row of the baseline in new children after which a device is quarantined."""
+
+_MEASURED: dict[str, Ceilings] = {}
+"""The ceilings of the devices that this process has measured, by identity."""
 
 
 class Bench:
@@ -107,7 +113,12 @@ class Bench:
             oracle = self._oracle
             if oracle is not None:
                 oracle.rest()
-            return Prepared(result=result, notes=oracle.notes if oracle else ())
+            return Prepared(
+                result=result,
+                notes=oracle.notes if oracle else (),
+                ceilings=self._prep.ceilings if self._prep else None,
+                vitals=self._working.vitals if self._working else None,
+            )
 
     def run(self, candidate: Candidate, cutoffs: Losses = ()) -> Benched:
         """Verify and time one candidate on every tune shape it is feasible for.
@@ -122,9 +133,16 @@ class Bench:
             return Benched(trial=candidate.trial, outcome=refused, bench=self.name, seconds=0.0)
         with self._locked():
             began = time.monotonic()
-            outcome = self._ready(candidate).trial(candidate, cutoffs)
+            working = self._ready(candidate)
+            outcome = working.trial(candidate, cutoffs)
             seconds = time.monotonic() - began
-        return Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=seconds)
+        return Benched(
+            trial=candidate.trial,
+            outcome=outcome,
+            bench=self.name,
+            seconds=seconds,
+            vitals=working.vitals if isinstance(outcome, Measured) else None,
+        )
 
     def confirm(self, job: ConfirmJob) -> Confirmed:
         """Check finalists harder, then time them and the baseline interleaved, in a fresh child.
@@ -146,6 +164,7 @@ class Bench:
                     prep.device,
                     self._rng,
                     prep.least_bytes,
+                    prep.launch_ns,
                 )
 
             try:
@@ -212,7 +231,8 @@ class Bench:
                     stage=Stage.LAUNCH, code=Code.LAUNCH_FAILED, detail=detail, shape=shape
                 )
         answers = Answers(prep, self._folder.path, self._closed)
-        oracle = Oracle(prep, self._server(), answers, self._deadlines)
+        server = self._server()
+        oracle = Oracle(prep, server, answers, self._deadlines)
         with self._guard:
             self._prep, self._oracle = prep, oracle
         for shape in prep.timed:
@@ -233,6 +253,7 @@ class Bench:
             if refused is not None:
                 return refused
         self._look_for_idle_inputs(prep, oracle)
+        prep.ceilings = self._ceilings(server, oracle)
         oracle.rest()
         try:
             self._working = Working(self._server(), prep, self._deadlines, self._rng)
@@ -241,6 +262,18 @@ class Bench:
             self._drop()
             detail = f"the baseline itself fails in a second process: {failure.detail}"
             return replace(rejected(failure, None), detail=detail)
+
+    def _ceilings(self, server: Supervisor, oracle: Oracle) -> Ceilings | None:
+        """What the device can do at most, measured once in a process."""
+        device, identity = self._describe()
+        if identity not in _MEASURED:
+            with CompileWorker(device) as compiler:
+                found = measure_ceilings(server, device, compiler.compile)
+            if isinstance(found, str):
+                oracle.note(found)
+                return None
+            _MEASURED[identity] = found
+        return _MEASURED[identity]
 
     def _contents(self, shape: int) -> Mapping[str, str] | None:
         """Inputs of a shape for a checker, if the baseline has an answer there."""

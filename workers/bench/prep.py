@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.fleet import BenchSetup
 from tuner.spec.experiment import Measure, ShapeBinding
@@ -16,7 +17,7 @@ Arguments = dict[int, tuple[ResolvedArgument, ...]]
 
 @dataclass(slots=True, kw_only=True)
 class Prep:
-    """Setup, device, shapes, arguments and questions by shape, and the baseline's medians.
+    """Setup, device, shapes, arguments and questions by shape, the baseline's medians, ceilings.
 
     Shapes are numbered as the baseline's cells: tune, held-out, then odd ones, which are only
     checked. The first question of a shape is the one that timing uses.
@@ -28,6 +29,7 @@ class Prep:
     arguments: Arguments
     questions: dict[int, tuple[Question, ...]] = field(default_factory=dict)
     baseline_ns: dict[int, float] = field(default_factory=dict)
+    ceilings: Ceilings | None = None
 
     @property
     def measure(self) -> Measure:
@@ -42,6 +44,11 @@ class Prep:
             for shape in self.timed
         }
         return {shape: size for shape, size in moved.items() if size is not None}
+
+    @property
+    def launch_ns(self) -> float:
+        """An empty launch, where the clock is good enough to say what is impossible; else 0."""
+        return 0.0 if self.ceilings is None or self.device.is_cpu else self.ceilings.launch_ns
 
     @property
     def tune(self) -> range:

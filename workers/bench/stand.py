@@ -44,6 +44,8 @@ _TAKES = 3
 """How often a timing is taken while the device is throttled."""
 _PINS = 0.95
 """The share of the pins' rate that nothing can be faster than, the clock's own error allowed."""
+_EMPTY = 0.5
+"""The share of an empty launch that nothing can be faster than, whatever the clocks were then."""
 
 
 def staged(
@@ -115,6 +117,7 @@ class Stand:
         device: the child's; one that is no CPU may compare outputs itself.
         rng: decides orders, poisons and checked points.
         least_bytes: what must be moved at least, by shape, where it is known.
+        launch_ns: an empty launch, where it is known.
     """
 
     def __init__(
@@ -125,9 +128,11 @@ class Stand:
         device: Device,
         rng: np.random.Generator,
         least_bytes: Mapping[int, int],
+        launch_ns: float = 0.0,
     ) -> None:
         self._server = server
         self._least_bytes = least_bytes
+        self._launch_ns = launch_ns
         self._arguments = arguments
         self._deadlines = deadlines
         self._device = device
@@ -272,8 +277,12 @@ class Stand:
         while launches < measure.at_most and not settled(samples, measure.until):
             samples += self._fire(entrant, launchable, question.shape, baseline_ns, order)
             launches += len(order)
+        median = statistics.median(samples)
+        if median < _EMPTY * self._launch_ns:
+            detail = f"{median:.0f} ns, where an empty launch takes {self._launch_ns:.0f}"
+            raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)
         if cache == "cold":
-            self._refuse_the_impossible(question.shape, rotation, len(order), samples)
+            self._refuse_the_impossible(question.shape, rotation, len(order), median)
         return samples
 
     def _checkpoints(self, bursts: int) -> set[int]:
@@ -365,7 +374,7 @@ class Stand:
         return times
 
     def _refuse_the_impossible(
-        self, shape: int, rotation: Rotation, launches: int, samples: Sequence[float]
+        self, shape: int, rotation: Rotation, launches: int, median: float
     ) -> None:
         """Refuse a cold time in which the memory cannot have carried what the experiment says.
 
@@ -376,7 +385,7 @@ class Stand:
             return
         cached = 2 * self._device.l2_bytes
         least = _PINS * (moved - cached / launches) / pins * 1e9
-        if (median := statistics.median(samples)) < least:
+        if median < least:
             raise DeviceFailure(
                 Code.IMPOSSIBLE_TIME,
                 f"{median:.0f} ns for cost.bytes of {moved}: the memory's pins need {least:.0f}",

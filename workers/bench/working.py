@@ -13,6 +13,7 @@ from tuner.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.racing import leading
 from tuner.search.port import Losses
+from tuner.telemetry import Vitals
 from tuner.trial import Cell, Code, Full, Measured, Outcome
 from workers.bench.judge import rejected
 from workers.bench.memory import refuse_memory
@@ -34,7 +35,9 @@ class Working:
         self._server = server
         self._prep = prep
         self._unknown_ns = deadlines.control / deadlines.factor * 1e9
-        self._stand = Stand(server, prep.arguments, deadlines, prep.device, rng, prep.least_bytes)
+        self._stand = Stand(
+            server, prep.arguments, deadlines, prep.device, rng, prep.least_bytes, prep.launch_ns
+        )
         self._rng = rng
         self._trials = 0
         self._seen = _builds(prep.setup.baseline)
@@ -65,6 +68,11 @@ class Working:
         self._stand.leave_shape(self._baseline, shape)
         self._stand.unstage(shape)
         return cell
+
+    @property
+    def vitals(self) -> Vitals | None:
+        """How the device was after the last timing, if anything tells."""
+        return self._stand.vitals
 
     def trial(self, candidate: Candidate, cutoffs: Losses = ()) -> Outcome:
         """Verify the candidate on every shape, then time it; ask it further where it leads.

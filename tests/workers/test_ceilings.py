@@ -1,0 +1,69 @@
+"""What a device can do at most: measured here on the processor, compiled for GPUs, kept for all."""
+
+import pytest
+
+from tests.workers.harness import Laboratory
+from tests.workers.test_bench import AFFINE, GOOD
+from tuner.ceilings import Ceilings
+from tuner.plan import Binary
+from tuner.trial import Measured, Rejected
+from workers.bench import bench as bench_module
+from workers.bench.ceilings import ceilings_build, measure_ceilings
+from workers.compilers.nvrtc import open_compiler
+from workers.devices.architectures import ARCHITECTURES, device_for
+
+CEILINGS = Ceilings(copy_bytes_per_second=2.5e12, launch_ns=900.0, products=(("float32", 3.1e13),))
+
+
+def test_a_copys_time_is_the_least_but_for_an_empty_launch():
+    assert CEILINGS.least_ns(None) is None
+    assert CEILINGS.least_ns(5_000_000) == pytest.approx(2000)
+    assert CEILINGS.least_ns(5_000) == 900
+    assert str(CEILINGS) == (
+        "copies 2500 GB/s, multiplies matrices at 3.1e+04 Gflop/s (float32), "
+        "launches nothing in 0.9 µs"
+    )
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_its_kernels_compile_for_every_gpu_without_spilling(arch):
+    device = device_for(arch)
+    compiled = open_compiler(device).compile(ceilings_build(device))
+    assert isinstance(compiled, Binary), compiled
+    assert len(compiled.usage) == 4
+    assert all(not usage.spill_bytes for _, usage in compiled.usage)
+
+
+def test_a_bench_measures_its_device_once_and_says_so(monkeypatch):
+    monkeypatch.setattr(bench_module, "_MEASURED", {})
+    asked = []
+
+    def measured(*given):
+        asked.append(given)
+        return measure_ceilings(*given)
+
+    monkeypatch.setattr(bench_module, "measure_ceilings", measured)
+    found = []
+    for _ in range(2):
+        laboratory = Laboratory(AFFINE)
+        assert isinstance(laboratory.outcome(GOOD), Measured)
+        found.append(laboratory.prepared.ceilings)
+        laboratory.close()
+    assert len(asked) == 1
+    assert found[0] == found[1]
+    ceilings = found[0]
+    assert 1e8 < ceilings.copy_bytes_per_second < 1e12
+    assert 1 < ceilings.launch_ns < 1e7
+    ((dtype, rate),) = ceilings.products
+    assert dtype == "float32"
+    assert 1e8 < rate < 1e13
+
+
+def test_what_cannot_be_measured_is_a_note(monkeypatch):
+    monkeypatch.setattr(bench_module, "_MEASURED", {})
+    monkeypatch.setattr(bench_module, "measure_ceilings", lambda *_: "they do not compile")
+    laboratory = Laboratory(AFFINE)
+    laboratory.close()
+    assert laboratory.prepared.ceilings is None
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    assert laboratory.prepared.notes == ("they do not compile",)
