@@ -9,7 +9,7 @@ nothing of how timings are taken; that is :mod:`workers.bench.interval`.
 
 import math
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tuner.search.port import Losses
 from tuner.trial import Full, Measured, geometric_mean
@@ -42,19 +42,12 @@ class Race:
         del best[self._places :]
 
 
-def leading(
-    ratios: Mapping[int, float], weights: Sequence[float], cutoffs: Losses
-) -> frozenset[int]:
-    """The shapes whose cell gets the full protocol.
+def leads_on(shape: int, ratio: float, cutoffs: Losses) -> bool:
+    """Whether a cell is worth the full protocol for its own sake; all are without cut-offs."""
+    return not cutoffs or ratio <= cutoffs[1 + shape]
 
-    Args:
-        ratios: time ÷ baseline by shape, where the configuration is feasible.
-        weights: of all shapes.
-        cutoffs: over all shapes, then of each; nothing where everything is measured in full.
-    """
-    if not cutoffs:
-        return frozenset(ratios)
-    everywhere = len(ratios) == len(weights)
-    if everywhere and geometric_mean([ratios[s] for s in sorted(ratios)], weights) <= cutoffs[0]:
-        return frozenset(ratios)
-    return frozenset(shape for shape, ratio in ratios.items() if ratio <= cutoffs[1 + shape])
+
+def leads_over_all(outcome: Measured, weights: Sequence[float], cutoffs: Losses) -> bool:
+    """Whether all cells are, since the configuration serves every shape well."""
+    ratios = [cell.ratio for cell in outcome.cells]
+    return outcome.general and (not cutoffs or geometric_mean(ratios, weights) <= cutoffs[0])

@@ -35,11 +35,10 @@ from tuner.fleet import (
     Sample,
 )
 from tuner.plan import Binary
-from tuner.racing import leading
+from tuner.racing import leads_on, leads_over_all
 from tuner.search.port import Losses
 from tuner.spec.experiment import Experiment
 from tuner.trial import (
-    Cell,
     Code,
     Configuration,
     Full,
@@ -270,24 +269,24 @@ class SimulatedFleet:
         if self._experiment is None:
             raise RuntimeError("a bench job before the fleet was prepared")
         tune = self._experiment.shapes.tune
-        plans = dict(enumerate(candidate.plan.cells[: len(tune)]))
-        timed = {
-            shape: self._full(candidate.trial, shape, self.cost(candidate.configuration, shape))
-            for shape, plan in plans.items()
-            if not isinstance(plan, Infeasible)
-        }
-        ratios = {shape: cell.ratio for shape, cell in timed.items()}
-        leads = leading(ratios, [shape.weight for shape in tune], cutoffs)
-        cells: dict[int, Cell] = {
-            shape: plan for shape, plan in plans.items() if isinstance(plan, Infeasible)
-        }
-        for shape, cell in timed.items():
-            cells[shape] = (
-                cell
-                if shape in leads
-                else Short(median_ns=cell.median_ns, samples=2, baseline_ns=cell.baseline_ns)
+        full = Measured(
+            cells=tuple(
+                plan
+                if isinstance(plan, Infeasible)
+                else self._full(candidate.trial, shape, self.cost(candidate.configuration, shape))
+                for shape, plan in enumerate(candidate.plan.cells[: len(tune)])
             )
-        return Measured(cells=tuple(cells[shape] for shape in plans))
+        )
+        if leads_over_all(full, [shape.weight for shape in tune], cutoffs):
+            return full
+        return Measured(
+            cells=tuple(
+                Short(median_ns=cell.median_ns, samples=2, baseline_ns=cell.baseline_ns)
+                if isinstance(cell, Full) and not leads_on(shape, cell.ratio, cutoffs)
+                else cell
+                for shape, cell in enumerate(full.cells)
+            )
+        )
 
     def _full(self, trial: int, shape: int, time: float) -> Full:
         return Full(

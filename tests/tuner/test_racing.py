@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.racing import Race, leading
+from tuner.racing import Race, leads_on, leads_over_all
 from tuner.trial import Full, Infeasible, Measured, Short, geometric_mean, loss
 
 WEIGHTS = (1.0, 2.0, 1.0)
@@ -62,22 +62,21 @@ def test_cutoffs_only_fall(measured, more):
     assert all(now <= then for now, then in zip(race.cutoffs, before, strict=True))
 
 
-ratios = st.dictionaries(st.integers(0, 2), st.floats(0.1, 10.0))
+@given(three=st.tuples(cells(), cells(), cells()), ratio=st.floats(0.1, 10.0))
+def test_without_cutoffs_everything_gets_the_full_protocol(three, ratio):
+    outcome = Measured(cells=three)
+    for cutoffs in ((), (math.inf,) * 4):
+        assert leads_on(1, ratio, cutoffs)
+        assert leads_over_all(outcome, WEIGHTS, cutoffs) == outcome.general
 
 
-@given(found=ratios)
-def test_without_cutoffs_everything_gets_the_full_protocol(found):
-    assert leading(found, WEIGHTS, ()) == found.keys()
-    assert leading(found, WEIGHTS, (math.inf,) * 4) == found.keys()
-
-
-@given(found=ratios, cutoffs=st.tuples(*[st.floats(0.1, 10.0)] * 4))
-def test_a_specialist_keeps_its_shape_and_a_general_one_all(found, cutoffs):
-    leads = leading(found, WEIGHTS, cutoffs)
-    assert leads >= {shape for shape, ratio in found.items() if ratio <= cutoffs[1 + shape]}
-    if len(found) == 3:
-        mean = loss(Measured(cells=tuple(full(found[s]) for s in range(3))), WEIGHTS)
-        assert (leads == found.keys()) or mean > cutoffs[0]
+@given(three=st.tuples(cells(), cells(), cells()), cutoffs=st.tuples(*[st.floats(0.1, 10.0)] * 4))
+def test_a_specialist_keeps_its_shape_and_a_general_one_all(three, cutoffs):
+    outcome = Measured(cells=three)
+    mean = loss(outcome, WEIGHTS)
+    assert leads_over_all(outcome, WEIGHTS, cutoffs) == (outcome.general and mean <= cutoffs[0])
+    for shape, cell in enumerate(three):
+        assert leads_on(shape, cell.ratio, cutoffs) == (cell.ratio <= cutoffs[1 + shape])
 
 
 @given(st.tuples(cells(), cells(), cells()))

@@ -11,10 +11,10 @@ import numpy as np
 
 from tuner.fleet import Candidate
 from tuner.plan import CellPlan
-from tuner.racing import leading
+from tuner.racing import leads_on, leads_over_all
 from tuner.search.port import Losses
 from tuner.telemetry import Vitals
-from tuner.trial import Cell, Code, Full, Measured, Outcome
+from tuner.trial import Cell, Code, Full, Measured, Outcome, Short
 from workers.bench.judge import rejected
 from workers.bench.memory import refuse_memory
 from workers.bench.prep import Prep, full, short
@@ -82,7 +82,6 @@ class Working:
             cutoffs: see :mod:`tuner.racing`; without, everything is measured in full.
         """
         cells: dict[int, Cell] = {}
-        timings: dict[int, list[float]] = {}
         shape: int | None = None
         entrant: Entrant | None = None
         try:
@@ -96,16 +95,12 @@ class Working:
                     cells[shape] = cell
             for shape in self._prep.tune:
                 if shape not in cells:
-                    cutoff = cutoffs[1 + shape] if cutoffs else math.inf
-                    timings[shape] = self._samples(entrant, shape, cutoff)
-            ratios = {shape: self._ratio(shape, found) for shape, found in timings.items()}
-            leads = leading(ratios, self._prep.weights, cutoffs)
-            for shape, samples in timings.items():
-                if shape in leads:
-                    cut = bool(cutoffs) and ratios[shape] > cutoffs[1 + shape]
-                    cells[shape] = self._full(entrant, shape, samples, again=cut)
-                else:
-                    cells[shape] = short(samples, self._prep.baseline_ns[shape])
+                    cells[shape] = self._raced(entrant, shape, cutoffs)
+            measured = Measured(cells=tuple(cells[number] for number in self._prep.tune))
+            if leads_over_all(measured, self._prep.weights, cutoffs):
+                for shape in self._prep.tune:
+                    if isinstance(cells[shape], Short):
+                        cells[shape] = self._raced(entrant, shape, ())
             self._stand.leave(entrant)
         except DeviceFailure as failure:
             self._recover(failure, entrant)
@@ -146,13 +141,15 @@ class Working:
             cutoff_ns=cutoff * known,
         )
 
-    def _ratio(self, shape: int, samples: list[float]) -> float:
-        return statistics.median(samples) / self._prep.baseline_ns[shape]
+    def _raced(self, entrant: Entrant, shape: int, cutoffs: Losses) -> Full | Short:
+        """Time a shape, and ask what else there is to ask unless it leads nowhere.
 
-    def _full(self, entrant: Entrant, shape: int, samples: list[float], *, again: bool) -> Full:
-        """The rest of the protocol on a shape; timed ``again`` where that may have been cut."""
-        if again:
-            samples = self._samples(entrant, shape)
+        In one go, so that what a kernel may have kept of this shape's inputs is still there.
+        """
+        baseline_ns = self._prep.baseline_ns[shape]
+        samples = self._samples(entrant, shape, cutoffs[1 + shape] if cutoffs else math.inf)
+        if not leads_on(shape, statistics.median(samples) / baseline_ns, cutoffs):
+            return short(samples, baseline_ns)
         last = len(self._prep.questions[shape]) - 1
         for number in range(1, last):
             self._ask(entrant, shape, number)
