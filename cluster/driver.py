@@ -209,10 +209,15 @@ class Driver:
             case Compiled(trial=trial, result=result):
                 rejected = self._keep(trial, result)
                 return CandidateCompiled(trial, rejected, self._equal(trial, rejected))
-            case Prepared(result=result, notes=notes):
+            case Prepared(result=result):
                 if isinstance(result, Rejected):
                     return BaselineRefused(rejected=result)
-                return BaselinePrepared(cells=result, notes=notes)
+                return BaselinePrepared(
+                    cells=result,
+                    notes=answer.notes,
+                    ceilings=answer.ceilings,
+                    vitals=answer.vitals,
+                )
             case Benched(trial=trial, outcome=outcome, bench=bench, seconds=seconds):
                 return TrialFinished(
                     trial=trial,
@@ -220,6 +225,7 @@ class Driver:
                     bench=bench,
                     device_seconds=seconds,
                     searched=self._session.searched(self._fleet.now()),
+                    vitals=answer.vitals,
                 )
             case Confirmed():
                 return ConfirmationSampled(
@@ -227,6 +233,7 @@ class Driver:
                     samples=answer.samples,
                     failed=answer.failed,
                     notes=answer.notes,
+                    vitals=answer.vitals,
                 )
             case Examined():
                 return WinnersExamined(

@@ -29,9 +29,13 @@ class Ceilings:
         return max(self.launch_ns, moved / self.copy_bytes_per_second * 1e9)
 
     def __str__(self) -> str:
-        products = [f"{rate / 1e9:.4g} Gflop/s ({dtype})" for dtype, rate in self.products]
+        products = [f"{_rate(rate, 'flop/s')} ({dtype})" for dtype, rate in self.products]
         return (
-            f"copies {self.copy_bytes_per_second / 1e9:.4g} GB/s, "
+            f"copies {_rate(self.copy_bytes_per_second, 'B/s')}, "
             f"multiplies matrices at {', '.join(products) or 'an unknown rate'}, "
             f"launches nothing in {self.launch_ns / 1e3:.3g} µs"
         )
+
+
+def _rate(rate: float, unit: str) -> str:
+    return f"{rate / 1e12:.3g} T{unit}" if rate >= 1e12 else f"{rate / 1e9:.3g} G{unit}"

@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.fleet import Profile, Sample
+from tuner.telemetry import Vitals
 from tuner.trial import Configuration, Full, Outcome, Rejected
 
 Reason = Literal[
@@ -37,11 +39,16 @@ class EpochOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselinePrepared:
-    """The baseline passed its checks; its time per shape, tune then held-out."""
+    """The baseline passed its checks; its time per shape, tune then held-out.
+
+    ``ceilings`` are the device's; ``vitals``, here and below, where anything tells.
+    """
 
     kind: Literal["baseline.prepared"] = "baseline.prepared"
     cells: tuple[Full, ...]
     notes: tuple[str, ...] = ()
+    ceilings: Ceilings | None = None
+    vitals: Vitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,7 @@ class TrialFinished:
     device_seconds: float
     searched: float
     same_as: int | None = None
+    vitals: Vitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +103,7 @@ class ConfirmationSampled:
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
+    vitals: tuple[Vitals, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from tuner.ceilings import Ceilings
 from tuner.events import Reason
 from tuner.plan import Shape
 from tuner.report.statistics import Comparison
+from tuner.telemetry import Telemetry
 from tuner.trial import Code, Configuration, Rejected, Stage, Value
 
 OutcomeOfRun = Literal["improved", "no_gain", "nothing_valid", "unfinished"]
@@ -20,12 +22,17 @@ OutcomeOfRun = Literal["improved", "no_gain", "nothing_valid", "unfinished"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeOfRun:
-    """One shape, and the baseline's time there: over confirming processes, or as prepared."""
+    """One shape, and the baseline's time there: over confirming processes, or as prepared.
+
+    ``least_ns`` is what a copy of as many bytes as the kernel must move takes on a cold cache, or
+    an empty launch; ``None`` where the cache is hot, or bytes or rate are unknown.
+    """
 
     index: int
     label: str
     held_out: bool
     baseline_ns: float | None
+    least_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +184,7 @@ class Result:
 
     ``outcome`` is ``unfinished`` until the run is over. ``refused`` says why the baseline cannot
     serve as one. ``advice`` are lines for the user to act on, ``notes`` what was not checked.
+    ``ceilings`` and ``telemetry`` are of the device, ``None`` where they could not be had.
     """
 
     experiment: str
@@ -198,6 +206,8 @@ class Result:
     advice: tuple[str, ...]
     notes: tuple[str, ...]
     refused: Rejected | None
+    ceilings: Ceilings | None = None
+    telemetry: Telemetry | None = None
 
     @property
     def speedup(self) -> float | None:

@@ -22,12 +22,22 @@ from tuner.report.result import (
 )
 from tuner.report.statistics import Comparison, compare
 from tuner.session.history import History
+from tuner.spec.experiment import ShapeBinding
+from tuner.spec.resolve import moved_bytes
+from tuner.telemetry import Telemetry
 from tuner.trial import Full, Measured, Rejected, geometric_mean
 
 
 def summarise(history: History) -> Result:
     """The result of a run as far as its facts go."""
     return _Summary(history).result()
+
+
+def least_ns(history: History, shape: ShapeBinding) -> float | None:
+    """What a copy of as many bytes takes from a cold cache, if that can be said."""
+    if history.ceilings is None or history.experiment.measure.cache == "hot":
+        return None
+    return history.ceilings.least_ns(moved_bytes(history.experiment, shape.symbols))
 
 
 def winners(history: History) -> tuple[int, ...]:
@@ -78,6 +88,7 @@ class _Summary:
                     label=str(binding),
                     held_out=index in self.held_out,
                     baseline_ns=self._baseline(index),
+                    least_ns=least_ns(history, binding),
                 )
                 for index, binding in enumerate(self.shapes)
             ),
@@ -89,6 +100,8 @@ class _Summary:
             advice=advise(rejections, len(outcomes), [str(binding) for binding in self.shapes]),
             notes=history.notes,
             refused=history.refused,
+            ceilings=history.ceilings,
+            telemetry=Telemetry.of(history.vitals),
         )
 
     def _baseline(self, shape: int) -> float | None:

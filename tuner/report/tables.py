@@ -4,14 +4,15 @@ import csv
 import io
 import json
 
-from tuner.report.summary import summarise
+from tuner.report.summary import least_ns, summarise
 from tuner.session.history import History
 from tuner.trial import Cell, Full, Infeasible, Measured, Rejected, Short
 
 
 def results_jsonl(history: History) -> str:
     """One JSON object per trial, in order: values, loss, times per tune shape or the reason."""
-    labels = [str(binding) for binding in history.experiment.shapes.tune]
+    tune = history.experiment.shapes.tune
+    shapes = [(str(binding), least_ns(history, binding)) for binding in tune]
     lines = []
     for trial in history.trials.values():
         row: dict[str, object] = {
@@ -27,7 +28,8 @@ def results_jsonl(history: History) -> str:
             case Measured(cells=cells):
                 row["outcome"] = "measured"
                 row["shapes"] = {
-                    label: _cell(cell) for label, cell in zip(labels, cells, strict=True)
+                    label: _cell(cell, least)
+                    for (label, least), cell in zip(shapes, cells, strict=True)
                 }
             case Rejected(stage=stage, code=code, detail=detail, shape=shape):
                 row["outcome"] = "rejected"
@@ -38,8 +40,11 @@ def results_jsonl(history: History) -> str:
     return "".join(lines)
 
 
-def _cell(cell: Cell) -> dict[str, object]:
-    """What is known of a cell; one that was given up has no time that may be quoted as such."""
+def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
+    """What is known of a cell; one that was given up has no time that may be quoted as such.
+
+    ``of_copy`` is the time of a copy of as many bytes, divided by the cell's.
+    """
     match cell:
         case Full():
             return {
@@ -47,6 +52,7 @@ def _cell(cell: Cell) -> dict[str, object]:
                 "mad_ns": cell.mad_ns,
                 "samples": cell.samples,
                 "baseline_ns": cell.baseline_ns,
+                **({} if least_ns is None else {"of_copy": least_ns / cell.median_ns}),
             }
         case Short():
             return {"given_up_at_ns": cell.median_ns, "samples": cell.samples}

@@ -25,7 +25,7 @@ def render(result: Result) -> str:
         why = result.refused
         parts.append(f"The baseline cannot be used: {why.detail} ({why.stage}, {why.code}).")
     if result.general or any(result.specialised):
-        parts += [_table(result), *_winners(result)]
+        parts += [_table(result), *_winners(result), _device(result)]
     elif not result.refused:
         parts.append("No configuration was valid." if result.ended else "Nothing was measured yet.")
     if result.advice:
@@ -91,17 +91,34 @@ def _one_table(
     general: Sequence[Cell],
     specialised: Sequence[Cell | None],
 ) -> str:
-    head = ("shape", "baseline", "general", "speedup", "specialised", "speedup")
+    compared = cache == "cold" and any(shape.least_ns for shape in result.shapes)
+    last = ("of a copy",) if compared else ()
+    head = ("shape", "baseline", "general", "speedup", "specialised", "speedup", *last)
     rows = [
         (
             shape.label + (" (held out)" if shape.held_out else ""),
             time_text(baseline_ns[shape.index]),
             *_pair(_cell(general, shape)),
             *_best(result, shape, specialised),
+            *([_of_copy(shape, _cell(general, shape))] if compared else ()),
         )
         for shape in result.shapes
     ]
     return f"{cache} cache; times per run of the kernel\n" + _aligned([head, *rows])
+
+
+def _of_copy(shape: ShapeOfRun, cell: Cell | None) -> str:
+    """How near the general configuration comes to a mere copy of as many bytes."""
+    if shape.least_ns is None or cell is None or cell.time_ns is None:
+        return "-"
+    return f"{100 * shape.least_ns / cell.time_ns:.0f} %"
+
+
+def _device(result: Result) -> str:
+    """What the device can do, and how it was."""
+    told = result.telemetry or f"not told by {result.backend}: clocks, power and temperature"
+    lines = [f"ceilings     {result.ceilings}"] if result.ceilings else []
+    return "\n".join([*lines, f"while timing {told}"])
 
 
 def _best(result: Result, shape: ShapeOfRun, specialised: Sequence[Cell | None]) -> tuple[str, str]:

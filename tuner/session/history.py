@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.events import (
     BaselinePrepared,
@@ -25,6 +26,7 @@ from tuner.events import (
 from tuner.racing import Race
 from tuner.search.port import Losses
 from tuner.spec.experiment import Experiment
+from tuner.telemetry import Vitals
 from tuner.trial import (
     Configuration,
     Full,
@@ -68,6 +70,9 @@ class History:
         self.epochs = 0
         self.baseline: tuple[Full, ...] = ()
         self.notes: tuple[str, ...] = ()
+        self.ceilings: Ceilings | None = None
+        self.vitals: list[Vitals] = []
+        """How the device was in this environment, each time that something was timed on it."""
         self.refused: Rejected | None = None
         self.trials: dict[int, Trial] = {}
         self.outcomes: Counter[str] = Counter()
@@ -99,6 +104,8 @@ class History:
                 self._open_epoch(fact)
             case BaselinePrepared(cells=cells, notes=notes):
                 self.baseline, self.notes = cells, notes
+                self.ceilings = fact.ceilings
+                self._look(fact.vitals)
             case BaselineRefused(rejected=rejected):
                 self.refused = rejected
             case TrialProposed(trial=number, configuration=configuration):
@@ -112,6 +119,7 @@ class History:
                 self._reopen()
             case ConfirmationSampled():
                 self.confirmations.append(fact)
+                self.vitals += fact.vitals
                 self._note(fact)
             case WinnersExamined():
                 self.examinations.append(fact)
@@ -154,6 +162,7 @@ class History:
             self._leader_is_known = False
             self.race = Race(self.experiment.confirm.top, self.weights)
             self.confirmations.clear()
+            self.vitals.clear()
             self.examinations.clear()
             self.refused = None
         self.device, self.environment = fact.device, fact.environment
@@ -168,10 +177,15 @@ class History:
         trial.current = True
         self.searched = fact.searched
         self.device_seconds += fact.device_seconds
+        self._look(fact.vitals)
         if isinstance(fact.outcome, Measured) and fact.same_as is None:
             self._lead(trial.number, fact.outcome)
         if self.ended is not None:
             self._reopen()
+
+    def _look(self, vitals: Vitals | None) -> None:
+        if vitals is not None:
+            self.vitals.append(vitals)
 
     def _lead(self, number: int, outcome: Measured) -> None:
         self.race.take(outcome)

@@ -39,8 +39,12 @@ def finished_run(
     seed: int = 0,
     failed: Mapping[int, Rejected] | None = None,
     confirmed: Callable[[int], bool] = lambda trial: True,
+    told: Callable[[Fact], Fact] = lambda fact: fact,
 ) -> History:
-    """A run in which each trial took these times, log-normal noise apart."""
+    """A run in which each trial took these times, log-normal noise apart.
+
+    ``told`` adds to each fact.
+    """
     random = np.random.default_rng(seed)
     tune = len(experiment.shapes.tune)
     facts: list[Fact] = [
@@ -88,4 +92,4 @@ def finished_run(
             )
         )
     facts.append(RunFinished())
-    return History.of(experiment, facts)
+    return History.of(experiment, map(told, facts))
