@@ -59,7 +59,8 @@ async def contest(
 def _part(experiment: Experiment, draft: Drafted, shares: int, *, last: bool) -> Experiment:
     search = experiment.search
     trials = max(1, search.trials // shares)
-    share = replace(search, trials=trials, seconds=search.seconds / shares)
+    device = None if search.device_seconds is None else search.device_seconds / shares
+    share = replace(search, trials=trials, seconds=search.seconds / shares, device_seconds=device)
     confirm = experiment.confirm if last else SCREENING
     return replace(experiment, template=draft.template, search=share, confirm=confirm)
 
@@ -78,5 +79,6 @@ def _together(before: Verdict | None, now: Verdict) -> Verdict:
         now,
         trials=before.trials + now.trials,
         seconds=before.seconds + now.seconds,
+        device_seconds=before.device_seconds + now.device_seconds,
         observations=(*before.observations, *now.observations),
     )

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tuner.report.parameters import Dead, Observation, dead_parameters
 from tuner.trial import Configuration, Value
 
 Floats = npt.NDArray[np.float64]
@@ -26,15 +27,6 @@ _PERMUTATIONS = 400
 _FEWEST = 8
 _FEWEST_FOR_PAIRS = 24
 _LEAST_SHARE = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """One finished trial: ``ratio`` is time ÷ baseline, or ``rejected`` names the reason's code."""
-
-    configuration: Configuration
-    ratio: float | None = None
-    rejected: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +65,7 @@ class Boundary:
 class Landscape:
     """The search so far. ``best`` and ``worst`` are (configuration, ratio), best and worst first.
 
-    ``rejected`` is (code, count), most frequent first.
+    ``rejected`` is (code, count), most frequent first; ``dead`` are parameters without effect.
     """
 
     measured: int
@@ -83,6 +75,7 @@ class Landscape:
     interactions: tuple[Interaction, ...]
     boundaries: tuple[Boundary, ...]
     rejected: tuple[tuple[str, int], ...]
+    dead: tuple[Dead, ...] = ()
 
     @property
     def trials(self) -> int:
@@ -116,6 +109,7 @@ def landscape(
         interactions=_interactions(levels, times),
         boundaries=_boundaries(parameters, levels),
         rejected=tuple(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
+        dead=dead_parameters(observations),
     )
 
 

@@ -268,6 +268,7 @@ class _Round:
             self._task.experiment,
             used_trials=self._progress.trials,
             used_seconds=self._progress.search_seconds,
+            used_device_seconds=self._progress.device_seconds,
             rounds_left=self._task.limits.rounds - self._number + 1,
         )
         if experiment is None:

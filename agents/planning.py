@@ -110,6 +110,7 @@ class Progress:
     without_gain: int = 0
     trials: int = 0
     search_seconds: float = 0.0
+    device_seconds: float = 0.0
 
     def after(
         self, summary: RoundSummary, tried: Variant | None, beaten: tuple[Variant, ...] = ()
@@ -129,6 +130,8 @@ class Progress:
             without_gain=0 if gained else self.without_gain + 1,
             trials=self.trials + sum(one.verdict.trials for one in searched),
             search_seconds=self.search_seconds + sum(one.verdict.seconds for one in searched),
+            device_seconds=self.device_seconds
+            + sum(one.verdict.device_seconds for one in searched),
         )
 
 

@@ -10,12 +10,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from agents.landscape import Observation
 from agents.profile import UNKNOWN, Static
+from tuner.report.parameters import Observation, observations
 from tuner.report.summary import summarise
 from tuner.session.history import History
 from tuner.spec.experiment import Template
-from tuner.trial import Configuration, Rejected, Stage, loss
+from tuner.trial import Configuration, Rejected, Stage
 
 _DETAIL = 3_000
 _LINES = 8
@@ -62,6 +62,7 @@ class Verdict:
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
     trials: int
     seconds: float
+    device_seconds: float = 0.0
     configuration: Configuration | None
     speedup: float | None
     low: float | None
@@ -109,23 +110,16 @@ def judge(history: History) -> Verdict:
     tune = range(len(history.weights))
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
     return Verdict(
-        trials=result.trials,
+        trials=result.trials - history.merged,
         seconds=result.searched_seconds,
+        device_seconds=history.device_seconds,
         configuration=general.configuration if general else None,
         speedup=general.speedup if general else None,
         low=comparison.low if comparison else None,
         high=comparison.high if comparison else None,
         baseline_us=tuple(_microseconds(result.shapes[shape].baseline_ns) for shape in tune),
         best_us=tuple(_microseconds(times.get(shape)) for shape in tune),
-        observations=tuple(
-            Observation(
-                configuration=trial.configuration,
-                ratio=loss(trial.outcome, history.weights),
-                rejected=trial.outcome.code if isinstance(trial.outcome, Rejected) else "",
-            )
-            for trial in history.trials.values()
-            if trial.outcome is not None
-        ),
+        observations=observations(history),
         advice=result.advice,
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
     )

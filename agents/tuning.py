@@ -13,16 +13,20 @@ def round_experiment(
     *,
     used_trials: int,
     used_seconds: float,
+    used_device_seconds: float,
     rounds_left: int,
 ) -> Experiment | None:
     """The experiment with this round's share of what is left.
 
-    ``rounds_left`` counts this one. ``None`` once trials or seconds are spent.
+    ``rounds_left`` counts this one. ``None`` once trials, seconds or device seconds are spent.
     """
     whole = experiment.search
     trials = -(-(whole.trials - used_trials) // rounds_left)
     seconds = (whole.seconds - used_seconds) / rounds_left
-    if trials < 1 or seconds <= 0:
+    device = whole.device_seconds
+    if device is not None:
+        device = (device - used_device_seconds) / rounds_left
+    if trials < 1 or seconds <= 0 or (device is not None and device <= 0):
         return None
-    share: Search = replace(whole, trials=trials, seconds=seconds)
+    share: Search = replace(whole, trials=trials, seconds=seconds, device_seconds=device)
     return replace(experiment, search=share)

@@ -3,7 +3,8 @@ import random
 
 import pytest
 
-from agents.landscape import Observation, landscape
+from agents.landscape import landscape
+from tuner.report.parameters import Observation
 from tuner.trial import Configuration, Value
 
 PARAMETERS: dict[str, tuple[Value, ...]] = {
@@ -110,3 +111,16 @@ def test_equal_times_are_no_error() -> None:
 
 def test_it_is_a_pure_function() -> None:
     assert landscape(PARAMETERS, observed()) == landscape(PARAMETERS, observed()[::-1])
+
+
+def test_a_parameter_that_nothing_reads_is_told_as_one_that_changes_nothing() -> None:
+    trials = [
+        Observation(
+            configuration=one.configuration,
+            ratio=one.ratio,
+            work=str(sorted((one.configuration.as_dict() | {"HINT": None}).items())),
+        )
+        for one in observed()
+    ]
+    (dead,) = landscape(PARAMETERS, trials).dead
+    assert (dead.parameter, dead.why) == ("HINT", "code")

@@ -289,8 +289,8 @@ class Template:
 class Search:
     """How configurations are proposed, and the budget of the whole run.
 
-    ``seconds`` are of searching; ``device_seconds`` of all devices together, and
-    each round of a run with agents has its own.
+    ``seconds`` are of searching; ``device_seconds`` of all devices together. The rounds of a run
+    with agents share all three.
     ``seeds`` are values of parameters that are tried first, as nearly as the space allows; or the
     path of an earlier run's ``results.jsonl``, whose best configurations they become.
     """
