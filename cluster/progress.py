@@ -53,7 +53,7 @@ class Progress:
         return cls(
             phase=str(session.phase),
             proposed=len(history.trials),
-            finished=history.outcomes.total(),
+            finished=history.outcomes.total() - history.merged,
             rejected=history.outcomes["rejected"],
             trials=session.experiment.search.trials,
             compiling=compiling,

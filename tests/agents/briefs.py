@@ -6,11 +6,12 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from agents.brief import Brief, RoundSummary, ShapeTimes
-from agents.landscape import Observation, landscape
+from agents.landscape import landscape
 from agents.profile import Static
 from agents.replies import Suggestion
 from tests.agents.devices import CPU
 from tuner.plan import Usage
+from tuner.report.parameters import Observation
 from tuner.spec.experiment import Experiment
 from tuner.trial import Configuration
 

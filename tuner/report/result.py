@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from tuner.ceilings import Ceilings
 from tuner.events import Reason
 from tuner.plan import Shape
+from tuner.report.parameters import Dead
 from tuner.report.statistics import Comparison
 from tuner.telemetry import Telemetry
 from tuner.trial import Code, Configuration, Rejected, Stage, Value
@@ -182,6 +183,8 @@ class Rejections:
 class Result:
     """What a run found so far.
 
+    Of all ``trials``, those ``merged`` had the code and launches of another, whose outcome they
+    share; ``dead`` are the parameters that change nothing.
     ``outcome`` is ``unfinished`` until the run is over. ``refused`` says why the baseline cannot
     serve as one. ``advice`` are lines for the user to act on, ``notes`` what was not checked.
     ``ceilings`` and ``telemetry`` are of the device, ``None`` where they could not be had.
@@ -196,6 +199,7 @@ class Result:
     trials: int
     measured: int
     rejected: int
+    merged: int
     searched_seconds: float
     shapes: tuple[ShapeOfRun, ...]
     general: General | None
@@ -203,6 +207,7 @@ class Result:
     portfolio: Portfolio | None
     other_cache: OtherCache | None
     rejections: tuple[Rejections, ...]
+    dead: tuple[Dead, ...]
     advice: tuple[str, ...]
     notes: tuple[str, ...]
     refused: Rejected | None

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tuner.fleet import BASELINE
 from tuner.report.evidence import MIN_PROCESSES, Evidence
+from tuner.report.parameters import dead_parameters, observations
 from tuner.report.portfolio import make_portfolio
 from tuner.report.rejections import advise, count_rejections
 from tuner.report.result import (
@@ -16,6 +17,7 @@ from tuner.report.result import (
     General,
     OtherCache,
     OutcomeOfRun,
+    Portfolio,
     Result,
     ShapeOfRun,
     Specialised,
@@ -42,11 +44,7 @@ def least_ns(history: History, shape: ShapeBinding) -> float | None:
 
 def winners(history: History) -> tuple[int, ...]:
     """The confirmed trials that the result names, the general one first."""
-    result = summarise(history)
-    named = [result.general.trial] if result.general and result.general.comparison else []
-    named += [best.trial for best in result.specialised if best and best.cell.comparison]
-    named += [member.trial for member in result.portfolio.members] if result.portfolio else []
-    return tuple(dict.fromkeys(named))
+    return _Summary(history).winners()
 
 
 class _Summary:
@@ -65,12 +63,23 @@ class _Summary:
         trials = self.evidence.trials
         self.comparisons = len(trials) + self.evidence.cells + self.other.cells
 
+    def winners(self) -> tuple[int, ...]:
+        general = self._general()
+        named = [general.trial] if general and general.comparison else []
+        for shape in self.tune:
+            best = self._specialised(shape, general)
+            named += [best.trial] if best and best.cell.comparison else []
+        portfolio = self._portfolio(general)
+        named += [member.trial for member in portfolio.members] if portfolio else []
+        return tuple(dict.fromkeys(named))
+
     def result(self) -> Result:
         history = self.history
         general = self._general()
         specialised = tuple(self._specialised(shape, general) for shape in self.tune)
         rejections = count_rejections(history)
-        outcomes = [trial.outcome for trial in history.trials.values()]
+        trials = history.trials.values()
+        own = [trial.outcome for trial in trials if trial.same_as is None]
         return Result(
             experiment=history.experiment.name,
             device=history.device.name if history.device else "",
@@ -78,9 +87,10 @@ class _Summary:
             outcome=self._outcome(general, specialised),
             ended=history.ended,
             cache=self.cache,
-            trials=len(outcomes),
-            measured=sum(isinstance(outcome, Measured) for outcome in outcomes),
-            rejected=sum(isinstance(outcome, Rejected) for outcome in outcomes),
+            trials=len(trials),
+            measured=sum(isinstance(outcome, Measured) for outcome in own),
+            rejected=sum(isinstance(outcome, Rejected) for outcome in own),
+            merged=history.merged,
             searched_seconds=history.searched,
             shapes=tuple(
                 ShapeOfRun(
@@ -94,15 +104,19 @@ class _Summary:
             ),
             general=general,
             specialised=specialised,
-            portfolio=make_portfolio(history, self.evidence, general, self.comparisons),
+            portfolio=self._portfolio(general),
             other_cache=self._other_cache(general, specialised),
             rejections=rejections,
-            advice=advise(rejections, len(outcomes), [str(binding) for binding in self.shapes]),
+            dead=dead_parameters(observations(history)),
+            advice=advise(rejections, len(trials), [str(binding) for binding in self.shapes]),
             notes=history.notes,
             refused=history.refused,
             ceilings=history.ceilings,
             telemetry=Telemetry.of(history.vitals),
         )
+
+    def _portfolio(self, general: General | None) -> Portfolio | None:
+        return make_portfolio(self.history, self.evidence, general, self.comparisons)
 
     def _baseline(self, shape: int) -> float | None:
         confirmed = self.evidence.time(BASELINE, shape)

@@ -23,6 +23,7 @@ def results_jsonl(history: History) -> str:
             "bench": trial.bench,
             "device_seconds": trial.device_seconds,
             "current": trial.current,
+            "same_as": trial.same_as,
         }
         match trial.outcome:
             case Measured(cells=cells):

@@ -61,6 +61,7 @@ def _heading(result: Result) -> str:
         f"{result.experiment} on {result.device or 'no device yet'} ({result.backend})",
         f"{result.trials} configurations in {result.searched_seconds:.1f} s: {result.measured} "
         f"measured, {result.rejected} rejected"
+        + (f", {result.merged} with the code of another" if result.merged else "")
         + (f"; searching ended: {_ENDED[result.ended]}" if result.ended else ""),
     ]
     return "\n".join(lines)
@@ -172,6 +173,8 @@ def _winners(result: Result) -> list[str]:
     ]
     if result.portfolio and len(result.portfolio.rule) > 1:
         lines.append(_portfolio(result.portfolio))
+    if result.dead:
+        lines.append(f"no effect    {', '.join(map(str, result.dead))}")
     return lines
 
 

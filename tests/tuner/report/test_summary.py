@@ -7,6 +7,7 @@ import pytest
 
 from tests.tuner.report.runs import finished_run
 from tests.tuner.session.driving import GPU, KilledError, Run, experiment, fleet
+from tuner.events import EpochOpened, TrialFinished, TrialProposed
 from tuner.fleet import BASELINE
 from tuner.report.rejections import advise
 from tuner.report.summary import summarise
@@ -16,7 +17,7 @@ from tuner.session.history import History
 from tuner.simulation import Fault
 from tuner.spec.experiment import Template
 from tuner.spec.fields import Source
-from tuner.trial import Code, Rejected, Stage
+from tuner.trial import Code, Configuration, Full, Measured, Rejected, Short, Stage
 
 BASE = [1000.0, 2000.0, 4000.0]
 WRONG = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="out[3]: 1 is not 2", shape=1)
@@ -221,3 +222,64 @@ def test_many_kinds_of_failure_are_told_by_the_commonest():
 )
 def test_times_have_units(nanoseconds, text):
     assert time_text(nanoseconds) == text
+
+
+def unfinished(*cells, same_as=None):
+    """A run whose trials, on two shapes, have these cells, and that goes on."""
+    facts = [EpochOpened(device=GPU, environment="one")]
+    for number, two in enumerate(cells):
+        facts.append(TrialProposed(trial=number, configuration=Configuration.of({"x": number})))
+        facts.append(
+            TrialFinished(
+                trial=number,
+                outcome=Measured(cells=two),
+                bench="b",
+                device_seconds=0.1,
+                searched=1.0,
+                same_as=(same_as or {}).get(number),
+            )
+        )
+    return History.of(experiment(), facts)
+
+
+TIMED = Full(median_ns=800.0, mad_ns=1.0, samples=5, baseline_ns=1000.0)
+SHORT = Short(median_ns=123.0, samples=2, baseline_ns=1000.0)
+
+
+@pytest.mark.parametrize("cells", [(SHORT, SHORT), (SHORT, TIMED), (TIMED, SHORT)])
+def test_a_time_that_was_given_up_is_quoted_nowhere(cells):
+    history = unfinished((TIMED, TIMED), cells)
+    result = summarise(history)
+    assert result.general.trial == 0
+    assert result.speedup == pytest.approx(1.25)
+    text = render(result) + results_csv(history)
+    assert "123" not in text
+    assert all(best.cell.time_ns in (None, 800.0) for best in result.specialised)
+    row = json.loads(results_jsonl(history).splitlines()[1])
+    assert row["outcome"] == "measured"
+    kept = [value for value in row["shapes"].values() if "given_up_at_ns" in value]
+    assert len(kept) == sum(cell is SHORT for cell in cells)
+
+
+def test_where_all_was_given_up_nothing_is_quoted():
+    result = summarise(unfinished((SHORT, SHORT)))
+    assert result.general is None
+    assert result.speedup is None
+
+
+def test_trials_with_the_code_of_another_are_counted_apart():
+    history = unfinished((TIMED, TIMED), (TIMED, TIMED), (TIMED, TIMED), same_as={1: 0, 2: 0})
+    result = summarise(history)
+    assert (result.trials, result.measured, result.merged) == (3, 1, 2)
+    assert "1 measured, 0 rejected, 2 with the code of another" in render(result)
+    rows = [json.loads(line) for line in results_jsonl(history).splitlines()]
+    assert [row["same_as"] for row in rows] == [None, 0, 0]
+
+
+def test_parameters_without_effect_are_named():
+    times = [[500.0, 1000.0, 2000.0]] * 6
+    result = summarise(run(*times))
+    assert [(dead.parameter, dead.why) for dead in result.dead] == [("x", "time")]
+    assert "no effect    x (times within 2% in all 5 comparisons)" in render(result)
+    different = [[500.0 + 50 * n, 1000.0, 2000.0] for n in range(6)]
+    assert summarise(run(*different)).dead == ()
