@@ -6,6 +6,7 @@ long as the worker.
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -33,6 +34,10 @@ from workers.devices.discover import Found, list_devices
 
 T = TypeVar("T")
 
+_SWITCH_SECONDS = 0.0005
+"""Between two threads of this process: a bench's thread must not wait for the driver's, in each of
+its dozens of requests to the child, for as long as the interpreter's own 5 ms."""
+
 
 async def open_local_fleet(
     backend: Backend, wanted: str | None = None, *, cache: Path | None = None
@@ -47,6 +52,7 @@ async def open_local_fleet(
     Raises:
         EnvironmentProblem: there is no such device.
     """
+    sys.setswitchinterval(_SWITCH_SECONDS)
     found = await asyncio.to_thread(list_devices, (backend,))
     model, indices = choose(found, backend, wanted)
     slots = compile_slots(model, processors=len(os.sched_getaffinity(0)), benches=len(indices))
