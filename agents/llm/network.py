@@ -18,6 +18,7 @@ from typing import Any
 from agents.llm.answers import reply_of
 from agents.llm.port import ModelUnavailable, Reply, Request, Role
 from agents.llm.redaction import redacted
+from agents.llm.transport import bounded_session, refusals
 
 _TRANSIENT = (
     "APIConnectionError",
@@ -108,7 +109,8 @@ class NetworkModel:
     async def _try(self, model: str, request: Request) -> Reply | str:
         """A reply, or why there is none after all retries."""
         litellm = await asyncio.to_thread(_litellm)
-        reason, retry = "", 0
+        reason, retry, refused = "", 0, list[str]()
+        refusals.set(refused)
         while True:
             try:
                 return await asyncio.wait_for(
@@ -120,6 +122,8 @@ class NetworkModel:
                 reason = self._clean(error)
                 if self._drops(model, error):
                     continue
+                if refused:  # another might be paid for and be no better
+                    return refused[0]
                 if type(error).__name__ not in _TRANSIENT:
                     return reason
                 asked = _asked_pause(error)
@@ -187,6 +191,7 @@ def _litellm() -> Any:
 
     litellm.suppress_debug_info = True
     litellm.telemetry = False
+    litellm.aclient_session = bounded_session()
     return litellm
 
 

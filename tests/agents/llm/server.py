@@ -1,5 +1,6 @@
 """A local server that speaks OpenAI's protocol, well and badly."""
 
+import gzip
 import json
 import threading
 import time
@@ -67,6 +68,23 @@ def never_ends(handler: BaseHTTPRequestHandler) -> None:
             time.sleep(0.05)
     except OSError:
         pass
+
+
+def floods(handler: BaseHTTPRequestHandler) -> None:
+    """As much as is read, as fast as it is."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b" " * 65536)
+    except OSError:
+        pass
+
+
+def compresses(handler: BaseHTTPRequestHandler) -> None:
+    """A small response that would become a large one."""
+    answers(gzip.compress(b" " * 10_000_000), Content_Encoding="gzip")(handler)
 
 
 class Server(ThreadingHTTPServer):

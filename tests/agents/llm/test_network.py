@@ -9,14 +9,17 @@ import pytest
 
 from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import MAX_TEXT, REPLIES, ModelUnavailable, Reply, Role
+from agents.llm.transport import COMPRESSED, TOO_LONG
 from tests.agents.llm.server import (
     KEY,
     Behaviour,
     Server,
     answers,
     completion,
+    compresses,
     drops,
     fails,
+    floods,
     never_ends,
     serving,
 )
@@ -116,6 +119,16 @@ def test_an_answer_that_never_ends_is_cut_off(server: Server) -> None:
     server.behaviours = [never_ends]
     with pytest.raises(ModelUnavailable, match=r"no reply within 0\.5 s"):
         ask(model(server, timeout=0.5, retries=0))
+
+
+@pytest.mark.parametrize(("behaviour", "words"), [(floods, TOO_LONG), (compresses, COMPRESSED)])
+def test_a_flood_is_read_no_further_than_a_bound_and_not_asked_for_again(
+    server: Server, behaviour: Behaviour, words: str
+) -> None:
+    server.behaviours = [behaviour]
+    with pytest.raises(ModelUnavailable, match=words):
+        ask(model(server))
+    assert len(server.seen) == 1
 
 
 def test_after_several_failures_nothing_is_sent(server: Server) -> None:
