@@ -34,13 +34,14 @@ from cluster.run import (
     write_export,
 )
 from cluster.workshop import BASELINES, Baseline, FleetWorkshop, round_path
+from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
 from tuner.session.history import History
 from tuner.spec.experiment import Agents, Experiment
 from tuner.store.run_directory import RunDirectory, RunView
 
 LAUNCH_US: dict[Backend, float] = {"cuda": 0.8, "opencl": 0.0}
-"""An empty launch in a replayed graph, measured on an H100; OpenCL's profiling leaves it out."""
+"""An empty launch, where it was not measured: in a replayed graph on an H100; none on OpenCL."""
 
 _BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
 
@@ -134,7 +135,7 @@ class Rounds:
 
 
 def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline) -> Task:
-    device = baseline.device
+    device, ceilings = baseline.device, baseline.ceilings
     limits = Limits(
         rounds=agents.rounds,
         calls=agents.max_calls,
@@ -148,9 +149,9 @@ def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline)
         baseline_us=baseline.times_us,
         floor_us=least_times(
             experiment,
-            bytes_per_second=_memory_rate(experiment, device),
+            bytes_per_second=_memory_rate(experiment, device, ceilings),
             flops_per_second=None,
-            launch_us=LAUNCH_US[device.backend],
+            launch_us=ceilings.launch_ns / 1000 if ceilings else LAUNCH_US[device.backend],
         ),
         static=baseline.static,
         limits=limits,
@@ -160,10 +161,13 @@ def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline)
     )
 
 
-def _memory_rate(experiment: Experiment, device: Device) -> float | None:
-    """What the memory can carry, where a run of the kernel must go through it."""
-    cold = experiment.measure.cache == "cold"
-    return device.memory_bytes_per_second or None if cold else None
+def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | None) -> float | None:
+    """What the memory carries for a copy, else at most, where a kernel must go through it."""
+    if experiment.measure.cache == "hot" or device.is_cpu:
+        return None
+    if ceilings is not None:
+        return ceilings.copy_bytes_per_second
+    return device.memory_bytes_per_second or None
 
 
 def _keep(directory: RunDirectory, ending: Ending) -> None:

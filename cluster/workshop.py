@@ -23,6 +23,7 @@ from cluster.driver import TICK_SECONDS
 from cluster.fleets.shared import SharedFleet
 from cluster.progress import Progress
 from cluster.run import StopReason, pursue
+from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.errors import DeviceNeeded, NothingValid, SpecError
 from tuner.fleet import (
@@ -59,12 +60,14 @@ ATTEMPTS = 3
 class Baseline:
     """The kernel as it stands: microseconds per tune shape, and what the compiler says of it.
 
-    ``device`` is what it is tuned for; times are ``None`` where that was not at hand.
+    ``device`` is what it is tuned for; times and its ceilings are ``None`` where that was not at
+    hand.
     """
 
     device: Device
     times_us: tuple[float | None, ...]
     static: Static
+    ceilings: Ceilings | None = None
 
 
 BASELINES: TypeAdapter[Baseline] = TypeAdapter(Baseline)
@@ -102,7 +105,7 @@ class FleetWorkshop:
         self._tell = tell
         self._asked = asked
         self._compiled: Candidate | None = None
-        self._times: tuple[Full, ...] | None = None
+        self._prepared: tuple[tuple[Full, ...], Ceilings | None] | None = None
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
@@ -118,10 +121,11 @@ class FleetWorkshop:
         static = _static(await self._compiled_baseline(), self._fleet.device)
         tune = self._directory.experiment.shapes.tune
         times: tuple[float | None, ...] = (None,) * len(tune)
+        ceilings = None
         with suppress(DeviceNeeded):
-            cells = await self._prepared()
+            cells, ceilings = await self._prepare()
             times = tuple(cell.median_ns / 1000 for cell in cells[: len(tune)])
-        return Baseline(device=self._fleet.device, times_us=times, static=static)
+        return Baseline(device=self._fleet.device, times_us=times, static=static, ceilings=ceilings)
 
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         """Compile the corners of the template's space, then run one that fits the device.
@@ -152,7 +156,7 @@ class FleetWorkshop:
             worst = next(one for one in found if isinstance(one, Rejected))
             return refused(worst, points[0], template)
         middle = fitting[len(fitting) // 2]
-        await self._prepared()
+        await self._prepare()
         answer = (await self._answers([BenchJob(candidates=(middle,))], Benched))[0]
         outcome = answer if isinstance(answer, Rejected) else answer.outcome
         if isinstance(outcome, Rejected):
@@ -213,20 +217,20 @@ class FleetWorkshop:
             self._compiled = candidate
         return self._compiled
 
-    async def _prepared(self) -> tuple[Full, ...]:
-        """The baseline's times; benches are ready for candidates from then on."""
-        if self._times is None:
+    async def _prepare(self) -> tuple[tuple[Full, ...], Ceilings | None]:
+        """The baseline's times and the ceilings; benches are ready for candidates from then on."""
+        if self._prepared is None:
             setup = BenchSetup(
                 experiment=self._directory.experiment,
                 baseline=await self._compiled_baseline(),
                 secret=self._directory.secret,
             )
             answer = (await self._answers([PrepareJob(setup=setup)], Prepared))[0]
-            result = answer if isinstance(answer, Rejected) else answer.result
-            if isinstance(result, Rejected):
-                raise NothingValid(f"the baseline cannot be used: {result.detail}")
-            self._times = result
-        return self._times
+            prepared = Prepared(result=answer) if isinstance(answer, Rejected) else answer
+            if isinstance(prepared.result, Rejected):
+                raise NothingValid(f"the baseline cannot be used: {prepared.result.detail}")
+            self._prepared = prepared.result, prepared.ceilings
+        return self._prepared
 
     async def _compile(
         self, wanted: Sequence[tuple[int, Configuration, Plan]]
