@@ -24,7 +24,7 @@ def _strategy(search: Search, space: FeasibleSet) -> Proposer:
     if strategy == "gp":
         from tuner.search.gaussian_process.proposer import GaussianProcessProposer
 
-        return GaussianProcessProposer(space, search.seed)
+        return GaussianProcessProposer(space, search.seed, seeded=bool(search.seeds))
     if strategy in ("tpe", "anneal"):
         from tuner.search.constrained import HyperoptProposer
 
