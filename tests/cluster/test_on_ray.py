@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from cluster.run import Run
-from tests.cluster.kernels import ROOT, SPEC, command, write_experiment
+from cluster.workshop import round_path
+from tests.agents.llm.server import KEY, answers, completion, fails, serving
+from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
+from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
 from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
 from tuner.trial import Measured
@@ -83,25 +86,35 @@ def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
     assert sorted(fact.trial for fact in after) == list(range(6))
 
 
-def test_a_ray_of_its_own_ends_with_the_run(tmp_path):
-    spec = write_experiment(tmp_path / "spec")
+def test_a_ray_of_its_own_ends_with_the_run_and_no_file_of_theirs_holds_a_key(tmp_path):
     run = tmp_path / "run"
     sessions = set(SESSIONS.glob("session_*"))
     environment = {name: v for name, v in os.environ.items() if not name.startswith("RAY_")}
-    result = subprocess.run(
-        command("run", spec, "--run-dir", run),
-        cwd=ROOT,
-        env=environment | {"SOME_API_KEY": "secret-of-the-user"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    secrets = {"SOME_API_KEY": "secret-of-the-user", "OPENAI_API_KEY": KEY}
+    with serving(
+        fails(429, f"slow down, {KEY}", retry_after="0"),
+        answers(completion(f"{KEY}\n{fenced(SUGGESTION)}")),
+        answers(completion(fenced(DRAFT, FAMILY))),
+    ) as server:
+        agents = f"agents: {{rounds: 1, base_url: '{server.url}'}}\n"
+        text = SPEC.replace("template: template.yaml\n", agents)
+        spec = write_experiment(tmp_path / "spec", spec=text)
+        result = subprocess.run(
+            command("run", spec, "--run-dir", run, "--model", "openai/gpt-4o-mini"),
+            cwd=ROOT,
+            env=environment | secrets,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert set(server.authorizations) == {f"Bearer {KEY}"}
     assert result.returncode == 0, result.stderr
-    assert facts(run, "run.finished")
+    assert facts(round_path(run, 1), "run.finished")
     assert "kernelwright: outcome=" in result.stdout.splitlines()[-1]
     new = set(SESSIONS.glob("session_*")) - sessions
     assert new
     written = [path for folder in (run, *new) for path in folder.rglob("*") if path.is_file()]
     assert len(written) > 20
-    assert [path for path in written if b"secret-of-the-user" in path.read_bytes()] == []
+    held = [result.stdout.encode(), result.stderr.encode(), *(p.read_bytes() for p in written)]
+    assert not any(secret.encode() in data for secret in secrets.values() for data in held)
