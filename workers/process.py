@@ -129,23 +129,38 @@ class Channel:
 
 
 @dataclass(slots=True)
+class _Memory:
+    """The watch over one process's resident memory, at most once a poll: a look costs 50 µs."""
+
+    pid: int
+    limit: int
+    looked: float = 0.0
+
+    def look(self, now: float) -> None:
+        if now - self.looked < _POLL_SECONDS:
+            return
+        self.looked = now
+        resident = resident_bytes(self.pid)
+        if resident > self.limit:
+            raise ChildFailed(
+                "memory",
+                f"used {resident >> 20} MiB of memory where {self.limit >> 20} are allowed",
+            )
+
+
+@dataclass(slots=True)
 class _Check:
     """What is looked at between two waits for bytes: the deadline and the child's memory."""
 
-    pid: int
     deadline: float
     seconds: float
-    memory_limit: int
+    memory: _Memory
 
     def now(self) -> None:
-        if time.monotonic() > self.deadline:
+        now = time.monotonic()
+        if now > self.deadline:
             raise ChildFailed("hung", f"no answer within {self.seconds:.3g} s")
-        resident = resident_bytes(self.pid)
-        if resident > self.memory_limit:
-            raise ChildFailed(
-                "memory",
-                f"used {resident >> 20} MiB of memory where {self.memory_limit >> 20} are allowed",
-            )
+        self.memory.look(now)
 
 
 class Child:
@@ -168,6 +183,7 @@ class Child:
         self._memory_limit = memory_limit or physical_memory() // 2
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
+        self._memory = _Memory(0, self._memory_limit)
         self._log = _Log()
         self._closed = False
         self._guard = threading.Lock()
@@ -203,6 +219,7 @@ class Child:
             with theirs:
                 self._process = _spawner.submit(self._spawn, theirs.fileno()).result()
             self._channel = Channel(ours)
+            self._memory = _Memory(self._process.pid, self._memory_limit)
         self._exchange(None, (), START_SECONDS, 0)
 
     def request(
@@ -243,7 +260,7 @@ class Child:
         process, channel = self._process, self._channel
         if process is None or channel is None:
             raise ChildFailed("died", "closed")
-        check = _Check(process.pid, time.monotonic() + timeout, timeout, self._memory_limit)
+        check = _Check(time.monotonic() + timeout, timeout, self._memory)
         try:
             if text is not None:
                 channel.send(text, blobs, timeout)
