@@ -235,21 +235,25 @@ class Bench:
         oracle = Oracle(prep, server, answers, self._deadlines)
         with self._guard:
             self._prep, self._oracle = prep, oracle
-        for shape in prep.timed:
-            recipes = (FIRST, FLIPPED, FRESH) if shape in prep.tune else (FIRST,)
-            asked = oracle.ask_all([(shape, recipe) for recipe in recipes])
-            for question in asked:
-                if isinstance(question, Rejected):
-                    return question
-            prep.questions[shape] = tuple(one for one in asked if isinstance(one, Question))
+        wanted = [
+            (shape, recipe)
+            for shape in prep.timed
+            for recipe in ((FIRST, FLIPPED, FRESH) if shape in prep.tune else (FIRST,))
+        ]
+        first = oracle.ask(*wanted[0])
+        for question in (first,) if isinstance(first, Rejected) else oracle.ask_all(wanted):
+            if isinstance(question, Rejected):
+                return question
+            known = prep.questions.get(question.shape, ())
+            prep.questions[question.shape] = (*known, question)
         for shape in prep.tune:
-            first = prep.questions[shape][0]
+            question = prep.questions[shape][0]
             inputs = {
-                a.name: from_storage(Path(first.contents[a.name]).read_bytes(), a)
+                a.name: from_storage(Path(question.contents[a.name]).read_bytes(), a)
                 for a in arguments[shape]
-                if a.name in first.contents
+                if a.name in question.contents
             }
-            refused = trivial_answer(first, arguments[shape], inputs)
+            refused = trivial_answer(question, arguments[shape], inputs)
             if refused is not None:
                 return refused
         self._look_for_idle_inputs(prep, oracle)
