@@ -8,7 +8,7 @@ the search.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from tuner.device import Device
@@ -90,6 +90,21 @@ class Bench(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """What a bench prepared in one of its lives."""
+
+    life: str
+    setup: BenchSetup
+    answer: Prepared
+
+    def sound(self, bench: Bench) -> Bench:
+        """The bench, unless the baseline failed on it: then it is as good as lost."""
+        if isinstance(self.answer.result, Rejected):
+            raise WorkerLost(f"the baseline failed on this bench: {self.answer.result.detail}")
+        return bench
+
+
 class PooledFleet:
     """Port :class:`tuner.fleet.Fleet` over workers that each take one job at a time.
 
@@ -111,6 +126,7 @@ class PooledFleet:
         self._to_bench: asyncio.Queue[BenchingJob | None] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer | Exception] = asyncio.Queue()
         self._setup: BenchSetup | None = None
+        self._wanted = asyncio.Event()
         self._working = {"compile": len(self._compilers), "bench": len(self._benches)}
         self._tasks = [
             *(asyncio.create_task(self._serve_compiler(worker)) for worker in self._compilers),
@@ -145,9 +161,12 @@ class PooledFleet:
         if isinstance(job, CompileJob):
             self._to_compile.put_nowait(job)
             return
+        if self._setup is None and not isinstance(job, PrepareJob):
+            raise ValueError("a bench needs a PrepareJob before any other job")
         self._to_bench.put_nowait(job)
         if isinstance(job, PrepareJob):
             self._setup = job.setup
+            self._wanted.set()
             for _ in self._benches[1:]:
                 self._to_bench.put_nowait(None)
 
@@ -199,26 +218,22 @@ class PooledFleet:
                 return
 
     async def _serve_bench(self, bench: Bench) -> None:
-        prepared: tuple[str, BenchSetup | None] | None = None
+        held: _Preparation | None = None
         while True:
             job: BenchingJob | None = None
             try:
                 life = await bench.ready()
+                held = await self._up_to_date(bench, life, held)
                 job = await self._to_bench.get()
+                held = await self._up_to_date(bench, life, held)
                 if isinstance(job, PrepareJob):
-                    self._answers.put_nowait(await bench.prepare(job.setup))
-                    prepared = life, job.setup
-                    continue
-                setup = self._setup
-                if prepared is None or prepared[0] != life or prepared[1] is not setup:
-                    await self._prepare_too(bench, setup)
-                    prepared = life, setup
-                if isinstance(job, ConfirmJob):
-                    self._answers.put_nowait(await bench.confirm(job))
+                    self._answers.put_nowait(held.answer)
+                elif isinstance(job, ConfirmJob):
+                    self._answers.put_nowait(await held.sound(bench).confirm(job))
                 elif isinstance(job, ExamineJob):
-                    self._answers.put_nowait(await bench.examine(job))
+                    self._answers.put_nowait(await held.sound(bench).examine(job))
                 elif isinstance(job, BenchJob):
-                    async for benched in bench.run(job):
+                    async for benched in held.sound(bench).run(job):
                         self._answers.put_nowait(benched)
                         job = _without(job, benched.trial)
             except WorkerLost as lost:
@@ -227,12 +242,17 @@ class PooledFleet:
                 self._retire("bench", job, problem)
                 return
 
-    async def _prepare_too(self, bench: Bench, setup: BenchSetup | None) -> None:
-        if setup is None:
-            raise ValueError("a bench needs a PrepareJob before any other job")
-        prepared = await bench.prepare(setup)
-        if isinstance(prepared.result, Rejected):
-            raise WorkerLost(f"the baseline failed on this bench: {prepared.result.detail}")
+    async def _up_to_date(self, bench: Bench, life: str, held: _Preparation | None) -> _Preparation:
+        """What the bench has prepared, made anew if that is not what it is wanted for now.
+
+        Also before it takes a job: one that comes up late leaves no candidates waiting meanwhile.
+        """
+        await self._wanted.wait()
+        setup = self._setup
+        assert setup is not None
+        if held is not None and held.life == life and held.setup is setup:
+            return held
+        return _Preparation(life, setup, await bench.prepare(setup))
 
     async def _mourn(self, job: Job | None, lost: WorkerLost) -> None:
         if job is None:  # it died while idle: whoever restarts it needs a moment

@@ -13,11 +13,12 @@ from tuner.fleet import (
     BenchSetup,
     Candidate,
     Confirmed,
+    Lost,
     Prepared,
     PrepareJob,
 )
 from tuner.plan import Plan
-from tuner.trial import Configuration, Measured
+from tuner.trial import Code, Configuration, Full, Measured, Rejected, Stage
 
 PATIENCE = 10.0
 CANDIDATE = Candidate(
@@ -31,18 +32,26 @@ SETUP = BenchSetup(
 class FakeBench:
     """Works on its first candidate only once all of its fellows do."""
 
-    def __init__(self, name: str, together: asyncio.Barrier) -> None:
+    def __init__(self, name: str, together: asyncio.Barrier, *, prepare_together: bool) -> None:
         self.name = name
         self.together = together
+        self.prepare_together = prepare_together
+        self.baseline: tuple[Full, ...] | Rejected = ()
         self.prepared: list[BenchSetup] = []
+        self.did_prepare = asyncio.Event()
+        self.up = asyncio.Event()
+        self.up.set()
 
     async def ready(self):
+        await self.up.wait()
         return self.name
 
     async def prepare(self, setup):
-        await self.together.wait()
+        if self.prepare_together:
+            await self.together.wait()
         self.prepared.append(setup)
-        return Prepared(result=())
+        self.did_prepare.set()
+        return Prepared(result=self.baseline)
 
     async def run(self, job):
         await self.together.wait()
@@ -57,10 +66,13 @@ class FakeBench:
         pass
 
 
-def with_benches(count, body):
+def with_benches(count, body, *, prepare_together=True):
     async def opened():
         together = asyncio.Barrier(count)
-        benches = [FakeBench(f"gpu{number}", together) for number in range(count)]
+        benches = [
+            FakeBench(f"gpu{number}", together, prepare_together=prepare_together)
+            for number in range(count)
+        ]
         fleet = PooledFleet(cuda_device(90), [], benches)
         try:
             await asyncio.wait_for(body(fleet, benches), PATIENCE)
@@ -108,5 +120,36 @@ def test_what_is_prepared_anew_is_prepared_anew_on_every_bench():
                 fleet.submit(job)
             await answers(fleet, 4)
         assert all(bench.prepared == [SETUP, other] for bench in benches)
+
+    with_benches(2, body)
+
+
+def test_a_bench_that_comes_up_late_prepares_before_it_takes_a_job():
+    async def body(fleet, benches):
+        early, late = benches
+        late.up.clear()
+        fleet.submit(PrepareJob(setup=SETUP))
+        assert await answers(fleet, 1) == [Prepared(result=())]
+        late.up.set()
+        await late.did_prepare.wait()
+        assert early.prepared == late.prepared == [SETUP]
+        for job in jobs(2):
+            fleet.submit(job)
+        assert {one.bench for one in await answers(fleet, 4)} == {early.name, late.name}
+
+    with_benches(2, body, prepare_together=False)
+
+
+def test_a_baseline_that_fails_on_the_first_bench_is_answered_once():
+    async def body(fleet, benches):
+        refused = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="wrong")
+        for bench in benches:
+            bench.baseline = refused
+        fleet.submit(PrepareJob(setup=SETUP))
+        assert await answers(fleet, 1) == [Prepared(result=refused)]
+        (job,) = jobs(1)
+        fleet.submit(job)
+        (lost,) = await answers(fleet, 1)
+        assert lost == Lost(job=job, reason="the baseline failed on this bench: wrong")
 
     with_benches(2, body)
