@@ -52,8 +52,18 @@ def test_the_baseline_curve_is_the_mean_of_random_draws(recorded):
 
 def test_asynchronous_workers_are_told_late(recorded):
     space = search_efficiency.load(recorded / "synthetic__device.csv.gz")
-    curve, _ = search_efficiency.trace(space, "gp", seed=0, budget=40, workers=8)
+    curve, *_ = search_efficiency.trace(space, "gp", seed=0, budget=40, workers=8)
     assert curve[-1] < space.random_curve(40)[-1]
+
+
+def test_racing_finds_the_same_with_fewer_bursts(recorded):
+    space = search_efficiency.load(recorded / "synthetic__device.csv.gz")
+    found = {
+        timing: search_efficiency.trace(space, "gp", 0, budget=40, workers=1, timing=timing)
+        for timing in ("full", "raced")
+    }
+    assert found["raced"][0].tolist() == found["full"][0].tolist()
+    assert found["raced"][2] < 0.8 * found["full"][2]
 
 
 def test_enumeration(capsys, monkeypatch):
