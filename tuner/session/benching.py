@@ -69,6 +69,8 @@ class Benching:
 
     def commands(self, *, in_phases: bool) -> list[Command]:
         """The jobs to send now; ``in_phases``: all that waits, in equal parts."""
+        if not self._waiting:
+            return []
         size = -(-len(self._waiting) // self._benches) if in_phases else self._batch
         cutoffs = self._history.race.cutoffs if self._history.ended is None else ()
         commands: list[Command] = []

@@ -5,7 +5,7 @@ Rebuilt from a journal by :meth:`History.apply` alone. Knows nothing of work in 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.ceilings import Ceilings
@@ -82,6 +82,7 @@ class History:
         self.race = Race(experiment.confirm.top, self.weights)
         self._leading: tuple[float, int] | None = None
         self._leader_is_known = True
+        self._best: tuple[tuple[int, ...], tuple[int | None, ...]] | None = None
         self.confirmations: list[ConfirmationSampled] = []
         self.examinations: list[WinnersExamined] = []
         self.searched = 0.0
@@ -131,6 +132,7 @@ class History:
         self._leader_is_known = self._leader_is_known and not fact.failed
         self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
         if fact.failed:
+            self._best = None
             self._reopen()
 
     def _reopen(self) -> None:
@@ -140,9 +142,9 @@ class History:
         """
         if self.open():
             return
-        chosen = {n for n in self._general() if not self._is_complete(n)}
-        for shape in range(len(self.weights)):
-            best = self.leader_for(shape)
+        general, special = self._chosen()
+        chosen = {n for n in general if not self._is_complete(n)}
+        for shape, best in enumerate(special):
             if best is not None and self._is_short(best, shape):
                 chosen.add(best)
         for number in chosen:
@@ -160,6 +162,7 @@ class History:
             for number in incumbents:
                 self._settle(self.trials[number], None)
             self._leader_is_known = False
+            self._best = None
             self.race = Race(self.experiment.confirm.top, self.weights)
             self.confirmations.clear()
             self.vitals.clear()
@@ -199,6 +202,7 @@ class History:
         if outcome is not None:
             self.outcomes[outcome.kind] += 1
         trial.outcome = outcome
+        self._best = None
 
     def open(self) -> list[Trial]:
         """Trials that still want an outcome, in order."""
@@ -276,13 +280,16 @@ class History:
         outcome = self.trials[number].outcome
         return isinstance(outcome, Measured) and isinstance(outcome.cells[shape], Short)
 
-    def _general(self) -> list[int]:
-        return self.ranking()[: self.experiment.confirm.top]
+    def _chosen(self) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+        """The best general trials, and the best of each shape."""
+        if self._best is None:
+            general = tuple(self.ranking()[: self.experiment.confirm.top])
+            shapes = range(len(self.weights))
+            self._best = general, tuple(self.leader_for(shape) for shape in shapes)
+        return self._best
 
     def finalists(self) -> tuple[int, ...]:
         """Who is to be confirmed: the best ``confirm.top`` general ones and each shape's best."""
-        best: Sequence[int | None] = [
-            *self._general(),
-            *(self.leader_for(shape) for shape in range(len(self.weights))),
-        ]
-        return tuple(dict.fromkeys(number for number in best if number is not None))
+        general, special = self._chosen()
+        best = dict.fromkeys((*general, *special))
+        return tuple(number for number in best if number is not None)
