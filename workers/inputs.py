@@ -18,14 +18,20 @@ from tuner.spec.experiment import FromFile, FromPython
 from tuner.spec.resolve import IntegerRange, ResolvedArgument, integer_limits
 from workers.elements import is_float, numpy_dtype
 
-Distribution = Literal["default", "large", "zeros", "ends", "specials"]
-"""``large``: magnitudes :data:`LARGE` times as great; ``ends``: only the ends of the range."""
+Distribution = Literal["default", "large", "zeros", "sparse", "ends", "specials"]
+"""``large``: magnitudes :data:`LARGE` times as great; ``ends``: only the ends of the range.
 
-LARGE = 16.0
+``zeros``: nothing but zeros; ``sparse``: a zero here and there.
+"""
+
+LARGE = 32.0
+"""So that the exponential of some element overflows, and a product of two of them does not."""
+_SPARSE_SHARE = 0.25
 _SPECIAL_SHARE = 0.01
 _BLOCK = 2_097_143
 """Elements drawn one by one; a prime, so that no row of an array is like another of its blocks."""
-_FLIPS = 16
+_FLIPS = 2
+"""So few that who looks at a part of the inputs alone will hardly look at all that changed."""
 _SPECIALS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 PythonFill = Callable[[FromPython, str, int], NDArray[Any]]
@@ -100,7 +106,7 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return True
         case "large":
             return is_float(argument.dtype) and argument.range is None
-        case "zeros":
+        case "zeros" | "sparse":
             return argument.range is None or argument.range[0] <= 0 <= argument.range[1]
         case "ends":
             return argument.range is not None
@@ -155,6 +161,8 @@ def _values(
         return np.zeros(shape)
     if distribution == "ends" and argument.range is not None:
         return np.where(rng.random(shape) < 0.5, *argument.range)
+    if distribution == "sparse":
+        return np.where(rng.random(shape) < _SPARSE_SHARE, 0, _numbers(argument, rng, 1.0))
     return _numbers(argument, rng, LARGE if distribution == "large" else 1.0)
 
 

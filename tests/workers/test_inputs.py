@@ -65,7 +65,7 @@ def test_flipping_changes_a_few_elements_of_a_huge_array() -> None:
     given = argument("normal", "float16", (4, _BLOCK))
     values = drawn(given)
     changed = flipped(values, given, stream(1, "flip"))
-    assert 1 <= np.count_nonzero(changed != values) <= 16
+    assert 1 <= np.count_nonzero(changed != values) <= 2
 
 
 def test_large_magnitudes_are_larger() -> None:
@@ -75,6 +75,7 @@ def test_large_magnitudes_are_larger() -> None:
 
 def test_zeros_are_exact() -> None:
     assert not drawn(argument(), "zeros").any()
+    assert 0.1 < np.mean(drawn(argument(), "sparse") == 0) < 0.4
 
 
 def test_specials_appear_only_where_they_are_allowed() -> None:
@@ -111,7 +112,7 @@ def test_offsets_rise_from_zero_to_the_end() -> None:
 def test_flips_change_a_few_elements() -> None:
     values = drawn(argument())
     changed = flipped(values, argument(), stream(1, "flip"))
-    assert 1 <= np.count_nonzero(values != changed) <= 16
+    assert 1 <= np.count_nonzero(values != changed) <= 2
 
 
 def test_a_file_must_fit(tmp_path) -> None:

@@ -4,7 +4,7 @@ Owns which they are, and the order in which shapes of all kinds are numbered. Od
 timed and never searched: finalists are checked on them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.errors import SpecError
 from tuner.expressions import ExpressionError
@@ -13,14 +13,16 @@ from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Value
 
 _REACH = 256
+_MOST_ELEMENTS = 1 << 23
 
 
 def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
-    """At most three shapes inside the domain.
+    """At most four shapes inside the domain.
 
     One has all sizes just below the first tune shape's, primes before others; one has all as small
-    as the domain allows; in one they alternate. None without
-    a ``domain``, since then nobody has said where else the kernel keeps its promise.
+    as the domain allows; in one they alternate. One has all just above the largest of each, or if
+    that is too much, above those of one other shape. None without a ``domain``, since then nobody
+    has said where else the kernel keeps its promise.
     """
     if not experiment.shapes.domain:
         return ()
@@ -35,7 +37,8 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             symbols[name] = _first(experiment, symbols, name, values)
         if symbols not in known and symbols not in found:
             found.append(symbols)
-    return tuple(ShapeBinding(symbols) for symbols in found)
+    larger = _larger(experiment, known)
+    return tuple(ShapeBinding(symbols) for symbols in (*found, *larger))
 
 
 def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
@@ -48,6 +51,29 @@ def _below(value: Value) -> list[int]:
     """Smaller sizes, primes first, nearest first."""
     sizes = range(int(value) - 1, max(0, int(value) - _REACH), -1)
     return sorted(sizes, key=lambda size: (not _is_prime(size), -size))
+
+
+def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
+    """The shape with all sizes just above the largest known ones, or else above those of one."""
+    largest = {
+        name: max(int(symbols[name]) for symbols in known) if type(value) is int else value
+        for name, value in known[0].items()
+    }
+    several = sorted(known, key=lambda symbols: -_elements(experiment, symbols))
+    for symbols in (largest, *several):
+        found = dict(symbols)
+        for name, value in symbols.items():
+            if type(value) is int:
+                sizes = sorted(range(value + 1, value + _REACH), key=lambda n: not _is_prime(n))
+                found[name] = _first(experiment, found, name, sizes)
+        fits = _inside(experiment, found) and _elements(experiment, found) <= _MOST_ELEMENTS
+        if fits and found not in known:
+            return [found]
+    return []
+
+
+def _elements(experiment: Experiment, symbols: Mapping[str, Value]) -> int:
+    return sum(a.elements for a in resolve_arguments(experiment, symbols) if a.is_buffer)
 
 
 def _first(

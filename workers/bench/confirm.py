@@ -31,6 +31,7 @@ ROUNDS, OTHER_ROUNDS = 5, 3
 _DISTRIBUTIONS: dict[Distribution, str] = {
     "large": "large magnitudes",
     "zeros": "exact zeros",
+    "sparse": "scattered zeros",
     "ends": "ends of the range",
     "specials": "special values",
 }
@@ -82,9 +83,9 @@ class Confirmation:
                 samples = self._once(finalists, job.harder, notes, vitals)
             except _OutError as out:
                 if out.trial == BASELINE:
-                    detail = f"the baseline fails in a fresh process: {out.reason.detail}"
-                    raise EnvironmentProblem(detail) from None
-                failed[out.trial] = out.reason
+                    failed |= self._guilty(finalists, out.reason)
+                else:
+                    failed[out.trial] = out.reason
             else:
                 return Confirmed(
                     process=job.process,
@@ -93,6 +94,26 @@ class Confirmation:
                     notes=tuple(notes),
                     vitals=tuple(vitals),
                 )
+
+    def _guilty(self, finalists: Sequence[Candidate], reason: Rejected) -> dict[int, Rejected]:
+        """Those beside whom the baseline fails: on a CPU one may damage the other's memory.
+
+        Raises:
+            EnvironmentProblem: it fails alone, or beside none of them.
+        """
+        found = {}
+        for one in (None, *finalists):
+            try:
+                self._once([one] if one else [], (), {}, [])
+            except _OutError as out:
+                if one is None:
+                    break
+                beside = "beside it the baseline fails: " if out.trial == BASELINE else ""
+                found[one.trial] = replace(out.reason, detail=beside + out.reason.detail)
+        if not found:
+            detail = f"the baseline fails in a fresh process: {reason.detail}"
+            raise EnvironmentProblem(detail)
+        return found
 
     def _once(
         self,

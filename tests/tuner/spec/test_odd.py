@@ -11,12 +11,13 @@ def shapes(name: str) -> list[dict]:
     return [shape.symbols for shape in odd_shapes(experiment)]
 
 
-def test_they_are_small_prime_and_mixed() -> None:
+def test_they_are_small_prime_mixed_and_larger_than_any_other() -> None:
     found = shapes("silu_and_mul")
     assert found == [
         {"tokens": 13, "d": 4093},
         {"tokens": 1, "d": 1},
         {"tokens": 13, "d": 1},
+        {"tokens": 37, "d": 6917},
     ]
 
 
@@ -24,9 +25,19 @@ def test_they_keep_to_the_domain(tmp_path) -> None:
     folder = Path("tests/exploits/experiments/residual")
     experiment = load_experiment(folder / "experiment.yaml")
     found = [shape.symbols["n"] for shape in odd_shapes(experiment)]
-    assert found == [960, 64]
+    assert found == [960, 64, 1088]
 
 
 def test_without_a_domain_there_are_none() -> None:
     experiment = load_experiment(Path("tests/exploits/experiments/bias/experiment.yaml"))
     assert odd_shapes(experiment) == ()
+
+
+def test_what_is_larger_than_any_other_costs_little(tmp_path) -> None:
+    text = Path("tests/exploits/experiments/affine/experiment.yaml").read_text()
+    huge = text.replace("n <= 65536", "n <= 9000000").replace("{n: 2048}", "{n: 8000000}")
+    (tmp_path / "experiment.yaml").write_text(huge)
+    for name in ("affine.cl", "reference.py"):
+        (tmp_path / name).write_text(Path(f"tests/exploits/experiments/affine/{name}").read_text())
+    found = odd_shapes(load_experiment(tmp_path / "experiment.yaml"))
+    assert found[-1].symbols == {"n": 1543}, "above the largest that is not too large"
