@@ -142,6 +142,25 @@ class DeviceBackendConformance:
         idle.burst([0])
         assert self.seen(case, 0, 2 * arrays["x"] + arrays["y"], tmp_path) == N
 
+    def test_outputs_may_stand_while_inputs_change(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays, sets=2)
+        honest = self.bind(backend, case, "affine")
+        idle = self.bind(backend, case, "nothing")
+        case.restore([0, 1], POISON)
+        honest.burst([0, 1])
+        before = 2 * arrays["x"] + arrays["y"]
+        fresh = np.arange(N, dtype=np.float32)
+        (tmp_path / "fresh").write_bytes(fresh.tobytes())
+        case.refill({"x": str(tmp_path / "fresh")})
+        case.restore([1], None)
+        idle.burst([1])
+        assert self.seen(case, 1, before, tmp_path) == 0
+        case.restore([1], None)
+        honest.burst([1])
+        assert self.seen(case, 1, 2 * fresh + arrays["y"], tmp_path) == 0
+        case.restore([1], POISON)
+        assert self.seen(case, 1, before, tmp_path) == N
+
     def test_an_inout_is_restored_before_each_launch(self, backend, arrays, tmp_path) -> None:
         case = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
         launchable = self.bind(backend, case, "add")

@@ -201,9 +201,9 @@ def test_a_child_killed_from_outside_is_replaced(laboratory) -> None:
 
 def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:
     counting = GOOD.replace("kernel", "global int used; kernel", 1).replace(
-        "if (i < n)", "if (i == 0) used++; if (i < n && used < 200)"
+        "if (i < n)", "if (i == 0) used++; if (i < n && used < 600)"
     )
-    for _ in range(3):
+    for _ in range(7):
         assert isinstance(laboratory.outcome(counting), Measured)
 
 

@@ -107,6 +107,28 @@ class TestOpenCLDevice(DeviceBackendConformance):
         got = np.frombuffer(case.inspect(0, {}).outputs["out"], np.float32)
         assert np.array_equal(got[:100], arrays["x"][99::-1])
 
+    def test_local_memory_holds_noise_before_each_launch(self, backend, arrays, tmp_path) -> None:
+        source = """
+            kernel void peeks(global float *out, global float *x, global float *y, int n)
+            {
+                local uint parts[2048];
+                if (n < 0)
+                    parts[get_local_id(0)] = 1;
+                barrier(CLK_LOCAL_MEM_FENCE);
+                ((global uint *)out)[get_local_id(0)] = parts[1900 + get_local_id(0)];
+            }
+        """
+        binary = OpenCLCompiler(opencl_devices()[0]).compile(build(source, "peeks"))
+        case = self.stage(backend, tmp_path, arrays, sets=1)
+        one = {"grid": (1, 1, 1), "block": (64, 1, 1)}
+        launchable = self.bind_module(backend, backend.load([binary]), case, "peeks", **one)
+        for _ in range(3):
+            case.restore([0], POISON)
+            launchable.burst([0])
+            got = np.frombuffer(case.inspect(0, {}).outputs["out"], np.uint32)[:64]
+            assert (got == got[0]).all()
+            assert got[0] > 1
+
 
 class TestOpenCLCompiler(CompilerConformance):
     @pytest.fixture
@@ -124,12 +146,13 @@ class TestOpenCLCompiler(CompilerConformance):
         assert dict(binary.usage)["probe"].static_shared_bytes == 1024
 
 
-@pytest.mark.parametrize("kind", ["host", "device"])
+@pytest.mark.parametrize("kind", ["host", "sealed", "device"])
 def test_regions_of_either_memory_keep_their_bytes(kind: str) -> None:
     device = open_device(0)
     guard = canary(GUARD_BYTES, 5)
-    if kind == "host":
-        region = HostRegion(device.cl, device.context, 1000, 4, guard)
+    if kind != "device":
+        sealed = kind == "sealed"
+        region = HostRegion(device.cl, device.context, 1000, 4, guard, sealed=sealed)
     else:
         region = DeviceRegion(device.cl, device.context, device.queue, 1000, 128, guard)
     region.mend()

@@ -22,7 +22,7 @@ from workers.devices.port import DeviceFailure, Rotation
 @dataclass
 class Fired:
     order: tuple[int, ...]
-    poison: int
+    poison: int | None
     inspect: int | None
     deadline: float
 
@@ -98,9 +98,19 @@ def test_one_burst_is_cut_short_to_look_at_a_bystander(laboratory, fired) -> Non
 def test_poison_is_in_turn_no_number_and_an_ordinary_one(laboratory, fired) -> None:
     trial(laboratory, "poison")
     none, ordinary = {0xFF, 0x7F, 0xFE, 0x7E}, {0x3C, 0x3F, 0xBD, 0x2E}
-    assert {each.poison for each in fired} <= none | ordinary
-    kinds = [each.poison in none for each in fired]
+    poisoned = [each.poison for each in fired if each.poison is not None]
+    assert set(poisoned) <= none | ordinary
+    kinds = [poison in none for poison in poisoned]
     assert all(first != second for first, second in itertools.pairwise(kinds))
+
+
+def test_changed_elements_are_asked_while_the_last_answer_stands(laboratory, fired) -> None:
+    trial(laboratory, "standing")
+    asked = [(before, each) for before, each in itertools.pairwise(fired) if each.poison is None]
+    assert len(asked) == 2, "one for each shape"
+    for before, each in asked:
+        assert before.order == each.order == (each.inspect,)
+        assert before.poison is not None
 
 
 def test_no_launch_that_is_checked_or_timed_may_take_as_long_as_a_compile(

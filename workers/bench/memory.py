@@ -2,71 +2,70 @@
 
 A kernel that keeps the whole of its inputs, or a digest of them, with the answer is right on every
 question and is timed as a copy of what it kept. Owns the comparison of a first launch on new
-contents with later ones; which contents are new is told by the caller. The same is done once more
-on contents that are known by then: where that shows a like difference, the machine is its cause.
+contents with the timing, and with a launch like it on the contents that were timed.
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code
-from workers.bench.stand import Entrant, Stand
 from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, to_storage
 from workers.inputs import independent
 
+Contents = Mapping[str, str]
+
 SLOWER = 1.5
 """A first launch so many times as long as later ones is suspicious; so many times is enough:"""
 TIMES = 6
+TURNS = 3
+"""So many of them are each followed by one on what was timed, launched on as often as then."""
 _LEAST_NS = 5_000
 
 
 def refuse_memory(
-    stand: Stand,
-    entrant: Entrant,
     arguments: Sequence[ResolvedArgument],
-    shape: int,
-    contents: Mapping[str, str],
-    baseline_ns: float,
+    contents: Contents,
+    timed_ns: float,
+    once: Callable[[Contents], float],
+    familiar: Callable[[], float],
     rng: np.random.Generator,
 ) -> None:
-    """Launch twice on contents that the entrant has never seen, and on others while it is slower.
+    """Launch on contents that the kernel has never seen, and on others while it is slower.
+
+    A single launch may take longer than those of a timing did, and the machine may have slowed
+    down: only a launch just like it, on contents that the kernel knows, tells.
 
     Args:
-        stand: where the shape is staged.
-        entrant: whom to look at.
         arguments: of the shape.
-        shape: which one.
-        contents: new ones, by argument; the shape's case holds them afterwards.
-        baseline_ns: what deadlines are reckoned from.
+        contents: new ones, by argument.
+        timed_ns: what a launch took when it was timed.
+        once: nanoseconds of one launch on given contents.
+        familiar: the same on those of the timing, after as many launches on them as in one.
         rng: how further contents are made of these.
 
     Raises:
         DeviceFailure: it was slower each time.
     """
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
-        ratios: list[float] = []
-        given = contents
-        while len(ratios) < TIMES:
-            first, later = stand.twice(entrant, shape, given, baseline_ns)
-            if _slower(first, later):
-                later = max(later, *stand.twice(entrant, shape, given, baseline_ns))
+        given, ratios = contents, []
+        for turn in range(TIMES):
+            first, later = once(given), timed_ns
+            if _slower(first, later) and turn >= TIMES - TURNS:
+                later = familiar()
             if not _slower(first, later):
-                break
+                return
             ratios.append(first / later)
             given = _renewed(arguments, contents, Path(folder), rng)
-        if given is not contents:
-            stand.twice(entrant, shape, contents, baseline_ns)
-    if len(ratios) == TIMES:
-        raise DeviceFailure(
-            Code.IMPOSSIBLE_TIME,
-            f"remembers its inputs: {TIMES} times a first launch on new ones took at least "
-            f"{min(ratios):.2g} times as long as the next",
-        )
+    raise DeviceFailure(
+        Code.IMPOSSIBLE_TIME,
+        f"remembers its inputs: {TIMES} times a first launch on new ones took at least "
+        f"{min(ratios):.2g} times as long as on those that were timed",
+    )
 
 
 def _slower(first: float, later: float) -> bool:
@@ -75,7 +74,7 @@ def _slower(first: float, later: float) -> bool:
 
 def _renewed(
     arguments: Sequence[ResolvedArgument],
-    contents: Mapping[str, str],
+    contents: Contents,
     folder: Path,
     rng: np.random.Generator,
 ) -> dict[str, str]:

@@ -141,6 +141,7 @@ class Oracle:
             label=recipe.label,
             contents=answer.contents,
             expected=answer.expected,
+            standing=recipe.flip,
             wants={
                 output: self._answers.want(name, output, expected, shapes[output])
                 for output, expected in answer.expected.items()

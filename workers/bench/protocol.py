@@ -100,13 +100,14 @@ class Fire:
     """Restore, burst, inspect: the one way to launch, for checks and timing alike.
 
     ``inspect`` names the set to look at afterwards, if any; it need not be one of those launched.
+    Without a ``poison`` outputs hold what earlier launches left.
     Answered by :class:`Fired`.
     """
 
     kind: Literal["fire"] = "fire"
     launchable: int
     order: tuple[int, ...]
-    poison: int
+    poison: int | None
     inspect: int | None = None
     expected: dict[str, Expected] = field(default_factory=dict)
 

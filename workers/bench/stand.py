@@ -39,7 +39,6 @@ _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 In turn, so that neither a kernel that reads its output passes, nor one that leaves alone what looks
 like an answer: where a set is launched on twice, that one would be timed doing nothing.
 """
-_LONGEST_CUT = 16
 _TAKES = 3
 """How often a timing is taken while the device is throttled."""
 _PINS = 0.95
@@ -71,6 +70,7 @@ def staged(
                     align=max(a.align, least_align),
                     contents=contents.get(a.name),
                     symbol=a.symbol,
+                    sealed=a.kind == "in" and least_align > 1,
                 )
             )
     return found
@@ -182,27 +182,25 @@ class Stand:
         ``exact``: on the buffers that are aligned to no more than was promised.
         """
         place = question.shape, exact
-        self._hold(place, question)
-        launchable = self._bound(entrant, place)
-        target = self._pick(self._cases[place].sets)
-        self._checked(entrant, launchable, question, baseline_ns, (target,))
+        case = self._cases[place]
+        target = (self._pick(case.sets),)
+        if question.standing:
+            self._hold(place, case.first)
+            self._fire(entrant, self._bound(entrant, place), question.shape, baseline_ns, target)
+        self._hold(place, question.contents)
+        self._checked(entrant, self._bound(entrant, place), question, baseline_ns, target)
 
-    def twice(
+    def once(
         self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
-    ) -> tuple[float, float]:
-        """Nanoseconds of the first and the second launch on these contents, neither checked.
-
-        They are written before each, so that nothing but their novelty tells the two apart.
-        """
+    ) -> float:
+        """Nanoseconds of a launch on these contents, unchecked; written anew, and after another."""
         place = shape, False
         launchable, order = self._bound(entrant, place), (0,)
         self._fire(entrant, launchable, shape, baseline_ns, order)
         self._refill(place, contents)
         self._refill(place, contents)
-        (first,) = self._fire(entrant, launchable, shape, baseline_ns, order)
-        self._refill(place, contents)
-        (second,) = self._fire(entrant, launchable, shape, baseline_ns, order)
-        return first, second
+        (taken,) = self._fire(entrant, launchable, shape, baseline_ns, order)
+        return taken
 
     def time(
         self,
@@ -226,7 +224,7 @@ class Stand:
             baseline_ns: what deadlines are reckoned from.
             cutoff_ns: what is above need not be known.
         """
-        self._hold((question.shape, False), question)
+        self._hold((question.shape, False), question.contents)
         for _ in range(_TAKES):
             samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns)
             self.vitals = self._server.vitals()
@@ -260,7 +258,7 @@ class Stand:
             launched = len(order)
             if burst == cut:
                 cycle = order[: rotation.sets]
-                launched = 1 + self._pick(min(len(cycle) - 1, _LONGEST_CUT))
+                launched = self._few(len(cycle) - 1)
                 times = self._cut(entrant, launchable, question, baseline_ns, cycle, launched)
             elif burst in checked and not drifts:
                 times = self._checked(entrant, launchable, question, baseline_ns, order)
@@ -309,7 +307,7 @@ class Stand:
         baseline_ns: float,
         order: tuple[int, ...],
     ) -> tuple[float, ...]:
-        poison = self._poison()
+        poison = None if question.standing else self._poison()
         times, inspection = self._server.fire(
             launchable,
             order,
@@ -332,7 +330,7 @@ class Stand:
         cycle: tuple[int, ...],
         length: int,
     ) -> tuple[float, ...]:
-        """A burst that ends early, and a look at the set that would have been next.
+        """A burst that ends early, and a look at a set that would have come soon.
 
         Catches a launch that does the work of later ones: those are timed as if they did it.
         """
@@ -342,7 +340,7 @@ class Stand:
             cycle[:length],
             poison,
             deadline=self._deadline(entrant, question.shape, baseline_ns, length),
-            inspect=cycle[length],
+            inspect=cycle[length - 1 + self._few(len(cycle) - length)],
             expected={} if self._device.is_cpu else question.expected,
         )
         assert inspection is not None
@@ -409,10 +407,10 @@ class Stand:
     def _least_align(self, exact: bool) -> int:
         return 1 if exact else self._device.base_align
 
-    def _hold(self, place: tuple[int, bool], question: Question) -> None:
-        """Have the shape's case hold the question's inputs."""
-        if self._cases[place].contents is not question.contents:
-            self._refill(place, question.contents)
+    def _hold(self, place: tuple[int, bool], contents: Mapping[str, str]) -> None:
+        """Have the shape's case hold these inputs."""
+        if self._cases[place].contents is not contents:
+            self._refill(place, contents)
 
     def _refill(self, place: tuple[int, bool], contents: Mapping[str, str]) -> None:
         case = self._cases[place]
@@ -430,6 +428,10 @@ class Stand:
         self._ordinary = not self._ordinary
         bytes_ = _POISONS[self._ordinary]
         return bytes_[self._pick(len(bytes_))]
+
+    def _few(self, most: int) -> int:
+        """From 1 to ``most``, small numbers more often: each doubling alike."""
+        return min(most, int((most + 1) ** self._rng.random()))
 
     def _pick(self, count: int) -> int:
         return int(self._rng.integers(count))

@@ -160,7 +160,7 @@ class Supervisor:
         self,
         launchable: int,
         order: Sequence[int],
-        poison: int,
+        poison: int | None,
         *,
         deadline: float,
         inspect: int | None = None,

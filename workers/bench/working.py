@@ -153,17 +153,26 @@ class Working:
         last = len(self._prep.questions[shape]) - 1
         for number in range(1, last):
             self._ask(entrant, shape, number)
-        refuse_memory(
-            self._stand,
-            entrant,
-            self._prep.arguments[shape],
-            shape,
-            self._prep.questions[shape][last].contents,
-            self._prep.baseline_ns[shape],
-            self._rng,
-        )
+        self._refuse_memory(entrant, shape, statistics.median(samples))
         self._ask(entrant, shape, last)
         return full(samples, self._prep.baseline_ns[shape])
+
+    def _refuse_memory(self, entrant: Entrant, shape: int, timed_ns: float) -> None:
+        stand, known = self._stand, self._prep.baseline_ns[shape]
+        first, *_, last = self._prep.questions[shape]
+
+        def familiar() -> float:
+            stand.time(entrant, first, self._prep.measure.cache, self._prep.measure, known)
+            return stand.once(entrant, shape, first.contents, known)
+
+        refuse_memory(
+            self._prep.arguments[shape],
+            last.contents,
+            timed_ns,
+            lambda contents: stand.once(entrant, shape, contents, known),
+            familiar,
+            self._rng,
+        )
 
     def _time_baseline(self, shape: int) -> Full:
         samples = self._samples(self._baseline, shape)

@@ -103,6 +103,11 @@ class Slab:
         """Set every byte of a buffer of the image."""
         self._cuda.runtime.memset(self._in_image(name), byte, self.layout.sizes[name])
 
+    def keep(self, set_index: int, name: str) -> None:
+        """Have the image hold what a buffer of a set holds."""
+        place, size = self.address(set_index, name), self.layout.sizes[name]
+        self._cuda.runtime.memcpy(self._in_image(name), place, size, ON_DEVICE)
+
     def copy(self, name: str, to: int) -> None:
         """Copy a buffer of the image to another place on the device."""
         self._cuda.runtime.memcpy(to, self._in_image(name), self.layout.sizes[name], ON_DEVICE)
@@ -208,9 +213,12 @@ class CudaCase:
             for name, address in self._constants:
                 self._slab.copy(name, address)
 
-    def restore(self, sets: Sequence[int], poison: int) -> None:
+    def restore(self, sets: Sequence[int], poison: int | None) -> None:
         """Make these sets as they were before any launch, outputs and scratch poisoned."""
         with self._cuda.translated():
+            if poison is None:
+                self._restore_around_outputs(sets[0])
+                return
             if poison != self._poison:
                 self._poison = poison
                 for buffer in self.buffers.values():
@@ -248,6 +256,14 @@ class CudaCase:
         """Free every buffer."""
         with self._cuda.translated():
             self._slab.release()
+
+    def _restore_around_outputs(self, set_index: int) -> None:
+        """The image holds this set's outputs until they are poisoned again."""
+        self._poison = None
+        for buffer in self.buffers.values():
+            if buffer.kind in ("out", "scratch"):
+                self._slab.keep(set_index, buffer.name)
+        self._slab.restore([set_index])
 
 
 def _dense(buffer: StagedBuffer) -> bool:

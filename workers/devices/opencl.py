@@ -16,9 +16,17 @@ import numpy as np
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
+from tuner.space.limits import launch_excess
 from tuner.spec.resolve import item_bytes
 from tuner.trial import Code
-from workers.devices.opencl_memory import Bytes, DeviceRegion, HostRegion, Region, canary
+from workers.devices.opencl_memory import (
+    Bytes,
+    DeviceRegion,
+    HostRegion,
+    LocalMemory,
+    Region,
+    canary,
+)
 from workers.devices.port import (
     GUARD_BYTES,
     Damage,
@@ -138,6 +146,7 @@ class OpenCLDevice:
             self.queue = cl.CommandQueue(
                 self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
             )
+            self.locals = LocalMemory(cl, self.context, self.queue, self.device.multiprocessors)
 
     def rotation(
         self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
@@ -177,10 +186,10 @@ class OpenCLDevice:
         with translated(self.cl):
             return OpenCLLaunchable(self, module, cell, case)
 
-    def region(self, size: int, align: int, guard: Bytes) -> Region:
-        """Guarded memory of this device."""
+    def region(self, size: int, align: int, guard: Bytes, *, sealed: bool) -> Region:
+        """Guarded memory of this device; ``sealed`` memory no kernel can write to, on a CPU."""
         if self.device.is_cpu:
-            return HostRegion(self.cl, self.context, size, align, guard)
+            return HostRegion(self.cl, self.context, size, align, guard, sealed=sealed)
         base = self.device.base_align
         return DeviceRegion(self.cl, self.context, self.queue, size, base, guard)
 
@@ -221,7 +230,10 @@ class OpenCLCase:
             if isinstance(a, StagedScalar)
         } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
         self.regions: Regions = [
-            {b.name: owner.region(b.size, b.align, self._guard) for b in self._buffers}
+            {
+                b.name: owner.region(b.size, b.align, self._guard, sealed=b.sealed)
+                for b in self._buffers
+            }
             for _ in range(sets)
         ]
         self.refill({b.name: b.contents for b in self._buffers if b.contents is not None})
@@ -236,7 +248,10 @@ class OpenCLCase:
         made: Regions = [
             {
                 buffer.name: self._owner.region(
-                    max(1, buffer.elements) * item_bytes(buffer.dtype), buffer.align, self._guard
+                    max(1, buffer.elements) * item_bytes(buffer.dtype),
+                    buffer.align,
+                    self._guard,
+                    sealed=False,
                 )
                 for buffer in scratch
             }
@@ -263,20 +278,17 @@ class OpenCLCase:
                     if name in self._files:
                         region.write(self._files[name])
 
-    def restore(self, sets: Sequence[int], poison: int) -> None:
-        """Restore ``inout`` buffers, poison ``out`` and scratch ones."""
+    def restore(self, sets: Sequence[int], poison: int | None) -> None:
+        """Restore ``inout`` buffers, poison ``out`` and scratch ones, and local memory."""
         with translated(self._owner.cl):
             self._owner.queue.finish()
+            self._owner.locals.spoil()
             for index in set(sets):
-                regions = self.regions[index]
                 for buffer in self._buffers:
                     if buffer.kind == "inout":
-                        regions[buffer.name].write(self._files[buffer.name])
-                    elif buffer.kind in ("out", "scratch"):
-                        regions[buffer.name].fill(poison)
-                for scratch in self._scratch:
-                    for region in scratch[index].values():
-                        region.fill(poison)
+                        self.regions[index][buffer.name].write(self._files[buffer.name])
+                if poison is not None:
+                    self._poison(index, poison)
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:  # noqa: ARG002 (compared by the supervisor)
         """Look at guards and inputs, and hand out the outputs."""
@@ -294,6 +306,14 @@ class OpenCLCase:
         self.regions.clear()
         self._scratch.clear()
         self._files.clear()
+
+    def _poison(self, index: int, byte: int) -> None:
+        for buffer in self._buffers:
+            if buffer.kind in ("out", "scratch"):
+                self.regions[index][buffer.name].fill(byte)
+        for scratch in self._scratch:
+            for region in scratch[index].values():
+                region.fill(byte)
 
     def _damage(self, index: int) -> Damage | None:
         regions = self.regions[index]
@@ -365,7 +385,10 @@ class OpenCLLaunchable:
             buffer, byte = regions[step.argument].buffer, np.uint8(step.byte)
             size = buffer.size
             return lambda: cl.enqueue_fill_buffer(queue, buffer, byte, 0, size)
-        check_launch(step, self._owner.device)
+        if excess := launch_excess(step, self._owner.device):
+            raise DeviceFailure(*excess)
+        if min(*step.grid, *step.block) < 1:
+            raise DeviceFailure(Code.GRID, f"empty launch: grid {step.grid}, block {step.block}")
         kernel = cl.Kernel(program, symbols[step.entry])
         arguments = [
             regions[name].buffer if name in regions else self._case.values[name]
@@ -381,27 +404,6 @@ class OpenCLLaunchable:
         kernel.set_args(*arguments)
         size = tuple(g * b for g, b in zip(step.grid, step.block, strict=True))
         return lambda: cl.enqueue_nd_range_kernel(queue, kernel, size, step.block)
-
-
-def check_launch(step: KernelStep, device: Device) -> None:
-    """Refuse a launch outside the device's limits, or an empty one.
-
-    Raises:
-        DeviceFailure: naming the limit.
-    """
-    threads = step.block[0] * step.block[1] * step.block[2]
-    if min(*step.grid, *step.block) < 1:
-        raise DeviceFailure(Code.GRID, f"empty launch: grid {step.grid}, block {step.block}")
-    if threads > device.max_threads_per_block or any(
-        b > limit for b, limit in zip(step.block, device.max_block, strict=True)
-    ):
-        raise DeviceFailure(Code.THREADS, f"block {step.block} is over the device's limit")
-    if any(g > limit for g, limit in zip(step.grid, device.max_grid, strict=True)):
-        raise DeviceFailure(Code.GRID, f"grid {step.grid} is over the device's limit")
-    if step.shared_bytes > device.max_shared_bytes_per_block:
-        raise DeviceFailure(
-            Code.SHARED_MEMORY, f"{step.shared_bytes} bytes of local memory are over the limit"
-        )
 
 
 @contextlib.contextmanager

@@ -5,6 +5,11 @@ nothing is copied. Elsewhere a buffer is a part of a larger one, which starts on
 device's base alignment: the only alignment such a device can give.
 """
 
+import ctypes
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +18,17 @@ from numpy.typing import NDArray
 from workers.devices.port import GUARD_BYTES
 
 Bytes = NDArray[np.uint8]
+
+_SPOILED_BYTES, _SPOILED_GROUPS = 32 << 10, 4
+_ORDINARY = 0x3E9D2B71
+"""The first noise: an ordinary number as a float and as two halves."""
+_SPOILER = """
+kernel void spoil(local uint *memory, uint words, uint noise)
+{
+    for (uint i = 0; i < words; i++)
+        memory[i] = noise;
+}
+"""
 
 
 class Region(Protocol):
@@ -47,10 +63,17 @@ def canary(length: int, seed: int) -> Bytes:
 
 
 class HostRegion:
-    """Host memory under a buffer, for CPU devices."""
+    """Host memory under a buffer, for CPU devices.
 
-    def __init__(self, cl: Any, context: Any, size: int, align: int, guard: Bytes) -> None:
-        raw = np.empty(size + 2 * (GUARD_BYTES + 2 * align), np.uint8)
+    ``sealed`` memory lies on pages of its own that can only be read, but for the harness's writes.
+    """
+
+    def __init__(
+        self, cl: Any, context: Any, size: int, align: int, guard: Bytes, *, sealed: bool
+    ) -> None:
+        room = size + 2 * (GUARD_BYTES + 2 * align)
+        self._pages = _Pages(room) if sealed else None
+        raw = self._pages.memory if self._pages else np.empty(room, np.uint8)
         start = -raw.ctypes.data % (2 * align) + align
         while start < GUARD_BYTES:
             start += 2 * align
@@ -63,11 +86,13 @@ class HostRegion:
 
     def write(self, contents: Bytes) -> None:
         """Set the bytes between the guards."""
-        self._payload[:] = contents
+        with self._unsealed():
+            self._payload[:] = contents
 
     def fill(self, byte: int) -> None:
         """Set every byte between the guards."""
-        self._payload[:] = byte
+        with self._unsealed():
+            self._payload[:] = byte
 
     def read(self) -> Bytes:
         """The bytes between the guards."""
@@ -75,12 +100,40 @@ class HostRegion:
 
     def mend(self) -> None:
         """Write both guards again."""
-        self._front[:] = self._guard
-        self._back[:] = self._guard
+        with self._unsealed():
+            self._front[:] = self._guard
+            self._back[:] = self._guard
 
     def broken(self) -> tuple[str, int] | None:
         """The first changed guard byte, if any."""
         return first_break(self._front, self._back, self._guard)
+
+    def _unsealed(self) -> AbstractContextManager[None]:
+        return self._pages.writable() if self._pages else nullcontext()
+
+
+class _Pages:
+    """Whole pages of memory that nothing can write to but within :meth:`writable`."""
+
+    def __init__(self, size: int) -> None:
+        self._mapped = mmap.mmap(-1, size)
+        self.memory: Bytes = np.frombuffer(self._mapped, np.uint8)
+        self._length = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._protect = ctypes.CDLL(None, use_errno=True).mprotect
+
+    @contextmanager
+    def writable(self) -> Iterator[None]:
+        """Open the pages for writing, for a while."""
+        self._allow(mmap.PROT_READ | mmap.PROT_WRITE)
+        try:
+            yield
+        finally:
+            self._allow(mmap.PROT_READ)
+
+    def _allow(self, access: int) -> None:
+        place = ctypes.c_void_p(self.memory.ctypes.data)
+        if self._protect(place, ctypes.c_size_t(self._length), access):
+            raise MemoryError(f"mprotect: {os.strerror(ctypes.get_errno())}")
 
 
 class DeviceRegion:
@@ -125,6 +178,26 @@ class DeviceRegion:
         host = np.empty(size, np.uint8)
         self._cl.enqueue_copy(self._queue, host, self._arena, src_offset=offset)
         return host
+
+
+class LocalMemory:
+    """What kernels find in their local variables before they write there: noise, never twice alike.
+
+    Neither zeros nor what an earlier launch left there, so that who counts on either is wrong.
+    """
+
+    def __init__(self, cl: Any, context: Any, queue: Any, units: int) -> None:
+        self._cl, self._queue, self._groups = cl, queue, (_SPOILED_GROUPS * units,)
+        self._kernel = cl.Kernel(cl.Program(context, _SPOILER).build(), "spoil")
+        self._noise = _ORDINARY
+
+    def spoil(self) -> None:
+        """Fill it; waits until that is done."""
+        cl, words = self._cl, np.uint32(_SPOILED_BYTES // 4)
+        self._noise += 1
+        self._kernel.set_args(cl.LocalMemory(_SPOILED_BYTES), words, np.uint32(self._noise))
+        cl.enqueue_nd_range_kernel(self._queue, self._kernel, self._groups, (1,))
+        self._queue.finish()
 
 
 def first_break(front: Bytes, back: Bytes, guard: Bytes) -> tuple[str, int] | None:

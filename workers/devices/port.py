@@ -46,6 +46,8 @@ class StagedBuffer:
     and spans the strides; ``shape`` and ``strides`` are in elements. ``contents`` is the path of a
     read-only file of ``size`` raw bytes for ``in``, ``inout`` and ``constant`` buffers; the same
     path always holds the same bytes. ``symbol`` names a ``constant``'s variable in the module.
+    No launch can write to what is ``sealed``, not even for a while, where a device can see to that:
+    one that tries crashes.
     """
 
     name: str
@@ -57,6 +59,7 @@ class StagedBuffer:
     align: int
     contents: str | None = None
     symbol: str | None = None
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +132,11 @@ class Case(Protocol):
         """
         ...
 
-    def restore(self, sets: Sequence[int], poison: int) -> None:
-        """Ready these sets for a launch: ``inout`` as filled, ``out`` and scratch set to a byte."""
+    def restore(self, sets: Sequence[int], poison: int | None) -> None:
+        """Ready these sets for a launch: ``inout`` as filled, ``out`` and scratch set to a byte.
+
+        Without a ``poison`` there is one set, whose ``out`` and scratch buffers stay as they are.
+        """
         ...
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:

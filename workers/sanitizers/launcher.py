@@ -45,7 +45,14 @@ class _Exact:
 
 
 class _ExactDevice(OpenCLDevice):
-    def region(self, size: int, align: int, guard: Bytes) -> Region:  # noqa: ARG002 (none here)
+    def region(
+        self,
+        size: int,
+        align: int,  # noqa: ARG002 (as it comes)
+        guard: Bytes,  # noqa: ARG002 (none here)
+        *,
+        sealed: bool,  # noqa: ARG002 (the checker watches all)
+    ) -> Region:
         """Memory without guards."""
         return _Exact(self.cl, self.context, self.queue, size)
 
