@@ -55,12 +55,11 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as made:
         found = {"ours": ours(given.spec, given.fleet, (given.out or Path(made)).absolute())}
-    print(f"{'':>12}  {'trials':>6}  {'seconds':>7}  {'/s':>6}  idle")
+    print(f"{'':>12}  {'trials':>6}  {'seconds':>7}  {'/s':>6}  idle  given up")
     idle = " ".join(f"{one['idle']:.1%}" for one in found["ours"]["benches"].values())
     one = found["ours"]
-    print(
-        f"{'ours':>12}  {one['trials']:6}  {one['seconds']:7.2f}  {one['per_second']:6.1f}  {idle}"
-    )
+    rates = f"{one['seconds']:7.2f}  {one['per_second']:6.1f}"
+    print(f"{'ours':>12}  {one['trials']:6}  {rates}  {idle}  {one['given_up']}")
     if given.peer:
         found["theirs"] = peer = theirs(given.peer)
         name, rate = peer.get("peer", "peer"), peer["configs_per_s"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from tuner.events import EpochOpened, Fact, TrialFinished
 from tuner.store.run_directory import RunView
+from tuner.trial import Measured
 
 FAIR = 0.5
 """Of an equal share: a bench that did less was not kept busy."""
@@ -57,9 +58,12 @@ def timeline(facts: list[Fact]) -> dict[str, Any]:
     benches = spans(facts)
     counts: dict[str, int] = defaultdict(int)
     last = 0.0
+    given_up = merged = 0
     for fact in facts:
         if isinstance(fact, TrialFinished):
             counts[fact.bench] += bool(fact.bench)
+            given_up += isinstance(fact.outcome, Measured) and not fact.outcome.complete
+            merged += fact.same_as is not None
             last = max(last, fact.searched)
     until = min((each[-1][1] for each in benches.values()), default=0.0)
     trials = sum(counts.values())
@@ -67,6 +71,8 @@ def timeline(facts: list[Fact]) -> dict[str, Any]:
         "trials": trials,
         "seconds": last,
         "per_second": trials / last if last else 0.0,
+        "given_up": given_up,
+        "merged": merged,
         "at_once": _at_once(benches, until),
         "benches": {
             name: {"trials": counts[name], "idle": _idle(each, until)}
@@ -118,7 +124,8 @@ def main(arguments: list[str] | None = None) -> int:
     found = timeline(RunView.open(given.run).facts())
     print(
         f"{found['trials']} trials in {found['seconds']:.2f} s = {found['per_second']:.1f}/s, "
-        f"{found['at_once']:.2f} benches busy at once"
+        f"{found['at_once']:.2f} benches busy at once; {found['given_up']} given up in part, "
+        f"{found['merged']} with the code of another"
     )
     for name, one in found["benches"].items():
         print(f"  {one['trials']:6} trials, {one['idle']:6.1%} idle  {name}")
