@@ -11,7 +11,7 @@ last confirmed in full.
 
 import asyncio
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
@@ -41,15 +41,14 @@ from agents.planning import (
     stop_reason,
     suggest,
 )
-from agents.profile import Static, roofline
+from agents.profile import roofline
 from agents.replies import Suggestion, Unusable
 from agents.steps import ASKED, Asked, Spent, StepJournal, Steps
-from agents.testing import ADMISSIONS, VERDICTS, Admitted, Refused, Verdict, judge
+from agents.testing import ADMISSIONS, VERDICTS, Admitted, Refused, Verdict
 from agents.tuning import round_experiment
 from tuner.errors import DeviceNeeded
-from tuner.session.history import History
 from tuner.spec.experiment import Experiment, Template
-from tuner.trial import Configuration, Value
+from tuner.trial import Value
 
 
 class Workshop(Protocol):
@@ -75,7 +74,7 @@ class Workshop(Protocol):
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
-    ) -> History:
+    ) -> Verdict:
         """Search the experiment's template to its end, confirmation included.
 
         ``heat`` names a search of the round that only screens drafts; the round's own has none.
@@ -84,10 +83,6 @@ class Workshop(Protocol):
         Raises:
             DeviceNeeded: there is none at hand.
         """
-        ...
-
-    async def static(self, experiment: Experiment, configuration: Configuration) -> Static:
-        """What the compiler says of a configuration of the experiment's template."""
         ...
 
 
@@ -281,13 +276,9 @@ class _Round:
 
             async def act() -> Verdict:
                 try:
-                    found = judge(await self._workshop.search(self._number, part, seeds, name))
+                    return await self._workshop.search(self._number, part, seeds, name)
                 except DeviceNeeded as error:
                     raise _Stop("waiting", f"{step}: {error}") from error
-                if found.configuration is None:
-                    return found
-                static = await self._workshop.static(part, found.configuration)
-                return replace(found, static=static)
 
             return await self._steps.take(step, VERDICTS, act)
 

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.profile import UNKNOWN, Static
 from tuner.report.parameters import Observation, observations
-from tuner.report.summary import summarise
+from tuner.report.result import Result
 from tuner.session.history import History
 from tuner.spec.experiment import Template
 from tuner.trial import Configuration, Rejected, Stage
@@ -102,9 +102,8 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
     return Refused(by=_FINDERS[rejected.stage], detail=f"{shown}{where}")
 
 
-def judge(history: History) -> Verdict:
+def judge(history: History, result: Result) -> Verdict:
     """The verdict on a finished run of one template."""
-    result = summarise(history)
     general = result.general if result.general and result.general.comparison else None
     comparison = general.comparison if general else None
     tune = range(len(history.weights))

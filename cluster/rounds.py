@@ -26,17 +26,16 @@ from cluster.fleets.shared import SharedFleet
 from cluster.models import TRANSCRIPT, Attended, open_model
 from cluster.progress import Doing, Shown
 from cluster.run import (
+    EXPORT,
     PATTERNS_FILE,
     FleetOpener,
     Run,
     StopReason,
     StopRequests,
-    write_export,
 )
 from cluster.workshop import BASELINES, Baseline, FleetWorkshop, round_path
 from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
-from tuner.session.history import History
 from tuner.spec.experiment import Agents, Experiment
 from tuner.store.run_directory import RunDirectory, RunView
 
@@ -184,6 +183,8 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
         )
         write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:
-        view = RunView.open(round_path(path, ledger.searched))
-        write_export(directory, History.of(view.experiment, view.facts()))
+        exported = round_path(path, ledger.searched) / EXPORT
+        for file in (one for one in exported.rglob("*") if one.is_file()):
+            name = file.relative_to(exported)
+            directory.write(f"{EXPORT}/{name}", file.read_text(encoding="utf-8"))
     write_ledger(path, ledger)

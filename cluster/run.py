@@ -22,6 +22,8 @@ from tuner.events import EpochOpened, TrialProposed
 from tuner.fleet import Fleet
 from tuner.report.estimate import Estimate, estimate
 from tuner.report.export import export_files
+from tuner.report.result import Result
+from tuner.report.summary import summarise
 from tuner.report.tables import results_csv, results_jsonl, status_json
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
@@ -39,6 +41,9 @@ STOP_FILE = "stop"
 
 PATTERNS_FILE = "patterns.json"
 """The patterns that this run reads, copied when it began so that a resume reads the same."""
+
+EXPORT = "export"
+"""Where the tuned sources lie in a run directory."""
 
 STATUS_SECONDS = 1.0
 
@@ -103,7 +108,10 @@ class Run:
 
 
 async def pursue(
-    directory: RunDirectory, fleet: Fleet, asked: Callable[[], StopReason | None]
+    directory: RunDirectory,
+    fleet: Fleet,
+    asked: Callable[[], StopReason | None],
+    ended: Callable[[History, Result], None] = lambda *_: None,
 ) -> AsyncGenerator[Progress, None]:
     """Search the template of a run directory over a fleet, and keep what follows from it there.
 
@@ -111,6 +119,7 @@ async def pursue(
         directory: held by this process.
         fleet: stays open.
         asked: whether an end was asked for; looked at after each step.
+        ended: told what a search that came to its end came to.
     """
     with directory.journal() as journal:
         session, proposer, expected = _restore(directory, journal, fleet)
@@ -126,10 +135,13 @@ async def pursue(
             if (reason := asked()) is not None:
                 driver.stop(reason)
             if time.monotonic() >= due:
-                directory.write("status.json", status_json(session.history))
+                directory.write("status.json", status_json(summarise(session.history)))
                 due = time.monotonic() + STATUS_SECONDS
             yield replace(progress, estimate=str(expected))
-        _write_derived(directory, session.history)
+        result = summarise(session.history)
+        _write_derived(directory, session.history, result)
+        if session.history.finished:
+            ended(session.history, result)
 
 
 def _restore(
@@ -156,24 +168,15 @@ def _restore(
     return session, proposer, estimate(experiment, device, len(space), **slots)
 
 
-def _write_derived(directory: RunDirectory, history: History) -> None:
+def _write_derived(directory: RunDirectory, history: History, result: Result) -> None:
     """What can be rebuilt from the journal at any time."""
-    directory.write("status.json", status_json(history))
+    directory.write("status.json", status_json(result))
     directory.write("results.jsonl", results_jsonl(history))
     directory.write("results.csv", results_csv(history))
     if history.finished:
         with suppress(NothingValid):
-            write_export(directory, history)
-
-
-def write_export(directory: RunDirectory, history: History) -> None:
-    """Write what a run exports into its directory.
-
-    Raises:
-        NothingValid: no configuration was confirmed.
-    """
-    for name, text in export_files(history).items():
-        directory.write(f"export/{name}", text)
+            for name, text in export_files(history, result).items():
+                directory.write(f"{EXPORT}/{name}", text)
 
 
 def _environment(device: Device) -> dict[str, object]:

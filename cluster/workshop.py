@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from agents.generation.corners import corners
 from agents.loop import StopAsked
 from agents.profile import UNKNOWN, Static
-from agents.testing import Admitted, Refused, refused
+from agents.testing import Admitted, Refused, Verdict, judge, refused
 from cluster.driver import TICK_SECONDS
 from cluster.fleets.shared import SharedFleet
 from cluster.progress import Progress
@@ -40,6 +40,7 @@ from tuner.fleet import (
     PrepareJob,
 )
 from tuner.plan import CellPlan, KernelStep, Plan
+from tuner.report.result import Result
 from tuner.session.history import History
 from tuner.space.feasible import feasible_set
 from tuner.space.limits import over_limit, within_limits
@@ -47,7 +48,7 @@ from tuner.space.lower import lower
 from tuner.space.occupancy import occupancy
 from tuner.spec.experiment import Experiment, Template
 from tuner.spec.odd import every_shape
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.store.run_directory import RunDirectory
 from tuner.trial import Code, Configuration, Full, Rejected, Stage, Value
 
 A = TypeVar("A", Compiled, Prepared, Benched)
@@ -169,7 +170,7 @@ class FleetWorkshop:
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
-    ) -> History:
+    ) -> Verdict:
         """Search in ``rounds/NN``, or go on there.
 
         Raises:
@@ -184,20 +185,25 @@ class FleetWorkshop:
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
+        found: list[Verdict] = []
+
+        def ended(history: History, result: Result) -> None:
+            found.append(judge(history, result))
+
         with closing(RunDirectory.open(path)) as directory:
-            async with aclosing(pursue(directory, self._fleet, self._asked)) as steps:
+            async with aclosing(pursue(directory, self._fleet, self._asked, ended)) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number))
         await self._fleet.settle()
-        view = RunView.open(path)
-        history = History.of(view.experiment, view.facts())
-        if not history.finished:
+        if not found:
             raise StopAsked
-        return history
+        (verdict,) = found
+        if verdict.configuration is None:
+            return verdict
+        return replace(verdict, static=await self._static(experiment, verdict.configuration))
 
-    async def static(self, experiment: Experiment, configuration: Configuration) -> Static:
+    async def _static(self, experiment: Experiment, configuration: Configuration) -> Static:
         """What the compiler says of a configuration; it was compiled before, so it compiles."""
-        await self._fleet.bring_up()
         device, shapes = self._fleet.device, experiment.shapes.tune
         plan = lower(experiment, experiment.template, configuration, shapes, device)
         found = (await self._compile([(0, configuration, plan)]))[0]

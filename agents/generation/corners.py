@@ -9,7 +9,7 @@ import numpy as np
 from tuner.space.feasible import FeasibleSet
 from tuner.trial import Configuration
 
-MOST = 24
+MOST = 12
 
 
 def corners(space: FeasibleSet, most: int = MOST) -> tuple[Configuration, ...]:

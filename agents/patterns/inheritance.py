@@ -6,7 +6,7 @@ from dataclasses import replace
 from agents.patterns.features import features_of
 from agents.patterns.pattern import Pattern, Winner, nearest, seeds
 from agents.planning import kernel_digest
-from tuner.report.summary import summarise
+from tuner.report.result import Result
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment
 
@@ -28,12 +28,12 @@ def seeded(experiment: Experiment, patterns: tuple[Pattern, ...], device: str) -
     return replace(experiment, search=replace(search, seeds=(*search.seeds, *more)))
 
 
-def left_by(history: History, strategy: str = "") -> Pattern | None:
+def left_by(history: History, result: Result, strategy: str = "") -> Pattern | None:
     """The pattern of a run's confirmed winner; ``None`` if nothing was surely gained.
 
     ``strategy`` is shortened to one line in which no source survives.
     """
-    general = summarise(history).general
+    general = result.general
     if general is None or general.comparison is None or history.device is None:
         return None
     values = general.configuration.as_dict()

@@ -7,10 +7,10 @@ import typer
 from agents.patterns.inheritance import inherited, left_by
 from agents.patterns.pattern import PATTERNS
 from agents.patterns.store import PatternStore, dump_patterns
-from cluster.commands.results import result_view
 from cluster.run import PATTERNS_FILE
 from cluster.settings import Settings
-from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.errors import EnvironmentProblem
+from tuner.report.result import Result
 from tuner.session.history import History
 from tuner.store.run_directory import RunDirectory, RunView
 
@@ -62,22 +62,17 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
         typer.echo(f"kernelwright: what won in earlier runs is tried first: {names}", err=True)
 
 
-def leave(settings: Settings, run_dir: Path) -> None:
+def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:
     """Keep what a finished run's winner teaches, if it gained anything. A replay teaches nothing.
 
     Raises:
         EnvironmentProblem: the store cannot be written.
     """
-    if settings.home is None or _replays(RunView.open(run_dir)):
+    if settings.home is None or not history.finished or _replays(RunView.open(run_dir)):
         return
-    try:
-        view = result_view(run_dir)
-    except NothingValid:
-        return
-    history = History.of(view.experiment, view.facts())
-    template = view.experiment.template
-    pattern = left_by(history, template.rationale if template else "")
-    if history.finished and pattern is not None:
+    template = history.experiment.template
+    pattern = left_by(history, result, template.rationale if template else "")
+    if pattern is not None:
         _store(settings).add(pattern)
 
 

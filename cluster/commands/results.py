@@ -3,7 +3,7 @@
 import fcntl
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import typer
@@ -134,8 +134,13 @@ def export(run_dir: Path, *, output: Path | None) -> None:
         raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
 
 
-def conclude(run_dir: Path, *, as_json: bool) -> None:
-    """Print the result of a run that is over.
+def conclude(
+    run_dir: Path,
+    *,
+    as_json: bool,
+    learn: Callable[[Path, History, Result], None] = lambda *_: None,
+) -> None:
+    """Print the result of a run that is over, after ``learn`` was told of it.
 
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
@@ -150,7 +155,9 @@ def conclude(run_dir: Path, *, as_json: bool) -> None:
         sys.exit(WAITING)
     if ledger is not None and ledger.searched is None and ledger.gave_out:
         raise ModelUnavailable(_words(ledger))
-    result = summarise(_history(result_view(run_dir)))
+    history = _history(result_view(run_dir))
+    result = summarise(history)
+    learn(run_dir, history, result)
     _print(result, run_dir, as_json=as_json)
     if ledger is not None and ledger.gave_out:
         raise ModelUnavailable(_words(ledger))

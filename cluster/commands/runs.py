@@ -78,8 +78,7 @@ def run(
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
-    patterns.leave(settings, folder)
-    results.conclude(folder, as_json=as_json)
+    results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
 def resume(
@@ -93,12 +92,13 @@ def resume(
 ) -> None:
     """Go on with a run; one that is over only prints its result again."""
     folder = run_dir.absolute()
-    if not results.is_over(folder):
-        settings = Settings.read()
-        with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
-            _follow(workplace.start(folder), folder)
-        patterns.leave(settings, folder)
-    results.conclude(folder, as_json=as_json)
+    if results.is_over(folder):
+        results.conclude(folder, as_json=as_json)
+        return
+    settings = Settings.read()
+    with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
+        _follow(workplace.start(folder), folder)
+    results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
 def _with_budget(experiment: Experiment, trials: int | None, seconds: float | None) -> Experiment:

@@ -16,16 +16,16 @@ from agents.loop import Ending, run_rounds
 from agents.planning import Limits, Task, Variant, brief_of, kernel_digest
 from agents.profile import Static
 from agents.steps import StepFiles, recorded_exchanges
-from agents.testing import Admitted, Refused
+from agents.testing import Admitted, Refused, Verdict, judge
 from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
 from tuner.errors import DeviceNeeded
 from tuner.events import EpochOpened, Fact, TrialProposed
 from tuner.plan import Usage
+from tuner.report.summary import summarise
 from tuner.search.seeded import SeededProposer
 from tuner.search.select import make_proposer
-from tuner.session.history import History
 from tuner.session.session import Session
 from tuner.simulation import SimulatedFleet
 from tuner.space.feasible import feasible_set
@@ -174,7 +174,7 @@ class SimulatedWorkshop:
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
-    ) -> History:
+    ) -> Verdict:
         template = experiment.template
         assert template is not None
         best = float(template.rationale.removeprefix("takes "))
@@ -198,10 +198,8 @@ class SimulatedWorkshop:
         async for _ in driver.run():
             pass
         self._seconds += fleet.now()
-        return session.history
-
-    async def static(self, experiment: Experiment, configuration: Configuration) -> Static:
-        return Static(usage=Usage(registers=len(configuration.values)))
+        found = judge(session.history, summarise(session.history))
+        return replace(found, static=Static(usage=Usage(registers=round(100 * best))))
 
 
 def task(**limits: object) -> Task:

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.patterns.inheritance import inherited, left_by, seeded
+from tuner.report.summary import summarise
 from tuner.search.select import make_proposer
 from tuner.session.history import History
 from tuner.space.feasible import FeasibleSet, recorded_set
@@ -119,7 +120,7 @@ def compare(runs, strategy, repeats, noise=0.05):
             row["saved"] = float(np.mean(saved))
             row["saved_error"] = float(np.std(saved, ddof=1) / np.sqrt(repeats))
             rows.append(row)
-        pattern = left_by(measured.history)
+        pattern = left_by(measured.history, summarise(measured.history))
         patterns = (*patterns, pattern) if pattern else patterns
     return rows
 

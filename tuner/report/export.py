@@ -22,8 +22,8 @@ from tuner.spec.experiment import Experiment, Template
 from tuner.trial import Configuration
 
 
-def export_files(history: History) -> dict[str, str]:
-    """The export of a run, as text by file name.
+def export_files(history: History, result: Result | None = None) -> dict[str, str]:
+    """The export of a run, as text by file name; ``result`` is its summary if that was made.
 
     ``NAME.h`` (see :mod:`tuner.report.header`), one source for each variant that the header can
     choose, the files that the sources include, ``export.json``, which says what each variant
@@ -33,7 +33,7 @@ def export_files(history: History) -> dict[str, str]:
         NothingValid: no configuration was confirmed.
     """
     experiment, device = history.experiment, history.device
-    result = summarise(history)
+    result = result or summarise(history)
     confirmed = result.confirmed or any(s and s.cell.comparison for s in result.specialised)
     if device is None or experiment.template is None or not confirmed:
         raise NothingValid(

@@ -4,7 +4,8 @@ import csv
 import io
 import json
 
-from tuner.report.summary import least_ns, summarise
+from tuner.report.result import Result
+from tuner.report.summary import least_ns
 from tuner.session.history import History
 from tuner.trial import Cell, Full, Infeasible, Measured, Rejected, Short
 
@@ -92,6 +93,6 @@ def results_csv(history: History) -> str:
     return text.getvalue()
 
 
-def status_json(history: History) -> str:
+def status_json(result: Result) -> str:
     """The result so far, as ``status.json`` keeps it."""
-    return json.dumps(summarise(history).to_json(), indent=2, allow_nan=False) + "\n"
+    return json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n"

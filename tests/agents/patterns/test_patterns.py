@@ -16,6 +16,7 @@ from tests.agents.briefs import KERNEL, full_brief, twice
 from tests.agents.devices import CPU
 from tests.tuner.report.runs import finished_run
 from tuner.errors import SpecError
+from tuner.report.summary import summarise
 from tuner.spec.load import load_experiment
 
 EXPERIMENTS = Path(__file__).parents[3] / "deploy" / "experiments"
@@ -91,7 +92,7 @@ def test_a_confirmed_winner_leaves_a_pattern_without_source() -> None:
     history = finished_run(
         experiment, CPU, [1000.0] * shapes, [(values, [500.0] * shapes)], noise=0.001
     )
-    left = left_by(history, "use `vectors`;\n" + KERNEL)
+    left = left_by(history, summarise(history), "use `vectors`;\n" + KERNEL)
     assert left is not None
     (won,) = left.winners
     assert (won.values, won.device) == (values, CPU.name)
@@ -105,7 +106,8 @@ def test_no_gain_leaves_none() -> None:
     experiment = twice()
     shapes = len(experiment.shapes.tune) + len(experiment.shapes.held_out)
     slow = [({"VEC": 1, "BLOCK": 1, "MODE": "sum"}, [1500.0] * shapes)]
-    assert left_by(finished_run(experiment, CPU, [1000.0] * shapes, slow, noise=0.001)) is None
+    history = finished_run(experiment, CPU, [1000.0] * shapes, slow, noise=0.001)
+    assert left_by(history, summarise(history)) is None
 
 
 def test_its_values_are_tried_after_the_specs_own() -> None:
