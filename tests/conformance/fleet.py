@@ -27,7 +27,7 @@ from tuner.fleet import (
 from tuner.plan import Plan
 from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment
-from tuner.trial import Configuration, Full, Measured, Rejected, Stage
+from tuner.trial import Configuration, Full, Measured, Rejected, Short, Stage
 
 UNCOMPILABLE = 90
 """The trial whose source is no program; a simulated fleet has to be told so."""
@@ -149,6 +149,12 @@ class FleetConformance:
                 assert all(isinstance(cell, Full) for cell in answer.outcome.cells)
                 assert answer.bench
                 assert answer.seconds > 0
+
+            nowhere = (1e-9,) * (1 + tune)
+            fleet.submit(BenchJob(candidates=tuple(candidates[:2]), cutoffs=nowhere))
+            for answer in await self.collect(fleet, 2):
+                assert isinstance(answer.outcome, Measured), answer.outcome
+                assert all(isinstance(cell, Short) for cell in answer.outcome.cells)
 
             for process in (0, 1):
                 fleet.submit(ConfirmJob(process=process, finalists=tuple(candidates[:2])))
