@@ -5,8 +5,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from tuner.events import Fact, TrialFinished
 from tuner.racing import Race, leads_on, leads_over_all
+from tuner.store.journal import encode
 from tuner.trial import Full, Infeasible, Measured, Short, geometric_mean, loss
 
 WEIGHTS = (1.0, 2.0, 1.0)
@@ -87,3 +90,11 @@ def test_a_cell_that_was_given_up_counts_as_it_was_timed(three):
     )
     assert Measured(cells=three).general == Measured(cells=timed).general
     assert Measured(cells=timed).complete
+
+
+@given(three=st.tuples(cells(), cells(), cells()))
+def test_a_journal_gives_back_what_was_given_up(three):
+    fact = TrialFinished(
+        trial=3, outcome=Measured(cells=three), bench="b", device_seconds=0.5, searched=2.0
+    )
+    assert TypeAdapter(Fact).validate_json(encode(fact)) == fact
