@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -149,9 +148,23 @@ class ThreadBench:
         return await self._thread.call(lambda: self._bench.prepare(setup))
 
     async def run(self, job: BenchJob) -> AsyncIterator[Benched]:
-        """Yield one outcome for each candidate."""
-        for candidate in job.candidates:
-            yield await self._thread.call(partial(self._bench.run, candidate, job.cutoffs))
+        """Yield one outcome for each candidate; the thread goes on to the next meanwhile."""
+        loop = asyncio.get_running_loop()
+        outcomes: asyncio.Queue[Benched | None] = asyncio.Queue()
+
+        def work() -> None:
+            for candidate in job.candidates:
+                benched = self._bench.run(candidate, job.cutoffs)
+                loop.call_soon_threadsafe(outcomes.put_nowait, benched)
+
+        working = asyncio.create_task(self._thread.call(work))
+        working.add_done_callback(lambda _: outcomes.put_nowait(None))
+        try:
+            while (benched := await outcomes.get()) is not None:
+                yield benched
+            await working
+        finally:
+            working.cancel()
 
     async def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process."""

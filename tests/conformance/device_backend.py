@@ -180,6 +180,7 @@ class DeviceBackendConformance:
         assert (damage.argument, damage.where) == ("out", where)
         assert case.inspect(0, {}).damage is None
         case.refill({})
+        case.restore([1], POISON)
         assert case.inspect(1, {}).damage is None
 
     def test_a_changed_input_is_seen_and_mended(self, backend, arrays, tmp_path) -> None:
@@ -192,6 +193,7 @@ class DeviceBackendConformance:
         assert (damage.argument, damage.where) == ("x", "input")
         assert 20 <= damage.offset < 24
         case.refill({})
+        case.restore([0], POISON)
         assert case.inspect(0, {}).damage is None
 
     def test_refilling_changes_every_set(self, backend, arrays, tmp_path) -> None:

@@ -118,8 +118,7 @@ class _Course:
         for burst in range(rotation.warmup + rotation.bursts):
             seen, _ = self.server.fire(launchable, order, _POISON, deadline=_SECONDS)
             times += seen if burst >= rotation.warmup else ()
-        self.server.release("launchable", launchable)
-        self.server.release("case", case)
+        self.server.release(launchable, case)
         return statistics.median(times)
 
 

@@ -129,13 +129,13 @@ class _Server:
         return reply, list(seen.outputs.values())
 
     def _release(self, request: Release) -> None:
-        match request.what:
-            case "case":
-                self._cases.pop(request.handle).release()
-            case "module":
-                self._modules.pop(request.handle).release()
-            case "launchable":
-                self._launchables.pop(request.handle)[0].release()
+        for handle in request.handles:
+            if handle in self._launchables:
+                self._launchables.pop(handle)[0].release()
+            elif handle in self._modules:
+                self._modules.pop(handle).release()
+            else:
+                self._cases.pop(handle).release()
 
 
 def main() -> None:

@@ -260,8 +260,7 @@ class Oracle:
                     detail = f"damages {damage.argument} ({damage.where}); {recipe.label}"
                     raise DeviceFailure(code, detail)
                 runs.append(seen.outputs)
-            server.release("launchable", launchable)
-            server.release("case", case)
+            server.release(launchable, case)
         except DeviceFailure:
             self.rest()
             raise
@@ -342,7 +341,9 @@ def _unwritten(
 
 def _holds_no_number(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
     """Whether an ``out`` is NaN throughout: what comes of reading the poison that it held."""
-    return argument.kind == "out" and is_float(argument.dtype) and bool(np.isnan(run).all())
+    if argument.kind != "out" or not is_float(argument.dtype):
+        return False
+    return bool(np.isnan(run.flat[0]) and np.isnan(run).all())
 
 
 def _no_number(argument: ResolvedArgument, shape: int) -> Rejected:

@@ -114,11 +114,10 @@ class Fire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Release a case, module or launchable."""
+    """Release cases, modules and launchables, in order."""
 
     kind: Literal["release"] = "release"
-    what: Literal["case", "module", "launchable"]
-    handle: int
+    handles: tuple[int, ...]
 
 
 Request = Annotated[

@@ -154,7 +154,7 @@ class Stand:
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers; entrants must have left it."""
         for exact in (True, False):
-            self._server.release("case", self._cases.pop((shape, exact)).handle)
+            self._server.release(self._cases.pop((shape, exact)).handle)
 
     def enter(self, candidate: Candidate) -> Entrant:
         """Load a candidate's binaries."""
@@ -162,17 +162,16 @@ class Stand:
 
     def leave(self, entrant: Entrant) -> None:
         """Unload a candidate; cases hold what they were staged with, made whole again."""
-        for place, launchable in entrant.launchables.items():
-            self._server.release("launchable", launchable)
+        self._server.release(*entrant.launchables.values(), entrant.module)
+        for place in entrant.launchables:
             if place in self._cases:
                 self._refill(place, self._cases[place].first)
-        self._server.release("module", entrant.module)
 
     def leave_shape(self, entrant: Entrant, shape: int) -> None:
         """Unbind a candidate from one shape."""
         for exact in (True, False):
             if (shape, exact) in entrant.launchables:
-                self._server.release("launchable", entrant.launchables.pop((shape, exact)))
+                self._server.release(entrant.launchables.pop((shape, exact)))
 
     def check(
         self, entrant: Entrant, question: Question, baseline_ns: float, *, exact: bool

@@ -185,9 +185,9 @@ class Supervisor:
             damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
         )
 
-    def release(self, what: Literal["case", "module", "launchable"], handle: int) -> None:
-        """Release a handle."""
-        self._expect(protocol.Done, protocol.Release(what=what, handle=handle))
+    def release(self, *handles: int) -> None:
+        """Release cases, modules and launchables, in order."""
+        self._expect(protocol.Done, protocol.Release(handles=handles))
 
     def kill(self) -> None:
         """End the child at once, with every handle; the next request starts another."""
