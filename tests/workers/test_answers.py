@@ -10,11 +10,15 @@ import pytest
 
 from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tests.tuner.space.experiments import experiment
+from tests.workers.harness import Laboratory
+from tests.workers.test_bench import AFFINE, GOOD, WRONG
 from tuner.errors import EnvironmentProblem
 from tuner.fleet import BASELINE, BenchSetup, Candidate
 from tuner.plan import Plan
-from tuner.trial import Code, Configuration, Rejected, Stage
+from tuner.trial import Code, Configuration, Measured, Rejected, Stage
 from workers.bench.answers import Answer, Answers
+from workers.bench.bench import Bench
+from workers.bench.oracle import Oracle
 from workers.bench.prep import Prep
 from workers.verify import Expected
 
@@ -139,6 +143,42 @@ def test_another_secret_or_device_has_answers_of_its_own(two, tmp_path):
         answers.get("0", maker(answers, made))
         answers.close()
     assert len(made) == 3
+
+
+def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
+    """OpenCL on a processor stands in for devices with memory of their own."""
+    describe, made = Bench._describe, []
+    ask = Oracle._ask
+
+    def elsewhere(bench):
+        device, identity = describe(bench)
+        return replace(device, is_cpu=False), identity
+
+    monkeypatch.setattr(Bench, "_describe", elsewhere)
+    monkeypatch.setattr("workers.bench.bench.measure_ceilings", lambda *_: "not here")
+    monkeypatch.setattr("workers.bench.bench._MEASURED", {})
+    monkeypatch.setattr(Oracle, "_ask", lambda *given: (made.append(given[1]), ask(*given))[1])
+    first = Laboratory(AFFINE)
+    second = Laboratory(AFFINE)
+    count = len(made)
+    assert count >= 2 * 7
+    try:
+        prepared = second.bench.prepare(first.setup)
+        folder = second.bench._oracle._answers._folder
+        assert len(made) == count
+        assert prepared.notes == first.prepared.notes
+        assert isinstance(second.outcome(GOOD), Measured)
+        assert second.outcome(WRONG).code is Code.WRONG_RESULT
+        first.confirmed(first.candidate(GOOD))
+        further = len(made)
+        assert further > count
+        second.confirmed(second.candidate(GOOD))
+        assert len(made) == further
+    finally:
+        first.close()
+        assert list(folder.glob("*.json"))
+        second.close()
+    assert not folder.exists()
 
 
 def test_on_a_cpu_device_expected_values_have_no_name(tmp_path):
