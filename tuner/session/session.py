@@ -72,7 +72,8 @@ class Session:
         self.experiment = experiment
         self.history = History(experiment)
         self._benches = bench_slots
-        self._lookahead = compile_slots + QUEUED_JOBS * BATCH * bench_slots
+        # The slowest compile holds up all later ones: half as many again keep the other slots busy.
+        self._lookahead = compile_slots * 3 // 2 + QUEUED_JOBS * BATCH * bench_slots
         self._now = 0.0
         self._reset()
 
