@@ -20,6 +20,8 @@ from tuner.fleet import (
     CompileJob,
     Confirmed,
     ConfirmJob,
+    Examined,
+    ExamineJob,
     Fleet,
     Prepared,
     PrepareJob,
@@ -167,6 +169,12 @@ class FleetConformance:
                 wanted = {(n, s) for n in (BASELINE, 0, 1) for s in range(every)}
                 assert wanted <= seen
                 assert all(sample.median_ns > 0 for sample in answer.samples)
+
+            fleet.submit(ExamineJob(winners=tuple(candidates[:2])))
+            (examined,) = await self.collect(fleet, 1)
+            assert isinstance(examined, Examined), examined
+            assert examined.trials == (0, 1)
+            assert not examined.failed
 
         self.run(body)
 
