@@ -85,6 +85,16 @@ def test_a_good_candidate_is_measured_on_every_tune_shape(laboratory) -> None:
     assert all(isinstance(cell, Full) and cell.samples >= 40 for cell in outcome.cells)
 
 
+def test_code_that_keeps_lines_in_the_cache_leaves_no_child_to_others(laboratory) -> None:
+    candidate = laboratory.candidate(GOOD)
+    keeping = replace(
+        candidate, binaries=tuple(replace(b, persists=True) for b in candidate.binaries)
+    )
+    assert isinstance(laboratory.bench.run(keeping).outcome, Measured)
+    assert not laboratory.bench._working.alive
+    assert isinstance(laboratory.outcome(GOOD), Measured)
+
+
 def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory) -> None:
     prep = laboratory.bench._prep
     wants = [q.wants["out"] for shape in prep.questions.values() for q in shape]

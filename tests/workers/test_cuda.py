@@ -293,12 +293,15 @@ def test_the_harness_keeps_the_graphs_of_its_own_launches_and_not_too_many(rig):
     assert not rig.runtime.graphs
 
 
-def test_persisting_lines_are_reset_only_for_code_that_can_make_them(rig):
+def test_persisting_lines_are_reset_once_and_only_for_code_that_can_make_them(rig):
     rig.bind(step()).burst((0,))
     assert not rig.reset
     rig.module.persists = True
-    rig.bind(step()).burst((0,))
+    launchable = rig.bind(step())
+    launchable.burst((0,))
     assert rig.reset
+    launchable.burst((0,))
+    assert not rig.reset
 
 
 def test_a_refused_launch_is_a_failure_and_leaves_the_stream_usable(rig):

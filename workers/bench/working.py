@@ -102,6 +102,8 @@ class Working:
                     if isinstance(cells[shape], Short):
                         cells[shape] = self._raced(entrant, shape, ())
             self._stand.leave(entrant)
+            if any(binary.persists for binary in candidate.binaries):
+                self.end()  # it may leave the cache and the process slower than they were
         except DeviceFailure as failure:
             self._recover(failure, entrant)
             return rejected(failure, shape)

@@ -115,8 +115,9 @@ class Clock:
 
         A cold replay finds none of what the last restore wrote in the cache, nor has it to wait
         until that is written back. Lines are only told to persist no longer where the code
-        ``persists``: like direct launches (:mod:`workers.devices.cuda_streams`), a handful of such
-        resets slows every graph after them.
+        ``persists``, and before its first burst alone: like direct launches
+        (:mod:`workers.devices.cuda_streams`), a handful of such resets slows every graph after
+        them.
         """
         runtime = self._cuda.runtime
         if persists and (status := self._reset_persisting()) not in (0, _NOT_SUPPORTED):
@@ -183,6 +184,7 @@ class CudaLaunchable:
             total, outlasted = self._clock.time(
                 graph, cold=len(set(order)) > 1, persists=self._persists
             )
+        self._persists = False
         self._afterwards.look(outlasted, total)
         return (total / len(order),)
 
