@@ -30,9 +30,9 @@ class Ceilings:
 
     def __str__(self) -> str:
         products = [f"{_rate(rate, 'flop/s')} ({dtype})" for dtype, rate in self.products]
+        multiplies = f"multiplies matrices at {', '.join(products)}, " if products else ""
         return (
-            f"copies {_rate(self.copy_bytes_per_second, 'B/s')}, "
-            f"multiplies matrices at {', '.join(products) or 'an unknown rate'}, "
+            f"copies {_rate(self.copy_bytes_per_second, 'B/s')}, {multiplies}"
             f"launches nothing in {self.launch_ns / 1e3:.3g} µs"
         )
 

@@ -20,7 +20,9 @@ _SOURCES: dict[Backend, str] = {"cuda": "ceilings.cu", "opencl": "ceilings.cl"}
 _COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
 """Bytes of a copy: more than a cache holds, though not more than a sixteenth of the memory."""
 
-_SIDE, _SIDE_ON_CPU = 2048, 256
+_SIDE = 2048
+"""Rows of the matrices that are multiplied."""
+
 _SECONDS = 30.0
 _POISON = 0x3C
 
@@ -46,9 +48,9 @@ def measure_ceilings(server: Supervisor, device: Device, compile_all: Compile) -
 
 
 def ceilings_build(device: Device) -> Build:
-    """The build of the kernels."""
+    """The build of the kernels; on a processor, where compiling them takes seconds, no products."""
     file = _SOURCES[device.backend]
-    products = ["product_float32"]
+    products = [] if device.is_cpu else ["product_float32"]
     if device.backend == "cuda" and device.compute_capability >= 70:
         products.append("product_float16")
     return Build(
@@ -72,7 +74,6 @@ class _Course:
             _COPIED_ON_CPU if self.device.is_cpu else _COPIED, self.device.memory_bytes // 16
         )
         words = copied // 16
-        side = _SIDE_ON_CPU if self.device.is_cpu else _SIDE
         copy = self._time(
             "copy",
             [_buffer("to", "uint32", 4 * words), _buffer("from", "uint32", 4 * words)],
@@ -85,11 +86,11 @@ class _Course:
         for entry in entries:
             name, _, dtype = entry.partition("_")
             if name == "product":
-                grid, block = _product_launch(self.device.backend, dtype, side)
-                matrices = [_buffer(matrix, dtype, side * side) for matrix in "cab"]
-                scalar = StagedScalar(name="n", dtype="int32", value=side)
+                grid, block = _product_launch(self.device.backend, dtype)
+                matrices = [_buffer(matrix, dtype, _SIDE * _SIDE) for matrix in "cab"]
+                scalar = StagedScalar(name="n", dtype="int32", value=_SIDE)
                 time = self._time(entry, matrices, scalar, grid, block, "hot")
-                products.append((dtype, 2.0 * side**3 / time * 1e9))
+                products.append((dtype, 2.0 * _SIDE**3 / time * 1e9))
         return Ceilings(
             copy_bytes_per_second=2.0 * words * 16 / copy * 1e9,
             launch_ns=self._time("nothing", [], None, (1, 1, 1), (1, 1, 1), "hot"),
@@ -123,13 +124,13 @@ class _Course:
 
 
 def _product_launch(
-    backend: Backend, dtype: str, side: int
+    backend: Backend, dtype: str
 ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Grid and block of a product of matrices of ``side`` rows."""
+    """Grid and block of a product."""
     if backend == "opencl":
-        return (side // 64, side // 16, 1), (4, 4, 1)
+        return (_SIDE // 64, _SIDE // 16, 1), (4, 4, 1)
     tile = 128 if dtype == "float16" else 64
-    return (side // tile, side // tile, 1), (256, 1, 1)
+    return (_SIDE // tile, _SIDE // tile, 1), (256, 1, 1)
 
 
 def _buffer(name: str, dtype: str, elements: int) -> StagedBuffer:
