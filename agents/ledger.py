@@ -27,7 +27,7 @@ class Ledger:
     """``reason`` is why the loop ended; ``searched`` the round whose search is the run's result.
 
     That is the best confirmed round, else the one that came nearest; ``None`` where no round found
-    a valid configuration.
+    a valid configuration. ``heat`` names a further search of it.
     """
 
     reason: str
@@ -36,6 +36,7 @@ class Ledger:
     searched: int | None
     rounds: tuple[RoundSummary, ...]
     spent: Spent
+    heat: str = ""
 
     @classmethod
     def of(cls, ending: Ending) -> "Ledger":
@@ -49,6 +50,7 @@ class Ledger:
             searched=nearest.round if nearest else None,
             rounds=ending.progress.rounds,
             spent=ending.spent,
+            heat=nearest.heat if nearest else "",
         )
 
     @property

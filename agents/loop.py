@@ -6,14 +6,14 @@ of steps and their keys; what they do is the roles' and the workshop's business.
 
 Keys: planning's attempts are its asks; generation's attempts are its asks; testing's attempt n is
 the admission of generation's attempt n; tuning's attempts are the heats of a draft's search, the
-last confirmed in full.
+last confirmed in full. What devices found in between is tuning of the draft after the last.
 """
 
 import asyncio
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 from agents.brief import Brief, RoundSummary
 from agents.generation.drafting import Drafted, write_template
@@ -23,6 +23,7 @@ from agents.llm.port import (
     Message,
     ModelUnavailable,
     Position,
+    Reply,
     Request,
     Role,
     StepKey,
@@ -44,47 +45,11 @@ from agents.planning import (
 from agents.profile import roofline
 from agents.replies import Suggestion, Unusable
 from agents.steps import ASKED, Asked, Spent, StepJournal, Steps
-from agents.testing import ADMISSIONS, VERDICTS, Admitted, Refused, Verdict
+from agents.testing import ADMISSIONS, FURTHER, VERDICTS, Admitted, Refused, Verdict
 from agents.tuning import round_experiment
+from agents.workshop import StopAsked, Workshop
 from tuner.errors import DeviceNeeded
 from tuner.spec.experiment import Experiment, Template
-from tuner.trial import Value
-
-
-class Workshop(Protocol):
-    """Everything of the loop that needs compilers or devices."""
-
-    def now(self) -> float:
-        """Seconds on a clock that never goes back."""
-        ...
-
-    async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
-        """Compile the corners of a template's space and run one configuration.
-
-        ``Refused`` quotes the compiler's or checker's own words, with the lines concerned.
-
-        Raises:
-            DeviceNeeded: it compiles, and there is no device at hand.
-        """
-        ...
-
-    async def search(
-        self,
-        round_number: int,
-        experiment: Experiment,
-        seeds: tuple[dict[str, Value], ...],
-        heat: str = "",
-    ) -> Verdict:
-        """Search the experiment's template to its end, confirmation included.
-
-        ``heat`` names a search of the round that only screens drafts; the round's own has none.
-        Called again for a search that was cut off, it goes on from what was measured.
-
-        Raises:
-            DeviceNeeded: there is none at hand.
-        """
-        ...
-
 
 EndReason = StopReason | Literal["model", "waiting", "stopped"]
 
@@ -108,8 +73,8 @@ class Ending:
         return self.progress.best
 
 
-class StopAsked(Exception):
-    """The user asked for an end. Raised by a model or a workshop instead of beginning anything."""
+THINKING_SECONDS = 1.0
+"""A model that answers sooner is not worth a search in between."""
 
 
 class _Stop(Exception):
@@ -136,11 +101,12 @@ async def run_rounds(
             return Ending(
                 reason=reason, detail=_DETAILS[reason], progress=progress, spent=steps.spent
             )
+        one = _Round(task, progress, model, workshop, steps)
         try:
-            progress = await _Round(task, progress, model, workshop, steps).run()
+            progress = await one.run()
         except _Stop as stop:
             return Ending(
-                reason=stop.reason, detail=str(stop), progress=progress, spent=steps.spent
+                reason=stop.reason, detail=str(stop), progress=one.progress, spent=steps.spent
             )
         except StopAsked:
             detail = "it was asked to stop"
@@ -148,7 +114,10 @@ async def run_rounds(
 
 
 class _Round:
-    """One round: its number, what went before, and the steps it takes."""
+    """One round: its number, what went before, and the steps it takes.
+
+    ``progress`` is the state before it, with what devices found meanwhile.
+    """
 
     def __init__(
         self,
@@ -159,7 +128,7 @@ class _Round:
         steps: Steps,
     ) -> None:
         self._task = task
-        self._progress = progress
+        self.progress = progress
         self._model = model
         self._workshop = workshop
         self._steps = steps
@@ -167,16 +136,29 @@ class _Round:
 
     async def run(self) -> Progress:
         """Take the round's steps; the state after it."""
-        brief, limits = brief_of(self._task, self._progress), self._task.limits
+        try:
+            suggestion, drafts = await self._written()
+        except _Stop as stop:
+            if stop.reason != "waiting":
+                await self._take_further()
+            raise
+        await self._take_further()
+        if isinstance(drafts, str):
+            return self._lost(suggestion, drafts)
+        return self._tested(suggestion, drafts, await self._search(drafts))
+
+    async def _written(self) -> tuple[Suggestion, dict[int, Drafted] | str]:
+        """What the models made of the brief: a suggestion and its drafts, or why there are none."""
+        brief, limits = brief_of(self._task, self.progress), self._task.limits
         suggestion = await suggest(brief, self._asker(Role.PLANNING), limits)
         if isinstance(suggestion, Unusable):
-            return self._lost(_NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}")
+            return _NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}"
         if suggestion.stop:
             raise _Stop("planned", _DETAILS["planned"])
         drafts = await self._drafts(brief, suggestion)
         if isinstance(drafts, Refused):
-            return self._lost(suggestion, f"no usable template: {drafts.detail}")
-        return self._tested(suggestion, drafts, await self._search(drafts))
+            return suggestion, f"no usable template: {drafts.detail}"
+        return suggestion, drafts
 
     async def _drafts(self, brief: Brief, suggestion: Suggestion) -> dict[int, Drafted] | Refused:
         """The round's drafts by number; one that fails, or waits, does not hold up the others."""
@@ -237,15 +219,47 @@ class _Round:
         if reason is not None:
             raise _Stop(reason, _DETAILS[reason])
         try:
-            async with asyncio.timeout(_finite(limits.seconds - spent.seconds)):
-                reply = await self._model.complete(request)
-        except TimeoutError:
-            raise _Stop("seconds", _DETAILS["seconds"]) from None
+            reply = await self._completed(request, limits.seconds - spent.seconds)
         except ModelUnavailable as error:
             raise _Stop("model", str(error)) from error
         if isinstance(reply, Waiting):
             raise _Stop("waiting", f"waiting for a reply to {reply.where}")
         return Asked(request=request.digest, reply=reply)
+
+    async def _completed(self, request: Request, seconds: float) -> Reply | Waiting:
+        """The model's answer; where the task wants it, devices do not idle while it thinks."""
+        best, clock = self.progress.best, asyncio.get_running_loop().time
+        end = clock() + seconds
+        call = asyncio.ensure_future(self._model.complete(request))
+        try:
+            if best is not None and self._task.overlap:
+                await asyncio.wait([call], timeout=min(THINKING_SECONDS, seconds))
+                if not call.done():
+                    await self._workshop.go_on(
+                        best, self._further, lambda: call.done() or clock() >= end
+                    )
+            await asyncio.wait([call], timeout=_finite(end - clock()))
+            if not call.done():
+                raise _Stop("seconds", _DETAILS["seconds"])
+            return call.result()
+        finally:
+            call.cancel()
+
+    @property
+    def _further(self) -> str:
+        return f"-on{self._number}"
+
+    async def _take_further(self) -> None:
+        """Take what devices found while models were asked, if it is surely better."""
+        best = self.progress.best
+        if best is None or not self._task.overlap:
+            return
+        step = self._key(Role.TUNING, 0, self._task.width)
+        found = await self._steps.take(
+            step, FURTHER, lambda: self._workshop.settle(best, self._further)
+        )
+        if found is not None and found.gains_on(best.speedup):
+            self.progress = self.progress.with_more_of_best(found, self._further)
 
     async def _admit(self, draft: int, attempt: int, template: Template) -> Admitted | Refused:
         step = self._key(Role.TESTING, attempt, draft)
@@ -261,9 +275,9 @@ class _Round:
     async def _search(self, drafts: dict[int, Drafted]) -> Contest:
         experiment = round_experiment(
             self._task.experiment,
-            used_trials=self._progress.trials,
-            used_seconds=self._progress.search_seconds,
-            used_device_seconds=self._progress.device_seconds,
+            used_trials=self.progress.trials,
+            used_seconds=self.progress.search_seconds,
+            used_device_seconds=self.progress.device_seconds,
             rounds_left=self._task.limits.rounds - self._number + 1,
         )
         if experiment is None:
@@ -288,7 +302,7 @@ class _Round:
     def _tested(
         self, suggestion: Suggestion, drafts: dict[int, Drafted], outcome: Contest
     ) -> Progress:
-        best = self._progress.best
+        best = self.progress.best
         verdict = outcome.verdicts[outcome.winner]
         gained = verdict.gains_on(best.speedup if best else 1.0)
         if verdict.speedup is None:
@@ -315,18 +329,18 @@ class _Round:
             for draft, found in outcome.verdicts.items()
         }
         tried = variants.pop(outcome.winner)
-        return self._progress.after(summary, tried, tuple(variants.values()))
+        return self.progress.after(summary, tried, tuple(variants.values()))
 
     def _lost(self, suggestion: Suggestion, words: str) -> Progress:
         summary = RoundSummary(number=self._number, suggestion=suggestion, verdict=words)
-        return self._progress.after(summary, None)
+        return self.progress.after(summary, None)
 
     def _key(self, role: Role, attempt: int, draft: int = 0) -> StepKey:
         return StepKey(round=self._number, draft=draft, role=role, attempt=attempt)
 
 
 def _finite(seconds: float) -> float | None:
-    return seconds if math.isfinite(seconds) else None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _interval(verdict: Verdict) -> tuple[float, float] | None:

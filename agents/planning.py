@@ -58,7 +58,8 @@ class Task:
     ``baseline_us`` and ``floor_us`` have one entry per tune shape: the kernel's time as it stands,
     and the least that memory or arithmetic allow, ``None`` where unknown. ``static`` is of the
     kernel as it stands. ``patterns`` are what winners of earlier runs left. Each round asks for
-    ``width`` drafts: templates, or with ``mode`` ``direct`` whole kernels.
+    ``width`` drafts: templates, or with ``mode`` ``direct`` whole kernels; with ``overlap`` devices
+    go on with the best template meanwhile.
     """
 
     experiment: Experiment
@@ -70,6 +71,7 @@ class Task:
     patterns: tuple[Pattern, ...] = ()
     mode: Mode = "template"
     width: int = 1
+    overlap: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,7 @@ class Variant:
     """A searched template: its best configuration and times are in ``verdict``.
 
     ``parent`` is the digest of the variant that its round started from, ``None`` for the kernel.
+    ``heat`` names the search of the round that the verdict is of, empty for the round's own.
     """
 
     round: int
@@ -84,6 +87,7 @@ class Variant:
     parent: str | None
     suggestion: Suggestion
     verdict: Verdict
+    heat: str = ""
 
     @property
     def digest(self) -> str:
@@ -111,6 +115,13 @@ class Progress:
     trials: int = 0
     search_seconds: float = 0.0
     device_seconds: float = 0.0
+
+    def with_more_of_best(self, verdict: Verdict, heat: str) -> "Progress":
+        """With what a further search of the best variant found."""
+        assert self.best is not None
+        better = replace(self.best, verdict=verdict, heat=heat)
+        variants = tuple(better if one is self.best else one for one in self.variants)
+        return replace(self, best=better, variants=variants)
 
     def after(
         self, summary: RoundSummary, tried: Variant | None, beaten: tuple[Variant, ...] = ()

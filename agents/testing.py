@@ -83,6 +83,7 @@ ADMISSIONS: TypeAdapter[Admitted | Refused] = TypeAdapter(
     Annotated[Admitted | Refused, Field(discriminator="kind")]
 )
 VERDICTS: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+FURTHER: TypeAdapter[Verdict | None] = TypeAdapter(Verdict | None)
 
 
 def refused(rejected: Rejected, configuration: Configuration, template: Template) -> Refused:

@@ -15,8 +15,8 @@ from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
-from agents.loop import StopAsked
 from agents.planning import kernel_digest
+from agents.workshop import StopAsked
 from cluster.driver import TICK_SECONDS
 from cluster.progress import Doing
 from cluster.run import StopReason

@@ -157,6 +157,7 @@ def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline)
         patterns=read_patterns(run / PATTERNS_FILE),
         mode=agents.mode,
         width=agents.width,
+        overlap=agents.overlap,
     )
 
 
@@ -183,7 +184,7 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
         )
         write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:
-        exported = round_path(path, ledger.searched) / EXPORT
+        exported = round_path(path, ledger.searched, ledger.heat) / EXPORT
         for file in (one for one in exported.rglob("*") if one.is_file()):
             name = file.relative_to(exported)
             directory.write(f"{EXPORT}/{name}", file.read_text(encoding="utf-8"))

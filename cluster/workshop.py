@@ -16,9 +16,10 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from agents.generation.corners import corners
-from agents.loop import StopAsked
+from agents.planning import Variant
 from agents.profile import UNKNOWN, Static
 from agents.testing import Admitted, Refused, Verdict, judge, refused
+from agents.workshop import StopAsked
 from cluster.driver import TICK_SECONDS
 from cluster.fleets.shared import SharedFleet
 from cluster.progress import Progress
@@ -26,6 +27,7 @@ from cluster.run import StopReason, pursue
 from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.errors import DeviceNeeded, NothingValid, SpecError
+from tuner.events import BaselinePrepared, EpochOpened, TrialFinished, TrialProposed
 from tuner.fleet import (
     BASELINE,
     Benched,
@@ -46,12 +48,14 @@ from tuner.space.feasible import feasible_set
 from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
 from tuner.space.occupancy import occupancy
-from tuner.spec.experiment import Experiment, Template
+from tuner.spec.experiment import Experiment, Search, Template
 from tuner.spec.odd import every_shape
-from tuner.store.run_directory import RunDirectory
+from tuner.store.run_directory import RunDirectory, RunView
 from tuner.trial import Code, Configuration, Full, Rejected, Stage, Value
 
 A = TypeVar("A", Compiled, Prepared, Benched)
+
+ENDLESS = 10**9
 
 ATTEMPTS = 3
 """A job is sent this often before its loss counts."""
@@ -85,7 +89,7 @@ def rounds_begun(run: Path) -> list[Path]:
 
 
 class FleetWorkshop:
-    """Port :class:`agents.loop.Workshop` over a fleet that stays up from round to round.
+    """Port :class:`agents.workshop.Workshop` over a fleet that stays up from round to round.
 
     Args:
         fleet: closed by whoever made it.
@@ -178,27 +182,72 @@ class FleetWorkshop:
             DeviceNeeded: there is none.
         """
         self._check()
-        await self._fleet.bring_up()
         path = round_path(self._directory.path, round_number, heat)
         if not path.exists():
             seeded = replace(
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
+        verdict = await self._pursued(path, round_number, self._asked)
+        if verdict is None:
+            raise StopAsked
+        return verdict
+
+    async def go_on(self, incumbent: Variant, heat: str, until: Callable[[], bool]) -> None:
+        """Search the incumbent's template further, in a copy of its search without an end."""
+        before = round_path(self._directory.path, incumbent.round, incumbent.heat)
+        path = round_path(self._directory.path, incumbent.round, heat)
+        if not path.exists():
+            view = RunView.open(before)
+            further = replace(view.experiment, search=_endless(view.experiment.search))
+            copy = RunDirectory.create(path, further, "", secret=self._directory.secret)
+            with closing(copy), copy.journal() as journal:
+                for fact in view.facts():
+                    if isinstance(
+                        fact, EpochOpened | BaselinePrepared | TrialProposed | TrialFinished
+                    ):
+                        journal.append(fact)
+
+        def asked() -> StopReason | None:
+            return "interrupted" if until() or self._asked() is not None else None
+
+        with suppress(DeviceNeeded):
+            await self._pursued(path, incumbent.round, asked)
+
+    async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
+        """Confirm the further search, if what leads it was not there before."""
+        self._check()
+        before = round_path(self._directory.path, incumbent.round, incumbent.heat)
+        path = round_path(self._directory.path, incumbent.round, heat)
+        if not path.exists():
+            return None
+        view, known = RunView.open(path), RunView.open(before)
+        old = {fact.trial for fact in known.facts() if isinstance(fact, TrialFinished)}
+        if History.of(view.experiment, view.facts()).leader() in (None, *old):
+            return None
+        verdict = await self._pursued(path, incumbent.round, lambda: self._asked() or "stopped")
+        if verdict is None:
+            raise StopAsked
+        return verdict
+
+    async def _pursued(
+        self, path: Path, round_number: int, asked: Callable[[], StopReason | None]
+    ) -> Verdict | None:
+        """The verdict of a search once it has come to its end; ``None`` if it was left."""
+        await self._fleet.bring_up()
         found: list[Verdict] = []
 
         def ended(history: History, result: Result) -> None:
             found.append(judge(history, result))
 
         with closing(RunDirectory.open(path)) as directory:
-            async with aclosing(pursue(directory, self._fleet, self._asked, ended)) as steps:
+            experiment = directory.experiment
+            async with aclosing(pursue(directory, self._fleet, asked, ended)) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number))
         await self._fleet.settle()
-        if not found:
-            raise StopAsked
-        (verdict,) = found
-        if verdict.configuration is None:
+        verdict = found[0] if found else None
+        if verdict is None or verdict.configuration is None:
             return verdict
         return replace(verdict, static=await self._static(experiment, verdict.configuration))
 
@@ -284,6 +333,14 @@ class FleetWorkshop:
                 elif isinstance(answer, form):
                     found[waiting[_number(answer)]] = answer
         return [found[index] for index in range(len(jobs))]
+
+
+def _endless(search: Search) -> Search:
+    """A search for as long as there is time, by a strategy that learns from what is known."""
+    strategy = "gp" if search.strategy == "auto" else search.strategy
+    return replace(
+        search, strategy=strategy, trials=ENDLESS, seconds=float(ENDLESS), device_seconds=None
+    )
 
 
 def _number(thing: Job | Compiled | Prepared | Benched) -> int:

@@ -48,7 +48,7 @@ def result_view(run_dir: Path) -> RunView:
         return view
     ledger = read_ledger(run_dir)
     if ledger is not None and ledger.searched is not None:
-        return RunView.open(round_path(run_dir, ledger.searched))
+        return RunView.open(round_path(run_dir, ledger.searched, ledger.heat))
     begun = rounds_begun(run_dir) if ledger is None else []
     if not begun:
         why = "no round was searched yet" if ledger is None else ledger.detail

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -200,6 +201,19 @@ class SimulatedWorkshop:
         self._seconds += fleet.now()
         found = judge(session.history, summarise(session.history))
         return replace(found, static=Static(usage=Usage(registers=round(100 * best))))
+
+    async def go_on(self, incumbent: Variant, heat: str, until: Callable[[], bool]) -> None:
+        self.further += 1
+        while not until():
+            await asyncio.sleep(0)
+
+    async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
+        if not self.further:
+            return None
+        low = incumbent.speedup + 1
+        return replace(incumbent.verdict, speedup=low + 1, low=low, trials=99)
+
+    further = 0
 
 
 def task(**limits: object) -> Task:
@@ -453,6 +467,40 @@ def test_drafts_are_searched_against_each_other_on_one_budget() -> None:
     assert 20 <= ending.progress.trials <= 24
     assert len(ending.progress.rounds) == 1
     assert ending.best.verdict.trials == 2 + 4 + 8
+
+
+class Slow(Counting):
+    """Thinks for as long as a device wants to do something."""
+
+    async def complete(self, request: Request) -> Reply:
+        await asyncio.sleep(0.1)
+        return await super().complete(request)
+
+
+def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agents.loop.THINKING_SECONDS", 0.01)
+    transcript = script(([suggestion()], [draft(0.8)]), ([suggestion(stop=True)], []))
+
+    def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedWorkshop]:
+        workshop = SimulatedWorkshop(disk)
+        chosen = replace(task(), overlap=overlap)
+        return asyncio.run(run_rounds(chosen, Slow(transcript, disk), workshop, disk)), workshop
+
+    ending, workshop = go(Disk(), overlap=False)
+    assert (workshop.further, ending.reason) == (0, "planned")
+    disk = Disk()
+    better, workshop = go(disk, overlap=True)
+    assert (workshop.further, better.reason) == (1, "planned")
+    assert better.best is not None
+    assert better.best.verdict.trials == 99
+    assert better.best.heat == "-on2"
+    assert better.progress.trials == ending.progress.trials
+    assert better.progress.variants == (better.best,)
+    again, workshop = go(disk, overlap=True)
+    assert again == better
+    assert (workshop.further, set(disk.asked.values())) == (0, {1})
 
 
 class NoDevice(SimulatedWorkshop):

@@ -352,6 +352,46 @@ def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):
     assert len(fleets) == 1
 
 
+def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("agents.loop.THINKING_SECONDS", 0.01)
+    box, path = tmp_path / "box", tmp_path / "run"
+    begin(path, model=f"mailbox:{box}", overlap=True)
+    further = path / "rounds" / "01-on2" / "journal.jsonl"
+    texts = {exchange.step: exchange.reply.text for exchange in TWO_ROUNDS.exchanges}
+
+    def far(point, shape):
+        values = point.as_dict()
+        return BASELINE_NS[shape] * (0.1 if values["VEC"] * values["BLOCK"] == 1 else 0.5)
+
+    async def opener(_backend):
+        return SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=far, noise=0.002)
+
+    async def reply():
+        while True:
+            for request in list(pending(box)) if box.exists() else []:
+                if request.position.step.round < 2 or further.exists():
+                    answer(box, request, Reply(text=texts[request.position.step]))
+            await asyncio.sleep(0.01)
+
+    async def go():
+        replying = asyncio.create_task(reply())
+        async for _ in Rounds(path, opener, Asking()).progress():
+            pass
+        replying.cancel()
+
+    asyncio.run(go())
+    ledger = read_ledger(path)
+    assert (ledger.searched, ledger.heat) == (1, "-on2")
+    best = json.loads((path / "llm" / "r2-d1-tuning-a0.json").read_text())["result"]
+    assert best["speedup"] == pytest.approx(10, rel=0.1)
+    assert best["trials"] == 20
+    own = (path / "rounds" / "01" / "journal.jsonl").read_text()
+    assert own.count("trial.finished") == 3
+    assert "BLOCK=1" in (path / "export" / "twice.h").read_text()
+    result = json.loads(kernelwright("report", path, "--json").stdout)
+    assert result["speedup"] == pytest.approx(10, rel=0.1)
+
+
 def test_without_agents_it_is_an_ordinary_run(tmp_path):
     RunDirectory.create(tmp_path / "run", replace(plain(), agents=None), "").close()
 

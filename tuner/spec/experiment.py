@@ -341,7 +341,8 @@ class Agents:
     ``fallbacks`` are asked in order where it gives no reply; ``planner`` and ``generator`` replace
     it for their role. ``base_url`` is of a server of one's own. ``max_tokens`` counts those read
     and written, ``seconds`` the time of all steps. Each round asks for ``width`` drafts: templates,
-    or whole kernels where ``mode`` is ``direct``.
+    or whole kernels where ``mode`` is ``direct``. With ``overlap`` the devices go on searching the
+    best template while a model is asked; those trials are beside the search's budget.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -359,6 +360,7 @@ class Agents:
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     width: Annotated[int, Field(ge=1, le=8)] = 1
     mode: Literal["template", "direct"] = "template"
+    overlap: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
