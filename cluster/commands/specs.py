@@ -94,8 +94,7 @@ def _device(
     except EnvironmentProblem as problem:
         if wanted is not None:
             raise
-        remedy = "; --target sm_90 needs none" if backend == "cuda" else ""
-        return None, f"{problem}{remedy}"
+        return None, str(problem)
 
 
 def _tolerances(experiment: Experiment) -> dict[str, str]:

@@ -73,7 +73,8 @@ def choose(
     devices = [(one.index, one.device) for one in found if one.device is not None]
     if not devices:
         problems = "; ".join(one.problem for one in found if one.problem) or "none was found"
-        raise EnvironmentProblem(f"no {backend} device: {problems}")
+        remedy = "; --target sm_90 goes as far as possible without" if backend == "cuda" else ""
+        raise EnvironmentProblem(f"no {backend} device: {problems}{remedy}")
     fitting = [
         (index, device)
         for index, device in devices

@@ -144,7 +144,9 @@ async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -
     resources = ray.cluster_resources()
     gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if not gpus:
-        raise EnvironmentProblem("no node of the Ray cluster has a GPU")
+        raise EnvironmentProblem(
+            "no node of the Ray cluster has a GPU; --target sm_90 goes as far as possible without"
+        )
     # One core for each bench, unless that would leave none to compile on.
     share = 1 if processors > gpus else 0
     # Ray shows each actor its own GPU alone, so the index is always 0.
