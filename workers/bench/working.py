@@ -107,6 +107,10 @@ class Working:
         except DeviceFailure as failure:
             self._recover(failure, entrant)
             return rejected(failure, shape)
+        finally:
+            if any(binary.persists for binary in candidate.binaries):
+                # Having cache lines persist no longer slows down all that comes after.
+                self.end()
         return Measured(cells=tuple(cells[number] for number in self._prep.tune))
 
     def refresh(self) -> None:
