@@ -1,13 +1,14 @@
-"""The confirming samples of a run in one cache state, as logarithms of speedups by process.
+"""Confirming samples in one cache state, as logarithms of speedups by process.
 
 The process is the unit of replication. Knows nothing of who wins.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from statistics import median
 
-from tuner.fleet import BASELINE
+from tuner.events import ConfirmationSampled
+from tuner.fleet import BASELINE, Confirmed
 from tuner.report.result import Cell
 from tuner.report.statistics import Noise, compare
 from tuner.session.history import History
@@ -16,26 +17,43 @@ MIN_PROCESSES = 2
 """Fewer fresh processes confirm nothing."""
 
 
-class Evidence:
-    """What fresh processes saw, by trial and shape; shapes count tune, then held-out ones."""
+class Samples:
+    """What fresh processes saw, by trial and shape, less that of whoever failed."""
 
-    def __init__(self, history: History, cache: str) -> None:
-        shapes = history.experiment.shapes
-        self.weights = [binding.weight for binding in (*shapes.tune, *shapes.held_out)]
-        failed = history.refuted
+    def __init__(
+        self,
+        confirmations: Iterable[Confirmed | ConfirmationSampled],
+        cache: str,
+        failed: Collection[int],
+    ) -> None:
+        self.cache = cache
         self._times: dict[tuple[int, int], dict[int, float]] = {}
-        for confirmation in history.confirmations:
+        for confirmation in confirmations:
             for sample in confirmation.samples:
                 valid = math.isfinite(sample.median_ns) and sample.median_ns > 0
                 if sample.cache == cache and sample.trial not in failed and valid:
                     times = self._times.setdefault((sample.trial, sample.shape), {})
                     times[confirmation.process] = sample.median_ns
-        self.cache = cache
         self.trials = sorted({trial for trial, _ in self._times if trial != BASELINE})
-        self.noise = [
-            Noise.pooled([list(self.logs(trial, shape).values()) for trial in self.trials])
-            for shape in range(len(self.weights))
-        ]
+
+    def logs(self, trial: int, shape: int, against: int = BASELINE) -> dict[int, float]:
+        """By process, the logarithm of how much faster ``trial`` is than ``against``."""
+        own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
+        return {p: math.log(other[p] / own[p]) for p in own if p in other}
+
+    def noise_at(self, shape: int) -> Noise:
+        """From process to process, of all trials together."""
+        return Noise.pooled([list(self.logs(trial, shape).values()) for trial in self.trials])
+
+
+class Evidence(Samples):
+    """The samples of a run and their noise; shapes count tune, then held-out ones."""
+
+    def __init__(self, history: History, cache: str) -> None:
+        super().__init__(history.confirmations, cache, history.refuted)
+        shapes = history.experiment.shapes
+        self.weights = [binding.weight for binding in (*shapes.tune, *shapes.held_out)]
+        self.noise = [self.noise_at(shape) for shape in range(len(self.weights))]
         tune = range(len(shapes.tune))
         self.noise_over_all = Noise.pooled(
             [list(self.over(dict.fromkeys(tune, trial)).values()) for trial in self.trials]
@@ -48,11 +66,6 @@ class Evidence:
         """The median over processes of the per-process medians."""
         times = self._times.get((trial, shape))
         return median(times.values()) if times else None
-
-    def logs(self, trial: int, shape: int, against: int = BASELINE) -> dict[int, float]:
-        """By process, the logarithm of how much faster ``trial`` is than ``against``."""
-        own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
-        return {p: math.log(other[p] / own[p]) for p in own if p in other}
 
     def seen(self, trial: int, shape: int) -> bool:
         """Whether it ran there in enough processes."""

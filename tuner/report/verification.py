@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.fleet import BASELINE, Confirmed
+from tuner.fleet import Confirmed
+from tuner.report.evidence import Samples
 from tuner.report.record import Claim, Record
-from tuner.report.statistics import Comparison, Noise, compare
+from tuner.report.statistics import Comparison, compare
 
 WITHIN = 0.02
 """A claim holds if a colleague finds at most so much less."""
@@ -37,27 +38,14 @@ def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[R
     together; beyond that it *fails*, or the new figure is *higher*. Without an interval it is
     *unclear*.
     """
-    times = {
-        (sample.trial, sample.shape, answer.process): sample.median_ns
-        for answer in answers
-        for sample in answer.samples
-        if sample.cache == cache and math.isfinite(sample.median_ns) and sample.median_ns > 0
-    }
     failed = {trial: rejected.detail for answer in answers for trial, rejected in answer.failed}
-
-    def logs(trial: int, shape: int) -> list[float]:
-        pairs = [
-            (times.get((BASELINE, shape, a.process)), times.get((trial, shape, a.process)))
-            for a in answers
-        ]
-        return [math.log(before / own) for before, own in pairs if before and own]
-
+    samples = Samples(answers, cache, failed)
     claims = [(variant, claim) for variant in record.variants for claim in variant.claims]
     found = []
     for variant, claim in claims:
         shape = ",".join(f"{name}={value}" for name, value in record.shapes[claim.shape].items())
-        own = logs(variant.trial, claim.shape)
-        if variant.trial in failed or not own:
+        own = list(samples.logs(variant.trial, claim.shape).values())
+        if not own:
             reason = failed.get(variant.trial, "was not measured there")
             found.append(
                 Recheck(
@@ -70,8 +58,7 @@ def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[R
                 )
             )
             continue
-        noise = Noise.pooled([logs(other.trial, claim.shape) for other in record.variants[1:]])
-        measured = compare(own, noise, len(claims))
+        measured = compare(own, samples.noise_at(claim.shape), len(claims))
         found.append(
             Recheck(
                 variant=variant.name,

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -111,3 +112,25 @@ def test_one_process_settles_nothing_and_a_failure_is_told():
     wrong = recheck(record, "hot", answers(record, 2.0, failed=((0, why),)))
     assert {(check.verdict, check.reason) for check in wrong} == {("fails", why.detail)}
     assert {c.verdict for c in recheck(record, "cold", answers(record, 2.0))} == {"fails"}
+
+
+def test_who_failed_adds_nothing_to_the_noise_of_the_others():
+    record = read_record(exported()[3][NAME])
+    steady = answers(record, 2.0, noise=0.0005)
+    why = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="out[0] is 3 instead of 2")
+    wild = [
+        replace(
+            answer,
+            samples=(
+                *answer.samples,
+                *(
+                    replace(s, trial=7, median_ns=s.median_ns * 9**answer.process)
+                    for s in answer.samples
+                    if s.trial == 0
+                ),
+            ),
+            failed=((7, why),) if answer.process == 4 else (),
+        )
+        for answer in steady
+    ]
+    assert recheck(record, "hot", wild) == recheck(record, "hot", steady)
