@@ -28,7 +28,14 @@ def view(address: int, count: int, dtype="u1") -> np.ndarray:
     return np.frombuffer(raw, dtype)
 
 
-_ARGUMENTS = {"restore_sets": 4, "find_damage": 4, "compare": 11, "sweep": 3, "busy": 2}
+_ARGUMENTS = {
+    "restore_sets": 4,
+    "find_damage": 4,
+    "compare": 11,
+    "sweep": 3,
+    "busy": 2,
+    "spoil_shared": 2,
+}
 """How many arguments the harness's kernels have."""
 
 
@@ -138,6 +145,7 @@ class FakeDriver:
             "restore_sets": self.restore_sets,
             "find_damage": self.find_damage,
             "compare": self.compare,
+            "spoil_shared": lambda grid, block, table: None,
             "sweep": lambda grid, block, table: None,
             "busy": lambda grid, block, table: None,
         }

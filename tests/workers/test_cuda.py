@@ -133,6 +133,17 @@ def test_a_launch_is_restored_run_and_compared_on_every_set(rig):
         assert seen.comparisons["out"].failures == 0
 
 
+def test_all_shared_memory_is_spoiled_before_a_launch(rig):
+    spoiled = []
+    rig.driver.kernels["spoil_shared"] = lambda grid, block, table: spoiled.append(
+        (grid, int(rig.driver.argument(table, 0)))
+    )
+    rig.case.restore([0], 1)
+    assert spoiled == [((2 * DEVICE.multiprocessors, 1, 1), DEVICE.max_shared_bytes_per_block // 4)]
+    asked = [value for _, _, value in rig.driver.attributes]
+    assert DEVICE.max_shared_bytes_per_block in asked
+
+
 def test_an_output_that_was_not_written_holds_the_poison(rig):
     rig.case.restore([1], 0xAB)
     seen = rig.case.inspect(1, want(rig, rig.data + 1, atol=1e-3))
@@ -340,7 +351,7 @@ def test_a_block_beyond_the_kernels_registers_is_refused(rig):
 
 def test_dynamic_shared_memory_is_asked_for(rig):
     rig.bind(step(shared_bytes=100_000))
-    assert [value for _, _, value in rig.driver.attributes] == [100_000]
+    assert [value for _, _, value in rig.driver.attributes][-1] == 100_000
 
 
 def test_releasing_everything_leaves_no_memory(tmp_path):

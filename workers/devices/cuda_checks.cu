@@ -27,6 +27,13 @@ extern "C" __global__ void restore_sets(uint4* sets, const uint4* image, Int wor
   for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += stride) to[i] = image[i];
 }
 
+// Leaves an ordinary number in the shared memory of whichever multiprocessor runs a block.
+extern "C" __global__ void spoil_shared(Int words, Word noise) {
+  extern __shared__ unsigned memory[];
+  volatile unsigned* kept = memory;
+  for (Int i = threadIdx.x; i < words; i += blockDim.x) kept[i] = unsigned(noise);
+}
+
 // A stretch of a set that no launch may change. A guard in front of a buffer is read backwards, so
 // that the damage nearest to the buffer is found first.
 struct Stretch {

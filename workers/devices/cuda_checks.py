@@ -28,11 +28,13 @@ MODES = ("close", "exact", "ulp")
 """What can be compared on the device; ``unordered`` outputs travel to the supervisor."""
 
 _SOURCE = "cuda_checks.cu"
-_ENTRIES = ("restore_sets", "find_damage", "compare", "sweep", "busy")
+_ENTRIES = ("restore_sets", "spoil_shared", "find_damage", "compare", "sweep", "busy")
 _THREADS = 256
 _MAX_BLOCKS = 1024
 _GRAPHS = 32
 _SCRUB = 0x5A
+_NOISE = 0x3E9D2B71
+"""An ordinary number as a float and as two halves."""
 
 WORST = np.dtype(
     [
@@ -114,8 +116,10 @@ class Checks:
             self._results: int = cuda.runtime.malloc(_MAX_BLOCKS * WORST.itemsize)
             self._sweep_bytes = 2 * device.l2_bytes
             self._swept: int = cuda.runtime.malloc(self._sweep_bytes)
+        self._units, self._shared_bytes = device.multiprocessors, device.max_shared_bytes_per_block
         self._functions = {
-            name: cuda.function(self._module, symbol) for name, symbol in symbols.items()
+            name: cuda.function(self._module, symbol, self._shared(name))
+            for name, symbol in symbols.items()
         }
         self._room = (0, 0)
 
@@ -129,6 +133,12 @@ class Checks:
         words = stride // 16
         blocks = max(1, min(-(-words // _THREADS), self._blocks * 4 // len(sets) + 1))
         self._launch("restore_sets", (blocks, len(sets)), Arguments(base, image, words, ids))
+
+    def spoil(self) -> None:
+        """Leave neither zeros nor a launch's own past in shared memory; in stream order."""
+        self._launch(
+            "spoil_shared", (2 * self._units, 1), Arguments(self._shared_bytes // 4, _NOISE)
+        )
 
     def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
         """The first changed stretch of the set at this address, and the distance into it."""
@@ -198,13 +208,17 @@ class Checks:
         self._cuda.driver.moduleUnload(self._module)
 
     def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:
-        shape = (*grid, 1, _THREADS, 1, 1, 0, self._streams.capture)
+        shape = (*grid, 1, _THREADS, 1, 1, self._shared(name), self._streams.capture)
         function, table = self._functions[name], arguments.address
         graph = self._graphs.get(
             (name, grid, arguments.values),
             lambda: self._cuda.driver.launchKernel(function, *shape, table, 0),
         )
         self._cuda.runtime.graphLaunch(graph, self._streams.run)
+
+    def _shared(self, name: str) -> int:
+        """Bytes of dynamic shared memory that a kernel of the harness takes."""
+        return self._shared_bytes if name == "spoil_shared" else 0
 
     def _wait(self) -> None:
         self._cuda.runtime.streamSynchronize(self._streams.run)

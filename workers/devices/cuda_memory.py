@@ -216,6 +216,7 @@ class CudaCase:
     def restore(self, sets: Sequence[int], poison: int | None) -> None:
         """Make these sets as they were before any launch, outputs and scratch poisoned."""
         with self._cuda.translated():
+            self._checks.spoil()
             if poison is None:
                 self._restore_around_outputs(sets[0])
                 return
