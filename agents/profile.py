@@ -27,7 +27,7 @@ class Static:
         amounts = (
             (usage.registers, "registers a thread"),
             (usage.spill_bytes, "bytes spilled"),
-            (usage.static_shared_bytes, "bytes of static shared memory"),
+            (usage.static_shared_bytes or None, "bytes of static shared memory"),
         )
         parts = [f"{amount} {unit}" for amount, unit in amounts if amount is not None]
         if self.occupancy is not None:

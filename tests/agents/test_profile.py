@@ -6,6 +6,7 @@ from tuner.plan import Usage
 
 def test_what_is_not_known_is_not_said() -> None:
     assert str(UNKNOWN) == ""
+    assert str(Static(usage=Usage(static_shared_bytes=0))) == ""
     assert str(Static(usage=Usage(spill_bytes=0))) == "0 bytes spilled"
 
 
