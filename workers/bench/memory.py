@@ -30,20 +30,20 @@ _LEAST_NS = 5_000
 def refuse_memory(
     arguments: Sequence[ResolvedArgument],
     contents: Contents,
-    timed_ns: float,
+    known_ns: float,
     once: Callable[[Contents], float],
     familiar: Callable[[], float],
     rng: np.random.Generator,
 ) -> None:
     """Launch on contents that the kernel has never seen, and on others while it is slower.
 
-    A single launch may take longer than those of a timing did, and the machine may have slowed
-    down: only a launch just like it, on contents that the kernel knows, tells.
+    A single launch may take longer than those of a timing did, and the machine may slow down: only
+    a launch just like it, on contents that the kernel knows, tells.
 
     Args:
         arguments: of the shape.
         contents: new ones, by argument.
-        timed_ns: what a launch took when it was timed.
+        known_ns: what a launch on those of the timing took right after it.
         once: nanoseconds of one launch on given contents.
         familiar: the same on those of the timing, after as many launches on them as in one.
         rng: how further contents are made of these.
@@ -54,7 +54,7 @@ def refuse_memory(
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
         given, ratios = contents, []
         for turn in range(TIMES):
-            first, later = once(given), timed_ns
+            first, later = once(given), known_ns
             if _slower(first, later) and turn >= TIMES - TURNS:
                 later = familiar()
             if not _slower(first, later):
