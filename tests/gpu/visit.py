@@ -62,7 +62,7 @@ def throughput(name: str, *more: str) -> tuple[str, ...]:
 def steps() -> dict[str, Step]:
     """Every step by name, in order."""
     bundled = "deploy/experiments"
-    replay = ("--model", "replay")
+    replay, template = ("--model", "replay"), ("--model", "none")
     return {
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
@@ -78,9 +78,9 @@ def steps() -> dict[str, Step]:
             python("-m", "tests.benchmarks.verification_cost", f"{DATA}/silu_space/cuda.yaml"),
         ),
         "two_gpus": Step(300, throughput("two_gpus", "--fleet", "ray", "--benches", "2")),
-        "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu")),
-        "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm")),
-        "merge": Step(500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "merge")),
+        "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu", *template)),
+        "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm", *template)),
+        "merge": Step(500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "merge", *template)),
         "loop_silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "loop_silu", *replay)),
         "loop_rmsnorm": Step(
             500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "loop_rmsnorm", *replay)
