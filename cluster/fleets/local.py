@@ -33,7 +33,7 @@ from workers.devices.discover import Found, list_devices
 
 T = TypeVar("T")
 
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0001
 """Between two threads of this process: a bench's thread must not wait for the driver's, in each of
 its dozens of requests to the child, for as long as the interpreter's own 5 ms."""
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.workers.harness import Laboratory
@@ -14,7 +13,7 @@ from tests.workers.test_bench import AFFINE, GOOD, HANG
 from tuner.spec.experiment import Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
-from workers.bench.stand import Stand
+from workers.bench.bounds import Bounds
 from workers.bench.supervisor import Deadlines, _agree
 from workers.devices.port import DeviceFailure, Rotation
 
@@ -169,13 +168,17 @@ def test_a_device_cannot_have_been_busy_for_longer_than_the_host_waited() -> Non
 
 def test_a_cold_time_that_the_memory_cannot_have_served_is_refused(laboratory) -> None:
     device = replace(laboratory.device, memory_bytes_per_second=1e9, l2_bytes=1 << 20)
-    stand = Stand(None, {}, Deadlines(), device, np.random.default_rng(1), {0: 1 << 20})
+    bounds = Bounds(device=device, least_bytes={0: 1 << 20}, launch_ns=900.0)
     rotation = Rotation(sets=16, launches=100, warmup=0, bursts=5)
     honest = 1.06e6
-    stand._refuse_the_impossible(0, rotation, 100, honest)
-    stand._refuse_the_impossible(1, rotation, 100, 1.0)
+    bounds.refuse(0, "cold", rotation, honest)
+    bounds.refuse(0, "hot", rotation, honest / 2)
+    bounds.refuse(1, "cold", rotation, 1000.0)
     with pytest.raises(DeviceFailure, match=r"cost\.bytes") as refused:
-        stand._refuse_the_impossible(0, rotation, 100, honest / 2)
+        bounds.refuse(0, "cold", rotation, honest / 2)
+    assert refused.value.code == Code.IMPOSSIBLE_TIME
+    with pytest.raises(DeviceFailure, match="empty launch") as refused:
+        bounds.refuse(1, "hot", rotation, 400.0)
     assert refused.value.code == Code.IMPOSSIBLE_TIME
 
 
@@ -263,11 +266,11 @@ def test_what_is_given_up_was_checked_all_the_same(laboratory) -> None:
 def test_what_is_faster_than_an_empty_launch_is_refused(laboratory, monkeypatch) -> None:
     stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
     question = laboratory.bench._prep.questions[0][0]
-    monkeypatch.setattr(stand, "_launch_ns", 1.0)
+    loose, strict = (replace(stand._bounds, launch_ns=ns) for ns in (1.0, 1e12))
     for cache in ("cold", "hot"):
+        monkeypatch.setattr(stand, "_bounds", loose)
         assert stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
-        monkeypatch.setattr(stand, "_launch_ns", 1e12)
+        monkeypatch.setattr(stand, "_bounds", strict)
         with pytest.raises(DeviceFailure, match="an empty launch takes") as refused:
             stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
         assert refused.value.code == Code.IMPOSSIBLE_TIME
-        monkeypatch.setattr(stand, "_launch_ns", 1.0)

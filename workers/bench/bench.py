@@ -163,8 +163,7 @@ class Bench:
                     self._deadlines,
                     prep.device,
                     self._rng,
-                    prep.least_bytes,
-                    prep.launch_ns,
+                    prep.bounds,
                 )
 
             try:

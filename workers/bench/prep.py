@@ -10,6 +10,7 @@ from tuner.fleet import BenchSetup
 from tuner.spec.experiment import Measure, ShapeBinding
 from tuner.spec.resolve import ResolvedArgument, moved_bytes
 from tuner.trial import Full, Short
+from workers.bench.bounds import Bounds
 from workers.bench.judge import Question
 
 Arguments = dict[int, tuple[ResolvedArgument, ...]]
@@ -37,18 +38,22 @@ class Prep:
         return self.setup.experiment.measure
 
     @property
-    def least_bytes(self) -> dict[int, int]:
-        """What the experiment says must be moved on each timed shape; empty if it does not say."""
+    def bounds(self) -> Bounds:
+        """Of times, by what the experiment says must be moved on each timed shape, if it does.
+
+        A CPU's clock is not good enough to say that less than an empty launch is impossible.
+        """
         moved = {
             shape: moved_bytes(self.setup.experiment, self.bindings[shape].symbols)
             for shape in self.timed
         }
-        return {shape: size for shape, size in moved.items() if size is not None}
-
-    @property
-    def launch_ns(self) -> float:
-        """An empty launch, where the clock is good enough to say what is impossible; else 0."""
-        return 0.0 if self.ceilings is None or self.device.is_cpu else self.ceilings.launch_ns
+        return Bounds(
+            device=self.device,
+            least_bytes={shape: size for shape, size in moved.items() if size is not None},
+            launch_ns=0.0
+            if self.ceilings is None or self.device.is_cpu
+            else self.ceilings.launch_ns,
+        )
 
     @property
     def tune(self) -> range:

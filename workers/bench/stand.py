@@ -19,12 +19,11 @@ from tuner.plan import CellPlan
 from tuner.spec.experiment import Measure
 from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
-from tuner.trial import Code
+from workers.bench.bounds import Bounds
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Question, check, check_bystander
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import (
-    DeviceFailure,
     Rotation,
     Staged,
     StagedBuffer,
@@ -41,10 +40,6 @@ like an answer: where a set is launched on twice, that one would be timed doing 
 """
 _TAKES = 3
 """How often a timing is taken while the device is throttled."""
-_PINS = 0.95
-"""The share of the pins' rate that nothing can be faster than, the clock's own error allowed."""
-_EMPTY = 0.5
-"""The share of an empty launch that nothing can be faster than, whatever the clocks were then."""
 
 
 def staged(
@@ -116,8 +111,7 @@ class Stand:
         deadlines: how long launches may take.
         device: the child's; one that is no CPU may compare outputs itself.
         rng: decides orders, poisons and checked points.
-        least_bytes: what must be moved at least, by shape, where it is known.
-        launch_ns: an empty launch, where it is known.
+        bounds: times that cannot be.
     """
 
     def __init__(
@@ -127,12 +121,10 @@ class Stand:
         deadlines: Deadlines,
         device: Device,
         rng: np.random.Generator,
-        least_bytes: Mapping[int, int],
-        launch_ns: float = 0.0,
+        bounds: Bounds,
     ) -> None:
         self._server = server
-        self._least_bytes = least_bytes
-        self._launch_ns = launch_ns
+        self._bounds = bounds
         self._arguments = arguments
         self._deadlines = deadlines
         self._device = device
@@ -274,12 +266,7 @@ class Stand:
         while launches < measure.at_most and not settled(samples, measure.until):
             samples += self._fire(entrant, launchable, question.shape, baseline_ns, order)
             launches += len(order)
-        median = statistics.median(samples)
-        if median < _EMPTY * self._launch_ns:
-            detail = f"{median:.0f} ns, where an empty launch takes {self._launch_ns:.0f}"
-            raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)
-        if cache == "cold":
-            self._refuse_the_impossible(question.shape, rotation, len(order), median)
+        self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
         return samples
 
     def _checkpoints(self, bursts: int) -> set[int]:
@@ -369,24 +356,6 @@ class Stand:
         """Remember the slowest launch, which later deadlines are reckoned from."""
         entrant.slowest_ns[shape] = max(entrant.slowest_ns.get(shape, 0.0), *times)
         return times
-
-    def _refuse_the_impossible(
-        self, shape: int, rotation: Rotation, launches: int, median: float
-    ) -> None:
-        """Refuse a cold time in which the memory cannot have carried what the experiment says.
-
-        What may still lie in the last-level cache, from before a burst or after it, is left out.
-        """
-        pins, moved = self._device.memory_bytes_per_second, self._least_bytes.get(shape, 0)
-        if not pins or rotation.sets * moved < self._device.l2_bytes:
-            return
-        cached = 2 * self._device.l2_bytes
-        least = _PINS * (moved - cached / launches) / pins * 1e9
-        if median < least:
-            raise DeviceFailure(
-                Code.IMPOSSIBLE_TIME,
-                f"{median:.0f} ns for cost.bytes of {moved}: the memory's pins need {least:.0f}",
-            )
 
     def _bound(self, entrant: Entrant, place: tuple[int, bool]) -> int:
         if place not in entrant.launchables:

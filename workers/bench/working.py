@@ -35,9 +35,7 @@ class Working:
         self._server = server
         self._prep = prep
         self._unknown_ns = deadlines.control / deadlines.factor * 1e9
-        self._stand = Stand(
-            server, prep.arguments, deadlines, prep.device, rng, prep.least_bytes, prep.launch_ns
-        )
+        self._stand = Stand(server, prep.arguments, deadlines, prep.device, rng, prep.bounds)
         self._rng = rng
         self._trials = 0
         self._seen = _builds(prep.setup.baseline)
