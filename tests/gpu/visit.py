@@ -4,6 +4,7 @@
 time-out and its own log in ``$OUT``; what a step prints last is shown, and the exit code says
 whether all went well. Steps joined by ``+`` run side by side: whoever times holds the device, and
 the others compile and make oracles meanwhile. Runs need no Ray and are kept under ``$OUT/runs``.
+With ``PEER``, a command that prints its own figure, ``throughput`` runs that beside us.
 """
 
 import contextlib
@@ -62,6 +63,7 @@ def throughput(name: str, *more: str) -> tuple[str, ...]:
 def steps() -> dict[str, Step]:
     """Every step by name, in order."""
     bundled = "deploy/experiments"
+    peer = ("--peer", os.environ["PEER"]) if "PEER" in os.environ else ()
     replay, template = ("--model", "replay"), ("--model", "none")
     return {
         "machine": Step(60, ("nvidia-smi",)),
@@ -72,7 +74,7 @@ def steps() -> dict[str, Step]:
         "record": Step(400, python("-m", "tests.gpu.record", out("h100.json.gz"))),
         "baselines": Step(180, python("-m", "tests.gpu.measure", "baselines")),
         "faults": Step(240, run(f"{DATA}/faults/cuda.yaml", "faults")),
-        "throughput": Step(240, throughput("throughput")),
+        "throughput": Step(300, throughput("throughput", *peer)),
         "verification": Step(
             300,
             python("-m", "tests.benchmarks.verification_cost", f"{DATA}/silu_space/cuda.yaml"),
@@ -90,6 +92,16 @@ def steps() -> dict[str, Step]:
         ),
         "templates": Step(550, python("-m", "tests.gpu.measure", "templates")),
     }
+
+
+def memory_in_use() -> str:
+    """Of every GPU, as the driver tells it; nothing that has ended may hold any."""
+    query = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader")
+    try:
+        told = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return "unknown"
+    return ", ".join(told.splitlines())
 
 
 def kill(group: int) -> None:
@@ -147,6 +159,7 @@ def main() -> int:
             ended = pool.map(lambda name: carry_out(name, known[name], out / f"{name}.log"), group)
             for name, (code, seconds) in zip(group, ended, strict=True):
                 summary[name] = {"exit": code, "seconds": round(seconds, 1)}
+        print(f"   device memory in use now: {memory_in_use()}", flush=True)
         (out / "summary.json").write_text(json.dumps(summary, indent=1))
     return int(any(step["exit"] != 0 for step in summary.values()))
 
