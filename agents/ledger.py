@@ -11,10 +11,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from agents.brief import RoundSummary
-from agents.files import UnreadableFile, read_bounded, write_whole
 from agents.loop import Ending
 from agents.steps import Spent, recorded_exchanges
 from tuner.errors import EnvironmentProblem
+from tuner.files import UnreadableFile, read_bounded, write_whole
 
 FILE = "rounds.json"
 STEPS = "llm"

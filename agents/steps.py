@@ -13,10 +13,10 @@ from typing import Annotated, ClassVar, Protocol, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from agents.files import UnreadableFile, make_folder, read_bounded, write_whole
 from agents.llm.port import Reply, Role, StepKey
 from agents.llm.replay import Exchange
 from tuner.errors import SpecError
+from tuner.files import UnreadableFile, make_folder, read_bounded, write_whole
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from pathlib import Path, PurePath
 
 from pydantic import TypeAdapter
 
-from agents.files import make_folder, write_whole
 from agents.planning import Variant
 from agents.replies import Suggestion
 from agents.testing import VERDICTS
+from tuner.files import make_folder, write_whole
 from tuner.spec.experiment import Template
 
 _TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.files import write_whole
 from agents.llm.mailbox import Mailbox
 from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
@@ -21,6 +20,7 @@ from cluster.driver import TICK_SECONDS
 from cluster.progress import Doing
 from cluster.run import StopReason
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.files import write_whole
 from tuner.spec.experiment import Agents, Experiment
 
 TRANSCRIPT = "transcript.jsonl"

@@ -21,7 +21,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from agents.files import UnreadableFile, make_folder, read_bounded, write_whole
 from agents.llm.port import (
     MAX_TEXT,
     NO_USAGE,
@@ -34,6 +33,7 @@ from agents.llm.port import (
     Waiting,
 )
 from tuner.errors import EnvironmentProblem
+from tuner.files import UnreadableFile, make_folder, read_bounded, write_whole
 
 LIMIT_BYTES = 16 * 1024 * 1024
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.files import make_folder
 from agents.llm.mailbox import answer, pending, request_name
 from agents.llm.port import LanguageModel, ModelUnavailable, Reply, Request, Waiting
 from tuner.errors import EnvironmentProblem
+from tuner.files import make_folder
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from agents.files import UnreadableFile, first_problem, read_bounded, write_whole
 from agents.llm.port import ModelUnavailable, Reply, Request, StepKey
 from tuner.errors import SpecError
+from tuner.files import UnreadableFile, first_problem, read_bounded, write_whole
 
 LIMIT_BYTES = 64 * 1024 * 1024
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from agents.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
 from agents.patterns.pattern import PATTERNS, Pattern
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
 
 LIMIT_BYTES = 64 * 1024
 MOST_FILES = 2_000

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,16 +34,18 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
         SpecError: there is neither such a file nor such an experiment.
     """
     path = Path(spec)
-    if path.is_file():
-        return path
+    with suppress(OSError):
+        if path.is_file():
+            return path
     names = bundled_names()
     if spec in names:
         cuda = BUNDLED / spec / "cuda.yaml"
         if cuda.is_file() and has_gpu():
             return cuda
         return BUNDLED / spec / "opencl.yaml"
-    if path.is_dir():
-        raise SpecError(f"{spec} is a folder; name the .yaml file in it")
+    with suppress(OSError):
+        if path.is_dir():
+            raise SpecError(f"{spec} is a folder; name the .yaml file in it")
     close = difflib.get_close_matches(spec, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"bundled experiments: {', '.join(names)}"
     raise SpecError(f"no such file: {spec}; {hint}")

@@ -230,9 +230,13 @@ def _history(view: RunView) -> History:
 
 def _is_running(run_dir: Path) -> bool:
     """Whether a process holds the run directory's lock."""
-    with (run_dir / "lock").open() as lock:
-        try:
+    try:
+        with (run_dir / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot read {run_dir / 'lock'}: {error.strerror}") from None
     return False

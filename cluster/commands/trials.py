@@ -1,6 +1,7 @@
 """``trial``: one configuration, compiled, checked and timed here; the way to reproduce a result."""
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
@@ -77,7 +78,7 @@ def _compile(
 
 
 def _configuration(template: Template, assignments: Sequence[str]) -> Configuration:
-    given = dict(_split(text, "--set") for text in assignments)
+    given = _given(assignments, "--set")
     if unknown := sorted(given.keys() - template.parameters.keys()):
         known = ", ".join(template.parameters)
         raise SpecError(f"--set {unknown[0]}: no such parameter; there are: {known}")
@@ -97,7 +98,7 @@ def _configuration(template: Template, assignments: Sequence[str]) -> Configurat
 
 
 def _symbols(experiment: Experiment, text: str) -> dict[str, Value]:
-    given = dict(_split(part, "--shape") for part in text.split(","))
+    given = _given(text.split(","), "--shape")
     example = experiment.shapes.tune[0].symbols
     if given.keys() != example.keys():
         wanted = ",".join(f"{name}=…" for name in example)
@@ -106,18 +107,23 @@ def _symbols(experiment: Experiment, text: str) -> dict[str, Value]:
     for name, value in given.items():
         if isinstance(example[name], str):
             symbols[name] = value
-        elif value.isdecimal():
+        elif re.fullmatch("[1-9][0-9]{0,12}", value):
             symbols[name] = int(value)
         else:
-            raise SpecError(f"--shape {name}={value}: not a positive integer")
+            raise SpecError(f"--shape {name}={value[:20]}: not an integer from 1 to 10**13 - 1")
     return symbols
 
 
-def _split(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip() or not value.strip():
-        raise SpecError(f"{option} {text}: write NAME=VALUE")
-    return name.strip(), value.strip()
+def _given(texts: Sequence[str], option: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition("="))
+        if not name or not value:
+            raise SpecError(f"{option} {text}: write NAME=VALUE")
+        if name in given:
+            raise SpecError(f"{option} {text}: {name} is {given[name]} already")
+        given[name] = value
+    return given
 
 
 def _show(

@@ -91,6 +91,14 @@ BAD = [
     ),
     (("trial", "{spec}", "--set", "ITEMS=1"), 2, ["BLOCK=… is missing"]),
     (("trial", "{spec}", "--set", "ITEMS=1", "--set", "BLOCK=16", "--shape", "m=1"), 2, ["n=…"]),
+    (("trial", "{spec}", "--set", "ITEMS=1", "--set", "ITEMS=2"), 2, ["ITEMS is 1 already"]),
+    (
+        ("trial", "{spec}", "--set", "ITEMS=1", "--set", "BLOCK=16", "--shape", "n=" + "9" * 5000),
+        2,
+        ["n=999", "not an integer from 1"],
+    ),
+    (("validate", "x" * 5000), 2, ["no such file"]),
+    (("stop", "{run}"), 3, ["is not running"]),
     (("validate", "{spec}", "--target", "sm_90"), 2, ["--target sm_90 is for CUDA"]),
 ]
 
@@ -98,7 +106,10 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "code", "words"), BAD)
 def test_bad_input_is_told_in_one_message(tmp_path, arguments, code, words):
     spec = write_experiment(tmp_path)
-    filled = [part.format(spec=spec, here=tmp_path) for part in arguments]
+    run = tmp_path / "without a lock"
+    RunDirectory.create(run, load_experiment(spec), "").close()
+    (run / "lock").unlink()
+    filled = [part.format(spec=spec, here=tmp_path, run=run) for part in arguments]
     result = kernelwright(*filled)
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr

@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from tuner.files import UnreadableFile, read_bounded
 from tuner.trial import Value
 
 MAX_FILE_BYTES = 1 << 20
@@ -58,22 +59,14 @@ class OneOrMany:
 def read_text(path: Path) -> str:
     """The text of a regular UTF-8 file of at most 1 MiB; raises ``ValueError`` saying what ails."""
     try:
-        if not path.exists():
-            raise ValueError(f"no such file: {path}")
-        if not path.is_file():
-            raise ValueError(f"not a regular file: {path}")
-        with path.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
-    if b"\0" in data:
+        text = read_bounded(path, MAX_FILE_BYTES, follow=True)
+    except UnreadableFile as error:
+        raise ValueError(f"{path} {error}") from None
+    if text is None:
+        raise ValueError(f"no such file: {path}")
+    if "\0" in text:
         raise ValueError(f"{path} is not a text file: it holds a zero byte")
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8: byte {error.start}") from None
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def directory_of(info: ValidationInfo, given: str) -> Path:

@@ -204,7 +204,7 @@ def _with_files(
                     f"more than {MAX_HEADERS} headers or {MAX_HEADER_BYTES >> 20} MiB;"
                     " name a narrower folder"
                 )
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             path: DataPath = ("kernel", "include_dirs", index)
             problems.append(document.problem(path, str(error)))
     if experiment.kernel.headers:
@@ -214,7 +214,7 @@ def _with_files(
     for index, argument in enumerate(experiment.arguments):
         try:
             arguments.append(_absolute(argument, directory))
-        except ValueError as error:
+        except (ValueError, OSError, RuntimeError) as error:
             problems.append(document.problem(("arguments", index), str(error)))
             arguments.append(argument)
     kernel = replace(experiment.kernel, headers=tuple(sorted(headers.items())))

@@ -41,22 +41,22 @@ def read_journal(path: Path) -> list[Fact]:
 
 
 def _whole_lines(path: Path) -> bytes:
+    if not path.is_file():
+        raise EnvironmentProblem(f"cannot read {path}: not a regular file")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
-    return data[: data.rfind(b"\n") + 1]
-
-
-def _decode(path: Path, data: bytes) -> list[Fact]:
-    header, _, rest = data.partition(b"\n")
-    if not data:
-        return []
-    if header + b"\n" != HEADER:
+    if data[: len(HEADER)] != HEADER[: len(data)]:
         raise EnvironmentProblem(
             f"{path}:1: not a journal of version {VERSION}; it was written by another version of "
             "kernelwright, or is no journal"
         )
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _decode(path: Path, data: bytes) -> list[Fact]:
+    _, _, rest = data.partition(b"\n")
     return list(_checked(path, rest.split(b"\n")[:-1]))
 
 

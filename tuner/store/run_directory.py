@@ -8,6 +8,7 @@ from these: ``status.json``, ``results.jsonl``, ``results.csv``, ``export/``. Kn
 the facts in the journal mean.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -24,11 +25,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from tuner.errors import EnvironmentProblem
 from tuner.events import Fact
+from tuner.files import UnreadableFile, read_bounded
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import dump_resolved, load_resolved
 from tuner.store.journal import Journal, read_journal
 
 FORMAT = 1
+MAX_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +59,9 @@ class RunView:
         Raises:
             EnvironmentProblem: there is no run, or its format is not understood.
         """
-        try:
-            text = (path / "run.json").read_text()
-            resolved = (path / "spec.resolved.yaml").read_text()
-        except FileNotFoundError:
-            raise EnvironmentProblem(f"{path} is not a run directory") from None
-        except OSError as error:
-            raise EnvironmentProblem(f"cannot read {error.filename}: {error.strerror}") from None
+        text, resolved = _read(path / "run.json"), _read(path / "spec.resolved.yaml")
+        if text is None or resolved is None:
+            raise EnvironmentProblem(f"{path} is not a run directory")
         try:
             info = TypeAdapter(RunInfo).validate_json(text)
         except ValidationError as error:
@@ -90,8 +89,8 @@ class RunDirectory:
         self.experiment = view.experiment
         self._lock = lock
         try:
-            self.secret = int((self.path / "secret").read_text(), 16)
-        except (OSError, ValueError):
+            self.secret = int(_read(self.path / "secret") or "", 16)
+        except (EnvironmentProblem, ValueError):
             self.close()
             raise EnvironmentProblem(
                 f"cannot read the run's seed, {self.path / 'secret'}"
@@ -137,7 +136,7 @@ class RunDirectory:
                 os.close(lock)
             if building:
                 shutil.rmtree(building, ignore_errors=True)
-            if path.exists():
+            if error.errno != errno.ENAMETOOLONG and path.exists():
                 raise EnvironmentProblem(
                     f"{path} is there already: go on with `kernelwright resume {path}`, or name "
                     "another folder with --run-dir"
@@ -198,11 +197,11 @@ class RunDirectory:
             self._lock = -1
 
 
-def _read(file: Path) -> str:
+def _read(file: Path) -> str | None:
     try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentProblem(f"cannot read {file}: {error}") from None
+        return read_bounded(file, MAX_FILE_BYTES)
+    except UnreadableFile as error:
+        raise EnvironmentProblem(f"{file} {error}") from None
 
 
 def _lock(path: Path) -> int:

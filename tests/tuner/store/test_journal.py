@@ -101,10 +101,14 @@ def test_damage_in_the_middle_names_its_line(tmp_path, line, complaint):
         read_journal(path)
 
 
-def test_a_file_that_is_no_journal_is_refused(tmp_path):
-    path = write(tmp_path / "journal.jsonl", b'{"journal": "kernelwright", "version": 2}\n')
+@pytest.mark.parametrize(
+    "data", [b'{"journal": "kernelwright", "version": 2}\n', b"\x80" * 99, HEADER[:-1] + b" "]
+)
+def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, data):
+    path = write(tmp_path / "journal.jsonl", data)
     with pytest.raises(EnvironmentProblem, match="version 1"):
         Journal(path)
+    assert path.read_bytes() == data
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_message(tmp_path):

@@ -145,6 +145,22 @@ def test_broken_directories_are_refused_clearly(tmp_path, name, text, complaint)
         RunDirectory.open(tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["run.json", "spec.resolved.yaml", "secret", "journal.jsonl"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.write_bytes(b"\xff\xfe")])
+def test_what_is_no_text_file_is_named_and_never_waited_for(tmp_path, name, make):
+    create(tmp_path / "run").close()
+    path = tmp_path / "run" / name
+    path.unlink(missing_ok=True)
+    make(path)
+    with pytest.raises(EnvironmentProblem, match=str(path)):
+        RunDirectory.open(tmp_path / "run").journal()
+
+
+def test_a_name_too_long_is_one_clear_message(tmp_path):
+    with pytest.raises(EnvironmentProblem, match=r"File name too long.*--run-dir"):
+        create(tmp_path / ("x" * 300))
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(EnvironmentProblem, match="is not a run directory"):
         RunView.open(tmp_path)

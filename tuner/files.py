@@ -14,7 +14,7 @@ from tuner.errors import EnvironmentProblem
 
 
 class UnreadableFile(ValueError):
-    """A file that must not be believed: not a regular file, too large, or not UTF-8."""
+    """A file that must not be believed: unreadable, not regular, too large, or not UTF-8."""
 
 
 def first_problem(error: ValidationError) -> str:
@@ -63,16 +63,17 @@ def make_folder(path: Path) -> None:
         raise EnvironmentProblem(f"{path}: cannot be created ({error.strerror})") from error
 
 
-def read_bounded(path: Path, limit: int) -> str | None:
+def read_bounded(path: Path, limit: int, *, follow: bool = False) -> str | None:
     """The text of a regular file of at most ``limit`` bytes; ``None`` if there is no such file.
 
-    Links are not followed: whoever writes into a shared folder must not choose what is read.
+    Waits for no pipe. Links are not followed unless ``follow``: whoever writes into a shared folder
+    must not choose what is read.
 
     Raises:
         UnreadableFile: the file is there and must not be believed.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -81,7 +82,10 @@ def read_bounded(path: Path, limit: int) -> str | None:
         os.close(handle)
         raise UnreadableFile("is not a regular file")
     with os.fdopen(handle, "rb") as file:
-        data = file.read(limit + 1)
+        try:
+            data = file.read(limit + 1) or b""
+        except OSError as error:
+            raise UnreadableFile(f"cannot be read ({error.strerror})") from error
     if len(data) > limit:
         raise UnreadableFile(f"is larger than {limit} bytes")
     try:
