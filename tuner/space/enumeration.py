@@ -21,6 +21,8 @@ Ordinals = npt.NDArray[np.uint16]
 CHUNK = 1 << 17
 MAX_BYTES = 1 << 28
 MAX_VALUES = 1 << 16
+MAX_TESTS = 1 << 26
+"""How often one condition is tested, which takes half a minute, before the space is refused."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ def enumerate_feasible(
     """Every point that meets all conditions on at least one shape.
 
     Raises:
-        SpecError: the feasible set itself does not fit into memory.
+        SpecError: the feasible set does not fit into memory, or takes too long to find.
     """
     for name, values in parameters.items():
         if len(values) > MAX_VALUES:
@@ -162,6 +164,11 @@ class _Walk:
             alive = condition.holds(columns, len(rows))
         kept = int(np.count_nonzero(alive))
         tally.reached += len(rows)
+        if tally.reached > MAX_TESTS:
+            raise SpecError(
+                f"the search space takes too long to enumerate: more than {MAX_TESTS:,} points "
+                f"reach {tally.label}; remove values, or add constraints on fewer parameters"
+            )
         tally.passed += kept
         tally.rejected += (len(rows) - kept) * self._beyond[depth]
         return (rows, mask) if kept == len(rows) else (rows[alive], mask[alive])

@@ -35,6 +35,13 @@ def test_counts_of_known_spaces(space, count):
     assert rejected == found.cartesian - count
 
 
+def test_a_space_that_takes_too_long_to_enumerate_is_refused_naming_the_constraint(monkeypatch):
+    monkeypatch.setattr(enumeration, "MAX_TESTS", 500)
+    parameters = {name: tuple(range(10)) for name in "ABC"}
+    with pytest.raises(SpecError, match=r"more than 500 points reach .*A \+ B \+ C == 27; remove"):
+        feasible_set(experiment(), template(parameters, ["A + B + C == 27"]), DEVICE)
+
+
 INTEGERS = st.lists(st.integers(-1, 9), min_size=1, max_size=4, unique=True).map(tuple)
 PARAMETERS = st.fixed_dictionaries(
     {
