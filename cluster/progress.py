@@ -70,7 +70,8 @@ class Progress:
         return f"round {self.round}: {self._words()}" if self.round else self._words()
 
     def _words(self) -> str:
-        best = f"; best {self.speedup:.2f}× with {self.leader}" if self.speedup else ""
+        where = "best" if self.phase == "search" else "best of the search"
+        best = f"; {where} {self.speedup:.2f}× with {self.leader}" if self.speedup else ""
         match self.phase:
             case "baseline":
                 return f"baseline: compiling, checking and timing it; then {self.estimate}"

@@ -42,7 +42,8 @@ def validate(
         SpecError: everything that is wrong with it, at once; or its space is empty.
         NothingValid: with ``compile_corners``, something did not compile.
     """
-    experiment, template = load_tunable(find_spec(spec, machine_has_gpu))
+    path = find_spec(spec, lambda: target is not None or machine_has_gpu())
+    experiment, template = load_tunable(path)
     model, why_not = _device(experiment, target, device)
     tolerances = _tolerances(experiment)
     space = None

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.commands.experiments import BUNDLED, bundled_names, find_spec
 from cluster.commands.runs import _run_directory
+from cluster.commands.specs import validate
 from cluster.settings import Settings
 from tuner.errors import SpecError
 
@@ -16,6 +17,11 @@ def test_a_bundled_name_means_cuda_where_there_is_a_gpu():
     assert "silu_and_mul" in bundled_names()
     assert find_spec("silu_and_mul", lambda: True) == BUNDLED / "silu_and_mul" / "cuda.yaml"
     assert find_spec("silu_and_mul", lambda: False) == BUNDLED / "silu_and_mul" / "opencl.yaml"
+
+
+def test_a_bundled_name_means_cuda_where_a_target_is_named(capsys):
+    validate("silu_and_mul", target="sm_90", compile_corners=False, device=None, as_json=False)
+    assert "space on NVIDIA H100" in capsys.readouterr().out
 
 
 def test_a_file_wins_over_a_bundled_name(tmp_path, monkeypatch):
