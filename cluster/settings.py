@@ -9,7 +9,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class Settings:
     ``ray_address`` is the cluster to join (set by the user, and by Ray for a submitted job);
     ``in_job`` whether this process is the entry point of ``ray job submit``; ``home`` where
     patterns and compiled binaries are kept from run to run, ``None`` where ``KERNELWRIGHT_HOME`` is
-    set to nothing.
+    set to nothing or the user has no home.
     """
 
     ray_address: str | None
@@ -49,7 +49,9 @@ class Settings:
 
 def _home(given: str | None) -> Path | None:
     if given is None:
-        return Path.home() / ".kernelwright"
+        with suppress(RuntimeError):
+            return Path.home() / ".kernelwright"
+        return None
     return Path(given).absolute() if given else None
 
 

@@ -65,15 +65,17 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
 def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:
     """Keep what a finished run's winner teaches, if it gained anything. A replay teaches nothing.
 
-    Raises:
-        EnvironmentProblem: the store cannot be written.
+    A store that cannot be written is a note: the run's result stands without it.
     """
     if settings.home is None or not history.finished or _replays(RunView.open(run_dir)):
         return
     template = history.experiment.template
     pattern = left_by(history, result, template.rationale if template else "")
     if pattern is not None:
-        _store(settings).add(pattern)
+        try:
+            _store(settings).add(pattern)
+        except EnvironmentProblem as problem:
+            _warn((f"what won is not kept for later runs: {problem}",))
 
 
 def _replays(run: RunDirectory | RunView) -> bool:

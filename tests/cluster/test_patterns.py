@@ -3,13 +3,17 @@
 import json
 import os
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 from agents.patterns.features import features_of
 from agents.patterns.pattern import Pattern, Winner
 from agents.patterns.store import PatternStore
+from cluster.commands import patterns
+from cluster.settings import Settings
 from tests.cluster.kernels import ROOT, command, write_experiment
 from tuner.spec.load import load_experiment
-from tuner.store.run_directory import RunView
+from tuner.store.run_directory import RunDirectory, RunView
 
 
 def kernelwright(home, *arguments):
@@ -57,3 +61,17 @@ def test_list_show_export_and_delete(tmp_path):
     assert kernelwright(tmp_path, "patterns", "delete", left.name).returncode == 0
     assert kernelwright(tmp_path, "patterns", "show", left.name).returncode == 2
     assert kernelwright("", "patterns", "list").returncode == 3
+
+
+def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
+    tmp_path, monkeypatch, capsys
+):
+    spec = load_experiment(write_experiment(tmp_path / "spec"))
+    RunDirectory.create(tmp_path / "run", spec, "").close()
+    winner = Winner(device="d", values={"VEC": 4}, speedup=2.0, low=1.9, high=2.1)
+    left = Pattern(kernel="a" * 16, features=features_of(spec), strategy="", winners=(winner,))
+    monkeypatch.setattr(patterns, "left_by", lambda *_: left)
+    settings = Settings(ray_address=None, in_job=False, home=Path("/dev/null/home"))
+    history = SimpleNamespace(finished=True, experiment=spec)
+    patterns.leave(settings, tmp_path / "run", history, None)
+    assert "is not kept for later runs: /dev/null/home/patterns" in capsys.readouterr().err

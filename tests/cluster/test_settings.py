@@ -71,3 +71,11 @@ def test_linear_algebra_gets_one_thread_unless_the_user_chose():
 def test_compiled_binaries_are_kept_at_home_unless_that_is_off():
     assert Settings.read({"KERNELWRIGHT_HOME": "/somewhere"}).cache == Path("/somewhere/compiled")
     assert Settings.read({"KERNELWRIGHT_HOME": ""}).cache is None
+
+
+def test_a_user_without_a_home_keeps_nothing(monkeypatch):
+    def unknown(_):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", classmethod(unknown))
+    assert Settings.read({}) == Settings(ray_address=None, in_job=False, home=None)

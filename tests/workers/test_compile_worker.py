@@ -86,7 +86,8 @@ def test_a_result_of_another_build_is_no_result(worker) -> None:
         decode_result(b"[1, 2]", [], ONE)
 
 
-def test_devices_are_found_by_a_child_and_problems_are_told() -> None:
+def test_devices_are_found_by_a_child_and_problems_are_told(monkeypatch) -> None:
+    monkeypatch.setenv("HOME", "/proc")
     cuda, opencl = list_devices(("cuda", "opencl"))[0], list_devices(("opencl",))[0]
     assert opencl.device is not None
     assert opencl.device.backend == "opencl"

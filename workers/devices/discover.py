@@ -13,6 +13,7 @@ from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
 from workers.devices.port import DeviceBackend
 from workers.process import Child, ChildFailed, serve_as_child
+from workers.runtime import PrivateFolder
 
 _SECONDS = 60.0
 
@@ -52,7 +53,9 @@ def open_device(backend: Backend, index: int) -> DeviceBackend:
 
 
 def _ask(backend: Backend) -> tuple[Found, ...]:
-    child = Child("workers.devices.discover", [backend])
+    folder = PrivateFolder("discover")
+    environment = {"POCL_CACHE_DIR": str(folder.path), "PYOPENCL_NO_CACHE": "1"}
+    child = Child("workers.devices.discover", [backend], environment=environment)
     try:
         text, _ = child.request(b"list", timeout=_SECONDS, limit=0)
         return _FOUND.validate_json(text)
@@ -60,6 +63,7 @@ def _ask(backend: Backend) -> tuple[Found, ...]:
         return (_problem(backend, -1, f"looking for devices failed: {failure}"),)
     finally:
         child.close()
+        folder.remove()
 
 
 def _look(backend: Backend) -> tuple[Found, ...]:
