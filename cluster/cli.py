@@ -4,6 +4,7 @@ Imports neither pydantic, numpy, yaml nor ray, so that ``--help`` answers at onc
 does lies in :mod:`cluster.commands` and is imported when it runs.
 """
 
+import errno
 import os
 import sys
 import tempfile
@@ -16,7 +17,12 @@ import typer
 
 from cluster import shadow
 from cluster.settings import use_one_algebra_thread
-from tuner.errors import KernelwrightError
+from tuner.errors import EnvironmentProblem, KernelwrightError
+
+_EXHAUSTED = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+)
+"""What the machine may run out of at any call: the reason is never ours."""
 
 app = typer.Typer(
     name="kernelwright",
@@ -80,6 +86,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 @app.callback()
 def _before_any_command() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise EnvironmentProblem("the current folder was deleted: change to another") from None
     shadow.check()
 
 
@@ -350,6 +360,9 @@ def main() -> None:
         typer.echo(f"kernelwright: error: {error}", err=True)
         sys.exit(error.exit_code)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+            typer.echo(f"kernelwright: error: {error}: free some, or allow more", err=True)
+            sys.exit(EnvironmentProblem.exit_code)
         typer.echo(
             f"kernelwright: bug: {type(error).__name__}: {str(error).partition(chr(10))[0]} "
             f"(traceback in {_keep_traceback()})",

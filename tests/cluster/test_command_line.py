@@ -116,6 +116,30 @@ def test_bad_input_is_told_in_one_message(tmp_path, arguments, code, words):
     assert all(word in result.stderr for word in words), result.stderr
 
 
+SCARCE = [
+    ("exec {command} doctor > /dev/full", "No space left on device"),
+    ("ulimit -n 8; exec {command} doctor", "Too many open files"),
+    ('cd "$(mktemp -d)"; rmdir "$PWD"; exec {command} doctor', "current folder was deleted"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), SCARCE)
+def test_what_the_machine_has_not_is_no_bug(line, words):
+    line = line.format(command=" ".join(command()))
+    result = subprocess.run(
+        ["bash", "-c", line],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 3, result.stderr
+    assert words in result.stderr
+    assert "bug" not in result.stderr
+
+
 BROKEN = [
     ({"kernel": KERNEL.replace("3.0f", "3.0f +* 2")}, 4, ["scale.cl", ":3"]),
     ({"reference": REFERENCE.replace("3.0", "4.0")}, 4, ["out"]),
