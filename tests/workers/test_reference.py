@@ -58,3 +58,17 @@ def test_whatever_it_does_is_one_message(process, text, says) -> None:
 def test_what_it_prints_is_no_answer(process) -> None:
     text = "def f(x):\n    print('{}')\n    return x"
     assert process.call(function(text), {"x": np.ones(1)})[""].tolist() == [1]
+
+
+def test_one_that_is_killed_from_outside_is_asked_again(process, tmp_path) -> None:
+    once = tmp_path / "once"
+    text = (
+        "import os, pathlib\n"
+        "def f(x):\n"
+        f"    once = pathlib.Path({str(once)!r})\n"
+        "    if not once.exists():\n"
+        "        once.touch()\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "    return x\n"
+    )
+    assert process.call(function(text), {"x": np.ones(1)})[""].tolist() == [1]
