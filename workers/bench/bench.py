@@ -8,7 +8,7 @@ fresh one for each confirmation.
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from tuner.fleet import (
 )
 from tuner.search.port import Losses
 from tuner.spec.odd import every_shape
-from tuner.spec.resolve import resolve_arguments
+from tuner.spec.resolve import ResolvedArgument, resolve_arguments
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.bench.answers import Answers
 from workers.bench.ceilings import measure_ceilings
@@ -52,6 +52,7 @@ from workers.sanitizers.examination import Site, examine
 
 FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
+REPEATED = Recipe(label="three launches in a row", launches=3)
 CANARIES = 2
 """Failures in a row of the baseline in new children after which a device is quarantined."""
 
@@ -237,7 +238,7 @@ class Bench:
         wanted = [
             (shape, recipe)
             for shape in prep.timed
-            for recipe in ((FIRST, FLIPPED, FRESH) if shape in prep.tune else (FIRST,))
+            for recipe in (_recipes(arguments[shape]) if shape in prep.tune else (FIRST,))
         ]
         first = oracle.ask(*wanted[0])
         for question in (first,) if isinstance(first, Rejected) else oracle.ask_all(wanted):
@@ -376,3 +377,13 @@ class Bench:
     def _locked(self) -> Iterator[None]:
         with device_lock(self._describe()[1], self._closed):
             yield
+
+
+def _recipes(arguments: Sequence[ResolvedArgument]) -> tuple[Recipe, ...]:
+    """The questions of a tune shape; the last is on inputs that nobody has seen.
+
+    What works in place is launched in a row while it is timed, so it is asked about that too: one
+    that knows its own last output could do nothing from the second launch on.
+    """
+    in_place = any(argument.kind == "inout" for argument in arguments)
+    return (FIRST, FLIPPED, *((REPEATED,) if in_place else ()), FRESH)

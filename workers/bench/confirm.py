@@ -149,6 +149,11 @@ class Confirmation:
             if shape in self._prep.timed:
                 for cache in self._caches():
                     samples += self._time(stand, runners, shape, cache)
+                for question in (one for one in questions if one.launches > 1):
+                    for trial, entrant in runners.items():
+                        with self._blaming(trial, shape):
+                            known = self._prep.baseline_ns[shape]
+                            stand.check(entrant, question, known, exact=False)
                 if stand.vitals is not None:
                     vitals.append(stand.vitals)
             for trial, entrant in runners.items():

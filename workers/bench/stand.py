@@ -174,7 +174,7 @@ class Stand:
         """
         place = question.shape, exact
         case = self._cases[place]
-        target = (self._pick(case.sets),)
+        target = (self._pick(case.sets),) * question.launches
         if question.standing:
             self._hold(place, case.first)
             self._fire(entrant, self._bound(entrant, place), question.shape, baseline_ns, target)
