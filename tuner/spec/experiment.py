@@ -187,7 +187,7 @@ class ShapeBinding:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     symbols: Annotated[dict[Name, Value], Field(min_length=1)]
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)] = 1.0
 
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.symbols.items())
@@ -212,7 +212,7 @@ Binding = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "properties": {"weight": {"type": "number", "exclusiveMinimum": 0}},
+            "properties": {"weight": {"type": "number", "minimum": 1e-9, "maximum": 1e9}},
             "additionalProperties": {"type": ["integer", "string", "boolean"]},
         }
     ),
