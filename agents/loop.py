@@ -308,7 +308,7 @@ class _Round:
         if verdict.speedup is None:
             words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
         else:
-            words = "improved" if gained else "no gain"
+            words = "improved" if gained else "no sure gain on what was there"
         summary = RoundSummary(
             number=self._number,
             suggestion=suggestion,

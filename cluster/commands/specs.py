@@ -212,5 +212,7 @@ def _write(text: str, output: Path | None) -> None:
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
+    except FileExistsError:
+        raise EnvironmentProblem(f"{output} is there already; name another --output") from None
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {output}: {error.strerror}") from None

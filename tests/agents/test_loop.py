@@ -244,7 +244,11 @@ def test_rounds_build_on_the_best_confirmed() -> None:
     disk = Disk()
     ending = run(GOOD, disk)
     assert ending.reason == "rounds"
-    assert [past.verdict for past in ending.progress.rounds] == ["improved", "improved", "no gain"]
+    assert [past.verdict for past in ending.progress.rounds] == [
+        "improved",
+        "improved",
+        "no sure gain on what was there",
+    ]
     assert ending.best is not None
     assert ending.best.round == 2
     assert ending.best.speedup == pytest.approx(2.0, rel=0.02)

@@ -127,7 +127,12 @@ def test_inputs_differ_between_runs(laboratory) -> None:
         (
             {"affine": {"i < n": "i < n - 3"}},
             Code.NOT_WRITTEN,
-            r"the baseline never writes 3 elements, such as out\[1021\]",
+            r"the baseline never writes 3 elements, such as out\[1021\]; launch as many blocks",
+        ),
+        (
+            {"experiment": {"shape: [n]": "shape: [n * 10 ** 8]"}},
+            Code.OUT_OF_MEMORY,
+            r"the arguments of n=1024 take \S+ GiB, .*: take smaller shapes",
         ),
         (
             {"affine": {"y[i]);": "out[i]);"}},

@@ -119,6 +119,8 @@ class _Header:
         yield f" * source, {self.prefix}_options() how to build it (values that depend on the shape"
         yield " * are macros there; all others stand in the source), and"
         yield f" * {self.prefix}_step_of() each of its launches: grid in blocks, block in threads."
+        yield f" * {self.prefix}_scratches() counts the work buffers that it needs, of"
+        yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks the others."
         yield " *"
         for variant in self.variants.values():
             yield f" * {variant.name}: {_plain(variant.note)}"
@@ -152,9 +154,13 @@ class _Header:
         rest = f"const {p}_shape *s" if parameters == "@" else (parameters or "").format(p=p)
         listed = rest if shape_only else ", ".join(filter(None, ["int variant", rest]))
         space = "" if kind.endswith("*") else " "
+        lines = list(body)
         yield f"static inline {kind}{space}{p}_{name}({listed})"
         yield "{"
-        yield from (f"    {line}" for line in body)
+        for given in re.findall(r"(\w+)(?=,|$)", listed):
+            if not re.search(rf"\b{given}\b", "\n".join(lines)):
+                yield f"    (void){given};"
+        yield from (f"    {line}" for line in lines)
         yield "}"
         yield ""
 
@@ -169,12 +175,12 @@ class _Header:
 
     def select(self, rule: Sequence[Case], otherwise: int) -> Iterator[str]:
         baseline, instead = (self.constant(trial) for trial in (BASELINE, otherwise))
-        yield f"int chosen = {instead};"
+        always = next((case.trial for case in rule if not case.when), otherwise)
+        yield f"int chosen = {self.constant(always)};"
         for case in rule:
-            conditions = [self.condition(one) for one in case.when]
-            if conditions:
-                yield f"if ({' && '.join(conditions)})"
-            yield f"{'    ' if conditions else ''}chosen = {self.constant(case.trial)};"
+            if case.when:
+                yield f"if ({' && '.join(self.condition(one) for one in case.when)})"
+                yield f"    chosen = {self.constant(case.trial)};"
         yield f"if ({self.prefix}_feasible(chosen, s))"
         yield "    return chosen;"
         yield f"return {self.prefix}_feasible({instead}, s) ? {instead} : {baseline};"

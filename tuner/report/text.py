@@ -117,9 +117,12 @@ def _of_copy(shape: ShapeOfRun, cell: Cell | None) -> str:
 
 def _device(result: Result) -> str:
     """What the device can do, and how it was."""
-    told = result.telemetry or f"not told by {result.backend}: clocks, power and temperature"
     lines = [f"ceilings     {result.ceilings}"] if result.ceilings else []
-    return "\n".join([*lines, f"while timing {told}"])
+    if result.telemetry:
+        return "\n".join([*lines, f"while timing {result.telemetry}"])
+    return "\n".join(
+        [*lines, f"clocks, power and temperature: {result.backend} does not tell them"]
+    )
 
 
 def _best(result: Result, shape: ShapeOfRun, specialised: Sequence[Cell | None]) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """A first spec for a kernel: written from its signature, with every guess marked as one."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,8 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
     if name not in found:
         hint = nearest(name, found) or f"; there are: {', '.join(found)}"
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
-    return "\n".join(_lines(_Draft(found[name], language), kernel.name)) + "\n"
+    draft = _Draft(found[name], language, _axes(source))
+    return "\n".join(_lines(draft, kernel.name)) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class _Draft:
 
     signature: Signature
     language: Backend
+    axes: int
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,8 +90,29 @@ class _Draft:
         return given or (_DIM,)
 
     @property
+    def launch(self) -> tuple[str, str]:
+        """Grid and block: one dimension over all elements, or as many as the source asks for."""
+        if self.axes == 1:
+            return f'"ceil_div({" * ".join(self.shape)}, 256)"', "256"
+        block = (16, 16) if self.axes == 2 else (8, 8, 4)
+        sizes = (*reversed(self.shape), *(["1"] * self.axes))[: self.axes]
+        grid = (
+            f'"ceil_div({size}, {threads})"' for size, threads in zip(sizes, block, strict=True)
+        )
+        return ", ".join(grid), ", ".join(map(str, block))
+
+    @property
     def shape(self) -> tuple[str, ...]:
         return self.sizes[:_MAX_AXES]
+
+
+def _axes(source: str) -> int:
+    """How many dimensions of its launch a source asks for: 1, 2 or 3."""
+    asked = re.findall(r"get_(?:global|local|group)_id\s*\(\s*([12])\s*\)", source)
+    asked += [
+        "xyz".index(axis) for axis in re.findall(r"(?:thread|block)Idx\s*\.\s*([yz])", source)
+    ]
+    return 1 + max(map(int, asked), default=0)
 
 
 def _is_integer(parameter: Parameter) -> bool:
@@ -110,8 +134,9 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
     yield "  # options: []         # what the application compiles it with"
     yield "  # include_dirs: []    # folders of the headers that it includes"
     yield "  launch:               # guess: write here how the application launches it"
-    yield f'    grid: ["ceil_div({" * ".join(draft.shape)}, 256)"]    # blocks (work-groups)'
-    yield "    block: [256]        # threads (work-items) of each"
+    grid, block = draft.launch
+    yield f"    grid: [{grid}]    # blocks (work-groups)"
+    yield f"    block: [{block}]        # threads (work-items) of each"
     yield ""
     yield "arguments:              # in the kernel's order"
     for argument, parameter in zip(draft.names, draft.signature.parameters, strict=True):

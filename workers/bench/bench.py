@@ -53,6 +53,8 @@ from workers.sanitizers.examination import Site, examine
 FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
 REPEATED = Recipe(label="three launches in a row", launches=3)
+COPIES = 4
+"""Of a shape's arguments in a device's memory at least: two stagings, each with its image."""
 CANARIES = 2
 """Failures in a row of the baseline in new children after which a device is quarantined."""
 
@@ -230,6 +232,8 @@ class Bench:
                 return Rejected(
                     stage=Stage.LAUNCH, code=Code.LAUNCH_FAILED, detail=detail, shape=shape
                 )
+            if refused := _too_large(prep, shape):
+                return refused
         answers = Answers(prep, self._folder.path, self._closed)
         server = self._server()
         oracle = Oracle(prep, server, answers, self._deadlines)
@@ -387,3 +391,16 @@ def _recipes(arguments: Sequence[ResolvedArgument]) -> tuple[Recipe, ...]:
     """
     in_place = any(argument.kind == "inout" for argument in arguments)
     return (FIRST, FLIPPED, *((REPEATED,) if in_place else ()), FRESH)
+
+
+def _too_large(prep: Prep, shape: int) -> Rejected | None:
+    """Why a shape's arguments cannot be staged, before any time is spent on filling them."""
+    size = sum(a.size for a in prep.arguments[shape] if a.is_buffer)
+    room = prep.device.memory_bytes
+    if COPIES * size <= room:
+        return None
+    detail = (
+        f"the arguments of {prep.bindings[shape]} take {size / 2**30:.3g} GiB, and {COPIES} copies "
+        f"are needed, where the device has {room / 2**30:.3g} GiB: take smaller shapes"
+    )
+    return Rejected(stage=Stage.LIMITS, code=Code.OUT_OF_MEMORY, detail=detail, shape=shape)

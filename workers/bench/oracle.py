@@ -41,6 +41,7 @@ AT_ONCE = 4
 _POISONS = (0xFF, 0x7F)
 _AGREE = Comparison(failures=0, unwritten=0, poisoned=0, index=0, got=0.0, want=0.0, error=0.0)
 """What comparing an output with itself says."""
+_LEAVES_SOME = "launch as many blocks and threads as it needs, or say 'inout' if it leaves some be"
 _READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
 
 
@@ -340,8 +341,7 @@ def _unwritten(
         return None
     place = element_name(argument, int(np.flatnonzero(kept)[0]))
     detail = f"the baseline never writes {np.count_nonzero(kept)} elements, such as {place}"
-    if kept.all():
-        detail += f"; {_READS_IT}"
+    detail += f"; {_READS_IT}" if kept.all() else f"; {_LEAVES_SOME}"
     return Rejected(stage=Stage.VERIFY, code=Code.NOT_WRITTEN, detail=detail)
 
 

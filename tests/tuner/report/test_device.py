@@ -100,7 +100,7 @@ def test_no_copy_is_spoken_of_where_none_can_be_compared(untold):
 
 def test_where_nothing_tells_of_the_device_the_report_says_so_once():
     text = render(summarise(run(told=lambda fact: fact)))
-    assert text.count("not told by cuda: clocks, power and temperature") == 1
+    assert text.count("clocks, power and temperature: cuda does not tell them") == 1
     assert "ceilings" not in text
 
 

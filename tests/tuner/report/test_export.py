@@ -139,7 +139,17 @@ def execute(files: dict[str, str], folder: Path, body: str) -> list[str]:
         f'#include "{header}"\n#include "{header}"\nint main(void)\n{{\n{body}\nreturn 0;\n}}\n'
     )
     (folder / "main.c").write_text(program)
-    command = ["gcc", "-std=c99", "-Wall", "-Wpedantic", "-Werror", "main.c", "-o", "main"]
+    command = [
+        "gcc",
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        "main.c",
+        "-o",
+        "main",
+    ]
     built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     ran = subprocess.run([folder / "main"], capture_output=True, text=True, check=True)

@@ -150,6 +150,35 @@ def test_what_a_skeleton_guesses(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("file", "index", "grid", "block"),
+    [
+        ("turn.cl", "get_global_id( 1 )", '"ceil_div(cols, 16)", "ceil_div(rows, 16)"', "16, 16"),
+        ("turn.cu", "threadIdx.y", '"ceil_div(cols, 16)", "ceil_div(rows, 16)"', "16, 16"),
+        (
+            "turn.cu",
+            "blockIdx . z",
+            '"ceil_div(cols, 8)", "ceil_div(rows, 8)", "ceil_div(1, 4)"',
+            "8, 8, 4",
+        ),
+    ],
+)
+def test_a_skeleton_launches_as_many_dimensions_as_the_kernel_asks_for(
+    tmp_path, file, index, grid, block
+):
+    pointer = "global float *" if file.endswith("cl") else "float*"
+    mark = "kernel" if file.endswith("cl") else "__global__"
+    kernel = tmp_path / file
+    kernel.write_text(
+        f"{mark} void turn({pointer} out, int rows, int cols) {{ out[{index}] = 1; }}"
+    )
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(skeleton(kernel))
+    assert f"grid: [{grid}]" in spec.read_text()
+    assert f"block: [{block}]" in spec.read_text()
+    load_experiment(spec)
+
+
+@pytest.mark.parametrize(
     ("file", "source", "entry", "said"),
     [
         ("a.txt", "", None, "a kernel file ends in .cl"),
