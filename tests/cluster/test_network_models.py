@@ -79,31 +79,6 @@ def test_faults_on_the_way_and_a_right_account_at_the_end(tmp_path):
     assert not holds_key(tmp_path / "run", result)
 
 
-def test_a_wrong_key_ends_it_in_one_line_and_a_resume_pays_nothing_twice(tmp_path):
-    with serving(
-        answers(completion(fenced(SUGGESTION))), fails(401, f"no such key: {KEY}")
-    ) as server:
-        result = run(tmp_path, server)
-        assert result.returncode == 5, result.stderr
-        assert "AuthenticationError" in result.stderr.splitlines()[-1]
-        assert not holds_key(tmp_path / "run", result)
-        asked = len(server.seen)
-        server.behaviours = [answers(completion(fenced(DRAFT, FAMILY)))]
-        again = subprocess.run(
-            command("resume", tmp_path / "run", "--fleet", "local"),
-            cwd=ROOT,
-            env=os.environ | {"OPENAI_API_KEY": KEY},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert len(server.seen) == asked + 1, again.stderr
-    ledger = read_ledger(tmp_path / "run")
-    assert ledger is not None
-    assert ledger.spent.calls == 2
-
-
 def test_a_budget_too_small_for_one_call(tmp_path):
     with serving(answers(completion(fenced(SUGGESTION)))) as server:
         result = run(tmp_path, server, agents=", max_cost_usd: 0.000001")
