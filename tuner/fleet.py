@@ -5,14 +5,14 @@ simulated on a virtual clock. It decides nothing; the session does.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.plan import Binary, Build, Plan
 from tuner.search.port import Losses
-from tuner.spec.experiment import Experiment
+from tuner.spec.experiment import Confirm, Experiment, Search
 from tuner.telemetry import Vitals
 from tuner.trial import Configuration, Full, Infeasible, Outcome, Rejected
 
@@ -56,6 +56,13 @@ class BenchSetup:
     experiment: Experiment
     baseline: Candidate
     secret: int
+
+    @property
+    def prepares(self) -> Experiment:
+        """What of the experiment decides how its baseline is prepared: nothing that follows."""
+        return replace(
+            self.experiment, template=None, search=Search(), confirm=Confirm(), agents=None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

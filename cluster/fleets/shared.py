@@ -5,26 +5,14 @@ preparation, which sessions of one kernel share. Knows nothing of rounds or mode
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 
 from cluster.driver import TICK_SECONDS
 from tuner.device import Device
 from tuner.fleet import Answer, BenchJob, Fleet, Job, Lost, Prepared, PrepareJob
-from tuner.spec.experiment import Confirm, Experiment, Search
+from tuner.spec.experiment import Experiment
 
-
-@dataclass(frozen=True, slots=True)
-class _Preparation:
-    experiment: Experiment
-    secret: int
-
-    @classmethod
-    def of(cls, job: PrepareJob) -> "_Preparation":
-        """What decides how a baseline is prepared: no template, and nothing of what follows."""
-        plain = replace(
-            job.setup.experiment, template=None, search=Search(), confirm=Confirm(), agents=None
-        )
-        return cls(plain, job.setup.secret)
+_Preparation = tuple[Experiment, int]
+"""What decides how a baseline is prepared: of its experiment, and the secret of its inputs."""
 
 
 class SharedFleet:
@@ -75,7 +63,7 @@ class SharedFleet:
     def submit(self, job: Job) -> None:
         """Pass the job on, unless its answer is known: a baseline is prepared once."""
         if isinstance(job, PrepareJob):
-            self._preparing = _Preparation.of(job)
+            self._preparing = job.setup.prepares, job.setup.secret
             if self._prepared and self._prepared[0] == self._preparing:
                 self._known.append(self._prepared[1])
                 return

@@ -155,10 +155,11 @@ class _Header:
         listed = rest if shape_only else ", ".join(filter(None, ["int variant", rest]))
         space = "" if kind.endswith("*") else " "
         lines = list(body)
+        text = "\n".join(lines)
         yield f"static inline {kind}{space}{p}_{name}({listed})"
         yield "{"
         for given in re.findall(r"(\w+)(?=,|$)", listed):
-            if not re.search(rf"\b{given}\b", "\n".join(lines)):
+            if not re.search(rf"\b{given}\b", text):
                 yield f"    (void){given};"
         yield from (f"    {line}" for line in lines)
         yield "}"

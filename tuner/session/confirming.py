@@ -58,13 +58,13 @@ class Confirming:
 
     def absent(self, compiling: set[int]) -> list[int]:
         """Trials that must be compiled before anything else is done."""
-        if self._examining or (self._processes and not self._unconfirmed()):
+        if self._waits:
             return []
         return [n for n in self._wanting() if n not in self._compiled | compiling]
 
     def commands(self) -> list[Command]:
         """What to do next with what is compiled."""
-        if self._examining or (self._processes and not self._unconfirmed()):
+        if self._waits:
             return []
         if not self._processes and not self._unconfirmed():
             self._examining = self._unexamined()
@@ -76,6 +76,11 @@ class Confirming:
             self._processes[process] = tuple(wanted)
             commands.append(Confirm(process, tuple(wanted)))
         return commands
+
+    @property
+    def _waits(self) -> bool:
+        """Whether nothing can be begun before what is in flight is answered."""
+        return bool(self._examining or (self._processes and not self._unconfirmed()))
 
     def _wanting(self) -> Sequence[int]:
         """Trials that need to be confirmed, or once all are, examined."""

@@ -313,6 +313,10 @@ class Confirm:
     processes: Annotated[int, Field(ge=2, le=100)] = 5
 
 
+Cache = Literal["cold", "hot"]
+"""Whether launches find their data in the last-level cache."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """Launches before and while timing; ``cold`` rotates buffers past the last-level cache.
@@ -324,7 +328,7 @@ class Measure:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     warmup: Annotated[int, Field(ge=0, le=10_000)] = 20
     repeats: Annotated[int, Field(ge=3, le=100_000)] = 100
-    cache: Literal["cold", "hot"] = "cold"
+    cache: Cache = "cold"
     until: Annotated[float, Field(gt=0, lt=1)] | None = None
     at_most: Annotated[int, Field(ge=3, le=1_000_000)] = 2_000
 

@@ -10,7 +10,7 @@ import hashlib
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from tuner.spec.experiment import Confirm, Experiment, Search
+from tuner.spec.experiment import Experiment
 from tuner.trial import Rejected
 from workers.bench.prep import Prep
 from workers.elements import Array, numpy_dtype
@@ -113,11 +113,8 @@ def _mapped(file: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 def _key(prep: Prep) -> str:
     """What answers depend on: experiment, machine code, inputs' seed, device."""
-    plain = replace(
-        prep.setup.experiment, template=None, search=Search(), confirm=Confirm(), agents=None
-    )
     parts = (
-        _EXPERIMENTS.dump_json(plain).decode(),
+        _EXPERIMENTS.dump_json(prep.setup.prepares).decode(),
         prep.setup.baseline.work,
         str(prep.setup.secret),
         prep.device.model,

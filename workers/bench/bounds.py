@@ -6,9 +6,9 @@ Owns those bounds for one device and experiment. What a time is compared with is
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from tuner.device import Device
+from tuner.spec.experiment import Cache
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure, Rotation
 
@@ -26,9 +26,7 @@ class Bounds:
     least_bytes: Mapping[int, int]
     launch_ns: float = 0.0
 
-    def refuse(
-        self, shape: int, cache: Literal["cold", "hot"], rotation: Rotation, median_ns: float
-    ) -> None:
+    def refuse(self, shape: int, cache: Cache, rotation: Rotation, median_ns: float) -> None:
         """Judge the median time of a launch.
 
         What may still lie in the last-level cache, from before a burst or after it, need not have

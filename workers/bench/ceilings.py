@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
 from tuner.plan import Binary, Build, CellPlan, KernelStep
+from tuner.spec.experiment import Cache
 from tuner.trial import Rejected
 from workers.bench.supervisor import Supervisor
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
@@ -104,7 +104,7 @@ class _Course:
         scalar: StagedScalar | None,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
-        cache: Literal["cold", "hot"],
+        cache: Cache,
     ) -> float:
         """The median nanoseconds of a launch."""
         arguments: list[Staged] = [*buffers, *([scalar] if scalar else [])]

@@ -14,13 +14,14 @@ import numpy as np
 from tuner.errors import EnvironmentProblem
 from tuner.fleet import BASELINE, Candidate, Confirmed, ConfirmJob, Sample
 from tuner.plan import CellPlan
+from tuner.spec.experiment import Cache
 from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.judge import Question, rejected
 from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
 from workers.bench.prep import Prep
-from workers.bench.stand import Cache, Entrant, Stand
+from workers.bench.stand import Entrant, Stand
 from workers.devices.port import DeviceFailure
 from workers.inputs import Distribution, applies
 

@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan
+from tuner.spec.experiment import Cache
 from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar
@@ -32,7 +33,7 @@ class PlanRotation:
 
     kind: Literal["rotation"] = "rotation"
     size: int
-    cache: Literal["cold", "hot"]
+    cache: Cache
     warmup: int
     repeats: int
 

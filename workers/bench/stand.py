@@ -9,14 +9,13 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
 from tuner.device import Device
 from tuner.fleet import Candidate
 from tuner.plan import CellPlan
-from tuner.spec.experiment import Measure
+from tuner.spec.experiment import Cache, Measure
 from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from workers.bench.bounds import Bounds
@@ -31,7 +30,6 @@ from workers.devices.port import (
     StagedScalar,
 )
 
-Cache = Literal["cold", "hot"]
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
 

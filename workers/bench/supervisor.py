@@ -8,11 +8,12 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, CellPlan
+from tuner.spec.experiment import Cache
 from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.bench import protocol
@@ -104,9 +105,7 @@ class Supervisor:
         reply = self._expect(protocol.Described, protocol.Describe())
         return reply.device, reply.identity
 
-    def rotation(
-        self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
-    ) -> Rotation:
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """How to time a case of ``size`` bytes."""
         request = protocol.PlanRotation(size=size, cache=cache, warmup=warmup, repeats=repeats)
         return self._expect(protocol.Rotated, request).rotation

@@ -6,10 +6,10 @@ launches :mod:`workers.devices.cuda_launch`'s, checks :mod:`workers.devices.cuda
 
 import contextlib
 from collections.abc import Sequence
-from typing import Literal
 
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan
+from tuner.spec.experiment import Cache
 from tuner.telemetry import Vitals
 from workers.devices.cuda_checks import Checks
 from workers.devices.cuda_driver import count_devices, identity, import_cuda, select
@@ -46,9 +46,7 @@ def open_device(index: int) -> "CudaDevice":
     return CudaDevice(index)
 
 
-def rotation_for(
-    device: Device, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
-) -> Rotation:
+def rotation_for(device: Device, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
     """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches or more."""
     sets = 1
     if cache == "cold":
@@ -73,9 +71,7 @@ class CudaDevice:
             self._checks = Checks(self._cuda, self.device, self._streams, self._pinned)
             self._clock = Clock(self._cuda, self.device, self._streams, self._checks)
 
-    def rotation(
-        self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
-    ) -> Rotation:
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """Cold bursts rotate over several times the last-level cache; hot ones over one set."""
         return rotation_for(self.device, size, cache, warmup, repeats)
 

@@ -21,7 +21,7 @@ from workers.devices.architectures import DTYPES
 from workers.devices.cuda_driver import TO_DEVICE, TO_HOST, Cuda
 from workers.devices.cuda_pinned import PinnedFiles
 from workers.devices.cuda_streams import KeptGraphs, Streams
-from workers.devices.port import StagedBuffer
+from workers.devices.port import NOISE, StagedBuffer
 from workers.verify import Comparison, Expected
 
 MODES = ("close", "exact", "ulp")
@@ -33,8 +33,6 @@ _THREADS = 256
 _MAX_BLOCKS = 1024
 _GRAPHS = 32
 _SCRUB = 0x5A
-_NOISE = 0x3E9D2B71
-"""An ordinary number as a float and as two halves."""
 
 WORST = np.dtype(
     [
@@ -137,7 +135,7 @@ class Checks:
     def spoil(self) -> None:
         """Leave neither zeros nor a launch's own past in shared memory; in stream order."""
         self._launch(
-            "spoil_shared", (2 * self._units, 1), Arguments(self._shared_bytes // 4, _NOISE)
+            "spoil_shared", (2 * self._units, 1), Arguments(self._shared_bytes // 4, NOISE)
         )
 
     def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:

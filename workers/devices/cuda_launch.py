@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep
-from tuner.space.limits import launch_excess
 from tuner.trial import Code
 from workers.devices.cuda_checks import Checks
 from workers.devices.cuda_driver import Cuda, classified
 from workers.devices.cuda_memory import CudaCase, Slab
 from workers.devices.cuda_streams import KeptGraphs, Streams
-from workers.devices.port import DeviceFailure, StagedScalar
+from workers.devices.port import DeviceFailure, StagedScalar, check_launch
 from workers.elements import numpy_dtype
 
 _NOT_SUPPORTED = 801
@@ -207,10 +206,7 @@ class CudaLaunchable:
         """What launches this step on a set."""
         if isinstance(step, MemsetStep):
             return partial(self._memset, step.argument, step.byte, self._size(step.argument))
-        if excess := launch_excess(step, self._device):
-            raise DeviceFailure(*excess)
-        if min(*step.grid, *step.block) < 1:
-            raise DeviceFailure(Code.GRID, f"empty launch: grid {step.grid}, block {step.block}")
+        check_launch(step, self._device)
         function = self._cuda.function(self._handle, self._symbols[step.entry], step.shared_bytes)
         threads = math.prod(step.block)
         if threads > (most := self._cuda.max_threads(function)):

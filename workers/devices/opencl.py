@@ -16,7 +16,7 @@ import numpy as np
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
-from tuner.space.limits import launch_excess
+from tuner.spec.experiment import Cache
 from tuner.spec.resolve import item_bytes
 from tuner.trial import Code
 from workers.devices.opencl_memory import (
@@ -37,6 +37,7 @@ from workers.devices.port import (
     StagedBuffer,
     StagedNull,
     StagedScalar,
+    check_launch,
 )
 from workers.elements import numpy_dtype
 from workers.verify import Expected
@@ -148,9 +149,7 @@ class OpenCLDevice:
             )
             self.locals = LocalMemory(cl, self.context, self.queue, self.device.multiprocessors)
 
-    def rotation(
-        self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
-    ) -> Rotation:
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """Cold rotates over twice the last-level cache, within a cap; hot restores each launch."""
         if cache == "hot":
             return Rotation(sets=1, launches=1, warmup=warmup, bursts=repeats)
@@ -385,10 +384,7 @@ class OpenCLLaunchable:
             buffer, byte = regions[step.argument].buffer, np.uint8(step.byte)
             size = buffer.size
             return lambda: cl.enqueue_fill_buffer(queue, buffer, byte, 0, size)
-        if excess := launch_excess(step, self._owner.device):
-            raise DeviceFailure(*excess)
-        if min(*step.grid, *step.block) < 1:
-            raise DeviceFailure(Code.GRID, f"empty launch: grid {step.grid}, block {step.block}")
+        check_launch(step, self._owner.device)
         kernel = cl.Kernel(program, symbols[step.entry])
         arguments = [
             regions[name].buffer if name in regions else self._case.values[name]

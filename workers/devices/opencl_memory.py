@@ -15,13 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices.port import GUARD_BYTES
+from workers.devices.port import GUARD_BYTES, NOISE
 
 Bytes = NDArray[np.uint8]
 
 _SPOILED_BYTES, _SPOILED_GROUPS = 32 << 10, 4
-_ORDINARY = 0x3E9D2B71
-"""The first noise: an ordinary number as a float and as two halves."""
 _SPOILER = """
 kernel void spoil(local uint *memory, uint words, uint noise)
 {
@@ -189,7 +187,7 @@ class LocalMemory:
     def __init__(self, cl: Any, context: Any, queue: Any, units: int) -> None:
         self._cl, self._queue, self._groups = cl, queue, (_SPOILED_GROUPS * units,)
         self._kernel = cl.Kernel(cl.Program(context, _SPOILER).build(), "spoil")
-        self._noise = _ORDINARY
+        self._noise = NOISE
 
     def spoil(self) -> None:
         """Fill it; waits until that is done."""

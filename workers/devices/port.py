@@ -16,13 +16,18 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tuner.device import Device
-from tuner.plan import Binary, CellPlan
+from tuner.plan import Binary, CellPlan, KernelStep
+from tuner.space.limits import launch_excess
+from tuner.spec.experiment import Cache
 from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.verify import Comparison, Expected
 
 GUARD_BYTES = 4096
 """At least so many canary bytes lie before and behind every buffer."""
+
+NOISE = 0x3E9D2B71
+"""What on-chip memory is spoiled with: an ordinary number as a float and as two halves."""
 
 
 class DeviceFailure(Exception):
@@ -36,6 +41,18 @@ class DeviceFailure(Exception):
         self.code = code
         self.detail = detail
         self.sticky = sticky
+
+
+def check_launch(step: KernelStep, device: Device) -> None:
+    """Refuse a launch that is over the device's limits, or empty.
+
+    Raises:
+        DeviceFailure: naming the limit.
+    """
+    if excess := launch_excess(step, device):
+        raise DeviceFailure(*excess)
+    if min(*step.grid, *step.block) < 1:
+        raise DeviceFailure(Code.GRID, f"empty launch: grid {step.grid}, block {step.block}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +218,7 @@ class DeviceBackend(Protocol):
         """
         ...
 
-    def rotation(
-        self, size: int, cache: Literal["cold", "hot"], warmup: int, repeats: int
-    ) -> Rotation:
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """How to time a case whose buffers take ``size`` bytes, with the spec's counts."""
         ...
 
