@@ -1,11 +1,12 @@
 """Configurations a second from first proposal to last outcome, verified; beside a peer's.
 
 Usage: python -m tests.benchmarks.throughput [SPEC] [--fleet local|ray] [--out DIR] [--json FILE]
-       [--peer COMMAND] [--benches N]
+       [--peer COMMAND] [--benches N] [--against-one]
 
 The peer is a command whose last line of output is a JSON object with ``configs_per_s``, taken on
 the same space, card and cores in the same call. Start-up and confirmation are apart; nothing is
-taken from a cache of compiled binaries.
+taken from a cache of compiled binaries. ``--against-one`` runs it on the first NVIDIA GPU alone as
+well.
 """
 
 import argparse
@@ -25,12 +26,11 @@ ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "tests/gpu/data/silu_space/cuda.yaml"
 
 
-def ours(spec: Path, fleet: str, folder: Path) -> dict[str, Any]:
+def ours(spec: Path, fleet: str, run: Path, **environment: str) -> dict[str, Any]:
     """Run it, and read from the journal how fast it went."""
-    run = folder / "run"
     words = ["-m", "cluster", "run", str(spec), "--run-dir", str(run)]
     more = ["--fleet", "local"] if fleet == "local" else []
-    environment = {**os.environ, "KERNELWRIGHT_HOME": ""}  # nothing compiled earlier helps
+    environment = {**os.environ, "KERNELWRIGHT_HOME": "", **environment}  # no earlier binaries
     command = [sys.executable, *words, *more]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=sys.stderr)
     return timeline(RunView.open(run).facts())
@@ -43,6 +43,13 @@ def theirs(command: str) -> dict[str, Any]:
     return found
 
 
+def row(name: str, found: dict[str, Any]) -> None:
+    """Print one line of the table."""
+    idle = " ".join(f"{one['idle']:.1%}" for one in found["benches"].values())
+    rates = f"{found['seconds']:7.2f}  {found['per_second']:6.1f}"
+    print(f"{name:>12}  {found['trials']:6}  {rates}  {idle}  {found['given_up']}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print a table; write JSON if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -51,15 +58,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="an empty folder to keep the run in")
     parser.add_argument("--peer")
     parser.add_argument("--benches", type=int, help="fail unless so many were busy at once")
+    parser.add_argument("--against-one", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as made:
-        found = {"ours": ours(given.spec, given.fleet, (given.out or Path(made)).absolute())}
     print(f"{'':>12}  {'trials':>6}  {'seconds':>7}  {'/s':>6}  idle  given up")
-    idle = " ".join(f"{one['idle']:.1%}" for one in found["ours"]["benches"].values())
-    one = found["ours"]
-    rates = f"{one['seconds']:7.2f}  {one['per_second']:6.1f}"
-    print(f"{'ours':>12}  {one['trials']:6}  {rates}  {idle}  {one['given_up']}")
+    with tempfile.TemporaryDirectory() as made:
+        folder = (given.out or Path(made)).absolute()
+        found = {"ours": (one := ours(given.spec, given.fleet, folder / "run"))}
+        row("ours", one)
+        if given.against_one:
+            alone = ours(given.spec, given.fleet, folder / "alone", CUDA_VISIBLE_DEVICES="0")
+            row("on one", alone)
+            found |= {"alone": alone, "gain": one["per_second"] / alone["per_second"]}
+            print(f"{found['gain']:.2f} times the rate on one")
     if given.peer:
         found["theirs"] = peer = theirs(given.peer)
         name, rate = peer.get("peer", "peer"), peer["configs_per_s"]
