@@ -16,29 +16,35 @@ from tuner.trial import Full, Measured, geometric_mean
 
 
 class Race:
-    """The ``places`` best so far, over all shapes and on each."""
+    """The ``places`` best trials so far, over all shapes and on each."""
 
     def __init__(self, places: int, weights: Sequence[float]) -> None:
         self._places = places
         self._weights = weights
-        self._best: list[list[float]] = [[] for _ in range(1 + len(weights))]
+        self._best: list[list[tuple[float, int]]] = [[] for _ in range(1 + len(weights))]
 
-    def take(self, outcome: Measured) -> None:
+    def take(self, trial: int, outcome: Measured) -> None:
         """Enter a configuration that was measured."""
         if outcome.general and outcome.complete:
-            self._enter(0, geometric_mean([c.ratio for c in outcome.cells], self._weights))
+            mean = geometric_mean([cell.ratio for cell in outcome.cells], self._weights)
+            self._enter(0, mean, trial)
         for shape, cell in enumerate(outcome.cells):
             if isinstance(cell, Full):
-                self._enter(1 + shape, cell.ratio)
+                self._enter(1 + shape, cell.ratio, trial)
+
+    @property
+    def leader(self) -> int | None:
+        """The best over all shapes, of those that were measured in full on each."""
+        return self._best[0][0][1] if self._best[0] else None
 
     @property
     def cutoffs(self) -> Losses:
         """What is above leads nowhere: over all shapes, then on each; infinite at first."""
-        return tuple(best[-1] if len(best) == self._places else math.inf for best in self._best)
+        return tuple(best[-1][0] if len(best) == self._places else math.inf for best in self._best)
 
-    def _enter(self, objective: int, ratio: float) -> None:
+    def _enter(self, objective: int, ratio: float, trial: int) -> None:
         best = self._best[objective]
-        insort(best, ratio)
+        insort(best, (ratio, trial))
         del best[self._places :]
 
 

@@ -99,7 +99,7 @@ def compare(spec: Path, trials: int, seed: int) -> dict[str, Any]:
                 if isinstance(outcome, Measured):
                     (full if kind == "full" else raced)[trial] = outcome
             if trial in raced:
-                race.take(raced[trial])
+                race.take(trial, raced[trial])
     return {"trials": len(candidates), "seconds": seconds} | judged(
         full, raced, len(weights), experiment.confirm.top
     )

@@ -37,8 +37,8 @@ def outcomes() -> st.SearchStrategy[list[Measured]]:
 @given(measured=outcomes(), places=st.integers(1, 4))
 def test_cutoffs_are_the_best_but_k_of_what_was_measured_in_full(measured, places):
     race = Race(places, WEIGHTS)
-    for outcome in measured:
-        race.take(outcome)
+    for trial, outcome in enumerate(measured):
+        race.take(trial, outcome)
     objectives = [
         [
             geometric_mean([cell.ratio for cell in outcome.cells], WEIGHTS)
@@ -52,16 +52,22 @@ def test_cutoffs_are_the_best_but_k_of_what_was_measured_in_full(measured, place
     ]
     wanted = [sorted(one)[places - 1] if len(one) >= places else math.inf for one in objectives]
     assert race.cutoffs == tuple(wanted)
+    means = {
+        trial: geometric_mean([cell.ratio for cell in outcome.cells], WEIGHTS)
+        for trial, outcome in enumerate(measured)
+        if all(isinstance(cell, Full) for cell in outcome.cells)
+    }
+    assert race.leader == min(means, key=lambda trial: (means[trial], trial), default=None)
 
 
 @given(measured=outcomes(), more=outcomes())
 def test_cutoffs_only_fall(measured, more):
     race = Race(2, WEIGHTS)
-    for outcome in measured:
-        race.take(outcome)
+    for trial, outcome in enumerate(measured):
+        race.take(trial, outcome)
     before = race.cutoffs
-    for outcome in more:
-        race.take(outcome)
+    for trial, outcome in enumerate(more, len(measured)):
+        race.take(trial, outcome)
     assert all(now <= then for now, then in zip(race.cutoffs, before, strict=True))
 
 

@@ -80,8 +80,6 @@ class History:
         self.merged = 0
         """How many trials have the outcome of an equal one."""
         self.race = Race(experiment.confirm.top, self.weights)
-        self._leading: tuple[float, int] | None = None
-        self._leader_is_known = True
         self._best: tuple[tuple[int, ...], tuple[int | None, ...]] | None = None
         self.confirmations: list[ConfirmationSampled] = []
         self.examinations: list[WinnersExamined] = []
@@ -129,10 +127,9 @@ class History:
                 self.finished = True
 
     def _note(self, fact: ConfirmationSampled | WinnersExamined) -> None:
-        self._leader_is_known = self._leader_is_known and not fact.failed
         self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
         if fact.failed:
-            self._best = None
+            self._race_again()
             self._reopen()
 
     def _reopen(self) -> None:
@@ -161,9 +158,7 @@ class History:
                 trial.current = False
             for number in incumbents:
                 self._settle(self.trials[number], None)
-            self._leader_is_known = False
-            self._best = None
-            self.race = Race(self.experiment.confirm.top, self.weights)
+            self._race_again()
             self.confirmations.clear()
             self.vitals.clear()
             self.examinations.clear()
@@ -182,7 +177,7 @@ class History:
         self.device_seconds += fact.device_seconds
         self._look(fact.vitals)
         if isinstance(fact.outcome, Measured) and fact.same_as is None:
-            self._lead(trial.number, fact.outcome)
+            self.race.take(trial.number, fact.outcome)
         if self.ended is not None:
             self._reopen()
 
@@ -190,11 +185,12 @@ class History:
         if vitals is not None:
             self.vitals.append(vitals)
 
-    def _lead(self, number: int, outcome: Measured) -> None:
-        self.race.take(outcome)
-        if outcome.general and outcome.complete:
-            mean = geometric_mean([cell.ratio for cell in outcome.cells], self.weights)
-            self._leading = min(self._leading or (mean, number), (mean, number))
+    def _race_again(self) -> None:
+        """Race over those that are still in it."""
+        self._best = None
+        self.race = Race(self.experiment.confirm.top, self.weights)
+        for trial, outcome in self._measured():
+            self.race.take(trial.number, outcome)
 
     def _settle(self, trial: Trial, outcome: Outcome | None) -> None:
         if trial.outcome is not None:
@@ -243,25 +239,16 @@ class History:
 
     def ranking(self) -> list[int]:
         """Trials that can serve every tune shape, best first; none that failed confirmation."""
-        return [number for _, number in self._ranked()]
-
-    def _ranked(self) -> list[tuple[float, int]]:
-        return sorted(
+        ranked = sorted(
             (geometric_mean([cell.ratio for cell in outcome.cells], self.weights), trial.number)
             for trial, outcome in self._measured()
             if outcome.general
         )
+        return [number for _, number in ranked]
 
     def leader(self) -> int | None:
-        """The best general trial that was measured in full so far, not necessarily confirmed.
-
-        Asked for after every step of a run, so it must not cost more as trials grow.
-        """
-        if not self._leader_is_known:
-            complete = (one for one in self._ranked() if self._is_complete(one[1]))
-            self._leading = next(complete, None)
-            self._leader_is_known = True
-        return self._leading[1] if self._leading else None
+        """The best general trial that was measured in full so far, not necessarily confirmed."""
+        return self.race.leader
 
     def leader_for(self, shape: int) -> int | None:
         """The best trial for one tune shape so far, not necessarily confirmed."""
