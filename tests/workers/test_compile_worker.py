@@ -8,7 +8,8 @@ import pytest
 from tests.workers.harness import build, opencl_device
 from tests.workers.test_process import alive, wait_for
 from tuner.errors import EnvironmentProblem
-from tuner.trial import Code, Rejected
+from tuner.trial import Code, Rejected, Stage
+from workers.compilers import worker as compile_worker
 from workers.compilers.protocol import decode_result, encode_result
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -48,6 +49,18 @@ def test_a_slow_compile_is_cut_off_and_the_next_one_works(worker) -> None:
     assert isinstance(rejected, Rejected)
     assert rejected.code == Code.COMPILE_TIMEOUT
     assert isinstance(worker.compile([TWO]), tuple)
+
+
+def test_macros_that_fill_memory_are_cut_off_and_the_next_one_works(monkeypatch) -> None:
+    monkeypatch.setattr(compile_worker, "MEMORY_BYTES", 240 << 20)
+    doubled = "".join(f"#define A{i + 1}(x) A{i}(x) A{i}(x)\n" for i in range(30))
+    bomb = f"#define A0(x) x x\n{doubled}kernel void f(global int *a) {{ a[0] = 0 A30(+1); }}"
+    with CompileWorker(opencl_device()) as worker:
+        rejected = worker.compile([build(bomb, "f")])
+        assert isinstance(rejected, Rejected)
+        assert (rejected.stage, rejected.code) == (Stage.COMPILE, Code.OUT_OF_MEMORY)
+        assert "MiB of memory where 240 are allowed" in rejected.detail
+        assert isinstance(worker.compile([TWO]), tuple)
 
 
 def test_a_compiler_that_dies_is_replaced(worker) -> None:

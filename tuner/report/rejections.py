@@ -48,7 +48,7 @@ _REMEDIES = {
     Code.TRAP: _REPRODUCE,
     Code.CRASH: "the bounds of the template's accesses",
     Code.HANG: "the template's loops and barriers",
-    Code.OUT_OF_MEMORY: "smaller shapes or less scratch memory",
+    Code.OUT_OF_MEMORY: "smaller shapes, less scratch memory, or less unrolling",
     Code.WRONG_RESULT: "the template at that shape (tails, synchronisation), or the tolerance",
     Code.NOT_WRITTEN: "a launch that covers every element",
     Code.INPUT_OVERWRITTEN: "declaring the argument inout, if that is meant",

@@ -9,14 +9,22 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
 from workers.compilers.protocol import Problem, decode_result, encode_job
-from workers.process import Child, ChildFailed
+from workers.process import Child, ChildFailed, physical_memory
 from workers.runtime import PrivateFolder
 
 _MAX_BINARY = 1 << 28
 
+MEMORY_BYTES = 4 << 30
+"""What a compile may hold: macros that expand into each other fill any memory within seconds."""
+
 _LEAST_SECONDS = 15.0
 _TIMES = 30
 """A compile may take so many times the slowest that succeeded, and a quarter of a minute anyhow."""
+
+_ENDINGS = {
+    "hung": (Code.COMPILE_TIMEOUT, "gave"),
+    "memory": (Code.OUT_OF_MEMORY, "was stopped: it"),
+}
 
 
 class CompileWorker:
@@ -37,7 +45,11 @@ class CompileWorker:
             "PYOPENCL_NO_CACHE": "1",
             "TMPDIR": str(self._folder.path),
         }
-        self._child = Child("workers.compilers.child", environment=environment)
+        self._child = Child(
+            "workers.compilers.child",
+            environment=environment,
+            memory_limit=min(MEMORY_BYTES, physical_memory() // 2),
+        )
 
     def compile(
         self, builds: Sequence[Build], timeout: float = 120.0
@@ -73,10 +85,10 @@ class CompileWorker:
             )
             result = decode_result(text, blobs, build)
         except ChildFailed as failure:
-            hung = failure.how == "hung"
-            code = Code.COMPILE_TIMEOUT if hung else Code.COMPILER_CRASH
-            detail = f"the compiler {'gave' if hung else 'failed:'} {failure.detail}"
-            return Rejected(stage=Stage.COMPILE, code=code, detail=detail)
+            code, verb = _ENDINGS.get(failure.how, (Code.COMPILER_CRASH, "failed:"))
+            return Rejected(
+                stage=Stage.COMPILE, code=code, detail=f"the compiler {verb} {failure.detail}"
+            )
         except ValueError as error:
             self._child.kill()
             return Rejected(
