@@ -1,13 +1,16 @@
 """The journal: facts as JSON lines, appended by one writer, the only truth about a run.
 
 Every line ends with a newline, so a line without one was torn by a crash: it is dropped, and no act
-followed from it, because facts are synced before the acts that they announce. Anything else that
-cannot be read is damage, which is named by its line and never skipped. Knows nothing of sessions.
+followed from it, because facts are synced before the acts that they announce. Every line begins
+with the checksum of all facts up to it, so that none can go missing, move or change in between.
+Anything that does not add up is damage, which is named by its line and never skipped. Knows nothing
+of sessions.
 """
 
 import json
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -17,8 +20,11 @@ from pydantic import TypeAdapter, ValidationError
 from tuner.errors import EnvironmentProblem
 from tuner.events import Fact, TrialFinished, TrialProposed
 
-VERSION = 1
+VERSION = 2
 HEADER = json.dumps({"journal": "kernelwright", "version": VERSION}).encode() + b"\n"
+
+_SUM = b'{"sum":"%08x",'
+_SUM_LENGTH = len(_SUM % 0)
 
 
 @cache
@@ -26,9 +32,11 @@ def _facts() -> TypeAdapter[Fact]:
     return TypeAdapter(Fact)
 
 
-def encode(fact: Fact) -> bytes:
-    """One fact as a line."""
-    return _facts().dump_json(fact) + b"\n"
+def _encode(fact: Fact, before: int) -> tuple[bytes, int]:
+    """One fact as a line, and the checksum of all facts up to it, given that of those before."""
+    text = _facts().dump_json(fact)
+    after = zlib.crc32(text, before)
+    return _SUM % after + text[1:] + b"\n", after
 
 
 def read_journal(path: Path) -> list[Fact]:
@@ -37,7 +45,7 @@ def read_journal(path: Path) -> list[Fact]:
     Raises:
         EnvironmentProblem: it cannot be read, is of another version, or is damaged.
     """
-    return _decode(path, _whole_lines(path))
+    return _decode(path, _whole_lines(path))[0]
 
 
 def _whole_lines(path: Path) -> bytes:
@@ -55,17 +63,24 @@ def _whole_lines(path: Path) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
-def _decode(path: Path, data: bytes) -> list[Fact]:
+def _decode(path: Path, data: bytes) -> tuple[list[Fact], int]:
+    """The facts of whole lines, and their checksum."""
     _, _, rest = data.partition(b"\n")
-    return list(_checked(path, rest.split(b"\n")[:-1]))
+    texts, checksum = [], 0
+    for number, line in enumerate(rest.split(b"\n")[:-1], start=2):
+        texts.append(b"{" + line[_SUM_LENGTH:])
+        checksum = zlib.crc32(texts[-1], checksum)
+        if line[:_SUM_LENGTH] != _SUM % checksum:
+            raise _damaged(path, number, "it does not follow from the lines before it")
+    return list(_checked(path, texts)), checksum
 
 
-def _checked(path: Path, lines: list[bytes]) -> Iterator[Fact]:
+def _checked(path: Path, texts: Iterable[bytes]) -> Iterator[Fact]:
     """Facts that decode and refer to nothing unheard of."""
     proposed = 0
-    for number, line in enumerate(lines, start=2):
+    for number, text in enumerate(texts, start=2):
         try:
-            fact = _facts().validate_json(line)
+            fact = _facts().validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -101,7 +116,7 @@ class Journal:
         """
         self.path = path
         data = _whole_lines(path) if path.exists() else b""
-        self.facts = _decode(path, data)
+        self.facts, self._checksum = _decode(path, data)
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             os.ftruncate(self._descriptor, len(data))
@@ -115,7 +130,8 @@ class Journal:
 
     def append(self, fact: Fact) -> None:
         """Hand a fact to the operating system, so that it survives this process."""
-        self._write(encode(fact))
+        line, self._checksum = _encode(fact, self._checksum)
+        self._write(line)
 
     def sync(self) -> None:
         """Force all that was appended to the disk, so that it survives the machine."""

@@ -15,7 +15,7 @@ from tuner.report.tables import results_jsonl, status_json
 from tuner.report.text import render
 from tuner.session.history import History
 from tuner.spec.experiment import Cost, Measure
-from tuner.store.journal import HEADER, encode, read_journal
+from tuner.store.journal import Journal, read_journal
 from tuner.telemetry import Span, Telemetry, Vitals
 
 CEILINGS = Ceilings(
@@ -113,7 +113,9 @@ def test_what_was_told_survives_the_journal(tmp_path):
         return facts[-1]
 
     run(told=kept)
-    path.write_bytes(HEADER + b"".join(map(encode, facts)))
+    with Journal(path) as journal:
+        for fact in facts:
+            journal.append(fact)
     assert read_journal(path) == facts
 
 

@@ -1,6 +1,7 @@
 """The journal: what was written is read, torn ends are dropped, damage is named."""
 
 import resource
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.tuner.session.driving import Run, experiment, fleet
 from tuner.errors import EnvironmentProblem
 from tuner.simulation import Fault
-from tuner.store.journal import HEADER, Journal, encode, read_journal
+from tuner.store.journal import HEADER, Journal, read_journal
 
 
 def _facts():
@@ -19,7 +20,25 @@ def _facts():
 
 
 FACTS = _facts()
-BYTES = HEADER + b"".join(encode(fact) for fact in FACTS)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    """The journal of FACTS as its lines, newlines included; the header is the first."""
+    path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
+    with Journal(path) as journal:
+        for fact in FACTS:
+            journal.append(fact)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def sealed(*texts):
+    """A journal of facts in JSON, as its writer would have written them."""
+    written, checksum = [HEADER], 0
+    for text in texts:
+        checksum = zlib.crc32(text, checksum)
+        written.append(b'{"sum":"%08x",' % checksum + text[1:] + b"\n")
+    return b"".join(written)
 
 
 def write(path, data):
@@ -27,7 +46,7 @@ def write(path, data):
     return path
 
 
-def test_what_was_appended_is_read_by_others_and_by_the_next_writer(tmp_path):
+def test_what_was_appended_is_read_by_others_and_by_the_next_writer(tmp_path, lines):
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
         assert journal.facts == []
@@ -40,13 +59,13 @@ def test_what_was_appended_is_read_by_others_and_by_the_next_writer(tmp_path):
             journal.append(fact)
         journal.sync()
     assert read_journal(path) == FACTS
-    assert path.read_bytes() == BYTES
+    assert path.read_bytes() == b"".join(lines)
 
 
-def test_cut_at_every_byte_it_keeps_all_whole_lines_and_goes_on(tmp_path):
+def test_cut_at_every_byte_it_keeps_all_whole_lines_and_goes_on(tmp_path, lines):
     path = tmp_path / "journal.jsonl"
     facts = FACTS[:12]
-    whole = HEADER + b"".join(encode(fact) for fact in facts)
+    whole = b"".join(lines[:13])
     for cut in range(len(whole) + 1):
         write(path, whole[:cut])
         kept = facts[: max(0, whole[:cut].count(b"\n") - 1)]
@@ -60,18 +79,39 @@ def test_cut_at_every_byte_it_keeps_all_whole_lines_and_goes_on(tmp_path):
 
 
 @settings(max_examples=300, deadline=None)
-@given(tail=st.binary(min_size=1, max_size=60), lines=st.integers(0, len(FACTS)))
-def test_random_tails_are_dropped_or_named_and_never_read_as_facts(tmp_path_factory, tail, lines):
+@given(tail=st.binary(min_size=1, max_size=60), kept=st.integers(0, len(FACTS)))
+def test_random_tails_are_dropped_or_named_and_never_read_as_facts(
+    tmp_path_factory, lines, tail, kept
+):
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
-    write(path, HEADER + b"".join(encode(fact) for fact in FACTS[:lines]) + tail)
+    write(path, b"".join(lines[: kept + 1]) + tail)
     if b"\n" not in tail:
-        assert read_journal(path) == FACTS[:lines]
+        assert read_journal(path) == FACTS[:kept]
     else:
-        with pytest.raises(EnvironmentProblem, match=rf"journal.jsonl:{lines + 2}: .*damaged"):
+        with pytest.raises(EnvironmentProblem, match=rf"journal.jsonl:{kept + 2}: .*damaged"):
             read_journal(path)
         with pytest.raises(EnvironmentProblem):
             Journal(path)
         assert path.read_bytes().endswith(tail), "a damaged journal is left alone"
+
+
+def test_a_line_that_is_gone_moved_twice_there_or_changed_is_named(tmp_path, lines):
+    path = tmp_path / "journal.jsonl"
+    for number in range(2, len(lines)):
+        before, line, after = lines[: number - 1], lines[number - 1], lines[number:]
+        for damaged, named in (
+            ([*before, *after], number),
+            ([*before, line, line, *after], number + 1),
+            ([*before, after[0], line, *after[1:]], number),
+            ([*before, line.replace(b":", b": ", 2).replace(b": ", b":", 1), *after], number),
+        ):
+            if damaged == lines:
+                continue
+            write(path, b"".join(damaged))
+            with pytest.raises(
+                EnvironmentProblem, match=rf":{named}: .*keep its first {named - 1} "
+            ):
+                read_journal(path)
 
 
 @pytest.mark.parametrize(
@@ -90,23 +130,22 @@ def test_random_tails_are_dropped_or_named_and_never_read_as_facts(tmp_path_fact
             ),
             "trial 4 was never proposed",
         ),
-        (b"\xff\xfe", "JSON"),
+        (b"{\xff\xfe", "JSON"),
     ],
 )
-def test_damage_in_the_middle_names_its_line(tmp_path, line, complaint):
-    proposed = next(fact for fact in FACTS if fact.kind == "trial.proposed")
-    data = HEADER + encode(proposed) + line + b"\n" + encode(FACTS[0])
-    path = write(tmp_path / "journal.jsonl", data)
+def test_what_no_writer_writes_names_its_line(tmp_path, line, complaint):
+    proposed = b'{"kind":"trial.proposed","trial":0,"configuration":{"values":{}}}'
+    path = write(tmp_path / "journal.jsonl", sealed(proposed, line, proposed))
     with pytest.raises(EnvironmentProblem, match=rf":3: .*{complaint}"):
         read_journal(path)
 
 
 @pytest.mark.parametrize(
-    "data", [b'{"journal": "kernelwright", "version": 2}\n', b"\x80" * 99, HEADER[:-1] + b" "]
+    "data", [b'{"journal": "kernelwright", "version": 1}\n', b"\x80" * 99, HEADER[:-1] + b" "]
 )
 def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, data):
     path = write(tmp_path / "journal.jsonl", data)
-    with pytest.raises(EnvironmentProblem, match="version 1"):
+    with pytest.raises(EnvironmentProblem, match="version 2"):
         Journal(path)
     assert path.read_bytes() == data
 
