@@ -16,7 +16,13 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from agents.llm.port import Reply, Role, StepKey
 from agents.llm.replay import Exchange
 from tuner.errors import SpecError
-from tuner.files import UnreadableFile, make_folder, read_bounded, write_whole
+from tuner.files import (
+    UnreadableFile,
+    first_problem,
+    make_folder,
+    read_bounded,
+    write_whole,
+)
 
 T = TypeVar("T")
 
@@ -160,7 +166,12 @@ def _read(key: StepKey, form: TypeAdapter[T], text: str) -> tuple[float, T]:
         if row["version"] != 1:
             raise ValueError(f"version {row['version']} is not known")
         return float(row["seconds"]), form.validate_json(json.dumps(row["result"]))
-    except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except ValidationError as error:
+        raise SpecError(
+            f"the record of step {key} has another form than this version of kernelwright gives it "
+            f"({first_problem(error)}): go on with the version that wrote it, or begin a new run"
+        ) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         first = str(error).partition("\n")[0][:300]
         raise SpecError(
             f"the record of step {key} is damaged ({first}); delete it to take this step again"

@@ -59,7 +59,6 @@ def test_a_step_that_failed_leaves_no_record(tmp_path: Path) -> None:
         lambda text: "",
         lambda text: "[]",
         lambda text: text.replace('"version": 1', '"version": 9'),
-        lambda text: text.replace('"text"', '"txt"'),
         lambda text: "[" * 100_000,
     ],
 )
@@ -68,6 +67,14 @@ def test_a_damaged_record_is_named_with_its_remedy(tmp_path: Path, damage: objec
     path = tmp_path / f"{KEY}.json"
     path.write_text(damage(path.read_text()))  # type: ignore[operator]
     with pytest.raises(SpecError, match=r"step r1-d0-planning-a0 is damaged .* delete it"):
+        take(tmp_path, forbidden=True)
+
+
+def test_a_record_of_another_version_is_one_line_with_its_remedy(tmp_path: Path) -> None:
+    take(tmp_path)
+    path = tmp_path / f"{KEY}.json"
+    path.write_text(path.read_text().replace('"text"', '"txt"'))
+    with pytest.raises(SpecError, match=r"^the record of step r1.* or begin a new run$"):
         take(tmp_path, forbidden=True)
 
 

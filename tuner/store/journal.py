@@ -57,8 +57,8 @@ def _whole_lines(path: Path) -> bytes:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
     if data[: len(HEADER)] != HEADER[: len(data)]:
         raise EnvironmentProblem(
-            f"{path}:1: not a journal of version {VERSION}; it was written by another version of "
-            "kernelwright, or is no journal"
+            f"{path}:1: no journal of version {VERSION}: go on with the version of kernelwright "
+            "that wrote it, or begin a new run"
         )
     return data[: data.rfind(b"\n") + 1]
 

@@ -30,7 +30,9 @@ from tuner.spec.experiment import Experiment
 from tuner.spec.load import dump_resolved, load_resolved
 from tuner.store.journal import Journal, read_journal
 
-FORMAT = 1
+FORMAT = 2
+"""To be raised with every change after which what was written before cannot be gone on with."""
+
 MAX_FILE_BYTES = 64 << 20
 
 
@@ -69,7 +71,8 @@ class RunView:
             raise EnvironmentProblem(f"{path / 'run.json'} cannot be understood: {what}") from None
         if info.format != FORMAT:
             raise EnvironmentProblem(
-                f"{path} has run format {info.format}, and this version reads {FORMAT}"
+                f"{path} was begun by another version of kernelwright (its run format is "
+                f"{info.format}, this version's {FORMAT}): go on with that one, or begin a new run"
             )
         return cls(path, info, load_resolved(resolved))
 

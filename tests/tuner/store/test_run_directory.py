@@ -134,7 +134,11 @@ def test_derived_files_are_replaced_as_a_whole(tmp_path):
     ("name", "text", "complaint"),
     [
         ("run.json", "{", "cannot be understood"),
-        ("run.json", '{"format": 99, "run": "x", "experiment": "x", "created": ""}', "format 99"),
+        (
+            "run.json",
+            '{"format": 99, "run": "x", "experiment": "x", "created": ""}',
+            r"format is 99.* begin a new run",
+        ),
         ("secret", "not hex", "seed"),
     ],
 )
