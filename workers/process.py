@@ -17,8 +17,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,8 @@ _POLL_SECONDS = 0.05
 _LOG_BYTES = 64 * 1024
 _MAX_TEXT = 64 * 1024 * 1024
 _MAX_BLOBS = 4096
+_PIECE, _MOST = 64 * 1024, 1024 * 1024
+"""Bytes asked of the socket at a time: each call waits for the interpreter's lock once more."""
 _HEADER = struct.Struct("!QQ")
 _LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
@@ -61,10 +64,11 @@ class ChildFailed(Exception):
 
 
 class Channel:
-    """Frames over a socket."""
+    """Frames over a socket; a small one is read at once."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._unread = bytearray()
 
     def send(
         self,
@@ -104,28 +108,29 @@ class Channel:
         if sum(lengths) > limit:
             raise ValueError(f"{sum(lengths)} bytes of blobs where {limit} are allowed")
         text = self._read(size, check)
-        return bytes(text), [bytes(self._read(length, check)) for length in lengths]
+        return text, [self._read(length, check) for length in lengths]
 
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
 
-    def _read(self, size: int, check: "_Check | None") -> bytearray:
-        buffer = bytearray(size)
-        view = memoryview(buffer)
-        while view:
+    def _read(self, size: int, check: "_Check | None") -> bytes:
+        while (missing := size - len(self._unread)) > 0:
             if check is not None:
                 check.now()
             try:
-                got = self._sock.recv_into(view)
+                piece = self._sock.recv(min(max(missing, _PIECE), _MOST))
             except TimeoutError:
                 continue
             except OSError as error:
                 raise ChannelClosed from error
-            if got == 0:
+            if not piece:
                 raise ChannelClosed
-            view = view[got:]
-        return buffer
+            self._unread += piece
+        with memoryview(self._unread) as unread:
+            found = bytes(unread[:size])
+        del self._unread[:size]
+        return found
 
 
 @dataclass(slots=True)
@@ -220,7 +225,7 @@ class Child:
                 self._process = _spawner.submit(self._spawn, theirs.fileno()).result()
             self._channel = Channel(ours)
             self._memory = _Memory(self._process.pid, self._memory_limit)
-        self._exchange(None, (), START_SECONDS, 0)
+        self.receive(timeout=START_SECONDS, limit=0)
 
     def request(
         self,
@@ -235,8 +240,22 @@ class Child:
         Raises:
             ChildFailed: no valid frame came; the process group has been killed.
         """
+        self.send(text, blobs, timeout=timeout)
+        return self.receive(timeout=timeout, limit=limit)
+
+    def send(
+        self, text: bytes, blobs: Sequence[bytes | memoryview] = (), *, timeout: float
+    ) -> None:
+        """Send a frame, each part within ``timeout`` seconds. Raises :class:`ChildFailed`."""
         self.start()
-        return self._exchange(text, blobs, timeout, limit)
+        with self._failing() as channel:
+            channel.send(text, blobs, timeout)
+
+    def receive(self, *, timeout: float, limit: int = 1 << 32) -> Frame:
+        """Wait for the next answer, at most ``timeout`` seconds. Raises :class:`ChildFailed`."""
+        check = _Check(time.monotonic() + timeout, timeout, self._memory)
+        with self._failing() as channel:
+            return channel.receive(limit, check)
 
     def kill(self) -> None:
         """Kill the process group at once and forget it."""
@@ -254,17 +273,14 @@ class Child:
                     self._process.wait(grace)
             self._kill()
 
-    def _exchange(
-        self, text: bytes | None, blobs: Sequence[bytes | memoryview], timeout: float, limit: int
-    ) -> Frame:
+    @contextmanager
+    def _failing(self) -> Iterator[Channel]:
+        """The channel; whatever goes wrong on it is the child's end."""
         process, channel = self._process, self._channel
         if process is None or channel is None:
             raise ChildFailed("died", "closed")
-        check = _Check(time.monotonic() + timeout, timeout, self._memory)
         try:
-            if text is not None:
-                channel.send(text, blobs, timeout)
-            return channel.receive(limit, check)
+            yield channel
         except TimeoutError:
             self.kill()
             raise self._with_log("hung", "does not read its requests") from None

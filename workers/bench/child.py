@@ -1,7 +1,7 @@
 """The bench child: a thin server of one device, run as ``python -m workers.bench.child``.
 
-Holds the device context alone and does what it is told, one request at a time. Decides nothing and
-knows no expected value: candidate code runs in this process.
+Holds the device context alone and does what it is told, one request after the other. Decides
+nothing and knows no expected value: candidate code runs in this process.
 """
 
 import sys
@@ -33,7 +33,7 @@ from workers.bench.protocol import (
     Stage,
     Watch,
     Watched,
-    decode_request,
+    decode_requests,
     encode_reply,
 )
 from workers.devices.discover import open_device
@@ -134,7 +134,7 @@ class _Server:
                 self._launchables.pop(handle)[0].release()
             elif handle in self._modules:
                 self._modules.pop(handle).release()
-            else:
+            elif handle in self._cases:
                 self._cases.pop(handle).release()
 
 
@@ -150,8 +150,12 @@ def main() -> None:
             text, blobs = channel.receive(1 << 32)
         except ChannelClosed:
             return
-        reply, answers = server.answer(decode_request(text), blobs)
-        channel.send(encode_reply(reply), answers)
+        # Code comes with the last request alone.
+        for request in decode_requests(text):
+            reply, answers = server.answer(request, blobs)
+            channel.send(encode_reply(reply), answers)
+            if isinstance(reply, Failed | Broken):
+                break
 
 
 if __name__ == "__main__":

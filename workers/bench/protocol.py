@@ -1,11 +1,13 @@
 """The messages between supervisor and bench child, and their bytes.
 
-Requests mirror the device port one to one; handles (``case``, ``module``, ``launchable``) are
-numbers that the supervisor chooses. Replies come from a process in which candidate code has run, so
-they are validated like any other outside input.
+A frame holds one request or more; each is answered by a frame of its own, until one fails: those
+behind it are not carried out. Requests mirror the device port one to one; handles (``case``,
+``module``, ``launchable``) are numbers that the supervisor chooses. Replies come from a process in
+which candidate code has run, so they are validated like any other outside input.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -115,7 +117,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Release cases, modules and launchables, in order."""
+    """Release cases, modules and launchables, in order; not those that were never made."""
 
     kind: Literal["release"] = "release"
     handles: tuple[int, ...]
@@ -196,17 +198,17 @@ Reply = Annotated[
     Done | Described | Rotated | Watched | Fired | Failed | Broken, Field(discriminator="kind")
 ]
 
-_REQUESTS: TypeAdapter[Request] = TypeAdapter(Request)
+_REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request])
 _REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
-def encode_request(request: Request) -> bytes:
-    """A request as JSON; not-a-number and infinities are kept."""
-    return json.dumps(_REQUESTS.dump_python(request, mode="json")).encode()
+def encode_requests(requests: Sequence[Request]) -> bytes:
+    """Requests as JSON; not-a-number and infinities are kept."""
+    return json.dumps(_REQUESTS.dump_python(list(requests), mode="json")).encode()
 
 
-def decode_request(text: bytes) -> Request:
-    """The request that a JSON text holds."""
+def decode_requests(text: bytes) -> list[Request]:
+    """The requests that a JSON text holds."""
     return _REQUESTS.validate_json(text)
 
 

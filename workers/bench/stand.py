@@ -152,10 +152,10 @@ class Stand:
 
     def leave(self, entrant: Entrant) -> None:
         """Unload a candidate; cases hold what they were staged with, made whole again."""
-        self._server.release(*entrant.launchables.values(), entrant.module)
         for place in entrant.launchables:
             if place in self._cases:
                 self._refill(place, self._cases[place].first)
+        self._server.release(*entrant.launchables.values(), entrant.module)
 
     def leave_shape(self, entrant: Entrant, shape: int) -> None:
         """Unbind a candidate from one shape."""

@@ -43,6 +43,15 @@ CLOCKS_DIFFER, CLOCK_NS = 0.01, 100_000
 _R = TypeVar("_R")
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request, its blobs, and how many seconds its answer may take."""
+
+    request: protocol.Request
+    blobs: Sequence[bytes]
+    deadline: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
     """How long the child may take, in seconds.
@@ -78,6 +87,7 @@ class Supervisor:
         self._child = Child("workers.bench.child", [backend, str(index)], environment=environment)
         self._deadlines = deadlines
         self._handles = itertools.count()
+        self._held: list[_Asked] = []
 
     @property
     def closed(self) -> bool:
@@ -117,43 +127,40 @@ class Supervisor:
     def stage(self, arguments: Sequence[Staged], sets: int) -> int:
         """Stage a case; returns its handle."""
         handle = next(self._handles)
-        self._expect(
-            protocol.Done,
+        self._tell(
             protocol.Stage(
                 case=handle,
                 buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
                 scalars=tuple(a for a in arguments if isinstance(a, StagedScalar)),
                 nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
                 sets=sets,
-            ),
+            )
         )
         return handle
 
     def refill(self, case: int, contents: Mapping[str, str]) -> None:
-        """Write new contents into a case."""
-        self._expect(protocol.Done, protocol.Refill(case=case, contents=dict(contents)))
+        """Write new contents into a case, before anything else is done."""
+        self._hold(protocol.Refill(case=case, contents=dict(contents)), self._deadlines.control)
 
     def load(self, binaries: Sequence[Binary]) -> int:
         """Load a candidate's binaries; returns the module's handle."""
         handle = next(self._handles)
         heads = tuple(replace(binary, code=b"") for binary in binaries)
         request = protocol.Load(module=handle, binaries=heads)
-        self._expect(protocol.Done, request, [b.code for b in binaries])
+        self._tell(request, [b.code for b in binaries])
         return handle
 
     def bind(self, module: int, cell: CellPlan, case: int) -> int:
-        """Bind a cell to a case; returns the launchable's handle."""
+        """Bind a cell to a case; returns the launchable's handle. It fails at the next request."""
         handle = next(self._handles)
         request = protocol.Bind(launchable=handle, module=module, cell=cell, case=case)
-        self._expect(protocol.Done, request)
+        self._hold(request, self._deadlines.control)
         return handle
 
     def awaken(self, launchable: int, index: int, poison: int) -> None:
-        """Have the driver compile what it compiles at a first launch."""
+        """Have the driver compile what it compiles at a first launch, before the next request."""
         request = protocol.Awaken(launchable=launchable, index=index, poison=poison)
-        reply, _ = self._ask(request, (), self._deadlines.first)
-        if not isinstance(reply, protocol.Done):
-            raise self._lost(Code.CRASH, "the bench child answered something else")
+        self._hold(request, self._deadlines.first)
 
     def fire(
         self,
@@ -173,7 +180,7 @@ class Supervisor:
             inspect=inspect,
             expected=dict(expected or {}),
         )
-        reply, blobs = self._ask(request, (), deadline)
+        reply, blobs = self._ask(_Asked(request, (), deadline))
         if not isinstance(reply, protocol.Fired) or len(reply.outputs) != len(blobs):
             raise self._lost(Code.CRASH, "the bench child answered something else")
         _agree(reply.times, len(order), reply.host_ns)
@@ -186,33 +193,52 @@ class Supervisor:
 
     def release(self, *handles: int) -> None:
         """Release cases, modules and launchables, in order."""
-        self._expect(protocol.Done, protocol.Release(handles=handles))
+        self._tell(protocol.Release(handles=handles))
 
     def kill(self) -> None:
         """End the child at once, with every handle; the next request starts another."""
+        self._held = []
         self._child.kill()
 
     def close(self) -> None:
         """End the child for good. Safe to call twice, and from another thread to abort."""
         self._child.close(grace=0.0)
 
+    def _hold(self, request: protocol.Request, deadline: float) -> None:
+        """Send it with the next request, in front of it; then its failure comes too."""
+        self._held.append(_Asked(request, (), deadline))
+
+    def _tell(self, request: protocol.Request, blobs: Sequence[bytes] = ()) -> None:
+        self._expect(protocol.Done, request, blobs)
+
     def _expect(self, kind: type[_R], request: protocol.Request, blobs: Sequence[bytes] = ()) -> _R:
-        reply, _ = self._ask(request, blobs, self._deadlines.control)
+        reply, _ = self._ask(_Asked(request, blobs, self._deadlines.control))
         if not isinstance(reply, kind):
             raise self._lost(Code.CRASH, "the bench child answered something else")
         return reply
 
-    def _ask(
-        self, request: protocol.Request, blobs: Sequence[bytes], deadline: float
-    ) -> tuple[protocol.Reply, list[bytes]]:
+    def _ask(self, asked: _Asked) -> tuple[protocol.Reply, list[bytes]]:
+        held, self._held = self._held, []
         self.start()
         try:
-            text, answers = self._child.request(
-                protocol.encode_request(request), blobs, timeout=deadline, limit=_REPLY_LIMIT
+            self._child.send(
+                protocol.encode_requests([*(one.request for one in held), asked.request]),
+                asked.blobs,
+                timeout=asked.deadline,
             )
+        except ChildFailed as failure:
+            raise _dead(failure) from None
+        for one in held:
+            if not isinstance(self._receive(one)[0], protocol.Done):
+                raise self._lost(Code.CRASH, "the bench child answered something else")
+        return self._receive(asked)
+
+    def _receive(self, asked: _Asked) -> tuple[protocol.Reply, list[bytes]]:
+        try:
+            text, answers = self._child.receive(timeout=asked.deadline, limit=_REPLY_LIMIT)
             reply = protocol.decode_reply(text)
         except ChildFailed as failure:
-            raise DeviceFailure(_CODES[failure.how], failure.detail, sticky=True) from None
+            raise _dead(failure) from None
         except ValueError as error:
             raise self._lost(Code.CRASH, f"the bench child sent {error}") from None
         if isinstance(reply, protocol.Broken):
@@ -226,6 +252,10 @@ class Supervisor:
     def _lost(self, code: Code, detail: str) -> DeviceFailure:
         self._child.kill()
         return DeviceFailure(code, detail, sticky=True)
+
+
+def _dead(failure: ChildFailed) -> DeviceFailure:
+    return DeviceFailure(_CODES[failure.how], failure.detail, sticky=True)
 
 
 def _agree(times: Sequence[float], launches: int, host_ns: float) -> None:
