@@ -1,14 +1,9 @@
-"""The command line: names, options and help of every command, and what a failure looks like.
+"""The command line: names, options and help of every command.
 
 Imports neither pydantic, numpy, yaml nor ray, so that ``--help`` answers at once: what a command
 does lies in :mod:`cluster.commands` and is imported when it runs.
 """
 
-import errno
-import os
-import sys
-import tempfile
-import traceback
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,13 +11,9 @@ from typing import Annotated
 import typer
 
 from cluster import shadow
+from cluster.ending import clear_ending
 from cluster.settings import use_one_algebra_thread
-from tuner.errors import EnvironmentProblem, KernelwrightError
-
-_EXHAUSTED = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-)
-"""What the machine may run out of at any call: the reason is never ours."""
+from tuner.errors import EnvironmentProblem
 
 app = typer.Typer(
     name="kernelwright",
@@ -354,25 +345,5 @@ def doctor(*, as_json: Json = False) -> None:
 def main() -> None:
     """Entry point: any failure becomes one message and the exit code of its kind."""
     use_one_algebra_thread()
-    try:
+    with clear_ending():
         app()
-    except KernelwrightError as error:
-        typer.echo(f"kernelwright: error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in _EXHAUSTED:
-            typer.echo(f"kernelwright: error: {error}: free some, or allow more", err=True)
-            sys.exit(EnvironmentProblem.exit_code)
-        typer.echo(
-            f"kernelwright: bug: {type(error).__name__}: {str(error).partition(chr(10))[0]} "
-            f"(traceback in {_keep_traceback()})",
-            err=True,
-        )
-        sys.exit(1)
-
-
-def _keep_traceback() -> str:
-    handle, path = tempfile.mkstemp(prefix="kernelwright-traceback-", suffix=".txt")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(traceback.format_exc())
-    return path

@@ -45,6 +45,19 @@ def test_help_imports_nothing_heavy():
     assert "resume" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("unread", "words"), [("stdout", ["init", "--schema"]), ("stderr", ["validate", "nowhere"])]
+)
+def test_where_nobody_reads_it_ends_without_a_word(unread, words):
+    read, write = os.pipe()
+    os.close(read)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, unread: write}
+    process = subprocess.Popen(command(*words), cwd=ROOT, **streams)
+    os.close(write)
+    said = process.communicate()
+    assert (process.returncode, b"".join(filter(None, said))) == (128 + signal.SIGPIPE, b"")
+
+
 def test_a_run_ends_with_a_result_an_export_and_one_last_line(tmp_path):
     spec = write_experiment(tmp_path / "spec")
     run = tmp_path / "run"
