@@ -2,7 +2,7 @@
 
 Owns spawning (``python -m``, its own session, an environment of allowed names only), the channel
 (length-prefixed frames on a socket of its own, never stdout), deadlines, the watch over resident
-memory, and death: a child dies with its parent, and its whole process group with it. Knows nothing
+memory, and death: a child dies with its parent, and what it started with it. Knows nothing
 of what the frames mean. A frame is a JSON text and raw blobs, all of bounded length;
 nothing that a child sends is ever unpickled, since candidate code runs in it.
 """
@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from workers.environment import module_environment
+from workers.marks import end_marked, fresh_mark
+
 START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _LOG_BYTES = 64 * 1024
@@ -34,18 +37,6 @@ _PIECE, _MOST = 64 * 1024, 1024 * 1024
 _HEADER = struct.Struct("!QQ")
 _LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
-
-# fmt: off
-_ALLOWED = frozenset((
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
-    "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "XDG_CACHE_HOME",
-))
-_ALLOWED_PREFIXES = (
-    "LC_", "CUDA_", "NVIDIA_", "CUPY_", "NVRTC_", "OCL_ICD_", "OPENCL_", "POCL_", "PYOPENCL_",
-    "OMP_", "OPENBLAS_", "MKL_",
-)
-# fmt: on
-_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 Frame = tuple[bytes, list[bytes]]
 
@@ -185,6 +176,7 @@ class Child:
         self._module = module
         self._arguments = tuple(arguments)
         self._environment = dict(environment or {})
+        self._mark = fresh_mark()
         self._memory_limit = memory_limit or physical_memory() // 2
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -238,7 +230,7 @@ class Child:
         """Send a frame and wait for the answer, at most ``timeout`` seconds.
 
         Raises:
-            ChildFailed: no valid frame came; the process group has been killed.
+            ChildFailed: no valid frame came; it has been killed.
         """
         self.send(text, blobs, timeout=timeout)
         return self.receive(timeout=timeout, limit=limit)
@@ -258,7 +250,7 @@ class Child:
             return channel.receive(limit, check)
 
     def kill(self) -> None:
-        """Kill the process group at once and forget it."""
+        """Kill it at once, with all that it started, and forget it."""
         with self._guard:
             self._kill()
 
@@ -304,7 +296,7 @@ class Child:
         return ChildFailed(how, f"{text}; last words: {lines[-1][:300]}" if lines else text)
 
     def _spawn(self, descriptor: int) -> "subprocess.Popen[bytes]":
-        environment = module_environment(os.environ) | self._environment
+        environment = module_environment(os.environ) | self._environment | self._mark
         command = [sys.executable, "-P", "-m", self._module, str(descriptor), str(os.getpid())]
         process = subprocess.Popen(
             [*command, *self._arguments],
@@ -325,9 +317,7 @@ class Child:
         if channel is not None:
             channel.close()
         if process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end_marked(process, self._mark)
             self._log.finish()
 
 
@@ -373,24 +363,6 @@ def serve_as_child() -> tuple[Channel, list[str]]:
         sys.exit(1)
     os.set_inheritable(descriptor, False)
     return Channel(socket.socket(fileno=descriptor)), sys.argv[3:]
-
-
-def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a child may see: what Python and the device need, and no keys."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if (name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES))
-        and not any(word in name.upper() for word in _SECRET_WORDS)
-    }
-
-
-def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is allowed of an environment, with this project's modules to be found first."""
-    kept = allowed_environment(environment)
-    root = str(Path(__file__).resolve().parent.parent)
-    kept["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [kept.get("PYTHONPATH")])])
-    return kept
 
 
 def physical_memory() -> int:

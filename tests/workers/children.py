@@ -44,6 +44,18 @@ def main() -> None:
             case "grow":
                 while True:
                     hoard.append(bytearray(os.urandom(1 << 20)) * 8)
+            case "detached":
+                code = (
+                    "import os, time\n"
+                    "if os.fork(): os._exit(0)\n"
+                    "os.setsid()\n"
+                    "if os.fork(): os._exit(0)\n"
+                    "print(os.getpid(), flush=True)\n"
+                    "time.sleep(600)\n"
+                )
+                daemon = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+                assert daemon.stdout is not None
+                channel.send(daemon.stdout.readline().strip())
             case "grandchild":
                 process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
                 channel.send(str(process.pid).encode())

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.process import Child, ChildFailed, allowed_environment, module_environment
+from workers.environment import allowed_environment, module_environment
+from workers.process import Child, ChildFailed
 
 MODULE = "tests.workers.children"
 
@@ -126,6 +127,18 @@ def test_the_whole_process_group_dies(child) -> None:
     assert alive(grandchild)
     child.kill()
     assert wait_for(lambda: not alive(grandchild))
+
+
+@pytest.mark.parametrize("end", ["kill", "close", "crash"])
+def test_what_left_the_group_dies_too(child, end) -> None:
+    pid = int(ask(child, "detached"))
+    assert os.getsid(pid) != child.pid
+    if end == "crash":
+        with pytest.raises(ChildFailed):
+            ask(child, "crash")
+    else:
+        getattr(child, end)()
+    assert wait_for(lambda: not alive(pid))
 
 
 def test_killed_from_outside_costs_one_request(child) -> None:

@@ -7,7 +7,6 @@ hangs, fails or is not there is a note, never a verdict.
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -25,7 +24,8 @@ from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.bench.stand import staged
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
-from workers.process import module_environment
+from workers.environment import module_environment
+from workers.marks import end_marked, fresh_mark
 from workers.sanitizers.job import JOB, Job
 from workers.sanitizers.tools import Tool, missing, tools
 
@@ -173,7 +173,8 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
 def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
     """Run the launcher under the tool."""
     files = [str(path) for _, path in jobs]
-    environment = module_environment(os.environ)
+    mark = fresh_mark()
+    environment = module_environment(os.environ) | mark
     environment |= {"PYOPENCL_NO_CACHE": "1", "XDG_CACHE_HOME": str(tool.log.parent)}
     launcher = (sys.executable, "-P", "-m", "workers.sanitizers.launcher", *files)
     output = tool.log.with_name(f"{tool.log.name}.out")
@@ -194,9 +195,7 @@ def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
                 process.wait(_POLL_SECONDS)
         code = process.poll()
     finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end_marked(process, mark)
     problem = ""
     if code != 0:
         lines = output.read_text(errors="replace").strip().splitlines()
