@@ -122,7 +122,8 @@ class ThreadCompiler:
         self._thread = _Thread("compile")
 
     async def ready(self) -> None:
-        """A thread is always there."""
+        """Return once the process is up."""
+        await self._thread.call(self._worker.ready)
 
     async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""

@@ -92,7 +92,8 @@ class CompileActor:
         self._worker = CompileWorker(device, cache)
 
     def ready(self) -> None:
-        """Answer once placed."""
+        """Answer once placed and its process is up."""
+        self._worker.ready()
 
     def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""
@@ -207,7 +208,7 @@ class ActorCompiler:
         self._actor = _create(CompileActor, placement, device, cache)
 
     async def ready(self) -> None:
-        """Return once the actor is placed."""
+        """Return once the actor is placed and its process is up."""
         with _losses(final=True):
             await self._actor.ready.remote()
 

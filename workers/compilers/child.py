@@ -1,49 +1,75 @@
 """The compile process: ``python -m workers.compilers.child``; one build in, one result out.
 
 Runs the compiler and nothing else; no candidate code runs here, but a compiler may crash or hang on
-it.
+it. Says that it is ready once the compiler is, which takes as long as a few compiles.
 """
 
 from pathlib import Path
 
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
+from tuner.plan import Build
 from workers.compilers.cache import CachedCompiler
 from workers.compilers.port import Compiler
-from workers.compilers.protocol import Problem, Result, decode_job, encode_result
+from workers.compilers.protocol import (
+    Problem,
+    Result,
+    decode_build,
+    decode_opening,
+    encode_result,
+)
 from workers.process import ChannelClosed, serve_as_child
+
+_NOTHING = {"cuda": "__global__ void nothing() {}", "opencl": "kernel void nothing() {}"}
 
 
 def _open(device: Device, cache: Path | None) -> Compiler:
+    nothing = Build(
+        language=device.backend,
+        file="nothing",
+        source=_NOTHING[device.backend],
+        entries=("nothing",),
+    )
     if device.backend == "cuda":
         from workers.compilers import nvrtc
 
         compiler = nvrtc.open_compiler(device)
+        compiler.compile(nothing)
         return CachedCompiler(compiler, cache, compiler.fingerprint) if cache else compiler
     from workers.compilers import opencl
 
-    return opencl.open_compiler(device)
+    opened = opencl.open_compiler(device)
+    opened.compile(nothing)
+    return opened
+
+
+def _opened(device: Device, cache: Path | None) -> Compiler | Problem:
+    try:
+        return _open(device, cache)
+    except EnvironmentProblem as problem:
+        return Problem(str(problem))
+
+
+def _compiled(compiler: Compiler | Problem, build: Build) -> Result:
+    if isinstance(compiler, Problem):
+        return compiler
+    try:
+        return compiler.compile(build)
+    except EnvironmentProblem as problem:
+        return Problem(str(problem))
 
 
 def main() -> None:
     """Serve until the channel closes."""
-    channel, _ = serve_as_child()
+    channel, (opening,) = serve_as_child()
+    compiler = _opened(*decode_opening(opening))
     channel.send(b"ready")
-    compilers: dict[Device, Compiler] = {}
     while True:
         try:
             text, _ = channel.receive(0)
         except ChannelClosed:
             return
-        device, build, cache = decode_job(text)
-        result: Result
-        try:
-            if device not in compilers:
-                compilers[device] = _open(device, cache)
-            result = compilers[device].compile(build)
-        except EnvironmentProblem as problem:
-            result = Problem(str(problem))
-        channel.send(*encode_result(result))
+        channel.send(*encode_result(_compiled(compiler, decode_build(text))))
 
 
 if __name__ == "__main__":

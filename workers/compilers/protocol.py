@@ -29,21 +29,32 @@ class _Success:
 
 Result = Binary | Rejected | Problem
 
-_Job = tuple[Device, Build, Path | None]
-_JOB: TypeAdapter[_Job] = TypeAdapter(_Job)
+_Opening = tuple[Device, Path | None]
+_OPENING: TypeAdapter[_Opening] = TypeAdapter(_Opening)
+_BUILD: TypeAdapter[Build] = TypeAdapter(Build)
 _RESULT: TypeAdapter[Any] = TypeAdapter(
     Annotated[_Success | Rejected | Problem, Field(discriminator="kind")]
 )
 
 
-def encode_job(device: Device, build: Build, cache: Path | None) -> bytes:
-    """One compile as JSON, and the folder where binaries are kept, if they are."""
-    return _JOB.dump_json((device, build, cache))
+def encode_opening(device: Device, cache: Path | None) -> str:
+    """Whom a process compiles for, and the folder where binaries are kept, if they are."""
+    return _OPENING.dump_json((device, cache)).decode()
 
 
-def decode_job(text: bytes) -> _Job:
+def decode_opening(text: str) -> _Opening:
+    """Whom the text says to compile for, and where binaries are kept."""
+    return _OPENING.validate_json(text)
+
+
+def encode_build(build: Build) -> bytes:
+    """One compile as JSON."""
+    return _BUILD.dump_json(build)
+
+
+def decode_build(text: bytes) -> Build:
     """The compile that a JSON text asks for."""
-    return _JOB.validate_json(text)
+    return _BUILD.validate_json(text)
 
 
 def encode_result(result: Result) -> tuple[bytes, list[bytes]]:

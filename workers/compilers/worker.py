@@ -8,7 +8,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
-from workers.compilers.protocol import Problem, decode_result, encode_job
+from workers.compilers.protocol import Problem, decode_result, encode_build, encode_opening
 from workers.process import Child, ChildFailed, physical_memory
 from workers.runtime import PrivateFolder
 
@@ -30,14 +30,12 @@ _ENDINGS = {
 class CompileWorker:
     """Compiles for one device model in a child process of its own.
 
-    Not thread-safe: one worker, one thread. The process starts with the first compile and is
-    replaced after a time-out or a crash.
+    Not thread-safe: one worker, one thread. The process starts when it is first asked for anything,
+    and is replaced after a time-out or a crash.
     """
 
     def __init__(self, device: Device, cache: Path | None = None) -> None:
         """A worker for one model; ``cache`` is where binaries are kept from run to run, if any."""
-        self._device = device
-        self._cache = cache
         self._slowest = 0.0
         self._folder = PrivateFolder("compile")
         environment = {
@@ -47,9 +45,21 @@ class CompileWorker:
         }
         self._child = Child(
             "workers.compilers.child",
+            [encode_opening(device, cache)],
             environment=environment,
             memory_limit=min(MEMORY_BYTES, physical_memory() // 2),
         )
+
+    def ready(self) -> None:
+        """Have the process up and its compiler open; starting takes as long as a few compiles.
+
+        Raises:
+            EnvironmentProblem: it does not start.
+        """
+        try:
+            self._child.start()
+        except ChildFailed as failure:
+            raise EnvironmentProblem(f"the compile process does not start: {failure}") from None
 
     def compile(
         self, builds: Sequence[Build], timeout: float = 120.0
@@ -73,13 +83,10 @@ class CompileWorker:
         self._folder.remove()
 
     def _one(self, build: Build, timeout: float) -> Binary | Rejected:
-        try:
-            self._child.start()
-        except ChildFailed as failure:
-            raise EnvironmentProblem(f"the compile process does not start: {failure}") from None
+        self.ready()
         try:
             text, blobs = self._child.request(
-                encode_job(self._device, build, self._cache),
+                encode_build(build),
                 timeout=self._patience(timeout),
                 limit=_MAX_BINARY,
             )
