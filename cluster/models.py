@@ -90,6 +90,7 @@ def open_model(
 
     Raises:
         SpecError: its transcript is missing or damaged.
+        EnvironmentProblem: its mailbox cannot be made.
     """
     if agents.model == "replay":
         return Replay(read_transcript(run / TRANSCRIPT))
@@ -127,6 +128,10 @@ class Attended:
         self._steps = steps
         self._tell = tell
         self._asked = asked
+
+    async def ready(self) -> None:
+        """As the model says."""
+        await self._model.ready()
 
     async def complete(self, request: Request) -> Reply | Waiting:
         """Pass the request on.

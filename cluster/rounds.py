@@ -115,15 +115,18 @@ class Rounds:
         journal = StepFiles(self._path / STEPS)
         workshop = FleetWorkshop(fleet, directory, shown.put_nowait, self._asked)
         shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
-        baseline = await Steps(journal, time.monotonic).take(
-            _BASELINE, BASELINES, workshop.baseline
-        )
         model = open_model(
             self._path,
             agents,
             keys=self._asking.keys,
             exit_when_waiting=self._asking.exit_when_waiting,
         )
+
+        async def first() -> Baseline:
+            await model.ready()
+            return await workshop.baseline()
+
+        baseline = await Steps(journal, time.monotonic).take(_BASELINE, BASELINES, first)
         ending = await run_rounds(
             _task(self._path, experiment, agents, baseline),
             Attended(model, self._path / STEPS, shown.put_nowait, self._asked),

@@ -92,6 +92,9 @@ class Mailbox:
         for name in ("requests", "replies", "accepted", "problems"):
             make_folder(directory / name)
 
+    async def ready(self) -> None:
+        """It is: the folder is there."""
+
     async def complete(self, request: Request) -> Reply | Waiting:
         """Post the request, unless it already lies there, and take the reply.
 

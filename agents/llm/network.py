@@ -13,12 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from typing import Any
 
 from agents.llm.answers import reply_of
 from agents.llm.port import ModelUnavailable, Reply, Request, Role
 from agents.llm.redaction import redacted
 from agents.llm.transport import bounded_session, refusals
+from tuner.errors import EnvironmentProblem, SpecError
 
 _TRANSIENT = (
     "APIConnectionError",
@@ -86,6 +88,26 @@ class NetworkModel:
             reasons.append(f"{model}: {answer}")
         self._failures += 1
         raise ModelUnavailable("; ".join(reasons) or "no model is named")
+
+    async def ready(self) -> None:
+        """Look up every model that may be asked, and its key; asks no one.
+
+        Raises:
+            SpecError: LiteLLM knows no provider of that name.
+            EnvironmentProblem: the provider wants a key, and there is none.
+        """
+        litellm = await asyncio.to_thread(_litellm)
+        for model in dict.fromkeys([*self.models, *chain.from_iterable(self.roles.values())]):
+            try:
+                litellm.get_llm_provider(model)
+            except Exception:
+                raise SpecError(
+                    f"'{model}' is no model that LiteLLM knows: write PROVIDER/MODEL, such as "
+                    "openai/gpt-4o-mini"
+                ) from None
+            names = _key_names(litellm, model)
+            if names and not self.keys.keys() & set(names):
+                raise EnvironmentProblem(f"{model} needs a key: set {' or '.join(names)}")
 
     async def price(self, request: Request) -> float | None:
         """The dearest of the role's models, by LiteLLM's list; ``None`` if one is not on it."""
@@ -172,7 +194,8 @@ class NetworkModel:
 
     def _key(self, litellm: Any, model: str) -> str | None:
         provider = str(litellm.get_llm_provider(model)[1])
-        return self.keys.get(f"{provider.upper()}_API_KEY")
+        names = [*_key_names(litellm, model), f"{provider.upper()}_API_KEY"]
+        return next((self.keys[name] for name in names if name in self.keys), None)
 
     def _pause(self, retry: int) -> float:
         """Exponential, with jitter so that several runs do not knock at once."""
@@ -193,6 +216,12 @@ def _litellm() -> Any:
     litellm.telemetry = False
     litellm.aclient_session = bounded_session()
     return litellm
+
+
+def _key_names(litellm: Any, model: str) -> list[str]:
+    """Where a model's key may be, as far as LiteLLM tells and finds none in the environment."""
+    missing = litellm.validate_environment(model)["missing_keys"]
+    return sorted(name for name in missing if name.endswith("_API_KEY"))
 
 
 def _asked_pause(error: Exception) -> float:

@@ -153,6 +153,15 @@ class LanguageModel(Protocol):
     :mod:`agents.llm.network`.
     """
 
+    async def ready(self) -> None:
+        """Find out, before anything is spent on the run, what would let every request fail.
+
+        Raises:
+            tuner.errors.SpecError: there is no such model.
+            tuner.errors.EnvironmentProblem: its key, or its folder, is not there.
+        """
+        ...
+
     async def complete(self, request: Request) -> Reply | Waiting:
         """Answer ``request``; asked again for an answered position, give the same reply.
 

@@ -40,6 +40,10 @@ class Redacting:
     model: LanguageModel
     secrets: tuple[str, ...] = field(repr=False)
 
+    async def ready(self) -> None:
+        """As the other model says."""
+        await self.model.ready()
+
     async def complete(self, request: Request) -> Reply | Waiting:
         """Ask the other model; raises what that raises."""
         reply = await self.model.complete(self._clean(request))

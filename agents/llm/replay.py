@@ -130,6 +130,9 @@ class Replay:
             raise ModelUnavailable(f"the transcript holds no reply for {position.step}")
         return reply
 
+    async def ready(self) -> None:
+        """It is: the transcript was read."""
+
     async def price(self, request: Request) -> float:  # noqa: ARG002 - whatever is asked
         """Nothing: it was paid when it was recorded."""
         return 0.0

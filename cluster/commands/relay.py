@@ -27,7 +27,8 @@ def relay(
     """Answer what lies in the mailbox; unless ``once``, go on looking until interrupted.
 
     Raises:
-        EnvironmentProblem: the folder is no mailbox, or cannot be written.
+        SpecError: there is no such model.
+        EnvironmentProblem: the folder is no mailbox, or cannot be written; or a key is missing.
         ModelUnavailable: a request got no reply; it stays in the mailbox.
     """
     keys = take_secrets()
@@ -36,7 +37,9 @@ def relay(
         keys=keys,
         settings=NetworkSettings(temperature=temperature, seed=seed, base_url=base_url),
     )
-    served = Relay(directory, Redacting(network, tuple(keys.values())), max_cost_usd)
+    model = Redacting(network, tuple(keys.values()))
+    served = Relay(directory, model, max_cost_usd)
+    asyncio.run(model.ready())
     try:
         asyncio.run(_serve(served, once=once))
     except KeyboardInterrupt:

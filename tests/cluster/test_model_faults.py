@@ -53,7 +53,6 @@ def follow(path):
 FAULTS = {
     "wrong key": ([fails(401, f"no such key {KEY}")], {}, "AuthenticationError", 0, 1),
     "unknown model": ([fails(404, "no such model")], {}, "NotFoundError", 0, 1),
-    "no provider": ([answers(completion())], {"model": "never-heard-of"}, "never-heard-of", 0, 0),
     "network down": ([drops], {}, "Connection error", 0, 5),
     "too little money": (
         [answers(completion())],

@@ -23,6 +23,7 @@ from cluster.run import Run
 from tests.agents.devices import CPU
 from tests.agents.test_loop import BASELINE_NS, draft, plain, script, suggestion
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, kernelwright, write_experiment
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.fleet import BenchJob, CompileJob, PrepareJob
 from tuner.simulation import Durations, Fault, SimulatedFleet
 from tuner.spec.experiment import Agents
@@ -339,6 +340,24 @@ def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more,
     result = parked(tmp_path, *more)
     assert result.returncode == code, result.stderr
     assert "bug" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "says"),
+    [
+        ("nosuch/model", SpecError, "no model that LiteLLM knows"),
+        ("openai/gpt-4o-mini", EnvironmentProblem, "set OPENAI_API_KEY"),
+        ("mailbox:/proc/none", EnvironmentProblem, "cannot be created"),
+    ],
+)
+def test_a_model_that_cannot_be_asked_is_noticed_before_anything_is_compiled(
+    tmp_path, monkeypatch, model, error, says
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    path, fleets = begin(tmp_path / "run", model=model), []
+    with pytest.raises(error, match=says):
+        follow(path, fleets=fleets)
+    assert fleets == []
 
 
 def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):

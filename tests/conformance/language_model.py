@@ -40,6 +40,7 @@ class LanguageModelConformance:
         first, second = request_at(1), request_at(2)
         replies = {first: Reply(text="one"), second: Reply(text="two", finish_reason="length")}
         model = self.make(replies)
+        asyncio.run(model.ready())
         assert asyncio.run(model.complete(second)) == replies[second]
         assert asyncio.run(model.complete(first)) == replies[first]
 

@@ -24,6 +24,7 @@ from tests.agents.llm.server import (
     serving,
 )
 from tests.conformance.language_model import request_at
+from tuner.errors import EnvironmentProblem, SpecError
 
 
 @pytest.fixture
@@ -46,6 +47,35 @@ def model(server: Server, *names: str, **settings: object) -> NetworkModel:
 
 def ask(asked: NetworkModel) -> Reply:
     return asyncio.run(asked.complete(request_at()))
+
+
+@pytest.mark.parametrize(
+    ("names", "keys", "error", "says"),
+    [
+        (["nosuch/model"], {}, SpecError, "'nosuch/model' is no model"),
+        (["openai/gpt-4o", "never-heard-of"], {"OPENAI_API_KEY": KEY}, SpecError, "never-heard"),
+        (["openai/gpt-4o"], {"ANTHROPIC_API_KEY": KEY}, EnvironmentProblem, "set OPENAI_API_KEY$"),
+        (["gemini/gemini-2.0-flash"], {}, EnvironmentProblem, "GEMINI_API_KEY or GOOGLE_API_KEY"),
+    ],
+)
+def test_what_cannot_be_asked_is_known_before(names, keys, error, says, monkeypatch) -> None:
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(error, match=says):
+        asyncio.run(NetworkModel(models=names, keys=keys).ready())
+
+
+def test_what_can_be_asked_is_ready_and_its_key_found_under_its_own_name(server: Server) -> None:
+    asyncio.run(model(server).ready())
+    keys = {"TOGETHERAI_API_KEY": KEY}
+    other = NetworkModel(
+        models=["together_ai/some/model"],
+        keys=keys,
+        settings=NetworkSettings(base_url=server.url, retries=0),
+    )
+    asyncio.run(other.ready())
+    ask(other)
+    assert server.authorizations == [f"Bearer {KEY}"]
 
 
 def test_a_reply_with_its_usage_and_price(server: Server) -> None:
