@@ -14,6 +14,7 @@ from typing import TypeVar
 import yaml
 
 from tuner.expressions import closest
+from tuner.spec.array_file import check_array_file
 from tuner.spec.check import ANYTHING, Finding, check
 from tuner.spec.experiment import Argument, Experiment, Fill, FromFile, Template
 from tuner.spec.fields import MAX_FILE_BYTES, read_text
@@ -210,13 +211,14 @@ def _with_files(
     if experiment.kernel.headers:
         said = "headers are read from include_dirs, not written here"
         problems.append(document.problem(("kernel", "headers"), said))
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
     arguments = []
     for index, argument in enumerate(experiment.arguments):
+        arguments.append(_absolute(argument, directory))
         try:
-            arguments.append(_absolute(argument, directory))
-        except (ValueError, OSError, RuntimeError) as error:
+            check_array_file(arguments[-1], shapes)
+        except (ValueError, OSError) as error:
             problems.append(document.problem(("arguments", index), str(error)))
-            arguments.append(argument)
     kernel = replace(experiment.kernel, headers=tuple(sorted(headers.items())))
     return replace(experiment, kernel=kernel, arguments=tuple(arguments))
 
@@ -237,9 +239,6 @@ def _absolute(argument: Argument, directory: Path) -> Argument:
     def named(fill: Fill) -> Fill:
         if not isinstance(fill, FromFile):
             return fill
-        path = (directory / fill.file).resolve()
-        if not path.is_file():
-            raise ValueError(f"no such file: {path}")
-        return FromFile(file=str(path))
+        return FromFile(file=str((directory / fill.file).absolute()))
 
     return replace(argument, values=named(argument.values), initial=named(argument.initial))

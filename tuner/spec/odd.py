@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.errors import SpecError
 from tuner.expressions import ExpressionError
-from tuner.spec.experiment import Experiment, ShapeBinding
+from tuner.spec.experiment import Experiment, FromFile, ShapeBinding
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Value
 
@@ -90,10 +90,16 @@ def _inside(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
     try:
         if not all(condition.evaluate(symbols) for condition in experiment.shapes.domain):
             return False
-        resolve_arguments(experiment, symbols)
+        filled = _filled(experiment, symbols)
     except (ExpressionError, SpecError):
         return False
-    return True
+    return not filled or filled == _filled(experiment, experiment.shapes.tune[0].symbols)
+
+
+def _filled(experiment: Experiment, symbols: Mapping[str, Value]) -> list[tuple[int, ...]]:
+    """The sizes of arguments that are filled from files, which are as they are."""
+    arguments = resolve_arguments(experiment, symbols)
+    return [argument.shape for argument in arguments if isinstance(argument.fill, FromFile)]
 
 
 def _is_prime(number: int) -> bool:

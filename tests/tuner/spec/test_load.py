@@ -1,9 +1,11 @@
 """Loading: a sound spec whole, an unsound one with every problem, each clear and in its place."""
 
+import io
 import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -12,9 +14,26 @@ from hypothesis import strategies as st
 from tests.tuner.spec import specs
 from tuner.errors import SpecError
 from tuner.expressions import Expression
-from tuner.spec.experiment import Integers, Memset, ShapeBinding, Tolerance, Ulp
+from tuner.spec.array_file import check_array_file
+from tuner.spec.experiment import (
+    Argument,
+    FromFile,
+    Integers,
+    Memset,
+    ShapeBinding,
+    Tolerance,
+    Ulp,
+)
 from tuner.spec.load import dump_resolved, load_experiment, load_resolved
+from tuner.spec.odd import odd_shapes
 from tuner.spec.problems import SpecProblems
+
+
+def array_file(array):
+    """What numpy.save writes."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
 
 
 def said(path):
@@ -46,6 +65,47 @@ def test_a_sound_cuda_spec_uses_the_whole_format(tmp_path):
     assert experiment.arguments[0].compare == Ulp(ulp=2)
     lo, hi = Expression.parse(0), Expression.parse("n")
     assert experiment.arguments[5].values == Integers(integers=(lo, hi))
+
+
+@pytest.mark.parametrize(
+    ("contents", "complaint"),
+    [
+        (b"root:x:0:0", "is no whole .npy file of numbers"),
+        (b"", "is no whole .npy file of numbers"),
+        (array_file(np.zeros(1000))[:-8], "is no whole .npy file of numbers"),
+        (array_file(np.array(["a"] * 1000)), "is no whole .npy file of numbers"),
+        (array_file(np.zeros((1000, 1))), "an array of shape [1000, 1], and 'x' has [1000] at n=1"),
+        (array_file(np.zeros(1000)), "an array of shape [1000], and 'x' has [4096] at n=4096"),
+    ],
+)
+def test_a_file_of_contents_must_fit_every_shape(tmp_path, contents, complaint):
+    (tmp_path / "x.npy").write_bytes(contents)
+    text = specs.SPEC.replace("range: [-3, 3]", "values: {file: x.npy}")
+    (problem,) = said(specs.write(tmp_path, text))
+    assert problem.startswith("spec.yaml:10: ")
+    assert complaint in problem
+
+
+def test_a_file_of_contents_that_fits_is_named_absolutely_and_no_odd_shape_changes_it(tmp_path):
+    (tmp_path / "x.npy").write_bytes(array_file(np.zeros(1000, np.int8)))
+    text = specs.SPEC.replace("range: [-3, 3]", "values: {file: x.npy}")
+    text = re.sub(r"  tune:.*\n  held_out:.*\n", "  tune: [{n: 1000}]\n", text)
+    experiment = load_experiment(specs.write(tmp_path, text))
+    assert experiment.arguments[1].values == FromFile(file=str(tmp_path / "x.npy"))
+    assert odd_shapes(experiment) == ()
+
+
+def test_a_file_of_fractions_fills_no_integers(tmp_path):
+    (tmp_path / "x.npy").write_bytes(array_file(np.zeros(1000)))
+    argument = Argument(
+        name="x",
+        kind="inout",
+        dtype="int8",
+        shape=(Expression.parse("n"),),
+        initial=FromFile(file=str(tmp_path / "x.npy")),
+    )
+    with pytest.raises(ValueError, match=r"x.npy holds float64, and 'x' is int8"):
+        check_array_file(argument, [ShapeBinding({"n": 1000})])
 
 
 def test_a_template_inline_and_headers(tmp_path):
