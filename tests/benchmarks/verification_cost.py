@@ -1,30 +1,34 @@
-"""What verifying costs: device seconds per candidate, with the checks and without them.
+"""What verifying costs: one search with the checks, and the same one without them.
 
-``python -m tests.benchmarks.verification_cost SPEC [CANDIDATES]`` compiles a template's
-configurations, benches all of them twice in benches of their own, and prints one JSON line. Only
-here can the checks be turned off, by replacing them. Wall time is of benching alone: more than of a
-search, in which compiling goes on beside it, and on a shared device it holds the wait for others.
+``python -m tests.benchmarks.verification_cost [SPEC] [--json FILE]`` searches the spec's template
+twice on this machine and prints one JSON line: device seconds per candidate with the checks and
+without, and wall time from first proposal to last outcome. Only here can the checks be turned off,
+by replacing them; racing, compiling ahead and feeding the device stay as they are.
 """
 
+import argparse
+import asyncio
 import contextlib
 import json
 import sys
-import time
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
-from tests.workers.harness import Laboratory
-from tuner.fleet import Candidate
-from tuner.space.feasible import feasible_set
-from tuner.space.lower import lower
-from tuner.trial import Measured, Rejected
+from cluster.fleets.local import open_local_fleet
+from cluster.run import Run
+from tests.benchmarks.timeline import timeline
+from tuner.events import TrialFinished
+from tuner.spec.load import load_experiment
+from tuner.store.run_directory import RunDirectory, RunView
 from workers.bench.stand import Stand
-from workers.bench.supervisor import Deadlines
 
+SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
 SHARE, WALL = 0.5, 1.3
-"""Verification's largest share of device seconds, and wall time over that without checks."""
+"""Verification's largest share of device seconds, and a search's wall time over that without."""
 
 
 @contextlib.contextmanager
@@ -43,58 +47,51 @@ def unchecked() -> Iterator[None]:
         yield
 
 
-def compiled(laboratory: Laboratory, most: int) -> list[Candidate]:
-    """The first configurations of the template that compile."""
-    experiment, template = laboratory.experiment, laboratory.experiment.template
-    assert template is not None
-    space = feasible_set(experiment, template, laboratory.device)
-    found = []
-    for index in range(min(most, len(space))):
-        configuration = space.configuration(index)
-        plan = lower(experiment, template, configuration, experiment.shapes.tune, laboratory.device)
-        result = laboratory.compiler.compile(plan.builds)
-        if not isinstance(result, Rejected):
-            found.append(
-                Candidate(
-                    trial=index, configuration=configuration, plan=plan, binaries=tuple(result)
-                )
-            )
-    return found
+def search(spec: Path, folder: Path) -> dict[str, Any]:
+    """A whole run without Ray; what its search took."""
+    experiment = load_experiment(spec)
+    experiment = replace(experiment, confirm=replace(experiment.confirm, top=1, processes=2))
+    RunDirectory.create(folder, experiment, spec.read_text()).close()
+
+    async def drive() -> None:
+        async for _ in Run(folder, open_local_fleet).progress():
+            pass
+
+    asyncio.run(drive())
+    facts = RunView.open(folder).facts()
+    device = [fact.device_seconds for fact in facts if isinstance(fact, TrialFinished)]
+    return {**timeline(facts), "device_seconds": sum(device) / len(device)}
 
 
-def seconds(laboratory: Laboratory, candidates: list[Candidate]) -> tuple[float, float, int]:
-    """Device seconds, wall seconds and how many were measured."""
-    began = time.monotonic()
-    answers = [laboratory.bench.run(replace(candidate)) for candidate in candidates]
-    measured = sum(isinstance(answer.outcome, Measured) for answer in answers)
-    return sum(answer.seconds for answer in answers), time.monotonic() - began, measured
-
-
-def compare(spec: Path, most: int) -> dict[str, float]:
-    """Bench the same candidates with the checks and without."""
-    laboratory = Laboratory(spec, deadlines=Deadlines())
-    candidates = compiled(laboratory, most)
-    device, wall, measured = seconds(laboratory, candidates)
-    laboratory.close()
-    laboratory = Laboratory(spec, deadlines=Deadlines())
-    with unchecked():
-        bare, bare_wall, _ = seconds(laboratory, candidates)
-    laboratory.close()
+def compare(spec: Path) -> dict[str, float]:
+    """The same search with the checks and without."""
+    with tempfile.TemporaryDirectory() as made:
+        checked = search(spec, Path(made) / "checked")
+        with unchecked():
+            bare = search(spec, Path(made) / "unchecked")
     return {
-        "candidates": len(candidates),
-        "measured": measured,
-        "device_seconds_per_candidate": round(device / len(candidates), 5),
-        "without_checks": round(bare / len(candidates), 5),
-        "verification_share": round(1 - bare / device, 3),
-        "wall_to_unchecked": round(wall / bare_wall, 3),
+        "candidates": checked["trials"],
+        "given_up": checked["given_up"],
+        "given_up_without_checks": bare["given_up"],
+        "device_seconds_per_candidate": round(checked["device_seconds"], 5),
+        "without_checks": round(bare["device_seconds"], 5),
+        "verification_share": round(1 - bare["device_seconds"] / checked["device_seconds"], 3),
+        "seconds": round(checked["seconds"], 3),
+        "seconds_without_checks": round(bare["seconds"], 3),
+        "wall_to_unchecked": round(checked["seconds"] / bare["seconds"], 3),
     }
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Print the comparison; fail where a limit is passed."""
-    spec = Path(sys.argv[1])
-    found = compare(spec, int(sys.argv[2]) if len(sys.argv) > 2 else 240)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("spec", type=Path, nargs="?", default=SPEC)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments)
+    found = compare(given.spec)
     print(json.dumps(found))
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1))
     return int(found["verification_share"] > SHARE or found["wall_to_unchecked"] > WALL)
 
 
