@@ -17,6 +17,11 @@ _ENDED = {
     "fleet": "the fleet lost too many workers",
 }
 
+_SIGNS = {
+    "=": "the general configuration is the best there, too",
+    "-": "not confirmed there; held-out shapes have no winner of their own",
+}
+
 
 def render(result: Result) -> str:
     """The whole report, ending with a newline."""
@@ -105,7 +110,16 @@ def _one_table(
         )
         for shape in result.shapes
     ]
-    return f"{cache} cache; times per run of the kernel\n" + _aligned([head, *rows])
+    signs = [
+        f"{sign} {words}" for sign, words in _SIGNS.items() if any(sign in row for row in rows)
+    ]
+    return "\n".join(
+        [
+            f"{cache} cache; times per run of the kernel",
+            _aligned([head, *rows]),
+            *([f"({'; '.join(signs)})"] if signs else ()),
+        ]
+    )
 
 
 def _of_copy(shape: ShapeOfRun, cell: Cell | None) -> str:

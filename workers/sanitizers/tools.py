@@ -47,8 +47,10 @@ def tools(device: Device, log: Path) -> tuple[Tool, ...]:
 def missing(backend: Backend) -> str:
     """What to say where there is none."""
     return {
-        "cuda": "compute-sanitizer is not installed: no memory or race check was made",
-        "opencl": "oclgrind is not installed: no memory or race check was made",
+        "cuda": "winners were not examined for races and stray accesses: compute-sanitizer, which "
+        "comes with the CUDA toolkit, is not installed",
+        "opencl": "winners were not examined for races and stray accesses: oclgrind is not "
+        "installed (`apt install oclgrind`)",
     }[backend]
 
 

@@ -69,7 +69,8 @@ def test_without_the_tool_the_report_says_so(laboratory, monkeypatch):
     candidate = laboratory.candidate(f"{HEAD} {HONEST} }}")
     examined = laboratory.examined(candidate)
     assert examined.failed == ()
-    assert examined.notes == ("oclgrind is not installed: no memory or race check was made",)
+    (note,) = examined.notes
+    assert "not examined for races and stray accesses: oclgrind is not installed" in note
 
 
 def test_a_tool_that_fails_is_a_note_and_no_verdict(laboratory, monkeypatch, tmp_path):
