@@ -11,6 +11,7 @@ import typer
 
 from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
+from cluster.models import chosen
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.report.estimate import Estimate, estimate
@@ -40,10 +41,13 @@ def validate(
 
     Raises:
         SpecError: everything that is wrong with it, at once; or its space is empty.
+        ModelUnavailable: there is no transcript to replay, though the spec wants one.
         NothingValid: with ``compile_corners``, something did not compile.
     """
     path = find_spec(spec, lambda: target is not None or machine_has_gpu())
     experiment, template = load_tunable(path)
+    asked = chosen(path, experiment, None)
+    rounds = experiment.agents.rounds if experiment.agents and asked != "none" else 0
     model, why_not = _device(experiment, target, device)
     tolerances = _tolerances(experiment)
     space = None
@@ -62,7 +66,7 @@ def validate(
             "space": None if space is None else _space_report(space),
             "estimate": None
             if space is None or model is None
-            else asdict(_estimate(experiment, model, len(space))),
+            else asdict(_estimate(experiment, model, len(space), rounds)),
             "compiled": [asdict(one) for one in compiled],
         }
         typer.echo(json.dumps(report, indent=2))
@@ -72,7 +76,8 @@ def validate(
             typer.echo(f"  {output}: {bound}")
         if space is not None and model is not None:
             _print_space(space, model)
-            typer.echo(f"a run: {_estimate(experiment, model, len(space))}")
+            agents = f", in {rounds} rounds with model {asked}" if rounds else ""
+            typer.echo(f"a run: {_estimate(experiment, model, len(space), rounds)}{agents}")
         else:
             typer.echo(f"space: not counted: {why_not}")
         for one in compiled:
@@ -143,10 +148,11 @@ def _print_space(space: FeasibleSet, device: Device) -> None:
         typer.echo(f"  {rejection.points:,} rejected by {rejection.condition}")
 
 
-def _estimate(experiment: Experiment, device: Device, space: int) -> Estimate:
+def _estimate(experiment: Experiment, device: Device, space: int, rounds: int) -> Estimate:
     """What a run on one such device would cost, with this machine's cores to compile."""
+    cores = max(1, (os.cpu_count() or 2) - 1)
     return estimate(
-        experiment, device, space, compile_slots=max(1, (os.cpu_count() or 2) - 1), bench_slots=1
+        experiment, device, space, compile_slots=cores, bench_slots=1, rounds=max(1, rounds)
     )
 
 

@@ -1,11 +1,11 @@
-"""What a run will cost, before it starts: trials, and a rough time."""
+"""What a run will cost, before it starts: trials, and the least time that they take."""
 
 from dataclasses import dataclass
 
 from tuner.device import Device
 from tuner.spec.experiment import Experiment, ShapeBinding
 from tuner.spec.odd import odd_shapes
-from tuner.spec.resolve import moved_bytes
+from tuner.spec.resolve import moved_bytes, resolve_arguments
 
 COMPILE_SECONDS = {"cuda": 0.15, "opencl": 0.1}
 """One small kernel on one core."""
@@ -16,8 +16,8 @@ SHAPE_SECONDS = {"cuda": 0.02, "opencl": 0.12}
 ORACLE_SECONDS_PER_MIB = 0.03
 """Drawing one shape's inputs and computing what is right for them, in float64 on one core."""
 
-SEEDS = 2
-"""Input seeds that the baseline is prepared for."""
+SEEDS, HARDER = 2, 3
+"""Sets of inputs that the baseline is prepared for, and further ones that finalists are asked."""
 
 PROCESS_SECONDS = 1.5
 """A fresh bench process, until it can time."""
@@ -31,7 +31,11 @@ BYTES_PER_SECOND = {True: 5e9, False: 1e12}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Trials, and seconds of preparing, searching and confirming; good to a factor of a few."""
+    """Trials, and seconds of preparing, searching and confirming on a machine with nothing else.
+
+    A lower bound, in that nobody knows yet how long the kernel takes: as long as its memory traffic
+    at least.
+    """
 
     trials: int
     space: int
@@ -42,29 +46,35 @@ class Estimate:
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
         time = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
-        return f"{self.trials} of {self.space} configurations, about {time}"
+        return f"{self.trials} of {self.space} configurations, at least {time}"
 
 
 def estimate(
-    experiment: Experiment, device: Device, space: int, *, compile_slots: int, bench_slots: int
+    experiment: Experiment,
+    device: Device,
+    space: int,
+    *,
+    compile_slots: int,
+    bench_slots: int,
+    rounds: int = 1,
 ) -> Estimate:
-    """How long a run would take.
+    """How long a run would take at least.
 
     Args:
-        experiment: its budgets, shapes and ``cost.bytes``; 1 MiB a shape where that is not given.
+        experiment: its budgets, shapes and ``cost.bytes``; its arguments where that is not given.
         device: what it runs on.
         space: how many configurations are feasible.
         compile_slots: compile jobs at once.
         bench_slots: devices.
+        rounds: of agents; each confirms what it found.
     """
     trials = min(experiment.search.trials, space)
     shapes, measure = experiment.shapes, experiment.measure
     launches = measure.warmup + measure.repeats
     tune = [_bytes(experiment, binding) for binding in shapes.tune]
-    others = [
-        _bytes(experiment, binding) for binding in (*shapes.held_out, *odd_shapes(experiment))
-    ]
-    oracle = ORACLE_SECONDS_PER_MIB * sum(tune + others) / 2**20
+    held_out = [_bytes(experiment, binding) for binding in shapes.held_out]
+    odd = [_bytes(experiment, binding) for binding in odd_shapes(experiment)]
+    oracle = ORACLE_SECONDS_PER_MIB * sum(tune + held_out + odd) / 2**20
 
     def time(sizes: list[int]) -> float:
         moved = launches * sum(sizes) / BYTES_PER_SECOND[device.is_cpu]
@@ -74,17 +84,21 @@ def estimate(
     compiling = COMPILE_SECONDS[device.backend] / compile_slots
     timing = time(tune) / bench_slots
     trial = compiling + timing if device.is_cpu else max(compiling, timing)
-    finalists = 1 + min(trials, experiment.confirm.top + len(tune))
-    confirming = PROCESS_SECONDS + oracle + finalists * time(tune + others)
+    finalists = 1 + min(trials, experiment.confirm.top)
+    process = PROCESS_SECONDS + finalists * time(tune + held_out)
+    confirming = experiment.confirm.processes * process / bench_slots
     return Estimate(
         trials=trials,
         space=space,
-        prepare_seconds=PROCESS_SECONDS + SEEDS * oracle + time(tune + others),
+        prepare_seconds=PROCESS_SECONDS + SEEDS * oracle + time(tune + held_out + odd),
         search_seconds=min(trials * trial, experiment.search.seconds),
-        confirm_seconds=experiment.confirm.processes * confirming / bench_slots,
+        confirm_seconds=rounds * (HARDER * oracle + finalists * time(odd) + confirming),
     )
 
 
 def _bytes(experiment: Experiment, binding: ShapeBinding) -> int:
     moved = moved_bytes(experiment, binding.symbols)
-    return 2**20 if moved is None else moved
+    if moved is not None:
+        return moved
+    arguments = resolve_arguments(experiment, binding.symbols)
+    return sum(a.size * (2 if a.kind == "inout" else 1) for a in arguments if a.is_buffer)

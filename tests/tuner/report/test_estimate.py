@@ -8,11 +8,11 @@ from tuner.report.estimate import estimate
 from tuner.spec.experiment import Cost
 
 
-def of(trials=100, device=GPU, space=1000, slots=1, benches=1, seconds=1e6, size=None):
+def of(trials=100, device=GPU, space=1000, slots=1, benches=1, seconds=1e6, size=None, **more):
     given = experiment(trials=trials, seconds=seconds)
     if size:
         given = replace(given, cost=Cost(bytes=Expression.parse(size)))
-    return estimate(given, device, space, compile_slots=slots, bench_slots=benches)
+    return estimate(given, device, space, compile_slots=slots, bench_slots=benches, **more)
 
 
 def test_trials_are_bounded_by_the_space_and_seconds_by_the_budget():
@@ -36,5 +36,14 @@ def test_large_shapes_cost_an_oracle_before_and_after_the_search():
     assert of(size="n").prepare_seconds < 5
 
 
+def test_each_round_of_agents_confirms():
+    assert of(rounds=3).confirm_seconds == 3 * of().confirm_seconds
+    assert of(rounds=3).search_seconds == of().search_seconds
+
+
+def test_where_no_cost_is_given_the_arguments_are_moved_once():
+    assert of(device=CPU).search_seconds == of(device=CPU, size="4 * n").search_seconds
+
+
 def test_it_reads_as_one_line():
-    assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, about ")
+    assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, at least ")
