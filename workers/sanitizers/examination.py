@@ -22,7 +22,7 @@ from tuner.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
-from workers.bench.stand import staged
+from workers.bench.staging import staged
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
 from workers.environment import module_environment
 from workers.marks import end_marked, fresh_mark
@@ -131,7 +131,11 @@ def _verdict(
 def _jobs(candidates: Sequence[Candidate], tool: Tool, site: Site) -> _Jobs | str:
     jobs = [job for candidate in candidates if (job := _job(candidate, tool, site)) is not None]
     if len(jobs) < len(candidates):
-        return f"{tool.name}: no shape is small enough for it"
+        return (
+            f"{tool.name} examined nothing: no shape that all winners serve is within "
+            f"{tool.most_bytes >> 10} KiB, the most it can take; a small one in shapes.held_out "
+            "would do"
+        )
     return jobs
 
 

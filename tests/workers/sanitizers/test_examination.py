@@ -2,12 +2,14 @@
 
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.workers.harness import Laboratory
 from tuner.trial import Code, Measured
+from workers.sanitizers.tools import tools
 
 SPEC = Path(__file__).parents[2] / "exploits/experiments/affine/experiment.yaml"
 needs_oclgrind = pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind")
@@ -71,6 +73,16 @@ def test_without_the_tool_the_report_says_so(laboratory, monkeypatch):
     assert examined.failed == ()
     (note,) = examined.notes
     assert "not examined for races and stray accesses: oclgrind is not installed" in note
+
+
+@needs_oclgrind
+def test_shapes_too_large_for_a_tool_are_a_note_with_a_remedy(laboratory, monkeypatch, tmp_path):
+    few = [replace(tool, most_bytes=1) for tool in tools(laboratory.device, tmp_path / "log")]
+    monkeypatch.setattr("workers.sanitizers.examination.tools", lambda *_: few)
+    examined = laboratory.examined(laboratory.candidate(f"{HEAD} {HONEST} }}"))
+    (note,) = examined.notes
+    assert note.startswith("oclgrind examined nothing: no shape")
+    assert note.endswith("in shapes.held_out would do")
 
 
 def test_a_tool_that_fails_is_a_note_and_no_verdict(laboratory, monkeypatch, tmp_path):
