@@ -13,8 +13,9 @@ COMPILE_SECONDS = {"cuda": 0.15, "opencl": 0.1}
 SHAPE_SECONDS = {"cuda": 0.02, "opencl": 0.12}
 """One candidate on one shape: the first launch, for which OpenCL compiles again, and the checks."""
 
-ORACLE_SECONDS_PER_MIB = 0.03
-"""Drawing one shape's inputs and computing what is right for them, in float64 on one core."""
+ORACLE_SECONDS_PER_MIB, ORACLE_BYTES, ORACLES = 0.03, 64 << 20, 4
+"""Drawing one shape's inputs and computing what is right for them, in float64 on one core; above so
+many bytes the baseline alone says that, at once; so many are made together at most."""
 
 SEEDS, HARDER = 2, 3
 """Sets of inputs that the baseline is prepared for, and further ones that finalists are asked."""
@@ -74,7 +75,8 @@ def estimate(
     tune = [_bytes(experiment, binding) for binding in shapes.tune]
     held_out = [_bytes(experiment, binding) for binding in shapes.held_out]
     odd = [_bytes(experiment, binding) for binding in odd_shapes(experiment)]
-    oracle = ORACLE_SECONDS_PER_MIB * sum(tune + held_out + odd) / 2**20
+    weighed = sum(min(size, ORACLE_BYTES) for size in tune + held_out + odd) / 2**20
+    oracle = ORACLE_SECONDS_PER_MIB * weighed / min(ORACLES, compile_slots + bench_slots)
 
     def time(sizes: list[int]) -> float:
         moved = launches * sum(sizes) / BYTES_PER_SECOND[device.is_cpu]
