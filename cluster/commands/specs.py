@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import typer
 
+from agents.generation.corners import corners
+from cluster.commands.compiling import compiled
 from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
 from cluster.models import chosen
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.fleet import BASELINE
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
-from tuner.space.limits import over_limit, within_limits
-from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment, Template, Ulp
 from tuner.spec.tolerances import BASELINE_ERRORS, default_tolerance
 from tuner.trial import Configuration, Rejected
@@ -27,7 +28,7 @@ from workers.devices.discover import list_devices
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class Attempt:
     """One configuration that ``--compile`` tried: why it failed, or nothing."""
 
     configuration: str
@@ -53,11 +54,11 @@ def validate(
     space = None
     if model is not None:
         space = feasible_set(experiment, template, model)
-    compiled: list[Compiled] = []
+    attempts: list[Attempt] = []
     if compile_corners:
         if model is None:
             raise EnvironmentProblem(f"nothing to compile for: {why_not}")
-        compiled = _compile(experiment, space, model)
+        attempts = _compile(experiment, space, model)
     if as_json:
         report = {
             "experiment": experiment.name,
@@ -67,7 +68,7 @@ def validate(
             "estimate": None
             if space is None or model is None
             else asdict(_estimate(experiment, model, len(space), rounds)),
-            "compiled": [asdict(one) for one in compiled],
+            "compiled": [asdict(one) for one in attempts],
         }
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -80,10 +81,10 @@ def validate(
             typer.echo(f"a run: {_estimate(experiment, model, len(space), rounds)}{agents}")
         else:
             typer.echo(f"space: not counted: {why_not}")
-        for one in compiled:
+        for one in attempts:
             typer.echo(f"  compiled {one.configuration}: {one.problem or 'ok'}")
-    if failed := [one for one in compiled if one.problem]:
-        raise NothingValid(f"{len(failed)} of {len(compiled)} did not compile")
+    if failed := [one for one in attempts if one.problem]:
+        raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
 
 
 def _device(
@@ -156,40 +157,25 @@ def _estimate(experiment: Experiment, device: Device, space: int, rounds: int) -
     )
 
 
-def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) -> list[Compiled]:
-    """The baseline, and corners of the space: each parameter at its first and last value."""
+def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) -> list[Attempt]:
+    """The baseline, and corners of the space."""
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
     todo: list[tuple[Template | None, Configuration]] = [(None, Configuration(()))]
     if space is not None:
-        todo.extend((experiment.template, space.configuration(i)) for i in corners(space))
+        todo.extend((experiment.template, corner) for corner in corners(space))
+    attempts = []
     with CompileWorker(device) as compiler:
-        return [_attempt(compiler, experiment, *one, device) for one in todo]
-
-
-def corners(space: FeasibleSet) -> list[int]:
-    """Configurations that together hold every parameter's first and last feasible value, twice."""
-    found: dict[int, None] = {}
-    for column in range(space.rows.shape[1]):
-        ordinals = space.rows[:, column]
-        for extreme in (ordinals.min(), ordinals.max()):
-            holders = np.flatnonzero(ordinals == extreme)
-            found[int(holders[0])] = None
-            found[int(holders[-1])] = None
-    return list(found)
-
-
-def _attempt(
-    compiler: CompileWorker,
-    experiment: Experiment,
-    template: Template | None,
-    configuration: Configuration,
-    device: Device,
-) -> Compiled:
-    shapes = experiment.shapes
-    plan = lower(experiment, template, configuration, (*shapes.tune, *shapes.held_out), device)
-    result = over_limit(plan, device) or compiler.compile(plan.builds)
-    result = within_limits(plan, device, result)
-    what = "the baseline" if template is None else str(configuration)
-    return Compiled(what, result.detail if isinstance(result, Rejected) else None)
+        for number, (template, configuration) in enumerate(todo, start=BASELINE):
+            made = compiled(
+                compiler, experiment, template, configuration, shapes, device, trial=number
+            )
+            attempts.append(
+                Attempt(
+                    "the baseline" if template is None else str(configuration),
+                    made.detail if isinstance(made, Rejected) else None,
+                )
+            )
+    return attempts
 
 
 def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema: bool) -> None:

@@ -9,14 +9,13 @@ from dataclasses import asdict, replace
 
 import typer
 
+from cluster.commands.compiling import compiled
 from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
 from tuner.device import Device
 from tuner.errors import NothingValid, SpecError
 from tuner.fleet import BASELINE, BenchSetup, Candidate
 from tuner.plan import CellPlan
-from tuner.space.limits import over_limit, within_limits
-from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment, ShapeBinding, Template
 from tuner.trial import Configuration, Full, Infeasible, Measured, Outcome, Rejected, Value
 from workers.bench.bench import Bench
@@ -65,16 +64,14 @@ def _compile(
 ) -> Candidate:
     shapes = experiment.shapes
     bindings = (*shapes.tune, *shapes.held_out) if template is None else shapes.tune
-    plan = lower(experiment, template, configuration, bindings, device)
+    made = compiled(compiler, experiment, template, configuration, bindings, device, trial=trial)
     what = "the baseline" if template is None else str(configuration)
-    if not any(isinstance(cell, CellPlan) for cell in plan.cells):
-        reasons = {cell.reason for cell in plan.cells if not isinstance(cell, CellPlan)}
+    if isinstance(made, Rejected):
+        raise NothingValid(f"{what} was rejected: {_reason(made)}")
+    reasons = {cell.reason for cell in made.plan.cells if isinstance(cell, Infeasible)}
+    if not any(isinstance(cell, CellPlan) for cell in made.plan.cells):
         raise NothingValid(f"{what} cannot run on any shape: {'; '.join(sorted(reasons))}")
-    binaries = over_limit(plan, device) or compiler.compile(plan.builds)
-    binaries = within_limits(plan, device, binaries)
-    if isinstance(binaries, Rejected):
-        raise NothingValid(f"{what} was rejected: {_reason(binaries)}")
-    return Candidate(trial=trial, configuration=configuration, plan=plan, binaries=binaries)
+    return made
 
 
 def _configuration(template: Template, assignments: Sequence[str]) -> Configuration:
