@@ -14,14 +14,16 @@ from tuner.trial import Value
 
 _REACH = 256
 _MOST_ELEMENTS = 1 << 23
+_MOST_FAR, _FAR_ELEMENTS = 3, 1 << 19
 
 
 def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
-    """At most four shapes inside the domain.
+    """A few shapes inside the domain.
 
     One has all sizes just below the first tune shape's, primes before others; one has all as small
     as the domain allows; in one they alternate. One has all just above the largest of each, or if
-    that is too much, above those of one other shape. None without a ``domain``, since then nobody
+    that is too much, above those of one other shape. In one for each size it is far larger than any
+    known, all others as small as the domain allows. None without a ``domain``, since then nobody
     has said where else the kernel keeps its promise.
     """
     if not experiment.shapes.domain:
@@ -37,8 +39,17 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             symbols[name] = _first(experiment, symbols, name, values)
         if symbols not in known and symbols not in found:
             found.append(symbols)
-    larger = _larger(experiment, known)
-    return tuple(ShapeBinding(symbols) for symbols in (*found, *larger))
+    found += _larger(experiment, known)
+    smallest = dict(base)
+    for name in sizes:
+        smallest[name] = _first(experiment, smallest, name, range(1, _REACH))
+    for name in sizes[:_MOST_FAR]:
+        symbols = {**smallest, name: max(int(symbols[name]) for symbols in known)}
+        while _fits(experiment, further := {**symbols, name: 2 * int(symbols[name])}):
+            symbols = further
+        if symbols not in (*known, *found) and _fits(experiment, symbols):
+            found.append(symbols)
+    return tuple(ShapeBinding(symbols) for symbols in found)
 
 
 def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
@@ -70,6 +81,10 @@ def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> lis
         if fits and found not in known:
             return [found]
     return []
+
+
+def _fits(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
+    return _inside(experiment, symbols) and _elements(experiment, symbols) <= _FAR_ELEMENTS
 
 
 def _elements(experiment: Experiment, symbols: Mapping[str, Value]) -> int:

@@ -11,13 +11,15 @@ def shapes(name: str) -> list[dict]:
     return [shape.symbols for shape in odd_shapes(experiment)]
 
 
-def test_they_are_small_prime_mixed_and_larger_than_any_other() -> None:
+def test_they_are_small_prime_mixed_larger_and_one_size_far_larger() -> None:
     found = shapes("silu_and_mul")
     assert found == [
         {"tokens": 13, "d": 4093},
         {"tokens": 1, "d": 1},
         {"tokens": 13, "d": 1},
         {"tokens": 37, "d": 6917},
+        {"tokens": 33792, "d": 1},
+        {"tokens": 1, "d": 27648},
     ]
 
 
@@ -25,7 +27,7 @@ def test_they_keep_to_the_domain(tmp_path) -> None:
     folder = Path("tests/exploits/experiments/residual")
     experiment = load_experiment(folder / "experiment.yaml")
     found = [shape.symbols["n"] for shape in odd_shapes(experiment)]
-    assert found == [960, 64, 1088]
+    assert found == [960, 64, 1088, 131072]
 
 
 def test_without_a_domain_there_are_none() -> None:
