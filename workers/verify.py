@@ -73,6 +73,8 @@ def compare(
     if got.shape != want.shape:
         raise ValueError(f"an output of shape {got.shape} for an oracle of shape {want.shape}")
     got, want = got.reshape(-1), want.reshape(-1)
+    if got.dtype == bool:
+        got, want = got.view(np.uint8), want.astype(np.uint8)
     if expected.mode == "unordered":
         got, want = np.sort(got), np.sort(want)
     worst, place, failures, unwritten, poisoned = -1.0, 0, 0, 0, 0

@@ -121,3 +121,11 @@ def test_close_means_its_definition(got, other) -> None:
         else:
             wrong += not (x == r or (math.isnan(x) and math.isnan(r)))
     assert compare(got, want, expected()).failures == wrong
+
+
+def test_a_bool_that_is_neither_zero_nor_one_is_wrong() -> None:
+    got = np.array([0, 1, 2], np.uint8).view(bool)
+    found = compare(
+        got, np.array([False, True, True]), Expected(path="", dtype="bool", mode="exact")
+    )
+    assert (found.failures, found.index, found.got) == (1, 2, 2)
