@@ -361,10 +361,19 @@ class OpenCLLaunchable:
                     time.sleep(_POLL_SECONDS)
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
-        """Launch in order; a launch lasts from its first step's start to its last step's end."""
-        with translated(self._owner.cl):
-            events = [[step() for step in self._steps[index]] for index in order]
-            self._owner.queue.finish()
+        """Launch in order; a launch lasts from its first step's start to its last step's end.
+
+        None starts before all are handed over, so that no step waits for the host.
+        """
+        cl, queue = self._owner.cl, self._owner.queue
+        with translated(cl):
+            gate = cl.UserEvent(self._owner.context)
+            cl.enqueue_barrier(queue, wait_for=[gate])
+            try:
+                events = [[step() for step in self._steps[index]] for index in order]
+            finally:
+                gate.set_status(cl.command_execution_status.COMPLETE)
+            queue.finish()
             return tuple(float(run[-1].profile.end - run[0].profile.start) for run in events)
 
     def release(self) -> None:
