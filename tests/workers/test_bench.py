@@ -352,3 +352,23 @@ def test_a_baseline_that_drifts_is_refused(tmp_path) -> None:
     texts["affine"] = {old: new.replace(" % 2", "") for old, new in pairs.items()}
     rejected = refused(tmp_path, **texts)
     assert rejected.detail.startswith("the baseline itself fails in a second process: out[")
+
+
+def test_a_shape_too_small_to_tell_is_no_reason_to_refuse(tmp_path) -> None:
+    spec = changed(
+        tmp_path,
+        experiment={
+            "dtype: float32, shape: [n], align: 4}\n  - {name: x": "dtype: bool, shape: [n]}\n"
+            "  - {name: x",
+            "{n: 2048}": "{n: 1}",
+            "reference: reference.py:affine\n": "",
+        },
+        affine={
+            "global float *out": "global uchar *out",
+            "fma(2.0f, x[i], y[i])": "x[i] > 0 && y[i] > 0",
+        },
+    )
+    for secret in range(3):
+        small = Laboratory(spec, secret=secret)
+        small.close()
+        assert isinstance(small.prepared.result, tuple), small.prepared.result

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -39,13 +38,12 @@ from workers.bench.defects import defect
 from workers.bench.judge import Question, rejected
 from workers.bench.oracle import FIRST, Oracle, Recipe
 from workers.bench.prep import Prep
-from workers.bench.probes import trivial_answer
+from workers.bench.probes import proves_nothing
 from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.bench.working import Working
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
-from workers.elements import from_storage
 from workers.profiler.ncu import profile
 from workers.runtime import PrivateFolder, device_lock
 from workers.sanitizers.examination import Site, examine
@@ -242,7 +240,7 @@ class Bench:
         wanted = [
             (shape, recipe)
             for shape in prep.timed
-            for recipe in (_recipes(arguments[shape]) if shape in prep.tune else (FIRST,))
+            for recipe in (_recipes(arguments[shape]) if shape in prep.tune else (FIRST, FRESH))
         ]
         first = oracle.ask(*wanted[0])
         for question in (first,) if isinstance(first, Rejected) else oracle.ask_all(wanted):
@@ -250,16 +248,8 @@ class Bench:
                 return question
             known = prep.questions.get(question.shape, ())
             prep.questions[question.shape] = (*known, question)
-        for shape in prep.tune:
-            question = prep.questions[shape][0]
-            inputs = {
-                a.name: from_storage(Path(question.contents[a.name]).read_bytes(), a)
-                for a in arguments[shape]
-                if a.name in question.contents
-            }
-            refused = trivial_answer(question, arguments[shape], inputs)
-            if refused is not None:
-                return refused
+        if refused := proves_nothing(prep):
+            return refused
         self._look_for_idle_inputs(prep, oracle)
         prep.ceilings = self._ceilings(server, oracle)
         oracle.rest()

@@ -5,6 +5,7 @@ the comparer alone, without a device.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,43 @@ from numpy.typing import NDArray
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.bench.judge import Question
-from workers.elements import is_float, numpy_dtype
+from workers.bench.prep import Prep
+from workers.elements import from_storage, is_float, numpy_dtype
 from workers.verify import Expected, compare
 
 _FEW = 4096
+_TELLING = 32
+"""An output of fewer elements may be all zeros, or one of them, by chance."""
+
+
+def proves_nothing(prep: Prep) -> Rejected | None:
+    """The experiment's refusal if trivial answers pass on a tune shape, whatever the inputs.
+
+    Each output is looked at on the shapes where it has enough elements, or else its most.
+    """
+    most: dict[str, int] = {}
+    for shape in prep.tune:
+        for argument in prep.arguments[shape]:
+            most[argument.name] = max(most.get(argument.name, 0), argument.elements)
+    for shape in prep.tune:
+        arguments = [
+            argument
+            for argument in prep.arguments[shape]
+            if argument.elements >= min(_TELLING, most[argument.name])
+        ]
+        asked = prep.questions[shape][0], prep.questions[shape][-1]
+        found = [trivial_answer(one, arguments, _inputs(prep, one)) for one in asked]
+        if all(found):
+            return found[0]
+    return None
+
+
+def _inputs(prep: Prep, question: Question) -> dict[str, NDArray[Any]]:
+    return {
+        argument.name: from_storage(Path(question.contents[argument.name]).read_bytes(), argument)
+        for argument in prep.arguments[question.shape]
+        if argument.name in question.contents
+    }
 
 
 def trivial_answer(
