@@ -18,15 +18,21 @@ from tuner.spec.experiment import FromFile, FromPython
 from tuner.spec.resolve import IntegerRange, ResolvedArgument, integer_limits
 from workers.elements import is_float, numpy_dtype
 
-Distribution = Literal["default", "large", "zeros", "sparse", "ends", "specials"]
-"""``large``: magnitudes :data:`LARGE` times as great; ``ends``: only the ends of the range.
+Distribution = Literal["default", "large", "small", "outliers", "zeros", "few", "ends", "specials"]
+"""``large``, ``small``: magnitudes :data:`LARGE` or :data:`SMALL` times as great.
 
-``zeros``: nothing but zeros; ``sparse``: a zero here and there.
+``outliers``: a few elements far larger than others, ends of rows among them; ``zeros``: nothing but
+zeros; ``few``: the same few values again and again; ``ends``: only the ends of the range.
 """
 
 LARGE = 32.0
 """So that the exponential of some element overflows, and a product of two of them does not."""
-_SPARSE_SHARE = 0.25
+SMALL = 2.0**-12
+"""So that a constant that is added for safety, such as the epsilon of a norm, counts."""
+OUTLIER = 64.0
+"""The exponential of an outlier's distance from the others overflows, a product of two does not."""
+_OUTLIER_SHARE = 1 / 64
+_FEW = 5
 _SPECIAL_SHARE = 0.01
 _BLOCK = 2_097_143
 """Elements drawn one by one; a prime, so that no row of an array is like another of its blocks."""
@@ -104,14 +110,22 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
     match distribution:
         case "default":
             return True
-        case "large":
+        case "large" | "outliers":
             return is_float(argument.dtype) and argument.range is None
-        case "zeros" | "sparse":
-            return argument.range is None or argument.range[0] <= 0 <= argument.range[1]
+        case "small":
+            return is_float(argument.dtype) and _may_be_zero(argument)
+        case "zeros":
+            return _may_be_zero(argument)
+        case "few":
+            return True
         case "ends":
             return argument.range is not None
         case "specials":
             return bool(argument.specials)
+
+
+def _may_be_zero(argument: ResolvedArgument) -> bool:
+    return argument.range is None or argument.range[0] <= 0 <= argument.range[1]
 
 
 def independent(argument: ResolvedArgument) -> bool:
@@ -161,9 +175,24 @@ def _values(
         return np.zeros(shape)
     if distribution == "ends" and argument.range is not None:
         return np.where(rng.random(shape) < 0.5, *argument.range)
-    if distribution == "sparse":
-        return np.where(rng.random(shape) < _SPARSE_SHARE, 0, _numbers(argument, rng, 1.0))
-    return _numbers(argument, rng, LARGE if distribution == "large" else 1.0)
+    if distribution == "few":
+        return np.asarray(rng.choice(_few(argument), shape))
+    if distribution == "outliers":
+        chosen = np.asarray(rng.random(shape) < _OUTLIER_SHARE)
+        if shape:
+            chosen[..., -1] |= rng.random(shape[:-1]) < 0.5
+        return _numbers(argument, rng, 1.0) * np.where(chosen, OUTLIER, 1.0)
+    return _numbers(argument, rng, {"large": LARGE, "small": SMALL}.get(distribution, 1.0))
+
+
+def _few(argument: ResolvedArgument) -> NDArray[Any]:
+    """Evenly spaced values, in whole numbers but for a narrow range; zero among them if it may."""
+    low, high = argument.range or ((0, 1) if argument.fill == "uniform" else (-2, 2))
+    if not is_float(argument.dtype):
+        lowest, highest = integer_limits(argument.dtype)
+        low, high = max(low, lowest), min(high, highest)
+        return np.unique(np.rint(np.linspace(low, high, _FEW)))
+    return np.append(np.linspace(low, high, _FEW), 0.0 if low <= 0 <= high else low)
 
 
 def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float) -> NDArray[Any]:

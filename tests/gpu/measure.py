@@ -25,7 +25,7 @@ from tuner.spec.experiment import Experiment, ShapeBinding
 from tuner.spec.load import load_experiment
 from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Configuration, Rejected
-from workers.bench.stand import staged
+from workers.bench.staging import staged
 from workers.compilers.nvrtc import open_compiler
 from workers.devices.architectures import device_for
 from workers.devices.cuda import CudaDevice, open_device

@@ -5,7 +5,7 @@ from tuner.errors import SpecError
 from tuner.spec.experiment import FromFile, FromPython
 from tuner.spec.fields import PythonFunction
 from tuner.spec.resolve import IntegerRange, ResolvedArgument
-from workers.inputs import _BLOCK, LARGE, applies, fill, flipped, stream
+from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, stream
 
 
 def argument(fill="normal", dtype="float32", shape=(64, 32), **fields) -> ResolvedArgument:
@@ -41,7 +41,7 @@ def test_the_same_secret_gives_the_same_numbers_and_another_gives_others() -> No
 
 def test_distributions_keep_within_the_range() -> None:
     given = argument(range=(-0.5, 2.0))
-    for distribution in ("default", "large", "zeros", "ends"):
+    for distribution in ("default", "large", "small", "zeros", "few", "ends"):
         values = drawn(given, distribution)
         assert values.min() >= -0.5
         assert values.max() <= 2.0
@@ -73,9 +73,36 @@ def test_large_magnitudes_are_larger() -> None:
     assert spread == pytest.approx(LARGE, rel=0.1)
 
 
+def test_small_magnitudes_are_smaller() -> None:
+    spread = np.std(drawn(argument(), "small")) / np.std(drawn(argument()))
+    assert spread == pytest.approx(SMALL, rel=0.1)
+    assert not applies(argument(range=(1.0, 2.0)), "small")
+
+
+def test_a_few_outliers_are_far_larger_and_some_end_a_row() -> None:
+    far = np.abs(drawn(argument(shape=(64, 512)), "outliers")) > 8
+    assert 0 < np.mean(far[:, :-1]) < 0.03
+    assert 0.2 < np.mean(far[:, -1]) < 0.8
+    assert drawn(argument(shape=()), "outliers").shape == ()
+
+
 def test_zeros_are_exact() -> None:
     assert not drawn(argument(), "zeros").any()
-    assert 0.1 < np.mean(drawn(argument(), "sparse") == 0) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        (argument(), {-2, -1, 0, 1, 2}),
+        (argument("uniform"), {0, 0.25, 0.5, 0.75, 1}),
+        (argument(range=(-3, 1)), {-3, -2, -1, 0, 1}),
+        (argument(dtype="uint8"), {0, 1, 2}),
+        (argument(dtype="bool"), {0, 1}),
+        (argument(range=(2, 4), dtype="int32"), {2, 3, 4}),
+    ],
+)
+def test_a_few_values_come_again_and_again_zero_among_them(given, values) -> None:
+    assert set(np.unique(drawn(given, "few"))) == values
 
 
 def test_specials_appear_only_where_they_are_allowed() -> None:

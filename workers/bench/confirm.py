@@ -19,6 +19,7 @@ from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.judge import Question, rejected
+from workers.bench.memory import refuse_memory
 from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.stand import Entrant, Stand
@@ -31,8 +32,10 @@ ROUNDS, OTHER_ROUNDS = 5, 3
 
 _DISTRIBUTIONS: dict[Distribution, str] = {
     "large": "large magnitudes",
+    "small": "small magnitudes",
+    "outliers": "a few far larger",
     "zeros": "exact zeros",
-    "sparse": "scattered zeros",
+    "few": "few different values",
     "ends": "ends of the range",
     "specials": "special values",
 }
@@ -133,7 +136,7 @@ class Confirmation:
                 entrants[candidate.trial] = stand.enter(candidate)
         samples: list[Sample] = []
         for shape in range(len(self._prep.bindings)):
-            questions = self._prep.questions.get(shape, ())
+            questions = self._prep.questions.get(shape, ())[:-1]  # the last is for _doubt
             asked = (*questions, *further.get(shape, ()))
             if not asked:
                 continue
@@ -146,7 +149,8 @@ class Confirmation:
                         continue
                     with self._blaming(trial, shape):
                         known = self._prep.baseline_ns.get(shape, 0.0)
-                        stand.check(entrant, question, known, exact=True)
+                        for exact in (True, False)[: 1 + (number >= len(questions))]:
+                            stand.check(entrant, question, known, exact=exact)
             if shape in self._prep.timed:
                 for cache in self._caches():
                     samples += self._time(stand, runners, shape, cache)
@@ -177,14 +181,55 @@ class Confirmation:
             at_most=-(-measure.at_most // ROUNDS),
         )
         times: dict[int, list[float]] = {trial: [] for trial in runners}
-        for _ in range(ROUNDS if cache == measure.cache else OTHER_ROUNDS):
+        rounds = ROUNDS if cache == measure.cache else OTHER_ROUNDS
+        doubted = {trial: self._rng.integers(rounds) for trial in runners}
+        for number in range(rounds):
             for trial in self._rng.permutation(list(runners)).tolist():
+                entrant = runners[trial]
+
+                def take(entrant: Entrant = entrant) -> list[float]:
+                    return stand.time(entrant, question, cache, part, known)
+
                 with self._blaming(trial, shape):
-                    times[trial] += stand.time(runners[trial], question, cache, part, known)
+                    samples = take()
+                    times[trial] += samples
+                    if number == doubted[trial] and trial != BASELINE and cache == measure.cache:
+                        self._doubt(stand, runners, trial, shape, samples, take)
         return [
             Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))
             for trial, found in times.items()
         ]
+
+    def _doubt(
+        self,
+        stand: Stand,
+        runners: Mapping[int, Entrant],
+        trial: int,
+        shape: int,
+        samples: Sequence[float],
+        take: Callable[[], list[float]],
+    ) -> None:
+        """Ask a finalist about other inputs between two parts of its timing.
+
+        Raises:
+            DeviceFailure: it was right, or fast, on what it is timed on alone.
+        """
+        first, *others, last = self._prep.questions[shape]
+        known, entrant = self._prep.baseline_ns[shape], runners[trial]
+        for question in others:
+            if question.launches == 1:
+                stand.check(entrant, question, known, exact=False)
+        refuse_memory(
+            self._prep.arguments[shape],
+            first,
+            last.contents,
+            samples,
+            lambda contents: stand.once(entrant, shape, contents, known),
+            take,
+            lambda: stand.lag(runners[BASELINE], first, known),
+            self._rng,
+        )
+        stand.check(entrant, last, known, exact=False)
 
     def _further(self, notes: dict[str, None]) -> dict[int, list[Question]]:
         """By shape, the further questions that the baseline can answer."""
@@ -232,7 +277,8 @@ def recipes_of(prep: Prep, shape: int) -> list[Recipe]:
     if shape in prep.timed:
         return recipes
     odd = f"odd shape {prep.bindings[shape]}"
-    return [replace(recipe, label=f"{odd}, {recipe.label}") for recipe in (FIRST, *recipes[:1])]
+    other = [recipe for recipe in recipes if recipe.distribution == "outliers"] or recipes
+    return [replace(recipe, label=f"{odd}, {recipe.label}") for recipe in (FIRST, *other[:1])]
 
 
 def further_recipes(arguments: Sequence[ResolvedArgument]) -> list[Recipe]:

@@ -26,7 +26,7 @@ from tuner.trial import Code, Rejected, Stage
 from workers.bench.answers import Answer, Answers
 from workers.bench.judge import Question, element_name, rejected
 from workers.bench.prep import Prep
-from workers.bench.stand import staged
+from workers.bench.staging import staged
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, holding, is_float, to_storage

@@ -5,9 +5,10 @@ which timing is checked. Checks and timing go through the same request, so that 
 them apart. Which questions, and what follows from a failure, is for :mod:`workers.bench.bench`.
 """
 
+import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,14 +22,9 @@ from tuner.telemetry import Vitals
 from workers.bench.bounds import Bounds
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Question, check, check_bystander
+from workers.bench.staging import staged
 from workers.bench.supervisor import Deadlines, Supervisor
-from workers.devices.port import (
-    Rotation,
-    Staged,
-    StagedBuffer,
-    StagedNull,
-    StagedScalar,
-)
+from workers.devices.port import Rotation
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -36,37 +32,10 @@ _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 In turn, so that neither a kernel that reads its output passes, nor one that leaves alone what looks
 like an answer: where a set is launched on twice, that one would be timed doing nothing.
 """
+_GOES_ON = 16
+"""Launches at most before other contents come."""
 _TAKES = 3
 """How often a timing is taken while the device is throttled."""
-
-
-def staged(
-    arguments: Sequence[ResolvedArgument], contents: Mapping[str, str], least_align: int = 1
-) -> list[Staged]:
-    """Resolved arguments as the device port takes them, aligned to at least so many bytes."""
-    found: list[Staged] = []
-    for a in arguments:
-        if a.kind == "null":
-            found.append(StagedNull(name=a.name))
-        elif a.kind == "scalar":
-            assert a.value is not None
-            found.append(StagedScalar(name=a.name, dtype=a.dtype, value=a.value))
-        else:
-            found.append(
-                StagedBuffer(
-                    name=a.name,
-                    kind=a.kind,
-                    dtype=a.dtype,
-                    shape=a.shape,
-                    strides=a.strides,
-                    size=a.size,
-                    align=max(a.align, least_align),
-                    contents=contents.get(a.name),
-                    symbol=a.symbol,
-                    sealed=a.kind == "in" and least_align > 1,
-                )
-            )
-    return found
 
 
 @dataclass(slots=True)
@@ -86,12 +55,16 @@ class Entrant:
 
 @dataclass(slots=True)
 class _Case:
-    """``first`` are the contents it was staged with, ``contents`` what it holds now."""
+    """``first`` are the contents it was staged with, ``contents`` what it holds now.
+
+    ``walk`` goes on over the sets as the last timing did, so that no launch is known by its place.
+    """
 
     handle: int
     sets: int
     first: Mapping[str, str]
     contents: Mapping[str, str]
+    walk: Iterator[int]
 
 
 class Stand:
@@ -139,7 +112,9 @@ class Stand:
         needed = max(self._rotation(question.shape, cache, 0, repeats).sets for cache in caches)
         for exact, sets in ((True, 1), (False, needed)):
             handle = self._server.stage(staged(arguments, contents, self._least_align(exact)), sets)
-            self._cases[question.shape, exact] = _Case(handle, sets, contents, contents)
+            self._cases[question.shape, exact] = _Case(
+                handle, sets, contents, contents, itertools.cycle(range(sets))
+            )
 
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers; entrants must have left it."""
@@ -166,30 +141,49 @@ class Stand:
     def check(
         self, entrant: Entrant, question: Question, baseline_ns: float, *, exact: bool
     ) -> None:
-        """One checked launch on a random set, on the question's inputs.
+        """One checked launch on the question's inputs.
+
+        Where outputs are left standing, one on poison before: a kernel that tells by its outputs
+        that it is asked would be honest on the other alone.
 
         ``exact``: on the buffers that are aligned to no more than was promised.
         """
         place = question.shape, exact
-        case = self._cases[place]
-        target = (self._pick(case.sets),) * question.launches
-        if question.standing:
-            self._hold(place, case.first)
-            self._fire(entrant, self._bound(entrant, place), question.shape, baseline_ns, target)
-        self._hold(place, question.contents)
-        self._checked(entrant, self._bound(entrant, place), question, baseline_ns, target)
+        launchable = self._bound(entrant, place)
+        poisoned = replace(question, standing=False)
+        for asked in (poisoned, question) if question.standing else (question,):
+            target = (self._next(entrant, place, question.contents, baseline_ns),)
+            if asked.standing:
+                self._hold(place, self._cases[place].first)
+                self._fire(entrant, launchable, question.shape, baseline_ns, target)
+            self._hold(place, question.contents)
+            self._checked(entrant, launchable, asked, baseline_ns, target * question.launches)
 
     def once(
         self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
     ) -> float:
-        """Nanoseconds of a launch on these contents, unchecked; written anew, and after another."""
+        """Nanoseconds of a launch on these contents, unchecked.
+
+        They are written twice, so that all have been read from their files before.
+        """
         place = shape, False
-        launchable, order = self._bound(entrant, place), (0,)
-        self._fire(entrant, launchable, shape, baseline_ns, order)
+        target = self._next(entrant, place, None, baseline_ns)
         self._refill(place, contents)
         self._refill(place, contents)
-        (taken,) = self._fire(entrant, launchable, shape, baseline_ns, order)
+        launchable = self._bound(entrant, place)
+        (taken,) = self._fire(entrant, launchable, shape, baseline_ns, (target,))
         return taken
+
+    def lag(self, baseline: Entrant, question: Question, baseline_ns: float) -> float:
+        """How many nanoseconds longer than a timing's a single launch of the baseline takes.
+
+        The kernel that is tried may lag twice as long.
+        """
+        taken = (
+            self.once(baseline, question.shape, question.contents, baseline_ns)
+            for _ in range(_TAKES)
+        )
+        return 2 * max(0.0, min(taken) - baseline_ns)
 
     def time(
         self,
@@ -235,6 +229,7 @@ class Stand:
         launchable = self._bound(entrant, (question.shape, False))
         rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
         order = self._order(rotation)
+        self._cases[question.shape, False].walk = itertools.cycle(order[: rotation.sets])
         bursts = rotation.warmup + rotation.bursts + (rotation.sets > 1)
         checked = self._checkpoints(bursts)
         cut = self._bystander_at(bursts, checked) if rotation.sets > 1 else None
@@ -266,6 +261,25 @@ class Stand:
             launches += len(order)
         self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
         return samples
+
+    def _next(
+        self,
+        entrant: Entrant,
+        place: tuple[int, bool],
+        contents: Mapping[str, str] | None,
+        baseline_ns: float,
+    ) -> int:
+        """The set to launch on with these contents.
+
+        Other contents than those that are timed come where a timing would go on, after a few of its
+        launches: by nothing but them shall a kernel tell that it is asked.
+        """
+        case = self._cases[place]
+        if contents is not case.first and not place[1]:
+            self._hold(place, case.first)
+            order = tuple(next(case.walk) for _ in range(1 + self._pick(min(case.sets, _GOES_ON))))
+            self._fire(entrant, self._bound(entrant, place), place[0], baseline_ns, order)
+        return next(case.walk)
 
     def _checkpoints(self, bursts: int) -> set[int]:
         """The bursts that are checked: one before any timing may be given up, one later."""

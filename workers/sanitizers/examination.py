@@ -22,7 +22,7 @@ from tuner.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
-from workers.bench.stand import staged
+from workers.bench.staging import staged
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
 from workers.environment import module_environment
 from workers.marks import end_marked, fresh_mark
