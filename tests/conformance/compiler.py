@@ -59,6 +59,15 @@ class CompilerConformance:
         assert isinstance(rejected, Rejected)
         assert name in rejected.detail
 
+    def test_what_lies_in_the_current_folder_is_not_found(
+        self, compiler, tmp_path, monkeypatch
+    ) -> None:
+        (tmp_path / "lying.h").write_text("#define LYING 1\n")
+        monkeypatch.chdir(tmp_path)
+        rejected = compiler.compile(self.build("out[0] = LYING;", before='#include "lying.h"'))
+        assert isinstance(rejected, Rejected)
+        assert "lying.h" in rejected.detail
+
     def test_a_long_report_is_cut(self, compiler) -> None:
         body = "\n".join(f"out[{i}] = absent_{i};" for i in range(2000))
         rejected = compiler.compile(self.build(body))

@@ -6,6 +6,7 @@ Runs in a compile process; knows nothing of buffers and launches.
 
 import re
 import time
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,7 +54,8 @@ class OpenCLCompiler:
         cl = self._cl
         began = time.perf_counter()
         file = build.file.replace("\\", "/").replace('"', "'").replace("\n", " ")
-        with TemporaryDirectory(prefix="kernelwright-") as folder:
+        # The driver also looks for includes in the current folder, whatever lies there.
+        with TemporaryDirectory(prefix="kernelwright-") as folder, chdir(folder):
             options = [f"-D{name}={value}" for name, value in build.defines]
             options += [*build.options, *_write_headers(Path(folder), build.headers)]
             program = cl.Program(self._context, f'#line 1 "{file}"\n{build.source}')
