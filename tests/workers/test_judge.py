@@ -19,12 +19,12 @@ def argument(kind="out", name="out", **fields) -> ResolvedArgument:
     return ResolvedArgument(name=name, kind=kind, dtype="float32", **fields)
 
 
-def question(want=WANT, contents=None, atol=1e-3) -> Question:
+def question(want=WANT, contents=None, atol=1e-3, rtol=1e-3) -> Question:
     return Question(
         shape=1,
         label="first seed",
         contents=contents or {},
-        expected={"out": Expected(path="", dtype="float64", mode="close", rtol=1e-3, atol=atol)},
+        expected={"out": Expected(path="", dtype="float64", mode="close", rtol=rtol, atol=atol)},
         wants={"out": want},
     )
 
@@ -142,6 +142,13 @@ def test_an_experiment_under_which_a_trivial_answer_passes_is_refused(
     outcome = trivial_answer(question(want, atol=atol), given, inputs)
     assert outcome is not None
     assert says in outcome.detail
+
+
+def test_a_tolerance_that_lets_half_of_an_answer_pass_is_refused() -> None:
+    outcome = trivial_answer(question(rtol=0.6), [argument()], {})
+    assert outcome is not None
+    assert "half of the right answer passes for out" in outcome.detail
+    assert trivial_answer(question(rtol=0.4), [argument()], {}) is None
 
 
 @pytest.mark.parametrize("sign", [1, -1])

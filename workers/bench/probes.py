@@ -1,7 +1,7 @@
 """Trivial answers that no honest experiment accepts: if one passes, the checks prove nothing.
 
-Owns the probes: nothing done, zeros, the mean, a copy of an input, its negation. They are asked of
-the comparer alone, without a device.
+Owns the probes: nothing done, zeros, the mean, half of what is right, a copy of an input, its
+negation. They are asked of the comparer alone, without a device.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,6 +105,9 @@ def _answers(
         with np.errstate(all="ignore"):
             mean = np.full(argument.shape, want.astype(np.float64).mean()).astype(dtype)
         yield "filling it with its mean", mean
+    if is_float(argument.dtype):
+        with np.errstate(all="ignore"):
+            yield "half of the right answer", (want / 2).astype(dtype)
     for name, values in inputs.items():
         if name == argument.name or values.shape != argument.shape:
             continue
