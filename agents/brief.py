@@ -22,6 +22,7 @@ from agents.profile import UNKNOWN, Static, roofline
 from agents.replies import Mode, Suggestion
 from tuner.device import Device
 from tuner.errors import SpecError
+from tuner.report.statistics import Comparison
 from tuner.spec.experiment import Experiment, Template
 
 _LEAST_SOURCE_BYTES = 2_000
@@ -58,9 +59,9 @@ class ShapeTimes:
 class RoundSummary:
     """A past round: what was suggested, and what testing said of it.
 
-    ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds; ``roofline`` the
-    least and greatest share of the possible speed over the tune shapes; ``static`` is of the best
-    configuration.
+    ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds; ``gain`` compares
+    it with the best before it, in the same processes; ``roofline`` is the least and greatest share
+    of the possible speed over the tune shapes; ``static`` is of the best configuration.
     """
 
     number: int
@@ -68,6 +69,7 @@ class RoundSummary:
     verdict: str
     speedup: float | None = None
     interval: tuple[float, float] | None = None
+    gain: Comparison | None = None
     roofline: tuple[float, float] | None = None
     static: Static = UNKNOWN
 

@@ -258,8 +258,10 @@ class _Round:
         found = await self._steps.take(
             step, FURTHER, lambda: self._workshop.settle(best, self._further)
         )
-        if found is not None and found.gains_on(best.speedup):
+        if found is not None and found.gained:
             self.progress = self.progress.with_more_of_best(found, self._further)
+        elif found is not None and found.fallen:
+            self.progress = self.progress.without_best(found.fallen)
 
     async def _admit(self, draft: int, attempt: int, template: Template) -> Admitted | Refused:
         step = self._key(Role.TESTING, attempt, draft)
@@ -282,15 +284,16 @@ class _Round:
         )
         if experiment is None:
             raise _Stop("search", _DETAILS["search"])
+        best = self.progress.best
 
         async def search(draft: int, heat: int, part: Experiment, seeds: Seeds) -> Verdict:
             step = self._key(Role.TUNING, heat, draft)
             last = heat == heats(len(drafts)) - 1
-            name = "" if last else f"-d{draft}-h{heat}"
+            name, incumbent = ("", best) if last else (f"-d{draft}-h{heat}", None)
 
             async def act() -> Verdict:
                 try:
-                    return await self._workshop.search(self._number, part, seeds, name)
+                    return await self._workshop.search(self._number, part, seeds, name, incumbent)
                 except DeviceNeeded as error:
                     raise _Stop("waiting", f"{step}: {error}") from error
 
@@ -304,17 +307,19 @@ class _Round:
     ) -> Progress:
         best = self.progress.best
         verdict = outcome.verdicts[outcome.winner]
-        gained = verdict.gains_on(best.speedup if best else 1.0)
         if verdict.speedup is None:
             words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
         else:
-            words = "improved" if gained else "no sure gain on what was there"
+            words = "improved" if verdict.gained else "no sure gain on what was there"
+        if verdict.fallen:
+            words += f"; what was there failed beside it: {verdict.fallen}"
         summary = RoundSummary(
             number=self._number,
             suggestion=suggestion,
             verdict=words,
             speedup=verdict.speedup,
             interval=_interval(verdict),
+            gain=verdict.gain if best and not verdict.fallen else None,
             roofline=roofline(self._task.floor_us, verdict.best_us),
             static=verdict.static,
         )

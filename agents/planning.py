@@ -119,9 +119,18 @@ class Progress:
     def with_more_of_best(self, verdict: Verdict, heat: str) -> "Progress":
         """With what a further search of the best variant found."""
         assert self.best is not None
-        better = replace(self.best, verdict=verdict, heat=heat)
-        variants = tuple(better if one is self.best else one for one in self.variants)
-        return replace(self, best=better, variants=variants)
+        return self._with_best(replace(self.best, verdict=verdict, heat=heat))
+
+    def without_best(self, why: str) -> "Progress":
+        """With a best variant that failed beside others: the kernel as it stands is next."""
+        if self.best is None:
+            return self
+        fallen = replace(self.best, verdict=self.best.verdict.refuted(why))
+        return replace(self._with_best(fallen), best=None)
+
+    def _with_best(self, variant: Variant) -> "Progress":
+        variants = tuple(variant if one is self.best else one for one in self.variants)
+        return replace(self, best=variant, variants=variants)
 
     def after(
         self, summary: RoundSummary, tried: Variant | None, beaten: tuple[Variant, ...] = ()
@@ -130,14 +139,15 @@ class Progress:
 
         ``beaten`` are the round's other drafts.
         """
-        verdict = tried.verdict if tried else None
         searched = (*beaten, *([tried] if tried else []))
-        gained = verdict is not None and verdict.gains_on(self.best.speedup if self.best else 1.0)
+        gained = tried is not None and tried.verdict.gained
+        fallen = tried.verdict.fallen if tried else ""
+        before = self.without_best(fallen) if fallen else self
         return replace(
-            self,
+            before,
             rounds=(*self.rounds, summary),
-            best=tried if gained else self.best,
-            variants=(*self.variants, *searched),
+            best=tried if gained else before.best,
+            variants=(*before.variants, *searched),
             without_gain=0 if gained else self.without_gain + 1,
             trials=self.trials + sum(one.verdict.trials for one in searched),
             search_seconds=self.search_seconds + sum(one.verdict.seconds for one in searched),

@@ -1,18 +1,21 @@
 """Testing: what a finished search of a round says, and what admission said, as plain data.
 
-Owns the judgement of a round: whether the best confirmed configuration gains on what was there.
+Owns the judgement of a round: whether the best confirmed configuration gains on what was there,
+which is the incumbent, and the kernel as it stands where there is none.
 Knows neither models nor how anything was measured.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.profile import UNKNOWN, Static
+from tuner.fleet import INCUMBENT
 from tuner.report.parameters import Observation, observations
 from tuner.report.result import Result
+from tuner.report.statistics import Comparison
 from tuner.session.history import History
 from tuner.spec.experiment import Template
 from tuner.trial import Configuration, Rejected, Stage
@@ -54,9 +57,10 @@ class Verdict:
     """What a round's search came to. Times in microseconds, one per tune shape.
 
     ``speedup`` and its bounds are confirmed, over the tune shapes, against the kernel as it stands;
-    ``None`` where no configuration was confirmed. ``advice`` says why, for people and models;
-    ``profile`` are hardware counters by name, where they can be read; ``static`` is of the
-    configuration, compiled.
+    ``None`` where no configuration was confirmed. ``gain`` compares it with what was there, in the
+    same processes; ``fallen`` says how the incumbent failed in them, if it did. ``advice`` says
+    why, for people and models; ``profile`` are hardware counters by name, where they can be read;
+    ``static`` is of the configuration, compiled.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
@@ -67,16 +71,31 @@ class Verdict:
     speedup: float | None
     low: float | None
     high: float | None
+    gain: Comparison | None
     baseline_us: tuple[float | None, ...]
     best_us: tuple[float | None, ...]
     observations: tuple[Observation, ...]
     advice: tuple[str, ...]
     profile: tuple[tuple[str, float], ...] = ()
     static: Static = UNKNOWN
+    fallen: str = ""
 
-    def gains_on(self, speedup: float) -> bool:
-        """Whether it is surely faster than something that has ``speedup``."""
-        return self.low is not None and self.low > speedup
+    @property
+    def gained(self) -> bool:
+        """Whether it is surely faster than what was there."""
+        return self.gain is not None and self.gain.low is not None and self.gain.low > 1
+
+    def refuted(self, why: str) -> "Verdict":
+        """The same with nothing confirmed any more."""
+        return replace(
+            self,
+            configuration=None,
+            speedup=None,
+            low=None,
+            high=None,
+            gain=None,
+            advice=(*self.advice, why),
+        )
 
 
 ADMISSIONS: TypeAdapter[Admitted | Refused] = TypeAdapter(
@@ -109,6 +128,8 @@ def judge(history: History, result: Result) -> Verdict:
     comparison = general.comparison if general else None
     tune = range(len(history.weights))
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
+    fallen = history.refuted.get(INCUMBENT)
+    alone = history.incumbent is None or fallen is not None
     return Verdict(
         trials=result.trials - history.merged,
         seconds=result.searched_seconds,
@@ -117,11 +138,13 @@ def judge(history: History, result: Result) -> Verdict:
         speedup=general.speedup if general else None,
         low=comparison.low if comparison else None,
         high=comparison.high if comparison else None,
+        gain=comparison if alone or general is None else general.gain,
         baseline_us=tuple(_microseconds(result.shapes[shape].baseline_ns) for shape in tune),
         best_us=tuple(_microseconds(times.get(shape)) for shape in tune),
         observations=observations(history),
         advice=result.advice,
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
+        fallen=fallen.detail if fallen else "",
     )
 
 

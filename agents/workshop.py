@@ -39,10 +39,12 @@ class Workshop(Protocol):
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
+        incumbent: Variant | None = None,
     ) -> Verdict:
         """Search the experiment's template to its end, confirmation included.
 
         ``heat`` names a search of the round that only screens drafts; the round's own has none.
+        The ``incumbent`` is confirmed beside what was found, and the verdict's gain is over it.
         Called again for a search that was cut off, it goes on from what was measured.
 
         Raises:
@@ -58,5 +60,5 @@ class Workshop(Protocol):
         ...
 
     async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
-        """Confirm what :meth:`go_on` found; ``None`` if that is no better than the incumbent."""
+        """Confirm what :meth:`go_on` found beside the incumbent; ``None`` if it leads nothing."""
         ...

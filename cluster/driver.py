@@ -193,7 +193,7 @@ class Driver:
         tune = self._experiment.shapes.tune
         plan = lower(
             self._experiment,
-            None if command.trial == BASELINE else self._experiment.template,
+            None if command.trial == BASELINE else self._session.history.template(command.trial),
             command.configuration,
             every_shape(self._experiment) if command.held_out else tune,
             self._fleet.device,

@@ -18,7 +18,7 @@ from cluster.driver import Driver
 from cluster.progress import Progress
 from tuner.device import Backend, Device
 from tuner.errors import NothingValid, SpecError
-from tuner.events import EpochOpened, TrialProposed
+from tuner.events import EpochOpened, Fact, IncumbentEntered, TrialProposed
 from tuner.fleet import Fleet
 from tuner.report.estimate import Estimate, estimate
 from tuner.report.export import export_files
@@ -112,6 +112,7 @@ async def pursue(
     fleet: Fleet,
     asked: Callable[[], StopReason | None],
     ended: Callable[[History, Result], None] = lambda *_: None,
+    incumbent: IncumbentEntered | None = None,
 ) -> AsyncGenerator[Progress, None]:
     """Search the template of a run directory over a fleet, and keep what follows from it there.
 
@@ -120,9 +121,10 @@ async def pursue(
         fleet: stays open.
         asked: whether an end was asked for; looked at after each step.
         ended: told what a search that came to its end came to.
+        incumbent: what is to be beaten, if it is not entered yet.
     """
     with directory.journal() as journal:
-        session, proposer, expected = _restore(directory, journal, fleet)
+        session, proposer, expected = _restore(directory, journal, fleet, incumbent)
         driver = Driver(
             session=session,
             fleet=fleet,
@@ -145,7 +147,7 @@ async def pursue(
 
 
 def _restore(
-    directory: RunDirectory, journal: Journal, fleet: Fleet
+    directory: RunDirectory, journal: Journal, fleet: Fleet, incumbent: IncumbentEntered | None
 ) -> tuple[Session, Proposer, Estimate]:
     """Session and proposer as the journal left them, in a new epoch."""
     experiment, device = directory.experiment, fleet.device
@@ -160,11 +162,14 @@ def _restore(
         session.apply(fact)
         if isinstance(fact, TrialProposed):
             proposer.record(fact.trial, fact.configuration)
-    opened = EpochOpened(
-        device=device, environment=directory.record_environment(_environment(device))
-    )
-    journal.append(opened)
-    session.apply(opened)
+    facts: list[Fact] = [
+        EpochOpened(device=device, environment=directory.record_environment(_environment(device)))
+    ]
+    if incumbent is not None and session.history.incumbent is None:
+        facts.append(incumbent)
+    for fact in facts:
+        journal.append(fact)
+        session.apply(fact)
     return session, proposer, estimate(experiment, device, len(space), **slots)
 
 

@@ -27,7 +27,13 @@ from cluster.run import StopReason, pursue
 from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.errors import DeviceNeeded, NothingValid, SpecError
-from tuner.events import BaselinePrepared, EpochOpened, TrialFinished, TrialProposed
+from tuner.events import (
+    BaselinePrepared,
+    EpochOpened,
+    IncumbentEntered,
+    TrialFinished,
+    TrialProposed,
+)
 from tuner.fleet import (
     BASELINE,
     Benched,
@@ -174,6 +180,7 @@ class FleetWorkshop:
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
+        incumbent: Variant | None = None,
     ) -> Verdict:
         """Search in ``rounds/NN``, or go on there.
 
@@ -188,7 +195,7 @@ class FleetWorkshop:
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
-        verdict = await self._pursued(path, round_number, self._asked)
+        verdict = await self._pursued(path, round_number, self._asked, incumbent)
         if verdict is None:
             raise StopAsked
         return verdict
@@ -212,10 +219,10 @@ class FleetWorkshop:
             return "interrupted" if until() or self._asked() is not None else None
 
         with suppress(DeviceNeeded):
-            await self._pursued(path, incumbent.round, asked)
+            await self._pursued(path, incumbent.round, asked, incumbent)
 
     async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
-        """Confirm the further search, if what leads it was not there before."""
+        """Confirm the further search, if what leads it was not there before, beside what did."""
         self._check()
         before = round_path(self._directory.path, incumbent.round, incumbent.heat)
         path = round_path(self._directory.path, incumbent.round, heat)
@@ -225,13 +232,19 @@ class FleetWorkshop:
         old = {fact.trial for fact in known.facts() if isinstance(fact, TrialFinished)}
         if History.of(view.experiment, view.facts()).leader() in (None, *old):
             return None
-        verdict = await self._pursued(path, incumbent.round, lambda: self._asked() or "stopped")
+        verdict = await self._pursued(
+            path, incumbent.round, lambda: self._asked() or "stopped", incumbent
+        )
         if verdict is None:
             raise StopAsked
         return verdict
 
     async def _pursued(
-        self, path: Path, round_number: int, asked: Callable[[], StopReason | None]
+        self,
+        path: Path,
+        round_number: int,
+        asked: Callable[[], StopReason | None],
+        incumbent: Variant | None,
     ) -> Verdict | None:
         """The verdict of a search once it has come to its end; ``None`` if it was left."""
         await self._fleet.bring_up()
@@ -242,7 +255,8 @@ class FleetWorkshop:
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
-            async with aclosing(pursue(directory, self._fleet, asked, ended)) as steps:
+            entered = None if incumbent is None else _entered(incumbent)
+            async with aclosing(pursue(directory, self._fleet, asked, ended, entered)) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number))
         await self._fleet.settle()
@@ -333,6 +347,14 @@ class FleetWorkshop:
                 elif isinstance(answer, form):
                     found[waiting[_number(answer)]] = answer
         return [found[index] for index in range(len(jobs))]
+
+
+def _entered(incumbent: Variant) -> IncumbentEntered:
+    """What a search must beat: a confirmed variant has a configuration."""
+    assert incumbent.verdict.configuration is not None
+    return IncumbentEntered(
+        template=incumbent.template, configuration=incumbent.verdict.configuration
+    )
 
 
 def _endless(search: Search) -> Search:

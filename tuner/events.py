@@ -12,6 +12,7 @@ from pydantic import Field
 from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.fleet import Profile, Sample
+from tuner.spec.experiment import Template
 from tuner.telemetry import Vitals
 from tuner.trial import Configuration, Full, Outcome, Rejected
 
@@ -35,6 +36,18 @@ class EpochOpened:
     kind: Literal["epoch.opened"] = "epoch.opened"
     device: Device
     environment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncumbentEntered:
+    """What this search must beat: the best confirmed so far, perhaps of another template.
+
+    It is timed beside all finalists, so that the verdict on it comes from the same processes.
+    """
+
+    kind: Literal["incumbent.entered"] = "incumbent.entered"
+    template: Template
+    configuration: Configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +109,7 @@ class SearchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationSampled:
-    """One fresh process timed all finalists and the baseline."""
+    """One fresh process timed all finalists, the incumbent and the baseline."""
 
     kind: Literal["confirmation.sampled"] = "confirmation.sampled"
     process: int
@@ -126,6 +139,7 @@ class RunFinished:
 
 Fact = Annotated[
     EpochOpened
+    | IncumbentEntered
     | BaselinePrepared
     | BaselineRefused
     | TrialProposed

@@ -19,6 +19,9 @@ from tuner.trial import Configuration, Full, Infeasible, Outcome, Rejected
 BASELINE = -1
 """The candidate index of the baseline; trials count from 0."""
 
+INCUMBENT = -2
+"""That of the best confirmed before this search, where there is one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -95,9 +98,9 @@ class BenchJob:
 class ConfirmJob:
     """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
 
-    Answered by :class:`Confirmed`. ``process`` numbers the replication. The finalists' plans have
-    cells like the baseline's; on odd shapes they are only checked. Those in ``harder`` are asked
-    the further questions first, once in a run.
+    Answered by :class:`Confirmed`. ``process`` numbers the replication. The finalists, of which the
+    incumbent is one, have plans with cells like the baseline's; on odd shapes they are only
+    checked. Those in ``harder`` are asked the further questions first, once in a run.
     """
 
     process: int

@@ -302,7 +302,7 @@ class SimulatedFleet:
         return Sample(trial=trial, shape=shape, cache=cache, median_ns=median)
 
     def _factor(self, trial: int, shape: int, process: int = -1) -> float:
-        random = np.random.default_rng([self.seed, trial + 1, shape, process + 1])
+        random = np.random.default_rng([self.seed, (trial + 1) % 2**32, shape, process + 1])
         return float(np.exp(self.noise * random.standard_normal()))
 
     def _loses(self, trial: int) -> bool:

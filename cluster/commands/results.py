@@ -19,7 +19,7 @@ from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.report.export import export_files
 from tuner.report.result import Result
 from tuner.report.summary import summarise
-from tuner.report.text import render
+from tuner.report.text import render, speedup_text
 from tuner.session.history import History
 from tuner.store.run_directory import RunView
 from tuner.trial import Rejected
@@ -196,6 +196,8 @@ def _print_rounds(ledger: Ledger) -> None:
         found = "" if past.speedup is None else f", {past.speedup:.2f}×"
         if past.interval is not None:
             found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
+        if past.gain is not None:
+            found += f", {speedup_text(past.gain.speedup, past.gain)} against the best before it"
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
         if past.roofline is not None:

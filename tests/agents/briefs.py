@@ -12,6 +12,7 @@ from agents.replies import Suggestion
 from tests.agents.devices import CPU
 from tuner.plan import Usage
 from tuner.report.parameters import Observation
+from tuner.report.statistics import Comparison
 from tuner.spec.experiment import Experiment
 from tuner.trial import Configuration
 
@@ -138,6 +139,14 @@ def full_brief() -> Brief:
                 roofline=(0.27, 0.5),
             ),
             RoundSummary(number=2, suggestion=SUGGESTION, verdict="no usable template"),
+            RoundSummary(
+                number=3,
+                suggestion=SUGGESTION,
+                verdict="no sure gain on what was there",
+                speedup=1.96,
+                interval=(1.91, 2.02),
+                gain=Comparison(speedup=1.004, low=0.99, high=1.018, verdict="same", processes=5),
+            ),
         ),
     )
 

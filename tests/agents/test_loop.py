@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
+from agents.ledger import Ledger
 from agents.llm.mailbox import Mailbox, answer, pending
 from agents.llm.port import Reply, Request, Role, StepKey
 from agents.llm.port import Usage as Tokens
@@ -22,13 +24,21 @@ from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
 from tuner.errors import DeviceNeeded
-from tuner.events import EpochOpened, Fact, TrialProposed
+from tuner.events import (
+    ConfirmationSampled,
+    EpochOpened,
+    Fact,
+    IncumbentEntered,
+    TrialProposed,
+)
+from tuner.fleet import INCUMBENT
 from tuner.plan import Usage
+from tuner.report.statistics import Comparison
 from tuner.report.summary import summarise
 from tuner.search.seeded import SeededProposer
 from tuner.search.select import make_proposer
 from tuner.session.session import Session
-from tuner.simulation import SimulatedFleet
+from tuner.simulation import Fault, SimulatedFleet
 from tuner.space.feasible import feasible_set
 from tuner.spec.experiment import Confirm, Experiment, Search, Template
 from tuner.trial import Configuration, Value
@@ -54,17 +64,20 @@ def suggestion(stop: bool = False) -> str:
 
 def draft(best: float, source: str = FAMILY) -> str:
     """A template whose best configuration takes ``best`` of the baseline's time, simulated."""
+    part = round(100 * best)
     fields = {
         "entry": "twice",
         "parameters": {
             "VEC": {"values": [1, 2, 4, 8, 16], "reason": "width"},
             "BLOCK": {"values": [1, 16], "reason": "size"},
             "MODE": {"values": ["sum", "product"], "reason": "form"},
+            "PART": {"values": [part], "reason": "how long it takes, in percent"},
         },
         "launch": {"grid": ["ceil_div(d, VEC * BLOCK)", "tokens"], "block": ["BLOCK"]},
         "rationale": f"takes {best}",
-        "seeds": [{"VEC": 8, "BLOCK": 16, "MODE": "sum"}],
+        "seeds": [{"VEC": 8, "BLOCK": 16, "MODE": "sum", "PART": part}],
     }
+    source = source.replace("2 * e;", "(PART ? 2 : 2) * e;")
     return f"```json\n{json.dumps(fields)}\n```\n```c\n{source}```\n"
 
 
@@ -151,16 +164,18 @@ class Counting:
 
 
 class SimulatedWorkshop:
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, faults: Mapping[int, Fault] | None = None) -> None:
         self._disk = disk
         self._seconds = 0.0
+        self._faults = faults or {}
 
     def now(self) -> float:
         return self._seconds
 
-    def slowdown(self, values: dict[str, Value]) -> float:
+    def part(self, values: dict[str, Value]) -> float:
+        """The share of the baseline's time that a configuration takes."""
         worse = abs(int(values["VEC"]).bit_length() - 4) + (values["BLOCK"] == 1)
-        return 1 + worse / 10
+        return int(values["PART"]) / 100 * (1 + worse / 10)
 
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         self._disk.admissions += 1
@@ -175,15 +190,24 @@ class SimulatedWorkshop:
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
+        incumbent: Variant | None = None,
     ) -> Verdict:
         template = experiment.template
         assert template is not None
         best = float(template.rationale.removeprefix("takes "))
+        speed = self.speeds.get(round_number, 1.0)
 
         def cost(point: Configuration, shape: int) -> float:
-            return BASELINE_NS[shape] * best * self.slowdown(point.as_dict())
+            return BASELINE_NS[shape] * self.part(point.as_dict()) / speed
 
-        fleet = SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost, noise=0.002, seed=3)
+        fleet = SimulatedFleet(
+            device=CPU,
+            baseline_ns=BASELINE_NS,
+            cost=cost,
+            noise=0.002,
+            seed=3,
+            faults=self._faults,
+        )
         space = feasible_set(experiment, template, CPU)
         proposer = SeededProposer(make_proposer(experiment.search, space), space, seeds)
         session = Session(experiment, compile_slots=1, bench_slots=1)
@@ -192,9 +216,16 @@ class SimulatedWorkshop:
             session.apply(fact)
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
-        opened = EpochOpened(device=CPU, environment="same")
-        journal.append(opened)
-        session.apply(opened)
+        opened: list[Fact] = [EpochOpened(device=CPU, environment="same")]
+        if incumbent is not None and session.history.incumbent is None:
+            assert incumbent.verdict.configuration is not None
+            entered = IncumbentEntered(
+                template=incumbent.template, configuration=incumbent.verdict.configuration
+            )
+            opened.append(entered)
+        for fact in opened:
+            journal.append(fact)
+            session.apply(fact)
         driver = Driver(session=session, fleet=fleet, proposer=proposer, journal=journal, secret=1)
         async for _ in driver.run():
             pass
@@ -210,10 +241,12 @@ class SimulatedWorkshop:
     async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
         if not self.further:
             return None
-        low = incumbent.speedup + 1
-        return replace(incumbent.verdict, speedup=low + 1, low=low, trials=99)
+        gain = Comparison(speedup=2.0, low=1.5, high=2.5, verdict="faster", processes=3)
+        return replace(incumbent.verdict, gain=gain, trials=99)
 
     further = 0
+    speeds: Mapping[int, float] = MappingProxyType({})
+    """How much faster all but the baseline are in a round, as on another day."""
 
 
 def task(**limits: object) -> Task:
@@ -264,7 +297,57 @@ def test_rounds_build_on_the_best_confirmed() -> None:
         fact for facts in disk.facts.values() for fact in facts if fact.kind == "trial.proposed"
     ]
     assert len(trials) == 9
-    assert trials[0].configuration.as_dict() == {"VEC": 8, "BLOCK": 16, "MODE": "sum"}
+    first = {"VEC": 8, "BLOCK": 16, "MODE": "sum", "PART": 80}
+    assert trials[0].configuration.as_dict() == first
+    assert [past.gain and round(past.gain.speedup, 1) for past in ending.progress.rounds] == [
+        None,
+        1.6,
+        0.6,
+    ]
+
+
+def confirmed_again(disk: Disk, search: str) -> list[bool]:
+    """Whether the incumbent was in each of a search's confirming processes."""
+    found = [fact for fact in disk.facts[search] if isinstance(fact, ConfirmationSampled)]
+    return [any(sample.trial == INCUMBENT for sample in fact.samples) for fact in found]
+
+
+def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
+    """On the second day all is 1.5 times as fast; the second template is slower all the same."""
+
+    class NextDay(SimulatedWorkshop):
+        speeds = MappingProxyType({2: 1.5})
+
+    disk = Disk()
+    replies = script(([suggestion()], [draft(0.6)]), ([suggestion()], [draft(0.7)]))
+    ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), NextDay(disk), disk))
+    first, second = ending.progress.variants
+    assert second.speedup > 1.2 * first.speedup
+    assert ending.best == first
+    assert ending.progress.rounds[1].verdict == "no sure gain on what was there"
+    assert confirmed_again(disk, "1") == [False] * 3
+    assert confirmed_again(disk, "2") == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("parts", "left"), [((0.5, 0.8), [0.8]), ((0.5, 1.0), [])], ids=["another", "none"]
+)
+def test_what_was_there_and_fails_later_gives_way_to_whatever_beats_the_kernel(
+    parts: tuple[float, float], left: list[float]
+) -> None:
+    disk = Disk()
+    workshop = SimulatedWorkshop(disk, {INCUMBENT: Fault.WRONG_LATER})
+    replies = script(*[([suggestion()], [draft(part)]) for part in parts])
+    ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), workshop, disk))
+    found = [ending.best.template.parameters["PART"][0]] if ending.best else []
+    assert found == [100 * part for part in left]
+    first = ending.progress.variants[0]
+    assert first.verdict.speedup is None
+    assert first.verdict.advice[-1] == "simulated"
+    assert ending.progress.rounds[1].verdict.endswith(
+        "; what was there failed beside it: simulated"
+    )
+    assert Ledger.of(ending).searched == 2
 
 
 def test_a_recorded_repair_is_asked_for_only_after_its_failure() -> None:
@@ -570,5 +653,5 @@ def test_direct_mode_measures_whole_kernels() -> None:
 
 
 class FixedWorkshop(SimulatedWorkshop):
-    def slowdown(self, values: dict[str, Value]) -> float:
-        return 1.0
+    def part(self, values: dict[str, Value]) -> float:
+        return 0.5

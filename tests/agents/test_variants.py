@@ -7,6 +7,7 @@ from agents.planning import Variant
 from agents.testing import VERDICTS, Verdict
 from agents.variants import write_variants
 from tests.agents.briefs import FAMILY, SUGGESTION, twice
+from tuner.report.statistics import Comparison
 from tuner.spec.experiment import Template
 from tuner.trial import Configuration
 
@@ -17,6 +18,7 @@ VERDICT = Verdict(
     speedup=1.25,
     low=1.2,
     high=1.3,
+    gain=Comparison(speedup=1.1, low=1.05, high=1.15, verdict="faster", processes=5),
     baseline_us=(1.0, None),
     best_us=(0.8, None),
     observations=(),

@@ -94,6 +94,13 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path):
         "no sure gain on what was there",
     ]
     assert ledger.spent.calls == 7
+    assert ledger.rounds[0].gain is None
+    assert ledger.rounds[1].gain.speedup == pytest.approx(1.0)
+    entered = [
+        "incumbent.entered" in (tmp_path / f"run/rounds/{number}/journal.jsonl").read_text()
+        for number in ("01", "02")
+    ]
+    assert entered == [False, True]
     assert len(list((tmp_path / "run" / "variants").iterdir())) == 2
     assert (tmp_path / "run" / "export" / "twice.h").is_file()
     assert any(text.startswith("round 2: search") for text in pictures)

@@ -74,7 +74,7 @@ class Evidence(Samples):
     def over(self, chosen: Mapping[int, int]) -> dict[int, float]:
         """By process, the weighted mean of log speedups over shapes, where all were seen.
 
-        ``chosen`` maps each shape to the trial that serves it.
+        ``chosen`` maps each shape to the trial, or the incumbent, that serves it.
         """
         logs = [self.logs(trial, shape) for shape, trial in chosen.items()]
         weights = [self.weights[shape] for shape in chosen]

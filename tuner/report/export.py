@@ -8,7 +8,7 @@ import json
 
 from tuner.device import Device
 from tuner.errors import NothingValid
-from tuner.fleet import BASELINE
+from tuner.fleet import BASELINE, INCUMBENT
 from tuner.report.header import render_header
 from tuner.report.portfolio import choose
 from tuner.report.record import NAME, render_record
@@ -18,7 +18,7 @@ from tuner.report.text import speedup_text
 from tuner.report.variant import Variant, identifier
 from tuner.session.history import History
 from tuner.space.lower import parameter_defines
-from tuner.spec.experiment import Experiment, Template
+from tuner.spec.experiment import Template
 from tuner.trial import Configuration
 
 
@@ -32,23 +32,20 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
     Raises:
         NothingValid: no configuration was confirmed.
     """
-    experiment, device = history.experiment, history.device
+    device = history.device
     result = result or summarise(history)
     confirmed = result.confirmed or any(s and s.cell.comparison for s in result.specialised)
-    if device is None or experiment.template is None or not confirmed:
+    if device is None or not confirmed:
         raise NothingValid(
             "there is nothing to export: no configuration was confirmed against the baseline"
         )
-    export = _Export(experiment, experiment.template, device, result)
-    return export.files()
+    return _Export(history, device, result).files()
 
 
 class _Export:
-    def __init__(
-        self, experiment: Experiment, template: Template, device: Device, result: Result
-    ) -> None:
-        self.experiment = experiment
-        self.template = template
+    def __init__(self, history: History, device: Device, result: Result) -> None:
+        self.history = history
+        self.experiment = experiment = history.experiment
         self.device = device
         self.result = result
         self.stem = identifier(experiment.name)
@@ -63,7 +60,7 @@ class _Export:
         if general and general.comparison:
             said = f"{general.configuration}; {speedup_text(general.speedup, general.comparison)}"
             self.variants[general.trial] = self.variant(
-                "general", general.configuration, said, template
+                "general", general.configuration, said, history.template(general.trial)
             )
         if portfolio:
             self.add(portfolio)
@@ -79,9 +76,9 @@ class _Export:
                 if trial == member.trial and not shape.held_out
             ]
             said = f"{member.configuration}; for {' | '.join(shapes)} and the like"
-            name = f"trial{member.trial}"
+            name = "incumbent" if member.trial == INCUMBENT else f"trial{member.trial}"
             self.variants[member.trial] = self.variant(
-                name, member.configuration, said, self.template
+                name, member.configuration, said, self.history.template(member.trial)
             )
 
     def files(self) -> dict[str, str]:

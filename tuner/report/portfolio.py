@@ -2,8 +2,8 @@
 
 Starts from the general configuration where that is confirmed faster, else from the baseline, and
 adds the configuration that gains most, as long as one gains enough: over the tune shapes that it
-is confirmed faster on than what serves them so far. The rule is a decision tree over the symbols,
-exact on tune shapes; held-out shapes judge it and are not asked.
+is confirmed faster on than what serves them so far. The incumbent may be one. The rule is a
+decision tree over the symbols, exact on tune shapes; held-out shapes judge it and are not asked.
 """
 
 import math
@@ -124,7 +124,7 @@ class _Choice:
             members=tuple(
                 Member(
                     trial=trial,
-                    configuration=self.history.trials[trial].configuration,
+                    configuration=self.history.configuration(trial),
                     gain=gains.get(trial),
                 )
                 for trial in dict.fromkeys([self.otherwise, *gains])

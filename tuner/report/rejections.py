@@ -69,7 +69,8 @@ def count_rejections(history: History) -> tuple[Rejections, ...]:
         for number, trial in history.trials.items()
         if isinstance(trial.outcome, Rejected)
     }
-    rejected.update(history.refuted)
+    refuted = history.refuted
+    rejected.update((number, refuted[number]) for number in refuted if number in history.trials)
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, why in sorted(rejected.items()):
         shape = -1 if why.shape is None else why.shape

@@ -55,6 +55,7 @@ class General:
 
     ``speedup`` is the weighted geometric mean over tune shapes, ``held_out`` the plain one over
     held-out shapes. ``comparison`` judges ``speedup``; it is ``None`` if nothing was confirmed.
+    ``gain`` compares it with the incumbent, ``None`` if there is none or either is unconfirmed.
     ``cells`` has one entry per shape, tune then held-out.
     """
 
@@ -63,6 +64,7 @@ class General:
     speedup: float
     held_out: float | None
     comparison: Comparison | None
+    gain: Comparison | None = None
     cells: tuple[Cell, ...]
 
 
@@ -113,7 +115,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Where all of ``when`` hold, ``trial`` serves, or the baseline (``tuner.fleet.BASELINE``)."""
+    """Where all of ``when`` hold, ``trial`` serves.
+
+    That may be the baseline or the incumbent too (their indices are in :mod:`tuner.fleet`).
+    """
 
     when: tuple[Condition, ...]
     trial: int

@@ -5,9 +5,9 @@ timings rank candidates, and are shown, marked as unconfirmed, only while there 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from tuner.fleet import BASELINE
+from tuner.fleet import BASELINE, INCUMBENT
 from tuner.report.evidence import MIN_PROCESSES, Evidence
 from tuner.report.parameters import dead_parameters, observations
 from tuner.report.portfolio import make_portfolio
@@ -60,8 +60,11 @@ class _Summary:
         other = "hot" if self.cache == "cold" else "cold"
         self.evidence = Evidence(history, self.cache)
         self.other = Evidence(history, other)
-        trials = self.evidence.trials
-        self.comparisons = len(trials) + self.evidence.cells + self.other.cells
+        entrants = self.evidence.trials
+        self.trials = [trial for trial in entrants if trial != INCUMBENT]
+        self.comparisons = len(entrants) + self.evidence.cells + self.other.cells
+        if INCUMBENT in entrants:
+            self.comparisons += len(self.trials)
 
     def winners(self) -> tuple[int, ...]:
         general = self._general()
@@ -108,7 +111,10 @@ class _Summary:
             other_cache=self._other_cache(general, specialised),
             rejections=rejections,
             dead=dead_parameters(observations(history)),
-            advice=advise(rejections, len(trials), [str(binding) for binding in self.shapes]),
+            advice=(
+                *advise(rejections, len(trials), [str(binding) for binding in self.shapes]),
+                *self._fallen(),
+            ),
             notes=history.notes,
             refused=history.refused,
             ceilings=history.ceilings,
@@ -117,6 +123,12 @@ class _Summary:
 
     def _portfolio(self, general: General | None) -> Portfolio | None:
         return make_portfolio(self.history, self.evidence, general, self.comparisons)
+
+    def _fallen(self) -> Iterator[str]:
+        """What became of an incumbent that did not stand the test again."""
+        if (why := self.history.refuted.get(INCUMBENT)) is not None:
+            shown = self.history.configuration(INCUMBENT)
+            yield f"what was there ({shown}) failed beside the others: {why.detail}"
 
     def _baseline(self, shape: int) -> float | None:
         confirmed = self.evidence.time(BASELINE, shape)
@@ -160,7 +172,7 @@ class _Summary:
     def _general(self) -> General | None:
         ranked = [
             (math.fsum(over.values()) / len(over), -trial)
-            for trial in self.evidence.trials
+            for trial in self.trials
             if len(over := self._over(trial, self.tune)) >= MIN_PROCESSES
         ]
         if ranked:
@@ -172,20 +184,26 @@ class _Summary:
         return self.evidence.over(dict.fromkeys(shapes, trial))
 
     def _confirmed_general(self, trial: int) -> General:
-        over = list(self._over(trial, self.tune).values())
+        over = self._over(trial, self.tune)
         held_out = list(self._over(trial, self.held_out).values())
-        comparison = compare(over, self.evidence.noise_over_all, self.comparisons)
+        comparison = self._compared(list(over.values()))
+        incumbent = self._over(INCUMBENT, self.tune)
+        both = [over[process] - incumbent[process] for process in over if process in incumbent]
         return General(
             trial=trial,
             configuration=self.history.trials[trial].configuration,
             speedup=comparison.speedup,
             held_out=math.exp(math.fsum(held_out) / len(held_out)) if held_out else None,
             comparison=comparison,
+            gain=self._compared(both) if len(both) >= MIN_PROCESSES else None,
             cells=tuple(
                 self.evidence.cell(trial, shape, self.comparisons)
                 for shape in range(len(self.shapes))
             ),
         )
+
+    def _compared(self, over: Sequence[float]) -> Comparison:
+        return compare(over, self.evidence.noise_over_all, self.comparisons)
 
     def _searched_general(self, trial: int) -> General:
         cells = tuple(self._searched_cell(trial, shape) for shape in self.tune)
@@ -209,7 +227,7 @@ class _Summary:
     def _specialised(self, shape: int, general: General | None) -> Specialised | None:
         means: Mapping[int, float] = {
             trial: math.fsum(logs.values()) / len(logs)
-            for trial in self.evidence.trials
+            for trial in self.trials
             if len(logs := self.evidence.logs(trial, shape)) >= MIN_PROCESSES
         }
         best = (

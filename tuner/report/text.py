@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tuner.fleet import BASELINE
+from tuner.fleet import BASELINE, INCUMBENT
 from tuner.report.result import Cell, Portfolio, Result, ShapeOfRun
 from tuner.report.statistics import Comparison
 
@@ -173,6 +173,12 @@ def _winners(result: Result) -> list[str]:
             f"general      trial {general.trial}: {general.configuration}\n"
             f"             {speedup_text(general.speedup, general.comparison)} over the tune shapes"
             + (f", {general.held_out:.3f}× over the held-out ones" if general.held_out else "")
+            + (
+                f"\n             {speedup_text(general.gain.speedup, general.gain)} against what "
+                "was there"
+                if general.gain
+                else ""
+            )
         )
     else:
         lines.append(
@@ -209,5 +215,6 @@ def _portfolio(portfolio: Portfolio) -> str:
             continue
         member = members[case.trial]
         gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
-        lines.append(f"{where}: trial {member.trial}: {member.configuration}{gain}")
+        who = "what was there" if member.trial == INCUMBENT else f"trial {member.trial}"
+        lines.append(f"{where}: {who}: {member.configuration}{gain}")
     return "\n             ".join(lines)

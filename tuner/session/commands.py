@@ -31,10 +31,10 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Lower, check against the limits and compile one trial, or the baseline (``BASELINE``).
+    """Lower, check against the limits and compile one trial, the baseline or the incumbent.
 
     ``configuration`` is empty for the baseline. The plan has a cell per tune shape, followed by one
-    per held-out shape if ``held_out`` (for the baseline and for finalists). Answered by
+    per held-out shape if ``held_out`` (for all but trials that are searched). Answered by
     :class:`tuner.session.signals.CandidateCompiled`, which carries a refusal by the limits too.
     The driver keeps the candidate until the trial has finished, a finalist's until the end.
     """
@@ -62,7 +62,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Time these compiled finalists beside the baseline in one fresh process.
+    """Time these compiled finalists, and the incumbent, beside the baseline in one fresh process.
 
     Answered by :class:`tuner.events.ConfirmationSampled` with the same ``process``.
     """

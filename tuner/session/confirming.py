@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from tuner.events import ConfirmationSampled, Fact, WinnersExamined
+from tuner.fleet import INCUMBENT
 from tuner.report.summary import winners
 from tuner.session.commands import Command, Confirm, Examine
 from tuner.session.history import History
@@ -87,7 +88,10 @@ class Confirming:
         return self._unconfirmed() or self._unexamined()
 
     def _unconfirmed(self) -> list[int]:
-        """Finalists that need to be seen in more processes, if any are left to spend."""
+        """Finalists that need to be seen in more processes, if any are left to spend.
+
+        The incumbent is seen beside all of them, as the baseline is.
+        """
         wanted = self._history.experiment.confirm.processes
         spent = len(self._history.confirmations) + len(self._processes)
         if spent >= CONFIRM_ROUNDS * wanted:
@@ -96,7 +100,12 @@ class Confirming:
         for confirmation in self._history.confirmations:
             seen.update({sample.trial for sample in confirmation.samples})
         finalists = self._history.finalists()
-        return [n for n in finalists if n not in self._refused and seen[n] < wanted]
+        unsure = [n for n in finalists if n not in self._refused and seen[n] < wanted]
+        return [*unsure, *self._incumbent()] if unsure else []
+
+    def _incumbent(self) -> tuple[int, ...]:
+        failed = INCUMBENT in self._refused or INCUMBENT in self._history.refuted
+        return () if self._history.incumbent is None or failed else (INCUMBENT,)
 
     def _unexamined(self) -> tuple[int, ...]:
         """Confirmed winners that no checker has seen."""

@@ -16,6 +16,7 @@ from tuner.events import (
     ConfirmationSampled,
     EpochOpened,
     Fact,
+    IncumbentEntered,
     Reason,
     RunFinished,
     SearchEnded,
@@ -23,9 +24,10 @@ from tuner.events import (
     TrialProposed,
     WinnersExamined,
 )
+from tuner.fleet import INCUMBENT
 from tuner.racing import Race
 from tuner.search.port import Losses
-from tuner.spec.experiment import Experiment
+from tuner.spec.experiment import Experiment, Template
 from tuner.telemetry import Vitals
 from tuner.trial import (
     Configuration,
@@ -68,6 +70,7 @@ class History:
         self.device: Device | None = None
         self.environment = ""
         self.epochs = 0
+        self.incumbent: IncumbentEntered | None = None
         self.baseline: tuple[Full, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.ceilings: Ceilings | None = None
@@ -101,6 +104,8 @@ class History:
         match fact:
             case EpochOpened():
                 self._open_epoch(fact)
+            case IncumbentEntered():
+                self.incumbent = fact
             case BaselinePrepared(cells=cells, notes=notes):
                 self.baseline, self.notes = cells, notes
                 self.ceilings = fact.ceilings
@@ -204,6 +209,18 @@ class History:
         """Trials that still want an outcome, in order."""
         return [t for t in self.trials.values() if t.outcome is None and not t.abandoned]
 
+    def configuration(self, number: int) -> Configuration:
+        """That of a trial, or of the incumbent."""
+        if number == INCUMBENT and self.incumbent is not None:
+            return self.incumbent.configuration
+        return self.trials[number].configuration
+
+    def template(self, number: int) -> Template | None:
+        """What a trial, or the incumbent, is a configuration of."""
+        if number == INCUMBENT and self.incumbent is not None:
+            return self.incumbent.template
+        return self.experiment.template
+
     def loss(self, number: int) -> float | None:
         """The trial's weighted mean of time ÷ baseline; ``None`` if it was rejected or is open."""
         outcome = self.trials[number].outcome
@@ -219,7 +236,7 @@ class History:
 
     @property
     def refuted(self) -> dict[int, Rejected]:
-        """Trials that failed after the search had measured them, and how."""
+        """Who failed after it had been measured, or confirmed in an earlier search, and how."""
         later: list[ConfirmationSampled | WinnersExamined] = [
             *self.confirmations,
             *self.examinations,

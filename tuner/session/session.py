@@ -389,8 +389,8 @@ class Session:
 
     def _compile(self, trials: list[int], *, held_out: bool) -> list[Command]:
         self._compiling.update(trials)
-        known = self.history.trials
-        return [Compile(trial, known[trial].configuration, held_out) for trial in trials]
+        chosen = self.history.configuration
+        return [Compile(trial, chosen(trial), held_out) for trial in trials]
 
     def _benches_next(self) -> list[Command]:
         if self._in_phases and self._compiling:

@@ -10,12 +10,13 @@ from tuner.events import (
     ConfirmationSampled,
     EpochOpened,
     Fact,
+    IncumbentEntered,
     RunFinished,
     SearchEnded,
     TrialFinished,
     TrialProposed,
 )
-from tuner.fleet import BASELINE, Sample
+from tuner.fleet import BASELINE, INCUMBENT, Sample
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment
 from tuner.trial import Configuration, Full, Infeasible, Measured, Rejected, Value
@@ -39,9 +40,10 @@ def finished_run(
     seed: int = 0,
     failed: Mapping[int, Rejected] | None = None,
     confirmed: Callable[[int], bool] = lambda trial: True,
+    incumbent: tuple[IncumbentEntered, Times] | None = None,
     told: Callable[[Fact], Fact] = lambda fact: fact,
 ) -> History:
-    """A run in which each trial took these times, log-normal noise apart.
+    """A run in which each trial, and the incumbent, took these times, log-normal noise apart.
 
     ``told`` adds to each fact.
     """
@@ -74,6 +76,9 @@ def finished_run(
         for number, (_, times) in enumerate(trials)
         if not isinstance(times, Rejected) and confirmed(number)
     }
+    if incumbent:
+        facts.insert(1, incumbent[0])
+        finalists[INCUMBENT] = incumbent[1]
     for process in range(processes):
         samples = [
             Sample(

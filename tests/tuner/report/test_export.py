@@ -13,10 +13,12 @@ import pytest
 from tests.tuner.report.runs import finished_run
 from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tuner.errors import NothingValid
+from tuner.events import IncumbentEntered
 from tuner.expressions import Expression
-from tuner.fleet import BASELINE
+from tuner.fleet import BASELINE, INCUMBENT
 from tuner.plan import MemsetStep
 from tuner.report.export import export_files
+from tuner.report.record import NAME, read_record
 from tuner.report.summary import summarise
 from tuner.space.lower import lower
 from tuner.spec.experiment import (
@@ -213,6 +215,38 @@ def shapes_around(experiment: Experiment) -> list[ShapeBinding]:
                 for other in (1, value - 1, value + 8, 3 * value, 1 << 20):
                     found.append(ShapeBinding({**binding.symbols, name: other}))
     return found
+
+
+@needs_gcc
+def test_an_incumbent_that_serves_a_shape_is_exported_from_its_own_template(tmp_path):
+    experiment, device = everything(), cuda_device(90)
+    before = replace(
+        experiment.template,
+        source=Source(name="before.cu", text="// the family before\n"),
+        parameters={"VEC": (2,), "OLD": (5,), "BLOCK": (64,), "MODE": ("plain",), "FAST": (True,)},
+    )
+    chosen = Configuration.of({"VEC": 2, "OLD": 5, "BLOCK": 64, "MODE": "plain", "FAST": True})
+    baseline = [1000.0] * 4
+    history = finished_run(
+        experiment,
+        device,
+        baseline,
+        [(corners(experiment)[0].as_dict(), [500.0] * 4)],
+        incumbent=(
+            IncumbentEntered(template=before, configuration=chosen),
+            [2000.0, 250.0, 2000.0, 2000.0],
+        ),
+    )
+    files = export_files(history)
+    assert "#define OLD 5\n" in files["k_2_in_1_incumbent.cu"]
+    assert "// the family before" in files["k_2_in_1_incumbent.cu"]
+    record = read_record(files[NAME])
+    assert [v.trial for v in record.variants] == [BASELINE, 0, INCUMBENT]
+    assert [claim.shape for claim in record.variants[2].claims] == [1, 3]
+    body = (
+        f'printf("%d", k_2_in_1_select(&{shape_literal("k_2_in_1", experiment.shapes.tune[1])}));'
+    )
+    assert execute(files, tmp_path, body + ' printf("\\n%d\\n", K_2_IN_1_INCUMBENT);') == ["2", "2"]
 
 
 @needs_gcc

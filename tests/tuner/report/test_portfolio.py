@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from tests.tuner.report.runs import finished_run
 from tests.tuner.session.driving import GPU, experiment
-from tuner.fleet import BASELINE
+from tuner.events import IncumbentEntered
+from tuner.fleet import BASELINE, INCUMBENT
 from tuner.report.portfolio import choose, decision_rule
 from tuner.report.summary import summarise
 from tuner.report.text import render
-from tuner.spec.experiment import ShapeBinding, Shapes
+from tuner.spec.experiment import ShapeBinding, Shapes, Template
+from tuner.spec.fields import Source
+from tuner.trial import Configuration
 
 SIZES = (16, 64, 256, 1024)
 HELD_OUT = (8, 4096)
@@ -32,7 +35,8 @@ def portfolio_of(*trials, **options):
     kept = json.loads(json.dumps(result.to_json(), allow_nan=False))["portfolio"]
     if result.portfolio:
         configurations = [member["configuration"] for member in kept["members"]]
-        assert configurations == [{"x": member.trial} for member in result.portfolio.members]
+        members = result.portfolio.members
+        assert configurations == [member.configuration.as_dict() for member in members]
     return result.portfolio, render(result)
 
 
@@ -62,6 +66,15 @@ def test_members_are_added_by_what_they_gain_and_the_rule_reaches_held_out_shape
     assert found.comparison.verdict == "faster"
     assert "n <= 128: trial 1: x=1 (adds 41.4 %)" in text
     assert "n > 512: trial 2" in text or "n > 128 and n > 512: trial 2" in text
+
+
+def test_the_incumbent_serves_where_it_is_faster():
+    template = Template(source=Source(name="o.cu", text=""), entry="f", parameters={"y": (7,)})
+    entered = IncumbentEntered(template=template, configuration=Configuration.of({"y": 7}))
+    times = [1000.0, 1000.0, 1000.0, 400.0, 1000.0, 400.0]
+    found, text = portfolio_of([500.0] * 6, incumbent=(entered, times))
+    assert found.serves == (0, 0, 0, INCUMBENT, 0, INCUMBENT)
+    assert "n > 512: what was there: y=7 (adds" in text
 
 
 def test_where_all_are_slower_the_baseline_serves():

@@ -7,8 +7,8 @@ import pytest
 
 from tests.tuner.report.runs import finished_run
 from tests.tuner.session.driving import GPU, KilledError, Run, experiment, fleet
-from tuner.events import EpochOpened, TrialFinished, TrialProposed
-from tuner.fleet import BASELINE
+from tuner.events import EpochOpened, IncumbentEntered, TrialFinished, TrialProposed
+from tuner.fleet import BASELINE, INCUMBENT
 from tuner.report.rejections import advise
 from tuner.report.summary import summarise
 from tuner.report.tables import results_csv, results_jsonl, status_json
@@ -84,6 +84,71 @@ def test_what_failed_confirmation_is_neither_winner_nor_forgotten():
     result = summarise(run([250.0, 500.0, 1000.0], [500.0, 1000.0, 2000.0], failed={0: WRONG}))
     assert result.general.trial == 1
     assert [(r.code, r.trial) for r in result.rejections] == [(Code.WRONG_RESULT, 0)]
+
+
+ENTERED = IncumbentEntered(
+    template=Template(source=Source(name="other.cu", text=""), entry="f", parameters={"y": (7,)}),
+    configuration=Configuration.of({"y": 7}),
+)
+
+
+def against(times, *trials, **options):
+    return summarise(run(*trials, incumbent=(ENTERED, times), **options))
+
+
+def test_the_general_one_is_compared_with_the_incumbent_and_the_incumbent_never_wins():
+    result = against([250.0, 500.0, 1000.0], [500.0, 1000.0, 2000.0], noise=0.001)
+    assert result.general.trial == 0
+    assert result.general.speedup == pytest.approx(2.0, rel=0.01)
+    assert result.general.gain.speedup == pytest.approx(0.5, rel=0.01)
+    assert result.general.gain.verdict == "slower"
+    assert [best.trial for best in result.specialised] == [0, 0]
+    assert f"[{result.general.gain.low:.3f}, {result.general.gain.high:.3f}] slower against" in (
+        render(result)
+    )
+    assert against([501.0, 1002.0, 2000.0], [500.0, 1000.0, 2000.0]).general.gain.speedup > 1
+    assert summarise(run([500.0, 1000.0, 2000.0])).general.gain is None
+
+
+def test_a_drift_from_process_to_process_leaves_the_paired_gain_alone():
+    """All but the baseline get slower with each process; the incumbent by as much."""
+
+    def drifting(fact):
+        if fact.kind != "confirmation.sampled":
+            return fact
+        slower = 1.2**fact.process
+        return replace(
+            fact,
+            samples=tuple(
+                sample
+                if sample.trial == BASELINE
+                else replace(sample, median_ns=slower * sample.median_ns)
+                for sample in fact.samples
+            ),
+        )
+
+    result = against([550.0, 1100.0, 2200.0], [500.0, 1000.0, 2000.0], told=drifting)
+    assert result.general.speedup == pytest.approx(2 / 1.2**2)
+    assert result.general.gain.speedup == pytest.approx(1.1)
+
+
+def test_without_two_common_processes_there_is_no_gain_to_speak_of():
+    def parted(fact):
+        if fact.kind != "confirmation.sampled" or fact.process == 0:
+            return fact
+        kept = tuple(sample for sample in fact.samples if sample.trial != INCUMBENT)
+        return replace(fact, samples=kept)
+
+    result = against([550.0, 1100.0, 2200.0], [500.0, 1000.0, 2000.0], told=parted)
+    assert result.general.comparison is not None
+    assert result.general.gain is None
+
+
+def test_an_incumbent_that_fails_is_told_and_is_no_trial():
+    result = against(BASE, [500.0, 1000.0, 2000.0], failed={INCUMBENT: WRONG})
+    assert result.general.gain is None
+    assert result.rejections == ()
+    assert result.advice == ("what was there (y=7) failed beside the others: out[3]: 1 is not 2",)
 
 
 def test_impossible_samples_count_as_none():

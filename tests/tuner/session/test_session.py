@@ -14,12 +14,22 @@ from tuner.events import (
     ConfirmationSampled,
     EpochOpened,
     Fact,
+    IncumbentEntered,
     RunFinished,
     SearchEnded,
     TrialFinished,
     TrialProposed,
 )
-from tuner.fleet import BASELINE, BenchJob, CompileJob, ConfirmJob, Examined, ExamineJob, Lost
+from tuner.fleet import (
+    BASELINE,
+    INCUMBENT,
+    BenchJob,
+    CompileJob,
+    ConfirmJob,
+    Examined,
+    ExamineJob,
+    Lost,
+)
 from tuner.report.summary import winners
 from tuner.session.benching import BATCH
 from tuner.session.commands import Bench, Propose, Record
@@ -27,6 +37,8 @@ from tuner.session.history import History
 from tuner.session.session import PHASE, Phase, Session
 from tuner.session.signals import CandidateCompiled, Signal, StopRequested
 from tuner.simulation import Durations, Fault, SimulatedFleet
+from tuner.spec.experiment import Template
+from tuner.spec.fields import Source
 from tuner.trial import Code, Configuration, Full, Measured, Outcome, Rejected, Stage
 
 FAULTS = {
@@ -126,6 +138,80 @@ def test_killed_again_and_again_a_run_ends_as_if_undisturbed(cuts, compile_slots
     assert told(run.facts) == told(undisturbed.facts)
     done = [f.trial for f in run.facts if isinstance(f, TrialFinished) and not given_up(f)]
     assert len(done) == len(set(done))
+
+
+OTHER = Template(source=Source(name="other.cu", text=""), entry="f", parameters={"x": (13, 14)})
+ENTERED = IncumbentEntered(template=OTHER, configuration=Configuration.of({"x": 13}))
+
+
+def entrants(busy: SimulatedFleet) -> list[list[int]]:
+    """Who is in each confirming process."""
+    jobs = [job for job in busy.submitted if isinstance(job, ConfirmJob)]
+    return [[candidate.trial for candidate in job.finalists] for job in jobs]
+
+
+def test_the_incumbent_is_in_every_process_that_confirms_and_is_no_trial():
+    alone, beside, busy = Run(experiment()), Run(experiment(), incumbent=ENTERED), fleet()
+    plain, history = alone.drive(fleet()).history, beside.drive(busy).history
+    assert history.trials == plain.trials
+    assert history.finalists() == plain.finalists()
+    assert entrants(busy) == [[*history.finalists(), INCUMBENT]] * 3
+    assert history.configuration(INCUMBENT).as_dict() == {"x": 13}
+    assert history.template(INCUMBENT) is OTHER
+    assert [fact.kind for fact in beside.facts].count("incumbent.entered") == 1
+
+
+def test_who_is_confirmed_later_meets_the_incumbent_too():
+    first = Run(experiment()).drive(fleet()).history.finalists()[0]
+    run, busy = Run(experiment(), incumbent=ENTERED), fleet(faults={first: Fault.WRONG_LATER})
+    history = run.drive(busy).history
+    assert len(entrants(busy)) > 3
+    assert all(trials[-1] == INCUMBENT for trials in entrants(busy))
+    for finalist in history.finalists():
+        together = [c for c in history.confirmations if {finalist, INCUMBENT} <= trials_of(c)]
+        assert len(together) >= 3
+
+
+def trials_of(confirmation: ConfirmationSampled) -> set[int]:
+    return {sample.trial for sample in confirmation.samples}
+
+
+@pytest.mark.parametrize(
+    ("fault", "processes", "refuted"),
+    [
+        (Fault.COMPILE_ERROR, 0, False),
+        (Fault.COMPILER_LOST, 0, False),
+        (Fault.WRONG_LATER, 1, True),
+    ],
+)
+def test_an_incumbent_that_fails_leaves_the_others_alone(fault, processes, refuted):
+    run, busy = Run(experiment(), incumbent=ENTERED), fleet(faults={INCUMBENT: fault})
+    history = run.drive(busy).history
+    assert history.finished
+    assert sum(INCUMBENT in trials for trials in entrants(busy)) == processes
+    assert (INCUMBENT in history.refuted) is refuted
+    assert {c.process for c in history.confirmations if trials_of(c)} == {0, 1, 2}
+
+
+def test_where_nothing_is_valid_there_is_nobody_to_beat_the_incumbent():
+    run = Run(experiment(), incumbent=ENTERED)
+    busy = fleet(faults=dict.fromkeys(range(12), Fault.WRONG))
+    assert run.drive(busy).history.finished
+    assert entrants(busy) == []
+
+
+@pytest.mark.parametrize("device", [GPU, CPU])
+@pytest.mark.parametrize("faults", [FAULTS, {INCUMBENT: Fault.WRONG_LATER}])
+def test_beside_an_incumbent_too_a_killed_run_ends_as_if_undisturbed(device, faults):
+    undisturbed = Run(experiment(), device, incumbent=ENTERED)
+    undisturbed.drive(fleet(device, faults=faults))
+    for cut in range(len(undisturbed.facts)):
+        run = Run(experiment(), device, incumbent=ENTERED, kill_after=cut)
+        with pytest.raises(KilledError):
+            run.drive(fleet(device, faults=faults))
+        run.kill_after = None
+        run.drive(fleet(device, faults=faults))
+        assert told(run.facts) == told(undisturbed.facts)
 
 
 def test_several_workers_measure_every_trial_once_and_keep_all_benches_busy():

@@ -7,14 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.agents.briefs import twice
 from tests.tuner.session.driving import Run, experiment, fleet
 from tuner.errors import EnvironmentProblem
+from tuner.events import IncumbentEntered
 from tuner.simulation import Fault
 from tuner.store.journal import HEADER, Journal, read_journal
+from tuner.trial import Configuration
 
 
 def _facts():
-    run = Run(experiment(trials=5), infeasible=frozenset({(x, 0) for x in range(0, 200, 3)}))
+    run = Run(
+        experiment(trials=5),
+        infeasible=frozenset({(x, 0) for x in range(0, 200, 3)}),
+        incumbent=IncumbentEntered(
+            template=twice().template, configuration=Configuration.of({"x": 3, "MODE": "sum"})
+        ),
+    )
     run.drive(fleet(faults={1: Fault.COMPILE_ERROR, 2: Fault.WRONG}))
     return run.facts
 
