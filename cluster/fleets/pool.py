@@ -90,6 +90,15 @@ class Bench(Protocol):
         ...
 
 
+class _BatchEndedError(Exception):
+    """Why a batch came to no end, and what is left of it; never leaves this module."""
+
+    def __init__(self, job: BenchJob, problem: Exception) -> None:
+        super().__init__(str(problem))
+        self.job = job
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True)
 class _Preparation:
     """What a bench prepared in one of its lives."""
@@ -219,12 +228,12 @@ class PooledFleet:
 
     async def _serve_bench(self, bench: Bench) -> None:
         held: _Preparation | None = None
+        job: BenchingJob | None = None
         while True:
-            job: BenchingJob | None = None
             try:
                 life = await bench.ready()
                 held = await self._up_to_date(bench, life, held)
-                job = await self._to_bench.get()
+                job = job or await self._to_bench.get()
                 held = await self._up_to_date(bench, life, held)
                 if isinstance(job, PrepareJob):
                     self._answers.put_nowait(held.answer)
@@ -233,14 +242,77 @@ class PooledFleet:
                 elif isinstance(job, ExamineJob):
                     self._answers.put_nowait(await held.sound(bench).examine(job))
                 elif isinstance(job, BenchJob):
-                    async for benched in held.sound(bench).run(job):
-                        self._answers.put_nowait(benched)
-                        job = _without(job, benched.trial)
-            except WorkerLost as lost:
-                await self._mourn(job, lost)
-            except Exception as problem:
+                    job = await self._run_batches(bench, held, job)
+                    continue
+            except _BatchEndedError as ended:
+                problem, job = ended.problem, ended.job
+            except Exception as error:
+                problem = error
+            else:
+                job = None
+                continue
+            if not isinstance(problem, WorkerLost):
                 self._retire("bench", job, problem)
                 return
+            await self._mourn(job, problem)
+            job = None
+
+    async def _run_batches(
+        self, bench: Bench, held: _Preparation, first: BenchJob
+    ) -> BenchingJob | None:
+        """Run batches while they come; each is at the bench before the one in front is through.
+
+        So a bench never waits for what comes next, which takes as long as a candidate on Ray.
+        Returns a job that came up and is none for what the bench has prepared.
+
+        Raises:
+            _BatchEndedError: a batch came to no end, nor did the one behind it.
+        """
+        running = asyncio.create_task(self._take_in(held.sound(bench), first))
+        behind: asyncio.Task[None] | None = None
+        try:
+            while True:
+                job = await self._next_while(running)
+                if isinstance(job, BenchJob) and self._setup is held.setup:
+                    behind = asyncio.create_task(self._take_in(bench, job))
+                try:
+                    await running
+                except _BatchEndedError:
+                    if behind is not None:
+                        await self._lose(behind)
+                    elif job is not None:
+                        self._to_bench.put_nowait(job)
+                    raise
+                if behind is None:
+                    return job
+                running, behind = behind, None
+        finally:
+            for task in filter(None, (running, behind)):
+                task.cancel()
+
+    async def _next_while(self, running: "asyncio.Task[None]") -> BenchingJob | None:
+        """The next job, unless there is none until a batch has ended."""
+        coming = asyncio.create_task(self._to_bench.get())
+        try:
+            await asyncio.wait((running, coming), return_when=asyncio.FIRST_COMPLETED)
+            return coming.result() if coming.done() else None
+        finally:
+            coming.cancel()  # what has not come yet stays in the queue
+
+    async def _take_in(self, bench: Bench, job: BenchJob) -> None:
+        try:
+            async for benched in bench.run(job):
+                self._answers.put_nowait(benched)
+                job = _without(job, benched.trial)
+        except Exception as problem:
+            raise _BatchEndedError(job, problem) from problem
+
+    async def _lose(self, batch: "asyncio.Task[None]") -> None:
+        """Take in that a batch is lost, since it was behind one that was."""
+        try:
+            await batch
+        except _BatchEndedError as ended:
+            self._answers.put_nowait(Lost(job=ended.job, reason=str(ended.problem)))
 
     async def _up_to_date(self, bench: Bench, life: str, held: _Preparation | None) -> _Preparation:
         """What the bench has prepared, made anew if that is not what it is wanted for now.

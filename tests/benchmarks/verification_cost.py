@@ -35,13 +35,15 @@ SHARE, WALL = 0.5, 1.3
 def unchecked() -> Iterator[None]:
     """Launch what checks would launch within a timing, and look at nothing."""
 
-    def fire(stand: Stand, entrant, launchable, question, baseline_ns, order):
-        return stand._fire(entrant, launchable, question.shape, baseline_ns, order)
+    volley = Stand._volley
+
+    def blind(stand: Stand, entrant, place, baseline_ns, shots, question=None):
+        unseen = [replace(shot, look=None) for shot in shots]
+        return volley(stand, entrant, place, baseline_ns, unseen)
 
     with (
         mock.patch.object(Stand, "check", return_value=None),
-        mock.patch.object(Stand, "_checked", fire),
-        mock.patch.object(Stand, "_cut", fire),
+        mock.patch.object(Stand, "_volley", blind),
         mock.patch("workers.bench.working.refuse_memory", return_value=None),
     ):
         yield

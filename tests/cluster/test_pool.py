@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from cluster.fleets.pool import PooledFleet
+from cluster.fleets.pool import PooledFleet, WorkerLost
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment
 from tuner.fleet import (
@@ -13,6 +13,7 @@ from tuner.fleet import (
     BenchSetup,
     Candidate,
     Confirmed,
+    ConfirmJob,
     Lost,
     Prepared,
     PrepareJob,
@@ -30,7 +31,7 @@ SETUP = BenchSetup(
 
 
 class FakeBench:
-    """Works on its first candidate only once all of its fellows do."""
+    """Works on its first candidate only once all of its fellows do, and once it is let ``on``."""
 
     def __init__(self, name: str, together: asyncio.Barrier, *, prepare_together: bool) -> None:
         self.name = name
@@ -41,6 +42,10 @@ class FakeBench:
         self.did_prepare = asyncio.Event()
         self.up = asyncio.Event()
         self.up.set()
+        self.on = asyncio.Event()
+        self.on.set()
+        self.taken: list[BenchJob] = []
+        self.dead = False
 
     async def ready(self):
         await self.up.wait()
@@ -54,7 +59,11 @@ class FakeBench:
         return Prepared(result=self.baseline)
 
     async def run(self, job):
+        self.taken.append(job)
         await self.together.wait()
+        await self.on.wait()
+        if self.dead:
+            raise WorkerLost("died")
         for candidate in job.candidates:
             outcome = Measured(cells=())
             yield Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=0.1)
@@ -108,6 +117,63 @@ def test_all_benches_prepare_at_once_and_work_at_once():
         assert all(bench.prepared == [SETUP] for bench in benches)
 
     with_benches(4, body)
+
+
+async def two_taken(fleet, bench):
+    """One bench that has a batch to run and another behind it, of the three that there are."""
+    fleet.submit(PrepareJob(setup=SETUP))
+    await answers(fleet, 1)
+    bench.on.clear()
+    for job in jobs(3):
+        fleet.submit(job)
+    while len(bench.taken) < 2:
+        await asyncio.sleep(0)
+
+
+def test_a_batch_is_at_the_bench_before_the_one_in_front_is_through():
+    async def body(fleet, benches):
+        await two_taken(fleet, *benches)
+        assert benches[0].taken == jobs(3)[:2]
+        benches[0].on.set()
+        assert [one.trial for one in await answers(fleet, 6)] == list(range(6))
+
+    with_benches(1, body)
+
+
+def test_when_a_bench_dies_the_batch_behind_is_lost_too_and_no_other():
+    async def body(fleet, benches):
+        (bench,) = benches
+        await two_taken(fleet, bench)
+        bench.dead = True
+        bench.up.clear()
+        bench.on.set()
+        lost = await answers(fleet, 2)
+        assert sorted((one.job for one in lost), key=jobs(3).index) == jobs(3)[:2]
+        bench.dead = False
+        bench.name = "born again"
+        bench.up.set()
+        assert [one.trial for one in await answers(fleet, 2)] == [4, 5]
+        assert bench.prepared == [SETUP, SETUP]
+
+    with_benches(1, body)
+
+
+def test_a_confirmation_waits_for_the_batch_in_front():
+    async def body(fleet, benches):
+        (bench,) = benches
+        fleet.submit(PrepareJob(setup=SETUP))
+        await answers(fleet, 1)
+        bench.on.clear()
+        fleet.submit(jobs(1)[0])
+        fleet.submit(ConfirmJob(process=0, finalists=()))
+        while not bench.taken:
+            await asyncio.sleep(0)
+        assert await fleet.answers(timeout=0.05) == ()
+        bench.on.set()
+        found = await answers(fleet, 3)
+        assert [type(one) for one in found] == [Benched, Benched, Confirmed]
+
+    with_benches(1, body)
 
 
 def test_what_is_prepared_anew_is_prepared_anew_on_every_bench():

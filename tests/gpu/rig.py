@@ -2,13 +2,14 @@
 
 import ctypes
 import tempfile
+from collections import deque
 from pathlib import Path
 
 import numpy as np
 
 from tuner.device import Device
 from tuner.plan import Binary, Build, CellPlan, KernelStep
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Deadlines, Shot, Supervisor
 from workers.compilers.nvrtc import open_compiler
 from workers.devices.cuda import open_device
 from workers.devices.cuda_driver import TO_DEVICE, import_cuda
@@ -105,7 +106,8 @@ def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailur
         )
         step = kernel(("out", "x", "n"), grid=(n // 256, 1, 1))
         launchable = supervisor.bind(module, CellPlan(build=0, steps=(step,)), case)
-        supervisor.fire(launchable, (0, 1), 0xFF, deadline=deadline, inspect=0)
+        shot = Shot(launchable=launchable, order=(0, 1), poison=0xFF, deadline=deadline, inspect=0)
+        deque(supervisor.fire([shot]), maxlen=0)
     except DeviceFailure as failure:
         return failure
     finally:

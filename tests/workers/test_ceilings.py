@@ -13,6 +13,7 @@ from tuner.trial import Measured, Rejected
 from workers.bench import bench as bench_module
 from workers.bench import ceilings as ceilings_module
 from workers.bench.ceilings import _buffer, _product_launch, ceilings_build, measure_ceilings
+from workers.bench.supervisor import Shot
 from workers.compilers.nvrtc import open_compiler
 from workers.devices.architectures import ARCHITECTURES, device_for
 from workers.devices.port import StagedScalar
@@ -80,7 +81,8 @@ def test_a_product_in_opencl_is_a_product(monkeypatch):
         names = ("c", "a", "b", "n")
         step = KernelStep(entry="product_float32", grid=grid, block=block, arguments=names)
         launchable = server.bind(module, CellPlan(build=0, steps=(step,)), case)
-        _, seen = server.fire(launchable, (0,), 0x3C, deadline=30.0, inspect=0)
+        shot = Shot(launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0)
+        ((_, seen),) = server.fire([shot])
         each = np.frombuffer(b"\x3c" * 4, np.float32)[0]
         product = np.frombuffer(seen.outputs["c"], np.float32)
         np.testing.assert_allclose(product, n * each * each, rtol=1e-5)

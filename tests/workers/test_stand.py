@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,8 @@ from tuner.spec.experiment import Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
 from workers.bench.bounds import Bounds
-from workers.bench.supervisor import Deadlines, _agree
+from workers.bench.supervisor import Deadlines, Shot, _agree
 from workers.devices.port import DeviceFailure, Rotation
-
-
-@dataclass
-class Fired:
-    order: tuple[int, ...]
-    poison: int | None
-    inspect: int | None
-    deadline: float
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +25,28 @@ def laboratory() -> Iterator[Laboratory]:
     made.close()
 
 
-@pytest.fixture
-def fired(laboratory, monkeypatch) -> list[Fired]:
-    """Every request to launch that a good candidate causes, on a child that is warm."""
-    laboratory.outcome(f"{GOOD} /* warm */")
+def recorded(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> list[Shot]:
+    """Every request to launch from now on."""
     server = laboratory.bench._working._server
-    seen: list[Fired] = []
+    seen: list[Shot] = []
     real = server.fire
 
-    def record(launchable, order, poison, *, deadline, inspect=None, expected=None):
-        seen.append(Fired(tuple(order), poison, inspect, deadline))
-        return real(
-            launchable, order, poison, deadline=deadline, inspect=inspect, expected=expected
-        )
+    def record(shots):
+        seen.extend(shots)
+        return real(shots)
 
     monkeypatch.setattr(server, "fire", record)
     return seen
 
 
-def bursts(fired: list[Fired]) -> list[Fired]:
+@pytest.fixture
+def fired(laboratory, monkeypatch) -> list[Shot]:
+    """Every request to launch that a good candidate causes, on a child that is warm."""
+    laboratory.outcome(f"{GOOD} /* warm */")
+    return recorded(laboratory, monkeypatch)
+
+
+def bursts(fired: list[Shot]) -> list[Shot]:
     return [each for each in fired if len(each.order) > 1]
 
 
@@ -186,16 +181,11 @@ def test_a_cold_time_that_the_memory_cannot_have_served_is_refused(laboratory) -
 def test_hot_timing_stays_on_one_set(monkeypatch) -> None:
     hot = Path(AFFINE.parent.parent) / "bias" / "experiment.yaml"
     laboratory = Laboratory(hot)
-    server = laboratory.bench._working._server
-    seen = []
-    real = server.fire
-    monkeypatch.setattr(
-        server, "fire", lambda *given, **named: (seen.append(given[1]), real(*given, **named))[1]
-    )
+    seen = recorded(laboratory, monkeypatch)
     source = (hot.parent / "bias.cl").read_text() + "// again"
     assert isinstance(laboratory.outcome(source), Measured)
     laboratory.close()
-    assert {tuple(order) for order in seen} == {(0,)}
+    assert {each.order for each in seen} == {(0,)}
 
 
 def vitals(*throttled: str) -> Vitals:

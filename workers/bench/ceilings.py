@@ -13,7 +13,7 @@ from tuner.device import Backend, Device
 from tuner.plan import Binary, Build, CellPlan, KernelStep
 from tuner.spec.experiment import Cache
 from tuner.trial import Rejected
-from workers.bench.supervisor import Supervisor
+from workers.bench.supervisor import Shot, Supervisor
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
 _SOURCES: dict[Backend, str] = {"cuda": "ceilings.cu", "opencl": "ceilings.cl"}
@@ -115,9 +115,10 @@ class _Course:
         step = KernelStep(entry=entry, grid=grid, block=block, arguments=names)
         launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), case)
         order = [number % rotation.sets for number in range(rotation.launches)]
+        shot = Shot(launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS)
         times: list[float] = []
         for burst in range(rotation.warmup + rotation.bursts):
-            seen, _ = self.server.fire(launchable, order, _POISON, deadline=_SECONDS)
+            ((seen, _),) = self.server.fire([shot])
             times += seen if burst >= rotation.warmup else ()
         self.server.release(launchable, case)
         return statistics.median(times)

@@ -6,7 +6,7 @@ nothing and knows no expected value: candidate code runs in this process.
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast, get_args
 
@@ -52,10 +52,10 @@ class _Server:
         self._modules: dict[int, Module] = {}
         self._launchables: dict[int, tuple[Launchable, Case]] = {}
 
-    def answer(self, request: Request, blobs: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
-        """Do one request; failures become replies."""
+    def answer(self, request: Request, code: Iterator[bytes]) -> tuple[Reply, list[bytes]]:
+        """Do one request, which takes its binaries' code; failures become replies."""
         try:
-            return self._do(request, blobs)
+            return self._do(request, code)
         except DeviceFailure as failure:
             reply = Failed(code=failure.code, detail=failure.detail, sticky=failure.sticky)
             return reply, []
@@ -70,7 +70,7 @@ class _Server:
             self._opened = open_device(self._backend, self._index)
         return self._opened
 
-    def _do(self, request: Request, blobs: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
+    def _do(self, request: Request, code: Iterator[bytes]) -> tuple[Reply, list[bytes]]:
         device = self._device
         match request:
             case Describe():
@@ -89,10 +89,7 @@ class _Server:
                 self._cases[request.case].refill(request.contents)
             case Load():
                 self._modules[request.module] = device.load(
-                    [
-                        replace(binary, code=code)
-                        for binary, code in zip(request.binaries, blobs, strict=True)
-                    ]
+                    [replace(binary, code=next(code)) for binary in request.binaries]
                 )
             case Bind():
                 case_ = self._cases[request.case]
@@ -150,9 +147,9 @@ def main() -> None:
             text, blobs = channel.receive(1 << 32)
         except ChannelClosed:
             return
-        # Code comes with the last request alone.
+        code = iter(blobs)
         for request in decode_requests(text):
-            reply, answers = server.answer(request, blobs)
+            reply, answers = server.answer(request, code)
             channel.send(encode_reply(reply), answers)
             if isinstance(reply, Failed | Broken):
                 break

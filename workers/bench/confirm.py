@@ -134,6 +134,7 @@ class Confirmation:
         for candidate in (self._prep.setup.baseline, *finalists):
             with self._blaming(candidate.trial):
                 entrants[candidate.trial] = stand.enter(candidate)
+                stand.settle()
         samples: list[Sample] = []
         for shape in range(len(self._prep.bindings)):
             questions = self._prep.questions.get(shape, ())[:-1]  # the last is for _doubt

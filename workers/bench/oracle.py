@@ -27,7 +27,7 @@ from workers.bench.answers import Answer, Answers
 from workers.bench.judge import Question, element_name, rejected
 from workers.bench.prep import Prep
 from workers.bench.staging import staged
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Deadlines, Shot, Supervisor
 from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, holding, is_float, to_storage
 from workers.inputs import Distribution, fill, flipped, stream
@@ -255,9 +255,14 @@ class Oracle:
             runs = []
             order = (0,) * recipe.launches
             for poison in _POISONS:
-                _, seen = server.fire(
-                    launchable, order, poison, deadline=self._deadlines.control, inspect=0
+                shot = Shot(
+                    launchable=launchable,
+                    order=order,
+                    poison=poison,
+                    deadline=self._deadlines.control,
+                    inspect=0,
                 )
+                ((_, seen),) = server.fire([shot])
                 assert seen is not None
                 if seen.damage is not None:
                     damage = seen.damage

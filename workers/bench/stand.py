@@ -8,6 +8,7 @@ them apart. Which questions, and what follows from a failure, is for :mod:`worke
 import itertools
 import math
 import statistics
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +24,7 @@ from workers.bench.bounds import Bounds
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Question, check, check_bystander
 from workers.bench.staging import staged
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Deadlines, Shot, Supervisor
 from workers.devices.port import Rotation
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
@@ -51,6 +52,21 @@ class Entrant:
     launchables: dict[tuple[int, bool], int] = field(default_factory=dict)
     awakened: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shot:
+    """Launches of one go, and the set to ``look`` at afterwards, launched on or not.
+
+    They are ``timed``, or ``raced`` alone as those that warm up are, or neither. Where outputs
+    ``stand``, nothing is poisoned.
+    """
+
+    order: tuple[int, ...]
+    look: int | None = None
+    timed: bool = False
+    raced: bool = False
+    stands: bool = False
 
 
 @dataclass(slots=True)
@@ -122,8 +138,12 @@ class Stand:
             self._server.release(self._cases.pop((shape, exact)).handle)
 
     def enter(self, candidate: Candidate) -> Entrant:
-        """Load a candidate's binaries."""
+        """Load a candidate's binaries; where that fails, the next request does."""
         return Entrant(candidate, self._server.load(candidate.binaries))
+
+    def settle(self) -> None:
+        """Have done what was asked so far, so that no failure of it comes later."""
+        self._server.settle()
 
     def leave(self, entrant: Entrant) -> None:
         """Unload a candidate; cases hold what they were staged with, made whole again."""
@@ -149,15 +169,15 @@ class Stand:
         ``exact``: on the buffers that are aligned to no more than was promised.
         """
         place = question.shape, exact
-        launchable = self._bound(entrant, place)
         poisoned = replace(question, standing=False)
         for asked in (poisoned, question) if question.standing else (question,):
             target = (self._next(entrant, place, question.contents, baseline_ns),)
             if asked.standing:
                 self._hold(place, self._cases[place].first)
-                self._fire(entrant, launchable, question.shape, baseline_ns, target)
+                self._fire(entrant, place, baseline_ns, target)
             self._hold(place, question.contents)
-            self._checked(entrant, launchable, asked, baseline_ns, target * question.launches)
+            shot = _Shot(target * question.launches, look=target[0], stands=asked.standing)
+            deque(self._volley(entrant, place, baseline_ns, [shot], asked), maxlen=0)
 
     def once(
         self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
@@ -170,8 +190,7 @@ class Stand:
         target = self._next(entrant, place, None, baseline_ns)
         self._refill(place, contents)
         self._refill(place, contents)
-        launchable = self._bound(entrant, place)
-        (taken,) = self._fire(entrant, launchable, shape, baseline_ns, (target,))
+        (taken,) = self._fire(entrant, place, baseline_ns, (target,))
         return taken
 
     def lag(self, baseline: Entrant, question: Question, baseline_ns: float) -> float:
@@ -226,41 +245,59 @@ class Stand:
         baseline_ns: float,
         cutoff_ns: float,
     ) -> list[float]:
-        launchable = self._bound(entrant, (question.shape, False))
+        place = question.shape, False
         rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
         order = self._order(rotation)
-        self._cases[question.shape, False].walk = itertools.cycle(order[: rotation.sets])
+        self._cases[place].walk = itertools.cycle(order[: rotation.sets])
+        bursts = self._bursts(question.shape, rotation, order)
+        samples: list[float] = []
+        raced: list[tuple[float, int]] = []
+        while bursts:
+            # As many again as there were: few are in vain, and the device seldom waits for us.
+            together = [bursts.pop(0) for _ in range(max(LEAST_BURSTS, len(raced))) if bursts]
+            shots = [shot for burst in together for shot in burst]
+            found = self._volley(entrant, place, baseline_ns, shots, question)
+            for shot, times in zip(shots, found, strict=True):
+                samples += times if shot.timed else ()
+                raced += [(min(times), len(shot.order))] if shot.raced else []
+            if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
+                return samples or [raced[-1][0]]
+        launches = rotation.bursts * len(order)
+        while launches < measure.at_most and not settled(samples, measure.until):
+            samples += self._fire(entrant, place, baseline_ns, order)
+            launches += len(order)
+        self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
+        return samples
+
+    def _bursts(
+        self, shape: int, rotation: Rotation, order: tuple[int, ...]
+    ) -> list[tuple[_Shot, ...]]:
+        """Warm-up and timing; in each, what is fired: more than one where checks are apart.
+
+        One ends early, and a set is looked at that would have come soon: that catches a launch that
+        does the work of later ones, which are timed as if they did it.
+        """
         bursts = rotation.warmup + rotation.bursts + (rotation.sets > 1)
         checked = self._checkpoints(bursts)
         cut = self._bystander_at(bursts, checked) if rotation.sets > 1 else None
         drifts = len(order) > rotation.sets and any(
-            a.kind == "inout" for a in self._arguments[question.shape]
+            a.kind == "inout" for a in self._arguments[shape]
         )
-        samples: list[float] = []
-        raced: list[tuple[float, int]] = []
+        found: list[tuple[_Shot, ...]] = []
         for burst in range(bursts):
-            launched = len(order)
+            shot = _Shot(order, timed=burst >= rotation.warmup, raced=True)
             if burst == cut:
                 cycle = order[: rotation.sets]
-                launched = self._few(len(cycle) - 1)
-                times = self._cut(entrant, launchable, question, baseline_ns, cycle, launched)
-            elif burst in checked and not drifts:
-                times = self._checked(entrant, launchable, question, baseline_ns, order)
+                length = self._few(len(cycle) - 1)
+                soon = cycle[length - 1 + self._few(len(cycle) - length)]
+                found.append((replace(shot, order=cycle[:length], look=soon),))
+            elif burst not in checked:
+                found.append((shot,))
+            elif drifts:
+                found.append((shot, _Shot(order[:1], look=order[0])))
             else:
-                times = self._fire(entrant, launchable, question.shape, baseline_ns, order)
-            if burst in checked and drifts:
-                self._checked(entrant, launchable, question, baseline_ns, order[:1])
-            if burst >= rotation.warmup:
-                samples += times
-            raced.append((min(times), launched))
-            if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
-                return samples or list(times)
-        launches = rotation.bursts * len(order)
-        while launches < measure.at_most and not settled(samples, measure.until):
-            samples += self._fire(entrant, launchable, question.shape, baseline_ns, order)
-            launches += len(order)
-        self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
-        return samples
+                found.append((replace(shot, look=order[self._pick(len(order))]),))
+        return found
 
     def _next(
         self,
@@ -278,7 +315,7 @@ class Stand:
         if contents is not case.first and not place[1]:
             self._hold(place, case.first)
             order = tuple(next(case.walk) for _ in range(1 + self._pick(min(case.sets, _GOES_ON))))
-            self._fire(entrant, self._bound(entrant, place), place[0], baseline_ns, order)
+            self._fire(entrant, place, baseline_ns, order)
         return next(case.walk)
 
     def _checkpoints(self, bursts: int) -> set[int]:
@@ -297,66 +334,52 @@ class Stand:
         repeated = cycle * -(-rotation.launches // rotation.sets)
         return tuple(repeated[: rotation.launches])
 
-    def _checked(
-        self,
-        entrant: Entrant,
-        launchable: int,
-        question: Question,
-        baseline_ns: float,
-        order: tuple[int, ...],
-    ) -> tuple[float, ...]:
-        poison = None if question.standing else self._poison()
-        times, inspection = self._server.fire(
-            launchable,
-            order,
-            poison,
-            deadline=self._deadline(entrant, question.shape, baseline_ns, len(order)),
-            inspect=order[self._pick(len(order))],
-            expected={} if self._device.is_cpu else question.expected,
-        )
-        assert inspection is not None
-        arguments = {a.name: a for a in self._arguments[question.shape]}
-        check(question, inspection, arguments, poison)
-        return self._seen(entrant, question.shape, times)
-
-    def _cut(
-        self,
-        entrant: Entrant,
-        launchable: int,
-        question: Question,
-        baseline_ns: float,
-        cycle: tuple[int, ...],
-        length: int,
-    ) -> tuple[float, ...]:
-        """A burst that ends early, and a look at a set that would have come soon.
-
-        Catches a launch that does the work of later ones: those are timed as if they did it.
-        """
-        poison = self._poison()
-        times, inspection = self._server.fire(
-            launchable,
-            cycle[:length],
-            poison,
-            deadline=self._deadline(entrant, question.shape, baseline_ns, length),
-            inspect=cycle[length - 1 + self._few(len(cycle) - length)],
-            expected={} if self._device.is_cpu else question.expected,
-        )
-        assert inspection is not None
-        arguments = {a.name: a for a in self._arguments[question.shape]}
-        check_bystander(question, inspection, arguments, poison)
-        return times
-
     def _fire(
         self,
         entrant: Entrant,
-        launchable: int,
-        shape: int,
+        place: tuple[int, bool],
         baseline_ns: float,
         order: tuple[int, ...],
     ) -> tuple[float, ...]:
-        deadline = self._deadline(entrant, shape, baseline_ns, len(order))
-        times, _ = self._server.fire(launchable, order, self._poison(), deadline=deadline)
-        return self._seen(entrant, shape, times)
+        """Launches that nobody looks at."""
+        (times,) = self._volley(entrant, place, baseline_ns, [_Shot(order)])
+        return times
+
+    def _volley(
+        self,
+        entrant: Entrant,
+        place: tuple[int, bool],
+        baseline_ns: float,
+        shots: Sequence[_Shot],
+        question: Question | None = None,
+    ) -> Iterator[tuple[float, ...]]:
+        """Fire one after the other, then judge each that was looked at; yields their times."""
+        shape, _ = place
+        launchable = self._bound(entrant, place)
+        poisons = [None if shot.stands else self._poison() for shot in shots]
+        fired = self._server.fire(
+            [
+                Shot(
+                    launchable=launchable,
+                    order=shot.order,
+                    poison=poison,
+                    deadline=self._deadline(entrant, shape, baseline_ns, len(shot.order)),
+                    inspect=shot.look,
+                    expected=question.expected if question and not self._device.is_cpu else {},
+                )
+                for shot, poison in zip(shots, poisons, strict=True)
+            ]
+        )
+        arguments = {a.name: a for a in self._arguments[shape]}
+        for shot, poison, (times, inspection) in zip(shots, poisons, fired, strict=True):
+            if inspection is not None:
+                assert question is not None
+                if shot.look in shot.order:
+                    check(question, inspection, arguments, poison)
+                else:
+                    assert poison is not None
+                    check_bystander(question, inspection, arguments, poison)
+            yield self._seen(entrant, shape, times)
 
     def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float, launches: int) -> float:
         launches += shape in entrant.awakened

@@ -6,8 +6,9 @@ launch and expect is told by :mod:`workers.bench.stand`.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tuner.device import Backend, Device
@@ -41,6 +42,21 @@ CLOCKS_DIFFER, CLOCK_NS = 0.01, 100_000
 """How far a device's clock may run ahead of the host's: a share, and nanoseconds."""
 
 _R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shot:
+    """Launches of one go, within ``deadline`` seconds, and the set to look at afterwards, if any.
+
+    What is ``expected`` of its outputs is compared in the child, the others are handed out.
+    """
+
+    launchable: int
+    order: Sequence[int]
+    poison: int | None
+    deadline: float
+    inspect: int | None = None
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +159,11 @@ class Supervisor:
         self._hold(protocol.Refill(case=case, contents=dict(contents)), self._deadlines.control)
 
     def load(self, binaries: Sequence[Binary]) -> int:
-        """Load a candidate's binaries; returns the module's handle."""
+        """Load binaries; returns the module's handle. It fails at the next request."""
         handle = next(self._handles)
         heads = tuple(replace(binary, code=b"") for binary in binaries)
         request = protocol.Load(module=handle, binaries=heads)
-        self._tell(request, [b.code for b in binaries])
+        self._hold(request, self._deadlines.control, [b.code for b in binaries])
         return handle
 
     def bind(self, module: int, cell: CellPlan, case: int) -> int:
@@ -162,34 +178,36 @@ class Supervisor:
         request = protocol.Awaken(launchable=launchable, index=index, poison=poison)
         self._hold(request, self._deadlines.first)
 
-    def fire(
-        self,
-        launchable: int,
-        order: Sequence[int],
-        poison: int | None,
-        *,
-        deadline: float,
-        inspect: int | None = None,
-        expected: Mapping[str, Expected] | None = None,
-    ) -> tuple[tuple[float, ...], Inspection | None]:
-        """Restore, launch in order, and look at one set if asked."""
-        request = protocol.Fire(
-            launchable=launchable,
-            order=tuple(order),
-            poison=poison,
-            inspect=inspect,
-            expected=dict(expected or {}),
-        )
-        reply, blobs = self._ask(_Asked(request, (), deadline))
-        if not isinstance(reply, protocol.Fired) or len(reply.outputs) != len(blobs):
-            raise self._lost(Code.CRASH, "the bench child answered something else")
-        _agree(reply.times, len(order), reply.host_ns)
-        if inspect is None:
-            return reply.times, None
-        outputs = dict(zip(reply.outputs, blobs, strict=True))
-        return reply.times, Inspection(
-            damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
-        )
+    def fire(self, shots: Sequence[Shot]) -> Iterator[tuple[tuple[float, ...], Inspection | None]]:
+        """Of each in turn: restore, launch in order, look at one set if asked.
+
+        All are carried out before the first is told of, so that the device waits for nobody; the
+        first that fails is the last. Yields nanoseconds for each launch, or one for all, and what
+        was seen.
+        """
+        asked = [
+            _Asked(
+                protocol.Fire(
+                    launchable=shot.launchable,
+                    order=tuple(shot.order),
+                    poison=shot.poison,
+                    inspect=shot.inspect,
+                    expected=dict(shot.expected),
+                ),
+                (),
+                shot.deadline,
+            )
+            for shot in shots
+        ]
+        answers: list[tuple[protocol.Reply, list[bytes]] | DeviceFailure] = []
+        try:
+            answers.extend(self._converse(asked))
+        except DeviceFailure as failure:
+            answers.append(failure)
+        for shot, answer in zip(shots, answers, strict=False):
+            if isinstance(answer, DeviceFailure):
+                raise answer
+            yield self._fired(shot, *answer)
 
     def release(self, *handles: int) -> None:
         """Release cases, modules and launchables, in order."""
@@ -204,34 +222,58 @@ class Supervisor:
         """End the child for good. Safe to call twice, and from another thread to abort."""
         self._child.close(grace=0.0)
 
-    def _hold(self, request: protocol.Request, deadline: float) -> None:
+    def settle(self) -> None:
+        """Have done now what would be with the next request."""
+        deque(self._converse(()), maxlen=0)
+
+    def _fired(
+        self, shot: Shot, reply: protocol.Reply, blobs: Sequence[bytes]
+    ) -> tuple[tuple[float, ...], Inspection | None]:
+        if not isinstance(reply, protocol.Fired) or len(reply.outputs) != len(blobs):
+            raise self._lost(Code.CRASH, "the bench child answered something else")
+        _agree(reply.times, len(shot.order), reply.host_ns)
+        if shot.inspect is None:
+            return reply.times, None
+        outputs = dict(zip(reply.outputs, blobs, strict=True))
+        return reply.times, Inspection(
+            damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
+        )
+
+    def _hold(
+        self, request: protocol.Request, deadline: float, blobs: Sequence[bytes] = ()
+    ) -> None:
         """Send it with the next request, in front of it; then its failure comes too."""
-        self._held.append(_Asked(request, (), deadline))
+        self._held.append(_Asked(request, blobs, deadline))
 
-    def _tell(self, request: protocol.Request, blobs: Sequence[bytes] = ()) -> None:
-        self._expect(protocol.Done, request, blobs)
+    def _tell(self, request: protocol.Request) -> None:
+        self._expect(protocol.Done, request)
 
-    def _expect(self, kind: type[_R], request: protocol.Request, blobs: Sequence[bytes] = ()) -> _R:
-        reply, _ = self._ask(_Asked(request, blobs, self._deadlines.control))
+    def _expect(self, kind: type[_R], request: protocol.Request) -> _R:
+        ((reply, _),) = self._converse([_Asked(request, (), self._deadlines.control)])
         if not isinstance(reply, kind):
             raise self._lost(Code.CRASH, "the bench child answered something else")
         return reply
 
-    def _ask(self, asked: _Asked) -> tuple[protocol.Reply, list[bytes]]:
+    def _converse(self, asked: Sequence[_Asked]) -> Iterator[tuple[protocol.Reply, list[bytes]]]:
+        """Send in one frame what is held and what is asked; yield the answers to the latter."""
         held, self._held = self._held, []
+        every = [*held, *asked]
+        if not every:
+            return
         self.start()
         try:
             self._child.send(
-                protocol.encode_requests([*(one.request for one in held), asked.request]),
-                asked.blobs,
-                timeout=asked.deadline,
+                protocol.encode_requests([one.request for one in every]),
+                [blob for one in every for blob in one.blobs],
+                timeout=max(one.deadline for one in every),
             )
         except ChildFailed as failure:
             raise _dead(failure) from None
         for one in held:
             if not isinstance(self._receive(one)[0], protocol.Done):
                 raise self._lost(Code.CRASH, "the bench child answered something else")
-        return self._receive(asked)
+        for one in asked:
+            yield self._receive(one)
 
     def _receive(self, asked: _Asked) -> tuple[protocol.Reply, list[bytes]]:
         try:
