@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class BenchActor:
 
     def __init__(self, backend: Backend, index: int) -> None:
         self._bench = Bench(backend, index)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
     def life(self) -> str:
         """A name for this process, which changes when the actor is restarted."""
@@ -68,9 +70,20 @@ class BenchActor:
         return self._bench.prepare(setup)
 
     def run(self, job: BenchJob) -> Iterator[Benched]:
-        """Stream one outcome for each candidate, so that a batch costs one call."""
-        for candidate in job.candidates:
-            yield self._bench.run(candidate, job.cutoffs)
+        """Stream one outcome for each candidate, so that a batch costs one call.
+
+        The device goes on with the next one while an outcome is handed over.
+        """
+        outcomes = [
+            self._thread.submit(self._bench.run, candidate, job.cutoffs)
+            for candidate in job.candidates
+        ]
+        try:
+            for outcome in outcomes:
+                yield outcome.result()
+        finally:
+            for outcome in outcomes:
+                outcome.cancel()
 
     def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process."""

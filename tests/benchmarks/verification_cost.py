@@ -35,15 +35,15 @@ SHARE, WALL = 0.5, 1.3
 def unchecked() -> Iterator[None]:
     """Launch what checks would launch within a timing, and look at nothing."""
 
-    volley = Stand._volley
+    fired = Stand._fired
 
-    def blind(stand: Stand, entrant, place, baseline_ns, shots, question=None):
-        unseen = [replace(shot, look=None) for shot in shots]
-        return volley(stand, entrant, place, baseline_ns, unseen)
+    def blind(stand: Stand, entrant, place, baseline_ns, volleys, question=None):
+        unseen = [replace(volley, look=None) for volley in volleys]
+        return fired(stand, entrant, place, baseline_ns, unseen)
 
     with (
         mock.patch.object(Stand, "check", return_value=None),
-        mock.patch.object(Stand, "_volley", blind),
+        mock.patch.object(Stand, "_fired", blind),
         mock.patch("workers.bench.working.refuse_memory", return_value=None),
     ):
         yield

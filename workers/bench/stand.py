@@ -21,6 +21,7 @@ from tuner.spec.experiment import Cache, Measure
 from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from workers.bench.bounds import Bounds
+from workers.bench.bursts import Volley, bursts, pick, random_order
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Question, check, check_bystander
 from workers.bench.staging import staged
@@ -52,21 +53,6 @@ class Entrant:
     launchables: dict[tuple[int, bool], int] = field(default_factory=dict)
     awakened: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shot:
-    """Launches of one go, and the set to ``look`` at afterwards, launched on or not.
-
-    They are ``timed``, or ``raced`` alone as those that warm up are, or neither. Where outputs
-    ``stand``, nothing is poisoned.
-    """
-
-    order: tuple[int, ...]
-    look: int | None = None
-    timed: bool = False
-    raced: bool = False
-    stands: bool = False
 
 
 @dataclass(slots=True)
@@ -176,8 +162,8 @@ class Stand:
                 self._hold(place, self._cases[place].first)
                 self._fire(entrant, place, baseline_ns, target)
             self._hold(place, question.contents)
-            shot = _Shot(target * question.launches, look=target[0], stands=asked.standing)
-            deque(self._volley(entrant, place, baseline_ns, [shot], asked), maxlen=0)
+            volley = Volley(target * question.launches, look=target[0], stands=asked.standing)
+            deque(self._fired(entrant, place, baseline_ns, [volley], asked), maxlen=0)
 
     def once(
         self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
@@ -247,19 +233,20 @@ class Stand:
     ) -> list[float]:
         place = question.shape, False
         rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
-        order = self._order(rotation)
+        order = random_order(rotation, self._rng)
         self._cases[place].walk = itertools.cycle(order[: rotation.sets])
-        bursts = self._bursts(question.shape, rotation, order)
+        in_place = any(a.kind == "inout" for a in self._arguments[question.shape])
+        ahead = bursts(rotation, order, self._rng, in_place=in_place)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
-        while bursts:
+        while ahead:
             # As many again as there were: few are in vain, and the device seldom waits for us.
-            together = [bursts.pop(0) for _ in range(max(LEAST_BURSTS, len(raced))) if bursts]
-            shots = [shot for burst in together for shot in burst]
-            found = self._volley(entrant, place, baseline_ns, shots, question)
-            for shot, times in zip(shots, found, strict=True):
-                samples += times if shot.timed else ()
-                raced += [(min(times), len(shot.order))] if shot.raced else []
+            together = [ahead.pop(0) for _ in range(max(LEAST_BURSTS, len(raced))) if ahead]
+            volleys = [volley for burst in together for volley in burst]
+            found = self._fired(entrant, place, baseline_ns, volleys, question)
+            for volley, times in zip(volleys, found, strict=True):
+                samples += times if volley.timed else ()
+                raced += [(min(times), len(volley.order))] if volley.raced else []
             if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
                 return samples or [raced[-1][0]]
         launches = rotation.bursts * len(order)
@@ -268,36 +255,6 @@ class Stand:
             launches += len(order)
         self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
         return samples
-
-    def _bursts(
-        self, shape: int, rotation: Rotation, order: tuple[int, ...]
-    ) -> list[tuple[_Shot, ...]]:
-        """Warm-up and timing; in each, what is fired: more than one where checks are apart.
-
-        One ends early, and a set is looked at that would have come soon: that catches a launch that
-        does the work of later ones, which are timed as if they did it.
-        """
-        bursts = rotation.warmup + rotation.bursts + (rotation.sets > 1)
-        checked = self._checkpoints(bursts)
-        cut = self._bystander_at(bursts, checked) if rotation.sets > 1 else None
-        drifts = len(order) > rotation.sets and any(
-            a.kind == "inout" for a in self._arguments[shape]
-        )
-        found: list[tuple[_Shot, ...]] = []
-        for burst in range(bursts):
-            shot = _Shot(order, timed=burst >= rotation.warmup, raced=True)
-            if burst == cut:
-                cycle = order[: rotation.sets]
-                length = self._few(len(cycle) - 1)
-                soon = cycle[length - 1 + self._few(len(cycle) - length)]
-                found.append((replace(shot, order=cycle[:length], look=soon),))
-            elif burst not in checked:
-                found.append((shot,))
-            elif drifts:
-                found.append((shot, _Shot(order[:1], look=order[0])))
-            else:
-                found.append((replace(shot, look=order[self._pick(len(order))]),))
-        return found
 
     def _next(
         self,
@@ -314,25 +271,11 @@ class Stand:
         case = self._cases[place]
         if contents is not case.first and not place[1]:
             self._hold(place, case.first)
-            order = tuple(next(case.walk) for _ in range(1 + self._pick(min(case.sets, _GOES_ON))))
+            order = tuple(
+                next(case.walk) for _ in range(1 + pick(min(case.sets, _GOES_ON), self._rng))
+            )
             self._fire(entrant, place, baseline_ns, order)
         return next(case.walk)
-
-    def _checkpoints(self, bursts: int) -> set[int]:
-        """The bursts that are checked: one before any timing may be given up, one later."""
-        sooner = min(bursts, LEAST_BURSTS)
-        later = [sooner + self._pick(bursts - sooner)] if bursts > sooner else []
-        return {self._pick(sooner), *later}
-
-    def _bystander_at(self, bursts: int, checked: set[int]) -> int | None:
-        """The burst that ends early, so that a set can be looked at that was not launched on."""
-        others = [burst for burst in range(bursts) if burst not in checked]
-        return others[self._pick(len(others))] if others else None
-
-    def _order(self, rotation: Rotation) -> tuple[int, ...]:
-        cycle = [int(index) for index in self._rng.permutation(rotation.sets)]
-        repeated = cycle * -(-rotation.launches // rotation.sets)
-        return tuple(repeated[: rotation.launches])
 
     def _fire(
         self,
@@ -342,39 +285,39 @@ class Stand:
         order: tuple[int, ...],
     ) -> tuple[float, ...]:
         """Launches that nobody looks at."""
-        (times,) = self._volley(entrant, place, baseline_ns, [_Shot(order)])
+        (times,) = self._fired(entrant, place, baseline_ns, [Volley(order)])
         return times
 
-    def _volley(
+    def _fired(
         self,
         entrant: Entrant,
         place: tuple[int, bool],
         baseline_ns: float,
-        shots: Sequence[_Shot],
+        volleys: Sequence[Volley],
         question: Question | None = None,
     ) -> Iterator[tuple[float, ...]]:
         """Fire one after the other, then judge each that was looked at; yields their times."""
         shape, _ = place
         launchable = self._bound(entrant, place)
-        poisons = [None if shot.stands else self._poison() for shot in shots]
+        poisons = [None if volley.stands else self._poison() for volley in volleys]
         fired = self._server.fire(
             [
                 Shot(
                     launchable=launchable,
-                    order=shot.order,
+                    order=volley.order,
                     poison=poison,
-                    deadline=self._deadline(entrant, shape, baseline_ns, len(shot.order)),
-                    inspect=shot.look,
+                    deadline=self._deadline(entrant, shape, baseline_ns, len(volley.order)),
+                    inspect=volley.look,
                     expected=question.expected if question and not self._device.is_cpu else {},
                 )
-                for shot, poison in zip(shots, poisons, strict=True)
+                for volley, poison in zip(volleys, poisons, strict=True)
             ]
         )
         arguments = {a.name: a for a in self._arguments[shape]}
-        for shot, poison, (times, inspection) in zip(shots, poisons, fired, strict=True):
+        for volley, poison, (times, inspection) in zip(volleys, poisons, fired, strict=True):
             if inspection is not None:
                 assert question is not None
-                if shot.look in shot.order:
+                if volley.look in volley.order:
                     check(question, inspection, arguments, poison)
                 else:
                     assert poison is not None
@@ -430,11 +373,4 @@ class Stand:
     def _poison(self) -> int:
         self._ordinary = not self._ordinary
         bytes_ = _POISONS[self._ordinary]
-        return bytes_[self._pick(len(bytes_))]
-
-    def _few(self, most: int) -> int:
-        """From 1 to ``most``, small numbers more often: each doubling alike."""
-        return min(most, int((most + 1) ** self._rng.random()))
-
-    def _pick(self, count: int) -> int:
-        return int(self._rng.integers(count))
+        return bytes_[pick(len(bytes_), self._rng)]
