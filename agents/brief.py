@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from pydantic import TypeAdapter
 
 from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
@@ -91,6 +92,9 @@ class Brief:
     rounds: tuple[RoundSummary, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     profile: tuple[tuple[str, float], ...] = ()
+
+
+BRIEFS: TypeAdapter[Brief] = TypeAdapter(Brief)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ of steps and their keys; what they do is the roles' and the workshop's business.
 
 Keys: planning's attempts are its asks; generation's attempts are its asks; testing's attempt n is
 the admission of generation's attempt n; tuning's attempts are the heats of a draft's search, the
-last confirmed in full. What devices found in between is tuning of the draft after the last.
+last confirmed in full. Of the draft after the last, testing is the brief that a round begins with,
+and tuning what devices found in between.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from agents.brief import Brief, RoundSummary
+from agents.brief import BRIEFS, Brief, RoundSummary
 from agents.generation.drafting import Drafted, write_template
 from agents.halving import Contest, Seeds, contest, heats
 from agents.llm.port import (
@@ -37,6 +38,7 @@ from agents.planning import (
     Task,
     Variant,
     brief_of,
+    brief_step,
     kernel_digest,
     overspent,
     stop_reason,
@@ -149,7 +151,7 @@ class _Round:
 
     async def _written(self) -> tuple[Suggestion, dict[int, Drafted] | str]:
         """What the models made of the brief: a suggestion and its drafts, or why there are none."""
-        brief, limits = brief_of(self._task, self.progress), self._task.limits
+        brief, limits = await self._brief(), self._task.limits
         suggestion = await suggest(brief, self._asker(Role.PLANNING), limits)
         if isinstance(suggestion, Unusable):
             return _NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}"
@@ -159,6 +161,12 @@ class _Round:
         if isinstance(drafts, Refused):
             return suggestion, f"no usable template: {drafts.detail}"
         return suggestion, drafts
+
+    async def _brief(self) -> Brief:
+        async def act() -> Brief:
+            return brief_of(self._task, self.progress)
+
+        return await self._steps.take(brief_step(self._number, self._task.width), BRIEFS, act)
 
     async def _drafts(self, brief: Brief, suggestion: Suggestion) -> dict[int, Drafted] | Refused:
         """The round's drafts by number; one that fails, or waits, does not hold up the others."""

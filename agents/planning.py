@@ -8,17 +8,25 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
 
-from agents.brief import Brief, RoundSummary, ShapeTimes, planning_messages, repair_messages
+from agents.brief import (
+    BRIEFS,
+    Brief,
+    RoundSummary,
+    ShapeTimes,
+    planning_messages,
+    repair_messages,
+)
 from agents.landscape import landscape
-from agents.llm.port import Message
+from agents.llm.port import Message, Role, StepKey
 from agents.patterns.pattern import Pattern
 from agents.profile import UNKNOWN, Static
 from agents.replies import Mode, Suggestion, Unusable, read_suggestion
-from agents.steps import Asked, Spent
+from agents.steps import Asked, Spent, StepFiles, Steps
 from agents.testing import Verdict
 from tuner.device import Device
 from tuner.spec.experiment import Experiment, Kernel, Template
@@ -250,6 +258,21 @@ def brief_of(task: Task, progress: Progress) -> Brief:
         patterns=task.patterns,
         profile=progress.variants[-1].verdict.profile if progress.variants else (),
     )
+
+
+def brief_step(round_number: int, width: int) -> StepKey:
+    """Where the brief of a round with so many drafts is recorded."""
+    return StepKey(round=round_number, draft=width, role=Role.TESTING, attempt=0)
+
+
+def recorded_brief(steps: Path, round_number: int, width: int = 1) -> Brief:
+    """The brief that a round of a recorded run began with, to run a role alone from it.
+
+    Raises:
+        SpecError: it is not there, or is damaged.
+    """
+    files = Steps(StepFiles(steps), lambda: 0.0)
+    return files.recall(brief_step(round_number, width), BRIEFS)
 
 
 async def suggest(brief: Brief, ask: Ask, limits: Limits) -> Suggestion | Unusable:

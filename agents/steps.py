@@ -107,14 +107,26 @@ class Steps:
         self._now = now
         self.spent = Spent()
 
+    def recall(self, key: StepKey, form: TypeAdapter[T]) -> T:
+        """The recorded result of a step.
+
+        Raises:
+            SpecError: there is no record, or it is damaged.
+        """
+        text = self._journal.find(key)
+        if text is None:
+            raise SpecError(f"there is no record of step {key}")
+        seconds, recalled = _read(key, form, text)
+        self._account(seconds, recalled)
+        return recalled
+
     async def take(self, key: StepKey, form: TypeAdapter[T], act: Callable[[], Awaitable[T]]) -> T:
         """The recorded result of the step, else that of ``act``, recorded before it is used.
 
         Raises:
             SpecError: the record is damaged.
         """
-        text = self._journal.find(key)
-        if text is None:
+        if self._journal.find(key) is None:
             began = self._now()
             result = await act()
             row = {
@@ -122,11 +134,8 @@ class Steps:
                 "seconds": max(0.0, self._now() - began),
                 "result": form.dump_python(result, mode="json"),
             }
-            text = json.dumps(row, ensure_ascii=False)
-            self._journal.record(key, text)
-        seconds, recalled = _read(key, form, text)
-        self._account(seconds, recalled)
-        return recalled
+            self._journal.record(key, json.dumps(row, ensure_ascii=False))
+        return self.recall(key, form)
 
     def _account(self, seconds: float, result: object) -> None:
         spent = self.spent.after(result.reply) if isinstance(result, Asked) else self.spent

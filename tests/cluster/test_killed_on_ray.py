@@ -29,6 +29,7 @@ SCRIPT = {
 }
 STEPS = [
     "r0-d0-testing-a0",
+    "r1-d1-testing-a0",
     "r1-d0-planning-a0",
     "r1-d0-planning-a1",
     "r1-d0-generation-a0",
@@ -104,7 +105,7 @@ def test_killed_at_every_step_and_resumed_it_ends_the_same_and_asks_nobody_twice
     assert (ledger.reason, len(ledger.rounds), ledger.searched) == ("planned", 1, 1)
     assert ledger.spent.calls == len(SCRIPT)
     taken = sorted(file.stem for file in (run / "llm").glob("r*.json"))
-    assert taken == sorted([*STEPS, "r2-d0-planning-a0"])
+    assert taken == sorted([*STEPS, "r2-d1-testing-a0", "r2-d0-planning-a0"])
     assert len(list((box / "requests").glob("*.json"))) == len(SCRIPT)
     facts = RunView.open(round_path(run, 1)).facts()
     finished = [fact.trial for fact in facts if fact.kind == "trial.finished"]

@@ -330,7 +330,12 @@ def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_p
     words = "r1-d0-testing-a0: the corners compile; this needs the device itself (NVIDIA H100"
     assert words in result.stderr.splitlines()[-1]
     steps = sorted(file.stem for file in (tmp_path / "run" / "llm").glob("r*.json"))
-    assert steps == ["r0-d0-testing-a0", "r1-d0-generation-a0", "r1-d0-planning-a0"]
+    assert steps == [
+        "r0-d0-testing-a0",
+        "r1-d0-generation-a0",
+        "r1-d0-planning-a0",
+        "r1-d1-testing-a0",
+    ]
     baseline = json.loads((tmp_path / "run/llm/r0-d0-testing-a0.json").read_text())["result"]
     assert baseline["static"]["usage"]["registers"] > 0
     assert ["global load of 4 B", 1] in baseline["static"]["usage"]["mix"]

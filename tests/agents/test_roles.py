@@ -1,0 +1,100 @@
+"""Each role alone, from what a run recorded: no loop around it, and no device but for testing."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.generation.drafting import Drafted, write_template
+from agents.halving import contest
+from agents.llm.port import Message, Reply
+from agents.loop import run_rounds
+from agents.planning import Ask, Limits, recorded_brief, suggest
+from agents.replies import Suggestion
+from agents.steps import Asked, StepFiles
+from agents.testing import Admitted, Refused, Verdict, judge
+from tests.agents.test_loop import (
+    GOOD,
+    Counting,
+    Disk,
+    SimulatedWorkshop,
+    draft,
+    plain,
+    suggestion,
+    task,
+)
+from tuner.errors import SpecError
+from tuner.report.summary import summarise
+from tuner.session.history import History
+from tuner.spec.experiment import Experiment, Template
+from tuner.trial import Value
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Disk]:
+    """A run of three rounds: its steps, and the journals of its searches."""
+    steps, disk = tmp_path_factory.mktemp("run") / "llm", Disk()
+    asyncio.run(run_rounds(task(), Counting(GOOD, disk), SimulatedWorkshop(disk), StepFiles(steps)))
+    return steps, disk
+
+
+def answers(*texts: str) -> tuple[Ask, list[tuple[Message, ...]]]:
+    """A model that gives these replies, and what it was asked."""
+    asked: list[tuple[Message, ...]] = []
+
+    async def ask(attempt: int, messages: tuple[Message, ...]) -> Asked:
+        asked.append(messages)
+        return Asked(request="0" * 64, reply=Reply(text=texts[attempt]))
+
+    return ask, asked
+
+
+def test_planning_alone(recorded: tuple[Path, Disk]) -> None:
+    brief = recorded_brief(recorded[0], 3)
+    ask, asked = answers(suggestion())
+    found = asyncio.run(suggest(brief, ask, Limits()))
+    assert isinstance(found, Suggestion)
+    assert "× over the best before it (" in asked[0][1].content
+
+
+def test_generation_alone(recorded: tuple[Path, Disk]) -> None:
+    brief = recorded_brief(recorded[0], 2)
+    ask, asked = answers("?", draft(0.5))
+    plan = asyncio.run(suggest(brief, answers(suggestion())[0], Limits()))
+    assert isinstance(plan, Suggestion)
+
+    async def admit(attempt: int, template: Template) -> Admitted | Refused:
+        return Admitted()
+
+    found = asyncio.run(write_template(brief, plan, ask, admit, Limits()))
+    assert isinstance(found, Drafted)
+    assert (found.attempt, len(asked)) == (1, 2)
+    assert brief.incumbent is not None
+    assert brief.incumbent.source.text in asked[0][1].content
+
+
+def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
+    steps, disk = recorded
+    template = recorded_brief(steps, 3).incumbent
+    assert template is not None
+    experiment = replace(plain(), template=template)
+
+    async def search(
+        number: int, heat: int, part: Experiment, seeds: tuple[dict[str, Value], ...]
+    ) -> Verdict:
+        assert (number, heat, part.template) == (0, 0, template)
+        history = History.of(experiment, disk.facts["2"])
+        return judge(history, summarise(history))
+
+    drafted = Drafted(template=template, seeds=(), attempt=0)
+    outcome = asyncio.run(contest({0: drafted}, experiment, (), search))
+    verdict = outcome.verdicts[outcome.winner]
+    assert verdict.gained
+    assert verdict.gain is not None
+    assert verdict.gain.speedup == pytest.approx(1.6, rel=0.02)
+
+
+def test_a_round_that_was_not_recorded_is_named(recorded: tuple[Path, Disk]) -> None:
+    with pytest.raises(SpecError, match="no record of step r4-d1-testing-a0"):
+        recorded_brief(recorded[0], 4)
