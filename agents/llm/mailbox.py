@@ -112,10 +112,11 @@ class Mailbox:
             if reply is not None:
                 return reply
             if self._exit_when_waiting:
-                return Waiting(where=str(asked))
+                return Waiting(where=f"{asked}{self._complaint(name)}")
             if time.monotonic() >= end:
                 raise ModelUnavailable(
                     f"{asked}: no valid reply within {self._timeout_seconds:g} s"
+                    f"{self._complaint(name)}"
                 )
             await asyncio.sleep(self._poll_seconds)
 
@@ -126,7 +127,7 @@ class Mailbox:
     def _take(self, request: Request, name: str) -> Reply | None:
         accepted = self._directory / "accepted" / f"{name}.json"
         offered = self._directory / "replies" / f"{name}.json"
-        problem = self._directory / "problems" / f"{name}.txt"
+        problem = self._problem(name)
         for path in (accepted, offered):
             try:
                 text = read_bounded(path, LIMIT_BYTES)
@@ -145,6 +146,17 @@ class Mailbox:
                 problem.unlink(missing_ok=True)
             return letter.reply()
         return None
+
+    def _problem(self, name: str) -> Path:
+        return self._directory / "problems" / f"{name}.txt"
+
+    def _complaint(self, name: str) -> str:
+        """Why what lies there as a reply is none, if anything does."""
+        try:
+            complaint = read_bounded(self._problem(name), LIMIT_BYTES)
+        except UnreadableFile:
+            return ""
+        return f" ({complaint.strip()})" if complaint else ""
 
 
 def pending(directory: Path) -> Iterator[Request]:

@@ -95,11 +95,11 @@ def test_a_bad_reply_is_complained_of_and_can_be_replaced(
     ask(tmp_path)
     path = reply_path(tmp_path)
     path.write_text(bad(request_at()), errors="surrogatepass")  # type: ignore[operator]
-    assert isinstance(ask(tmp_path), Waiting)
-    assert (
-        complaint in only(tmp_path / "problems").read_text()
-        or "UTF-8" in only(tmp_path / "problems").read_text()
-    )
+    waiting = ask(tmp_path)
+    assert isinstance(waiting, Waiting)
+    noted = only(tmp_path / "problems").read_text()
+    assert complaint in noted or "UTF-8" in noted
+    assert waiting.where.endswith(f" ({noted.strip()})")
     path.write_text(letter(request_at()))
     assert ask(tmp_path) == Reply(text="hello")
     assert list((tmp_path / "problems").iterdir()) == []
