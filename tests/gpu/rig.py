@@ -1,6 +1,8 @@
 """What the GPU tests share: an open device, staged buffers, kernels from a string, a child."""
 
 import ctypes
+import subprocess
+import sys
 import tempfile
 from collections import deque
 from pathlib import Path
@@ -15,6 +17,13 @@ from workers.devices.cuda import open_device
 from workers.devices.cuda_driver import TO_DEVICE, import_cuda
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 from workers.verify import Expected
+
+
+_USED = """
+from workers.devices.cuda_driver import import_cuda
+free, total = import_cuda().runtime.memGetInfo()
+print(total - free)
+"""
 
 
 def buffer(name, kind, data, align=None) -> tuple[StagedBuffer, np.ndarray]:
@@ -116,6 +125,6 @@ def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailur
 
 
 def used_bytes() -> int:
-    """Device memory in use by anyone."""
-    free, total = import_cuda().runtime.memGetInfo()
-    return total - free
+    """Device memory in use by anyone, told by a process of its own, whose share is always alike."""
+    asked = [sys.executable, "-c", _USED]
+    return int(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
