@@ -14,7 +14,7 @@ from tuner.trial import Value
 
 _REACH = 256
 _MOST_ELEMENTS = 1 << 23
-_MOST_FAR, _FAR_ELEMENTS = 3, 1 << 19
+_MOST_FAR, _FAR_ELEMENTS, _SMALL = 3, 1 << 20, 7
 
 
 def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
@@ -23,8 +23,8 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     One has all sizes just below the first tune shape's, primes before others; one has all as small
     as the domain allows; in one they alternate. One has all just above the largest of each, or if
     that is too much, above those of one other shape. In one for each size it is far larger than any
-    known, all others as small as the domain allows. None without a ``domain``, since then nobody
-    has said where else the kernel keeps its promise.
+    known, the others small, but not so small that all elements are alike. None without a
+    ``domain``, since then nobody has said where else the kernel keeps its promise.
     """
     if not experiment.shapes.domain:
         return ()
@@ -40,11 +40,11 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
         if symbols not in known and symbols not in found:
             found.append(symbols)
     found += _larger(experiment, known)
-    smallest = dict(base)
+    small = dict(base)
     for name in sizes:
-        smallest[name] = _first(experiment, smallest, name, range(1, _REACH))
+        small[name] = _first(experiment, small, name, range(_SMALL, _REACH))
     for name in sizes[:_MOST_FAR]:
-        symbols = {**smallest, name: max(int(symbols[name]) for symbols in known)}
+        symbols = {**small, name: max(int(symbols[name]) for symbols in known)}
         while _fits(experiment, further := {**symbols, name: 2 * int(symbols[name])}):
             symbols = further
         if symbols not in (*known, *found) and _fits(experiment, symbols):

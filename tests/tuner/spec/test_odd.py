@@ -18,8 +18,8 @@ def test_they_are_small_prime_mixed_larger_and_one_size_far_larger() -> None:
         {"tokens": 1, "d": 1},
         {"tokens": 13, "d": 1},
         {"tokens": 37, "d": 6917},
-        {"tokens": 33792, "d": 1},
-        {"tokens": 1, "d": 27648},
+        {"tokens": 33792, "d": 7},
+        {"tokens": 7, "d": 27648},
     ]
 
 
@@ -27,7 +27,7 @@ def test_they_keep_to_the_domain(tmp_path) -> None:
     folder = Path("tests/exploits/experiments/residual")
     experiment = load_experiment(folder / "experiment.yaml")
     found = [shape.symbols["n"] for shape in odd_shapes(experiment)]
-    assert found == [960, 64, 1088, 131072]
+    assert found == [960, 64, 1088, 262144]
 
 
 def test_without_a_domain_there_are_none() -> None:
