@@ -22,7 +22,7 @@ from tuner.report.result import (
     ShapeOfRun,
     Specialised,
 )
-from tuner.report.statistics import Comparison, compare
+from tuner.report.statistics import Comparison, Noise, compare
 from tuner.session.history import History
 from tuner.spec.experiment import ShapeBinding
 from tuner.spec.resolve import moved_bytes
@@ -184,26 +184,34 @@ class _Summary:
         return self.evidence.over(dict.fromkeys(shapes, trial))
 
     def _confirmed_general(self, trial: int) -> General:
-        over = self._over(trial, self.tune)
+        over = list(self._over(trial, self.tune).values())
         held_out = list(self._over(trial, self.held_out).values())
-        comparison = self._compared(list(over.values()))
-        incumbent = self._over(INCUMBENT, self.tune)
-        both = [over[process] - incumbent[process] for process in over if process in incumbent]
+        comparison = compare(over, self.evidence.noise_over_all, self.comparisons)
         return General(
             trial=trial,
             configuration=self.history.trials[trial].configuration,
             speedup=comparison.speedup,
             held_out=math.exp(math.fsum(held_out) / len(held_out)) if held_out else None,
             comparison=comparison,
-            gain=self._compared(both) if len(both) >= MIN_PROCESSES else None,
+            gain=self._gain_on_incumbent(trial),
             cells=tuple(
                 self.evidence.cell(trial, shape, self.comparisons)
                 for shape in range(len(self.shapes))
             ),
         )
 
-    def _compared(self, over: Sequence[float]) -> Comparison:
-        return compare(over, self.evidence.noise_over_all, self.comparisons)
+    def _gain_on_incumbent(self, trial: int) -> Comparison | None:
+        """From the processes that both were in, by the noise of such comparisons."""
+        incumbent = self._over(INCUMBENT, self.tune)
+
+        def gains(trial: int) -> list[float]:
+            over = self._over(trial, self.tune)
+            return [over[process] - incumbent[process] for process in over if process in incumbent]
+
+        if len(gains(trial)) < MIN_PROCESSES:
+            return None
+        noise = Noise.pooled([gains(one) for one in self.trials])
+        return compare(gains(trial), noise, self.comparisons)
 
     def _searched_general(self, trial: int) -> General:
         cells = tuple(self._searched_cell(trial, shape) for shape in self.tune)

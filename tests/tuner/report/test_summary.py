@@ -130,6 +130,8 @@ def test_a_drift_from_process_to_process_leaves_the_paired_gain_alone():
     result = against([550.0, 1100.0, 2200.0], [500.0, 1000.0, 2000.0], told=drifting)
     assert result.general.speedup == pytest.approx(2 / 1.2**2)
     assert result.general.gain.speedup == pytest.approx(1.1)
+    assert result.general.comparison.low < 1.2
+    assert result.general.gain.low == pytest.approx(1.1)
 
 
 def test_without_two_common_processes_there_is_no_gain_to_speak_of():
