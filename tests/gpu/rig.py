@@ -18,7 +18,6 @@ from workers.devices.cuda_driver import TO_DEVICE, import_cuda
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 from workers.verify import Expected
 
-
 _USED = """
 from workers.devices.cuda_driver import import_cuda
 free, total = import_cuda().runtime.memGetInfo()

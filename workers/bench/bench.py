@@ -255,6 +255,8 @@ class Bench:
         oracle.rest()
         try:
             self._working = Working(self._server(), prep, self._deadlines, self._rng)
+            if not prep.device.is_cpu:
+                self._working.rehearse()
             return tuple(self._working.baseline(shape) for shape in prep.timed)
         except DeviceFailure as failure:
             self._drop()

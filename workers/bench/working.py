@@ -109,6 +109,15 @@ class Working:
                 self.end()
         return Measured(cells=tuple(cells[number] for number in self._prep.tune))
 
+    def rehearse(self) -> None:
+        """Ask the baseline all that a leader is asked. Raises :class:`DeviceFailure`.
+
+        What a GPU reads for the first time is pinned before, which takes longer than many a trial.
+        """
+        for shape in self._prep.tune:
+            for number in range(len(self._prep.questions[shape])):
+                self._ask(self._baseline, shape, number)
+
     def refresh(self) -> None:
         """Time the baseline again if it is due. Raises :class:`DeviceFailure`."""
         self._trials += 1
