@@ -46,7 +46,8 @@ def decision_rule(shapes: Sequence[Shape], wanted: Sequence[int]) -> tuple[Case,
     """Cases that give each of ``shapes`` what is wanted there, with as few tests as it can.
 
     They are disjoint and cover every shape. Thresholds lie midway between neighbouring values, by
-    ratio. Of shapes that no symbol tells apart, the first decides.
+    ratio. Of tests that tell as much, the one whose two sides lie farthest apart, which is the
+    likelier cause; of shapes that no symbol tells apart, the first decides.
     """
     return tuple(_grow(list(zip(shapes, wanted, strict=True)), ()))
 
@@ -56,23 +57,24 @@ def _grow(rows: list[tuple[Shape, int]], path: tuple[Condition, ...]) -> Iterato
     if not tests:
         yield Case(when=path, trial=rows[0][1])
         return
-    best = min(tests, key=lambda test: _disorder(rows, test))
+    best, _ = min(tests, key=lambda found: (_disorder(rows, found[0]), -found[1]))
     yield from _grow([row for row in rows if best.holds(row[0])], (*path, best))
     yield from _grow([row for row in rows if not best.holds(row[0])], (*path, best.negated))
 
 
-def _tests(shapes: Sequence[Shape]) -> Iterator[Condition]:
-    """Every test that some of the shapes pass and others do not."""
+def _tests(shapes: Sequence[Shape]) -> Iterator[tuple[Condition, float]]:
+    """Every test that some of the shapes pass and others do not, and by what ratio they differ."""
     for symbol in shapes[0]:
         values = [shape[symbol] for shape in shapes]
         if all(type(value) is int for value in values):
             ordered = sorted({int(value) for value in values})
             for low, high in pairwise(ordered):
                 middle = math.isqrt(low * high) if low > 0 else (low + high) // 2
-                yield Condition(symbol=symbol, relation="<=", value=middle)
+                apart = high / low if low > 0 else 1.0
+                yield Condition(symbol=symbol, relation="<=", value=middle), apart
         elif len(names := dict.fromkeys(values)) > 1:
             for name in names:
-                yield Condition(symbol=symbol, relation="==", value=name)
+                yield Condition(symbol=symbol, relation="==", value=name), 1.0
 
 
 def _disorder(rows: Sequence[tuple[Shape, int]], test: Condition) -> float:

@@ -68,6 +68,16 @@ def test_members_are_added_by_what_they_gain_and_the_rule_reaches_held_out_shape
     assert "n > 512: trial 2" in text or "n > 128 and n > 512: trial 2" in text
 
 
+def test_a_rule_that_picks_a_slower_one_elsewhere_says_where():
+    _, text = portfolio_of(
+        [500.0] * 6,
+        [250.0, 250.0, 2000.0, 2000.0, 1500.0, 2000.0],
+        [2000.0, 2000.0, 2000.0, 400.0, 2000.0, 400.0],
+    )
+    assert "slower than the kernel as it was on n=8 (0.667×): a tune shape near it" in text
+    assert text.count("slower than the kernel as it was") == 1
+
+
 def test_the_incumbent_serves_where_it_is_faster():
     template = Template(source=Source(name="o.cu", text=""), entry="f", parameters={"y": (7,)})
     entered = IncumbentEntered(template=template, configuration=Configuration.of({"y": 7}))
@@ -129,4 +139,12 @@ def test_a_rule_has_few_cases():
     assert [(list(map(str, case.when)), case.trial) for case in rule] == [
         (["n <= 128"], 1),
         (["n > 128"], 2),
+    ]
+
+
+def test_of_symbols_that_tell_as_much_the_one_that_differs_most_decides():
+    rule = decision_rule([{"rows": 4096, "columns": 1024}, {"rows": 512, "columns": 32000}], [1, 2])
+    assert [(list(map(str, case.when)), case.trial) for case in rule] == [
+        (["columns <= 5724"], 1),
+        (["columns > 5724"], 2),
     ]
