@@ -81,7 +81,8 @@ class Progress:
                     f"{self.searched:.0f}/{self.seconds:.0f} s{best}"
                 )
             case "confirm":
-                return f"confirm: {self.confirmations}/{self.processes} processes{best}"
+                checked = "" if self.confirmations < self.processes else ", now under the checkers"
+                return f"confirm: {self.confirmations}/{self.processes} processes{checked}{best}"
         return f"{self.phase}: {self.finished} trials, {self.rejected} rejected{best}"
 
 
