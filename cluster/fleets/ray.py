@@ -44,14 +44,18 @@ STRAGGLER_SECONDS = 15.0
 """How long further benches may take after the first."""
 
 CLOSING_SECONDS = 2.0
-"""How long an idle actor may take to release its children before it is killed."""
+"""How long an actor may take to release its children before it is killed."""
 
 Handle = Any
 """An actor handle; Ray's own type tells nothing about its methods."""
 
 
 class BenchActor:
-    """Holds one device. Synchronous, so that everything on the device is one queue."""
+    """Holds one device. Everything on it is one queue, worked off by one thread.
+
+    Two calls at a time: the next batch is there before the one in front is through, so that the
+    device never waits for Ray.
+    """
 
     def __init__(self, backend: Backend, index: int) -> None:
         self._bench = Bench(backend, index)
@@ -63,17 +67,14 @@ class BenchActor:
 
     def device(self) -> Device:
         """What the device allows."""
-        return self._bench.device()
+        return self._thread.submit(self._bench.device).result()
 
     def prepare(self, setup: BenchSetup) -> Prepared:
         """Make oracle and baseline ready."""
-        return self._bench.prepare(setup)
+        return self._thread.submit(self._bench.prepare, setup).result()
 
     def run(self, job: BenchJob) -> Iterator[Benched]:
-        """Stream one outcome for each candidate, so that a batch costs one call.
-
-        The device goes on with the next one while an outcome is handed over.
-        """
+        """Stream one outcome for each candidate, so that a batch costs one call."""
         outcomes = [
             self._thread.submit(self._bench.run, candidate, job.cutoffs)
             for candidate in job.candidates
@@ -87,14 +88,14 @@ class BenchActor:
 
     def confirm(self, job: ConfirmJob) -> Confirmed:
         """Time finalists and baseline in a fresh process."""
-        return self._bench.confirm(job)
+        return self._thread.submit(self._bench.confirm, job).result()
 
     def examine(self, job: ExamineJob) -> Examined:
         """Put winners under the checkers."""
-        return self._bench.examine(job)
+        return self._thread.submit(self._bench.examine, job).result()
 
     def close(self) -> None:
-        """Release the device."""
+        """Release the device; what is being done on it is aborted."""
         self._bench.close()
 
 
@@ -240,7 +241,7 @@ class ActorBench:
     """A bench of the fleet: one bench actor."""
 
     def __init__(self, backend: Backend, index: int, **placement: Any) -> None:
-        self._actor = _create(BenchActor, placement, backend, index)
+        self._actor = _create(BenchActor, {**placement, "max_concurrency": 2}, backend, index)
 
     async def ready(self) -> str:
         """Return once the actor lives, with the name of its process."""
@@ -324,7 +325,7 @@ def _first_line(error: Exception) -> str:
 
 
 async def _release(actor: Handle) -> None:
-    """Let an idle actor end its children properly; a busy one is killed, and they die with it."""
+    """Let an actor end its children; one that does not answer is killed, and they die with it."""
     with suppress(TimeoutError, RayError):
         await asyncio.wait_for(actor.close.remote(), CLOSING_SECONDS)
     ray.kill(actor, no_restart=True)
