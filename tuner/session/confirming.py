@@ -50,6 +50,10 @@ class Confirming:
         """Take in that a trial is ready to be confirmed, or cannot be."""
         (self._refused if refused else self._compiled).add(trial)
 
+    def measured(self, trial: int) -> None:
+        """Take in that what was compiled of a trial was for measuring it, once more perhaps."""
+        self._compiled.discard(trial)
+
     def lost(self, command: Confirm | Examine) -> bool:
         """Take in that a worker died; whether the work had not been answered."""
         if isinstance(command, Confirm):

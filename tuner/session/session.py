@@ -172,6 +172,7 @@ class Session:
 
     def _finished(self, fact: TrialFinished) -> None:
         self._benching.finished(fact)
+        self._confirming.measured(fact.trial)
         self._open.discard(fact.trial)
         if fact.trial not in self._told:
             self._untold.add(fact.trial)

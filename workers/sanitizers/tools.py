@@ -20,6 +20,7 @@ _PLACES = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 _SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: .*?\((\d+) errors?)")
 _NO_FINDING = re.compile(r"^(?:COMPUTE-SANITIZER|\s|$|.*SUMMARY|.*Error: process didn't terminate)")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+_GAVE_UP = "OCLGRIND FATAL ERROR"
 _AT = re.compile(r"At line (\d+)")
 
 
@@ -117,13 +118,21 @@ def read_compute_sanitizer(log: str) -> tuple[str, ...] | None:
     return tuple(_told(kind, counts[kind], places[kind]) for kind in counts) or ("errors",)
 
 
-def read_oclgrind(log: str) -> tuple[str, ...]:
-    """Kinds of errors with their number and the line of the first of each."""
+def read_oclgrind(log: str) -> tuple[str, ...] | None:
+    """Kinds of errors with their number and the line of the first of each.
+
+    ``None`` where it found nothing before it met what it cannot interpret: no fault of the kernel.
+    """
     places: dict[str, str] = {}
     counts: Counter[str] = Counter()
     kind = ""
-    for line in log.splitlines():
-        if line and not line[0].isspace() and not line.startswith("Oclgrind: "):
+    lines = iter(log.splitlines())
+    gave_up = False
+    for line in lines:
+        if line.startswith(_GAVE_UP):
+            gave_up = True
+            next(lines, "")  # its reason, on a line of its own
+        elif line and not line[0].isspace() and not line.startswith("Oclgrind: "):
             kind = re.sub(
                 r"\s+at (?:global|local|private|constant) memory address …|…",
                 "",
@@ -132,6 +141,8 @@ def read_oclgrind(log: str) -> tuple[str, ...]:
             counts[kind] += 1
         elif kind and kind not in places and (at := _AT.search(line)):
             places[kind] = f"at line {at[1]}"
+    if gave_up and not counts:
+        return None
     return tuple(_told(kind, counts[kind], places.get(kind, "")) for kind in counts)
 
 

@@ -212,6 +212,8 @@ class _Process:
                 return
             self.journal.append(event)
         self.session.apply(event)
+        if isinstance(event, TrialFinished):
+            self.candidates.pop(event.trial, None)
 
     def execute(self, command: Record | Propose | Work) -> None:
         match command:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tuner.session.driving import CPU, GPU, KilledError, Run, experiment, fleet
+from tests.tuner.session.driving import BASELINE_NS, CPU, GPU, KilledError, Run, experiment, fleet
 from tuner.events import (
     BaselinePrepared,
     ConfirmationSampled,
@@ -418,6 +418,24 @@ def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_th
     for number in winners(history):
         confirmed = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
         assert len(confirmed) == 3
+
+
+@pytest.mark.parametrize("seed", [4, 14, 16, 25])
+def test_who_is_measured_in_full_once_those_above_were_refused_is_compiled_again(seed):
+    def special(configuration):
+        return configuration.as_dict()["x"] % 5 == 3
+
+    def cost(configuration, shape):
+        if special(configuration):
+            return BASELINE_NS[shape] * (0.5 if shape == 0 else 1.5)
+        return BASELINE_NS[shape] * (0.5 + 0.002 * (configuration.as_dict()["x"] % 7))
+
+    simulated = fleet(seed=seed, cost=cost)
+    trials = Run(experiment(trials=20)).drive(simulated).history.trials
+    refused = {n: Fault.DEFECT for n, t in trials.items() if not special(t.configuration)}
+    history = Run(experiment(trials=20)).drive(replace(simulated, faults=refused)).history
+    assert history.finished
+    assert not set(winners(history)) & set(refused)
 
 
 def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():

@@ -86,3 +86,15 @@ Oclgrind: 2 errors generated - suppressing further errors
 """
     assert read_oclgrind("") == ()
     assert read_oclgrind(log) == ("Invalid write of size 4 at line 7 (2 times)",)
+
+
+def test_what_oclgrind_cannot_interpret_is_no_finding_and_hides_none():
+    gave_up = """
+OCLGRIND FATAL ERROR (./src/plugins/Uninitialized.cpp:1805)
+Unsupported instruction: freeze
+"""
+    found = (
+        "\nInvalid read of size 4 at global memory address 0x30\n\tAt line 3 (column 1) of k.cl:\n"
+    )
+    assert read_oclgrind(gave_up + gave_up) is None
+    assert read_oclgrind(found + gave_up) == ("Invalid read of size 4 at line 3",)
