@@ -24,8 +24,9 @@ class Sum:
     cost_usd: float
 
     def __str__(self) -> str:
+        calls = "call" if self.calls == 1 else "calls"
         return (
-            f"{self.name}: {self.calls} calls, {self.input_tokens} tokens read, "
+            f"{self.name}: {self.calls} {calls}, {self.input_tokens} tokens read, "
             f"{self.output_tokens} written, {self.cost_usd:.4f} USD"
         )
 

@@ -6,7 +6,7 @@ the only writer of the run directory. Knows no terminal and no signal.
 
 import importlib.metadata
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -47,8 +47,11 @@ EXPORT = "export"
 
 STATUS_SECONDS = 1.0
 
-COMPILERS = ("nvidia-cuda-nvrtc", "cupy-cuda13x", "pyopencl", "pocl-binary-distribution")
-"""Distributions whose version changes what a build becomes."""
+COMPILERS: Mapping[Backend, tuple[str, ...]] = {
+    "cuda": ("nvidia-cuda-nvrtc", "cupy-cuda13x"),
+    "opencl": ("pyopencl", "pocl-binary-distribution"),
+}
+"""Distributions whose version changes what a build for a backend becomes."""
 
 
 class StopRequests:
@@ -187,7 +190,7 @@ def _write_derived(directory: RunDirectory, history: History, result: Result) ->
 def _environment(device: Device) -> dict[str, object]:
     """What makes times incomparable when it changes."""
     compilers = {}
-    for name in COMPILERS:
+    for name in COMPILERS[device.backend]:
         with suppress(importlib.metadata.PackageNotFoundError):
             compilers[name] = importlib.metadata.version(name)
     return {

@@ -59,7 +59,7 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     if near:
         directory.write(PATTERNS_FILE, dump_patterns(near))
         names = ", ".join(pattern.name for pattern in near)
-        typer.echo(f"kernelwright: what won in earlier runs is tried first: {names}", err=True)
+        typer.echo(f"kernelwright: what won for similar kernels is tried first: {names}", err=True)
 
 
 def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:

@@ -1,6 +1,7 @@
 """``run`` and ``resume``: from a spec, or a run directory, to a printed result."""
 
 import asyncio
+import shlex
 import shutil
 import signal
 import sys
@@ -67,6 +68,7 @@ def run(
             experiment = with_agents(given, model)
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
+        again = _given(fleet, device, target)
         with closing(
             RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"))
         ) as directory:
@@ -74,7 +76,7 @@ def run(
             if model == "replay":
                 bring_transcript(path, experiment, folder)
         try:
-            _follow(workplace.start(folder), folder)
+            _follow(workplace.start(folder), folder, again)
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
@@ -95,9 +97,9 @@ def resume(
     if results.is_over(folder):
         results.conclude(folder, as_json=as_json)
         return
-    settings = Settings.read()
+    settings, again = Settings.read(), _given(fleet, device, target)
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
-        _follow(workplace.start(folder), folder)
+        _follow(workplace.start(folder), folder, again)
     results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
@@ -187,7 +189,7 @@ def _workplace(
         yield _Workplace(has_gpu, start)
 
 
-def _follow(run: Running, folder: Path) -> None:
+def _follow(run: Running, folder: Path, again: str) -> None:
     """Show a run's progress until it is over; a first signal ends it orderly, a second at once.
 
     Raises:
@@ -216,9 +218,18 @@ def _follow(run: Running, folder: Path) -> None:
         asyncio.run(follow())
     if received and not results.is_over(folder):
         _say(
-            f"interrupted; all that was measured is kept. Go on with: kernelwright resume {folder}"
+            "interrupted; all that was measured is kept. "
+            f"Go on with: kernelwright resume {folder}{again}"
         )
         sys.exit(128 + received[0])
+
+
+def _given(fleet: str, device: str | None, target: str | None) -> str:
+    """The options that a resume needs to go on where this command ran."""
+    words = "" if fleet == "ray" else f" --fleet {fleet}"
+    if device is not None:
+        words += f" --device {shlex.quote(device)}"
+    return words if target is None else f"{words} --target {target}"
 
 
 def _remove_if_empty(folder: Path) -> None:

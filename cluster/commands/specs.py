@@ -195,6 +195,9 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
     from tuner.spec.skeleton import skeleton
 
     _write(skeleton(kernel, entry), output)
+    if output is not None:
+        then = f"correct its guesses, then: kernelwright validate {output}"
+        typer.echo(f"kernelwright: wrote {output}; {then}", err=True)
 
 
 def _write(text: str, output: Path | None) -> None:

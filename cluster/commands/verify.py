@@ -110,7 +110,8 @@ def _measured(
             raise NothingValid(f"the baseline was rejected: {prepared.result.detail}")
         answers = []
         for process in range(experiment.confirm.processes):
-            typer.echo(f"process {process + 1} of {experiment.confirm.processes}", err=True)
+            step = f"process {process + 1} of {experiment.confirm.processes}"
+            typer.echo(f"kernelwright: measuring again: {step}", err=True)
             harder = () if process else tuple(candidate.trial for candidate in finalists)
             job = ConfirmJob(process=process, finalists=tuple(finalists), harder=harder)
             answers.append(bench.confirm(job))

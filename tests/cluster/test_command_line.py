@@ -277,7 +277,7 @@ def test_a_signal_keeps_all_and_prints_how_to_go_on(tmp_path, number, code):
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code, errors
-    assert f"kernelwright resume {run}" in errors
+    assert f"kernelwright resume {run} --fleet local\n" in errors
     assert "Traceback" not in errors
     assert outcomes(run) >= 1
 
@@ -291,6 +291,8 @@ def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
     assert result.returncode == 0, result.stderr
     after = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
     assert after[: len(before)] == before
+    environment = json.loads((run / "environment" / "000.json").read_text())
+    assert set(environment["compilers"]) <= {"pyopencl", "pocl-binary-distribution"}
     assert sorted(fact.trial for fact in after) == list(range(6))
 
 

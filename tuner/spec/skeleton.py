@@ -50,7 +50,7 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
     if name not in found:
         hint = nearest(name, found) or f"; there are: {', '.join(found)}"
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
-    draft = _Draft(found[name], language, _axes(source))
+    draft = _Draft(found[name], language, _axes(source), _read_and_written(source))
     return "\n".join(_lines(draft, kernel.name)) + "\n"
 
 
@@ -61,6 +61,7 @@ class _Draft:
     signature: Signature
     language: Backend
     axes: int
+    updated: frozenset[str]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,6 +114,13 @@ def _axes(source: str) -> int:
         "xyz".index(axis) for axis in re.findall(r"(?:thread|block)Idx\s*\.\s*([yz])", source)
     ]
     return 1 + max(map(int, asked), default=0)
+
+
+def _read_and_written(source: str) -> frozenset[str]:
+    """Names of arrays that are updated where they stand, and nowhere assigned afresh."""
+    element = r"\b(\w+)\s*\[[^;={}]*\]\s*"
+    updated = set(re.findall(element + r"(?:[-+*/%&|^]|<<|>>)=", source))
+    return frozenset(updated - set(re.findall(element + r"=(?!=)", source)))
 
 
 def _is_integer(parameter: Parameter) -> bool:
@@ -169,8 +177,11 @@ def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:
     if parameter.local:
         return f"  # {name}: local memory cannot be passed; declare it inside the kernel"
     if parameter.pointer:
-        kind = "in" if parameter.const else "out"
-        why = "const, so read" if kind == "in" else "not const, so written; 'inout' if also read"
+        kind, why = "out", "not const, so written; 'inout' if also read"
+        if parameter.const:
+            kind, why = "in", "const, so read"
+        elif name in draft.updated:
+            kind, why = "inout", "updated in place, so read and written"
         shape = ", ".join(map(_quoted, draft.shape))
         text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]}}"
         return f"{text}    # guess: {why}" + (f"; {doubt}" if doubt else "")

@@ -136,6 +136,23 @@ def test_a_skeleton_is_a_sound_spec(tmp_path, file, source):
     assert "guess" in spec.read_text()
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("out[i * n] += x[i];", "inout"),
+        ("out[order[i]] <<= 1;", "inout"),
+        ("out[i] = 0; for (int j = 0; j < n; ++j) out[i] += x[j];", "out"),
+        ("if (out[i] == x[i] || out[i] <= 1) out[i] = x[i];", "out"),
+        ("float sum = 0; sum += x[i]; out[i] = sum;", "out"),
+    ],
+)
+def test_a_skeleton_sees_an_array_that_is_updated_in_place(tmp_path, body, kind):
+    kernel = tmp_path / "add.cl"
+    arguments = "__global float *out, __global const float *x, int n"
+    kernel.write_text(f"__kernel void add({arguments}) {{ int i = get_global_id(0); {body} }}")
+    assert f"{{name: out, kind: {kind}, dtype: float32, shape: [n]}}" in skeleton(kernel)
+
+
 def test_what_a_skeleton_guesses(tmp_path):
     kernel = tmp_path / "scale.cl"
     kernel.write_text(specs.KERNEL)
