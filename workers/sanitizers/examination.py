@@ -123,7 +123,8 @@ def _verdict(
         detail = f"{tool.name}: {'; '.join(said)}"
         return Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail=detail)
     if said is None or ran.problem:
-        problem = ran.problem or "it wrote no report"
+        words = (ran.log or "").strip().splitlines()[-1:]
+        problem = ran.problem or (words[0][:_FIRST_WORDS] if words else "it wrote no report")
         return f"{tool.name} could not check trial {candidates[0].trial}: {problem}"
     return None
 
