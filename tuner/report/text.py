@@ -115,7 +115,7 @@ def _one_table(
     ]
     return "\n".join(
         [
-            f"{cache} cache; times per run of the kernel",
+            f"{cache} cache; median times per run of the kernel, mean speedups of the processes",
             _aligned([head, *rows]),
             *([f"({'; '.join(signs)})"] if signs else ()),
         ]
