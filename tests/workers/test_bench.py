@@ -372,3 +372,37 @@ def test_a_shape_too_small_to_tell_is_no_reason_to_refuse(tmp_path) -> None:
         small = Laboratory(spec, secret=secret)
         small.close()
         assert isinstance(small.prepared.result, tuple), small.prepared.result
+
+
+def test_an_odd_shape_that_takes_the_baseline_too_long_is_not_asked(tmp_path) -> None:
+    (tmp_path / "spin.cl").write_text(
+        """kernel void spin(global float *out, global const float *x, int n) {
+    int i = get_global_id(0);
+    if (i >= n) return;
+    volatile int left = i == 0 && n > 4096 ? 400000000 : 0;
+    while (left > 0) --left;
+    out[i] = 2.0f * x[i];
+}
+"""
+    )
+    (tmp_path / "experiment.yaml").write_text(
+        """version: 1
+name: spin
+kernel:
+  {language: opencl, source: spin.cl, entry: spin, launch: {grid: ["ceil_div(n, 64)"], block: [64]}}
+arguments:
+  - {name: out, kind: out, dtype: float32, shape: [n]}
+  - {name: x, kind: in, dtype: float32, shape: [n]}
+  - {name: n, kind: scalar, dtype: int32, value: n}
+shapes: {domain: ["1 <= n", "n <= 9000"], tune: [{n: 1024}]}
+measure: {warmup: 1, repeats: 3, cache: hot}
+"""
+    )
+    laboratory = Laboratory(tmp_path / "experiment.yaml")
+    try:
+        quick = (tmp_path / "spin.cl").read_text().replace("400000000", "0")
+        confirmed = laboratory.confirmed(laboratory.candidate(quick))
+    finally:
+        laboratory.close()
+    assert not confirmed.failed
+    assert any("odd shape n=8192" in note and "too long" in note for note in confirmed.notes)

@@ -23,7 +23,8 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     One has all sizes just below the first tune shape's, primes before others; one has all as small
     as the domain allows; in one they alternate. One has all just above the largest of each, or if
     that is too much, above those of one other shape. In one for each size it is far larger than any
-    known, the others small, but not so small that all elements are alike. None without a
+    known, the others small, but not so small that all elements are alike; not for what makes no
+    argument larger, such as a number of steps: nothing would say how far to go. None without a
     ``domain``, since then nobody has said where else the kernel keeps its promise.
     """
     if not experiment.shapes.domain:
@@ -45,9 +46,9 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
         small[name] = _first(experiment, small, name, range(_SMALL, _REACH))
     for name in sizes[:_MOST_FAR]:
         symbols = {**small, name: max(int(symbols[name]) for symbols in known)}
-        while _fits(experiment, further := {**symbols, name: 2 * int(symbols[name])}):
+        while _grows(experiment, symbols, further := {**symbols, name: 2 * int(symbols[name])}):
             symbols = further
-        if symbols not in (*known, *found) and _fits(experiment, symbols):
+        if symbols not in (*known, *found) and _grows(experiment, small, symbols):
             found.append(symbols)
     return tuple(ShapeBinding(symbols) for symbols in found)
 
@@ -83,8 +84,13 @@ def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> lis
     return []
 
 
-def _fits(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
-    return _inside(experiment, symbols) and _elements(experiment, symbols) <= _FAR_ELEMENTS
+def _grows(
+    experiment: Experiment, symbols: Mapping[str, Value], further: Mapping[str, Value]
+) -> bool:
+    """Whether a shape of the domain has more elements than another one, yet not too many."""
+    if not _inside(experiment, further):
+        return False
+    return _elements(experiment, symbols) < _elements(experiment, further) <= _FAR_ELEMENTS
 
 
 def _elements(experiment: Experiment, symbols: Mapping[str, Value]) -> int:

@@ -136,6 +136,7 @@ class Confirmation:
                 entrants[candidate.trial] = stand.enter(candidate)
                 stand.settle()
         samples: list[Sample] = []
+        slowest_ns = max(self._prep.baseline_ns.values())
         for shape in range(len(self._prep.bindings)):
             questions = self._prep.questions.get(shape, ())[:-1]  # the last is for _doubt
             asked = (*questions, *further.get(shape, ()))
@@ -149,7 +150,7 @@ class Confirmation:
                     if number >= len(questions) and trial not in (BASELINE, *put_to):
                         continue
                     with self._blaming(trial, shape):
-                        known = self._prep.baseline_ns.get(shape, 0.0)
+                        known = self._prep.baseline_ns.get(shape, slowest_ns)
                         for exact in (True, False)[: 1 + (number >= len(questions))]:
                             stand.check(entrant, question, known, exact=exact)
             if shape in self._prep.timed:

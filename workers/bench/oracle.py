@@ -38,6 +38,9 @@ REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
 AT_ONCE = 4
 """Questions made at once at most: each holds its inputs and two runs' outputs in memory."""
+_BEARABLE_NS, _SLOWER = 2e8, 5.0
+"""Where nothing is timed a launch of the baseline may take so long, or so many times as long as on
+the slowest shape that is: an odd shape may be far more work than its size says."""
 _POISONS = (0xFF, 0x7F)
 _AGREE = Comparison(failures=0, unwritten=0, poisoned=0, index=0, got=0.0, want=0.0, error=0.0)
 """What comparing an output with itself says."""
@@ -89,6 +92,7 @@ class Oracle:
         self._setup = prep.setup
         self._bindings = prep.bindings
         self._arguments = prep.arguments
+        self._timed, self._baseline_ns = prep.timed, prep.baseline_ns
         self._server = server
         self._answers = answers
         self._deadlines = deadlines
@@ -246,7 +250,7 @@ class Oracle:
         cell = self._setup.baseline.plan.cells[shape]
         if not isinstance(cell, CellPlan):
             raise DeviceFailure(Code.LAUNCH_FAILED, f"cannot be launched: {cell.reason}")
-        server = self._server
+        server, bearable_ns = self._server, self._bearable_ns(shape)
         if self._module is None:
             self._module = server.load(self._setup.baseline.binaries)
         try:
@@ -259,11 +263,16 @@ class Oracle:
                     launchable=launchable,
                     order=order,
                     poison=poison,
-                    deadline=self._deadlines.control,
+                    deadline=min(
+                        self._deadlines.control, self._deadlines.first + bearable_ns * 1e-9
+                    ),
                     inspect=0,
                 )
-                ((_, seen),) = server.fire([shot])
+                ((times, seen),) = server.fire([shot])
                 assert seen is not None
+                if max(times) > bearable_ns:
+                    detail = f"a launch takes {max(times) / 1e9:.2g} s, which is too long to check"
+                    raise DeviceFailure(Code.HANG, detail)
                 if seen.damage is not None:
                     damage = seen.damage
                     code = Code.INPUT_OVERWRITTEN
@@ -277,6 +286,11 @@ class Oracle:
             self.rest()
             raise
         return runs
+
+    def _bearable_ns(self, shape: int) -> float:
+        if shape in self._timed:
+            return math.inf
+        return max(_BEARABLE_NS, _SLOWER * max(self._baseline_ns.values(), default=0.0))
 
     def _call_reference(
         self, shape: int, inputs: Mapping[str, NDArray[Any]], notes: list[str]

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 from tuner.spec.load import load_experiment
@@ -33,6 +34,16 @@ def test_they_keep_to_the_domain(tmp_path) -> None:
 def test_without_a_domain_there_are_none() -> None:
     experiment = load_experiment(Path("tests/exploits/experiments/bias/experiment.yaml"))
     assert odd_shapes(experiment) == ()
+
+
+def test_what_makes_no_argument_larger_is_not_far_larger(tmp_path) -> None:
+    text = Path("tests/exploits/experiments/affine/experiment.yaml").read_text()
+    text = text.replace("domain: [", 'domain: ["1 <= steps", ')
+    (tmp_path / "experiment.yaml").write_text(re.sub(r"({n: \d+)}", r"\1, steps: 3}", text))
+    for name in ("affine.cl", "reference.py"):
+        (tmp_path / name).write_text(Path(f"tests/exploits/experiments/affine/{name}").read_text())
+    found = odd_shapes(load_experiment(tmp_path / "experiment.yaml"))
+    assert max(shape.symbols["steps"] for shape in found) == 7
 
 
 def test_what_is_larger_than_any_other_costs_little(tmp_path) -> None:
