@@ -226,14 +226,22 @@ class Child:
         *,
         timeout: float,
         limit: int = 1 << 32,
+        lives: int = 1,
     ) -> Frame:
         """Send a frame and wait for the answer, at most ``timeout`` seconds.
+
+        One that dies, since somebody else may have killed it, is asked in so many ``lives``.
 
         Raises:
             ChildFailed: no valid frame came; it has been killed.
         """
-        self.send(text, blobs, timeout=timeout)
-        return self.receive(timeout=timeout, limit=limit)
+        try:
+            self.send(text, blobs, timeout=timeout)
+            return self.receive(timeout=timeout, limit=limit)
+        except ChildFailed as failure:
+            if failure.how != "died" or lives == 1 or self._closed:
+                raise
+            return self.request(text, blobs, timeout=timeout, limit=limit, lives=lives - 1)
 
     def send(
         self, text: bytes, blobs: Sequence[bytes | memoryview] = (), *, timeout: float

@@ -16,7 +16,7 @@ import inspect
 import json
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tuner.errors import SpecError
 from tuner.spec.fields import PythonFunction
 from tuner.trial import Value
-from workers.process import ChannelClosed, Child, ChildFailed, Frame, serve_as_child
+from workers.process import ChannelClosed, Child, ChildFailed, serve_as_child
 from workers.runtime import PrivateFolder
 
 REFERENCE_SECONDS = 300.0
@@ -66,20 +66,13 @@ class ReferenceProcess:
         place = f"{function.file}:{function.function}"
         blobs = [a.reshape(-1).view(np.uint8).data for a in arrays.values()]
         try:
-            return _decode(*self._request(json.dumps(head).encode(), blobs), place)
+            text = json.dumps(head).encode()
+            return _decode(*self._child.request(text, blobs, timeout=self._seconds, lives=2), place)
         except ChildFailed as failure:
             raise ReferenceFailed(f"{place}: {failure.detail}") from None
         except (ValueError, KeyError, TypeError) as error:
             self._child.kill()
             raise ReferenceFailed(f"{place}: unreadable answer: {error}") from None
-
-    def _request(self, text: bytes, blobs: Sequence[memoryview]) -> Frame:
-        try:
-            return self._child.request(text, blobs, timeout=self._seconds)
-        except ChildFailed as failure:
-            if failure.how != "died":
-                raise
-            return self._child.request(text, blobs, timeout=self._seconds)
 
     def close(self) -> None:
         """End the process."""

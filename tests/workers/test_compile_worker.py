@@ -63,12 +63,9 @@ def test_macros_that_fill_memory_are_cut_off_and_the_next_one_works(monkeypatch)
         assert isinstance(worker.compile([TWO]), tuple)
 
 
-def test_a_compiler_that_dies_is_replaced(worker) -> None:
+def test_a_compiler_that_is_killed_from_outside_costs_nothing(worker) -> None:
     worker.compile([ONE])
     os.kill(worker._child.pid, signal.SIGKILL)
-    rejected = worker.compile([TWO])
-    assert isinstance(rejected, Rejected)
-    assert rejected.code == Code.COMPILER_CRASH
     assert isinstance(worker.compile([TWO]), tuple)
 
 

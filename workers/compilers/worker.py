@@ -31,7 +31,8 @@ class CompileWorker:
     """Compiles for one device model in a child process of its own.
 
     Not thread-safe: one worker, one thread. The process starts when it is first asked for anything,
-    and is replaced after a time-out or a crash.
+    and is replaced after a time-out or a crash. What it crashed at is asked of it once more, since
+    somebody else may have killed it.
     """
 
     def __init__(self, device: Device, cache: Path | None = None) -> None:
@@ -89,6 +90,7 @@ class CompileWorker:
                 encode_build(build),
                 timeout=self._patience(timeout),
                 limit=_MAX_BINARY,
+                lives=2,
             )
             result = decode_result(text, blobs, build)
         except ChildFailed as failure:
