@@ -129,3 +129,13 @@ def test_a_bool_that_is_neither_zero_nor_one_is_wrong() -> None:
         got, np.array([False, True, True]), Expected(path="", dtype="bool", mode="exact")
     )
     assert (found.failures, found.index, found.got) == (1, 2, 2)
+
+
+def test_no_element_of_a_long_output_goes_unseen() -> None:
+    want = np.arange(200_001, dtype=np.float64)
+    for place in (0, 65_535, 65_536, 131_071, 200_000):
+        for value in (np.nan, np.inf, want[place] + 1.0):
+            got = want.copy()
+            got[place] = value
+            found = compare(got, want, expected(rtol=0.0, atol=0.5))
+            assert (found.failures, found.index) == (1, place)
