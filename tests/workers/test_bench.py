@@ -22,7 +22,9 @@ from tuner.fleet import BASELINE
 from tuner.trial import Code, Full, Measured, Rejected
 from workers.bench import working
 from workers.bench.bench import FIRST, Bench
+from workers.bench.oracle import Oracle
 from workers.bench.supervisor import Deadlines
+from workers.devices.port import DeviceFailure
 
 EXPLOITS = Path(__file__).parent.parent / "exploits"
 AFFINE = EXPLOITS / "experiments" / "affine" / "experiment.yaml"
@@ -212,6 +214,18 @@ def test_a_child_killed_from_outside_is_replaced(laboratory) -> None:
     os.kill(laboratory.bench._working._server.pid, signal.SIGKILL)
     outcomes = [laboratory.outcome(GOOD) for _ in range(2)]
     assert isinstance(outcomes[-1], Measured)
+
+
+def test_a_child_killed_while_it_prepares_is_replaced(laboratory, monkeypatch) -> None:
+    run, ends = Oracle._run_baseline, [DeviceFailure(Code.CRASH, "killed", sticky=True)]
+
+    def killed_once(*given: object) -> object:
+        if ends:
+            raise ends.pop()
+        return run(*given)
+
+    monkeypatch.setattr(Oracle, "_run_baseline", killed_once)
+    assert not isinstance(laboratory.bench.prepare(laboratory.setup).result, Rejected)
 
 
 def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:

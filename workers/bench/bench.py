@@ -103,14 +103,13 @@ class Bench:
     def prepare(self, setup: BenchSetup) -> Prepared:
         """Make the oracles, check the baseline and the probes, time the baseline.
 
-        What is made here serves every later call; calling again starts over.
+        What is made here serves every later call; calling again starts over. A process that dies
+        meanwhile is no reason yet to end a run: somebody else may have killed it.
         """
         with self._locked():
-            self._forget()
-            try:
-                result = self._prepare(setup)
-            except SpecError as error:
-                result = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error))
+            result = self._begin(setup)
+            if isinstance(result, Rejected) and result.code == Code.CRASH:
+                result = self._begin(setup)
             oracle = self._oracle
             if oracle is not None:
                 oracle.rest()
@@ -215,6 +214,13 @@ class Bench:
         if oracle is not None:
             oracle.close()
         self._folder.remove()
+
+    def _begin(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
+        self._forget()
+        try:
+            return self._prepare(setup)
+        except SpecError as error:
+            return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error))
 
     def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
         bindings = every_shape(setup.experiment)
