@@ -276,6 +276,7 @@ def _mismatch(
     known = parameter.dtype if parameter.type not in dict(signature.template) else None
     is_null = argument is not None and argument.kind == "null"
     symbolic = dtype not in DTYPES
-    if known is None or is_null or symbolic or known == dtype:
+    byte = dtype == "bool" and known == "uint8"  # OpenCL knows no pointers to bool
+    if known is None or is_null or symbolic or known == dtype or byte:
         return None
     return f"{signature.name}: {name} must have elements of {dtype}, not {parameter.type}"

@@ -210,6 +210,16 @@ def test_the_parameters_must_be_the_arguments(old: str, new: str, reason: str) -
     assert any(reason in given for given in gate(experiment, changed))
 
 
+def test_a_bool_may_be_a_byte() -> None:
+    experiment, template = bundled("opencl")
+    out, *others = experiment.arguments
+    experiment = dataclasses.replace(
+        experiment, arguments=(dataclasses.replace(out, dtype="bool"), *others)
+    )
+    text = template.source.text.replace("global half *restrict out", "global uchar *restrict out")
+    assert gate(experiment, with_source(template, text)) == ()
+
+
 def test_vectors_of_the_element_type_are_the_same_elements() -> None:
     experiment, template = bundled("opencl")
     text = template.source.text.replace("global half *restrict out", "global half8 *restrict out")
