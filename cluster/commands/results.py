@@ -84,11 +84,21 @@ def _rounds_status(view: RunView) -> dict[str, object]:
         if ledger and ledger.waiting
         else _state(view.path, over=ledger is not None and ledger.over),
         "rounds": len(rounds_begun(view.path)),
+        "trials": _trials_of_rounds(view.path),
         "calls": spent.calls,
         "tokens": spent.input_tokens + spent.output_tokens,
         "cost_usd": round(spent.cost_usd, 4),
     }
     return facts if ledger is None else {**facts, "ended": ledger.detail}
+
+
+def _trials_of_rounds(run_dir: Path) -> int:
+    """How many configurations the searches of all rounds have tried."""
+    return sum(
+        trial.outcome is not None
+        for round_ in rounds_begun(run_dir)
+        for trial in _history(RunView.open(round_)).trials.values()
+    )
 
 
 def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
@@ -173,9 +183,15 @@ def conclude(
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     ledger = read_ledger(run_dir)
     if as_json:
-        extra = {} if ledger is None else {"agents": ledger_json(ledger)}
+        trials = {} if ledger is None else {"trials": _trials_of_rounds(run_dir)}
+        extra = {} if ledger is None else {"agents": {**ledger_json(ledger), **trials}}
         typer.echo(json.dumps({**result.to_json(), **extra, "run": str(run_dir)}, indent=2))
         return
+    if ledger is not None and len(ledger.rounds) > 1:
+        typer.echo(
+            f"{_trials_of_rounds(run_dir)} configurations in {len(ledger.rounds)} rounds; what "
+            f"follows is of round {ledger.searched}:"
+        )
     typer.echo(render(result))
     figures = "" if result.speedup is None else f" speedup={result.speedup:.2f}"
     if ledger is not None:

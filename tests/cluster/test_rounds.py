@@ -16,6 +16,7 @@ from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
 from agents.planning import kernel_digest
 from agents.steps import recorded_exchanges
+from cluster.commands.results import report
 from cluster.fleets.shared import SharedFleet
 from cluster.models import TRANSCRIPT, UNANSWERED
 from cluster.rounds import Asking, Rounds, open_run
@@ -81,7 +82,7 @@ def settled(path):
     return replace(ledger, spent=replace(ledger.spent, seconds=0.0)), steps
 
 
-def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path):
+def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, capsys):
     fleets = []
     pictures = follow(begin(tmp_path / "run"), fleets=fleets)
     ledger = read_ledger(tmp_path / "run")
@@ -108,6 +109,13 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path):
     prepared = [job for job in fleets[0].submitted if isinstance(job, PrepareJob)]
     assert len(prepared) == 1, "the baseline is prepared once for all rounds"
     assert read_transcript(tmp_path / "run" / TRANSCRIPT) == TWO_ROUNDS
+    report(tmp_path / "run", as_json=False)
+    told = capsys.readouterr().out
+    tried = sum(
+        (tmp_path / f"run/rounds/{number}/journal.jsonl").read_text().count('"trial.finished"')
+        for number in ("01", "02")
+    )
+    assert told.startswith(f"{tried} configurations in 2 rounds; what follows is of round 1:\n")
 
 
 def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
@@ -241,6 +249,7 @@ def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
     assert all((run / "llm" / name).read_bytes() == text for name, text in asked.items())
     status = json.loads(kernelwright("status", run, "--json").stdout)
     assert (status["state"], status["rounds"], status["calls"]) == ("finished", 1, 2)
+    assert status["trials"] == len(re.findall(b'"trial.finished"', journal.read_bytes()))
     exported = kernelwright("export", run, "--output", tmp_path / "again")
     assert exported.returncode == 0, exported.stderr
     assert (tmp_path / "again" / "scale.h").read_bytes() == (run / "export/scale.h").read_bytes()
