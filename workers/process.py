@@ -203,9 +203,19 @@ class Child:
     def start(self) -> None:
         """Start the process if none runs, and wait until it is ready.
 
+        One that dies meanwhile is started once more: somebody else may have killed it.
+
         Raises:
             ChildFailed: it ended, or was not ready in time.
         """
+        try:
+            self._start()
+        except ChildFailed as failure:
+            if failure.how != "died" or self._closed:
+                raise
+            self._start()
+
+    def _start(self) -> None:
         with self._guard:
             if self._closed:
                 raise ChildFailed("died", "closed")

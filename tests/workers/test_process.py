@@ -101,6 +101,12 @@ def test_a_child_that_never_starts_says_so() -> None:
         child.start()
 
 
+def test_one_killed_while_it_starts_is_started_once_more(tmp_path) -> None:
+    child = Child(MODULE, [str(tmp_path / "was here")])
+    assert ask(child, "echo") == "echo"
+    child.close()
+
+
 def test_no_key_reaches_a_child(child, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("CUDA_SECRET_THING", "x")

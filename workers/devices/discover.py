@@ -57,7 +57,7 @@ def _ask(backend: Backend) -> tuple[Found, ...]:
     environment = {"POCL_CACHE_DIR": str(folder.path), "PYOPENCL_NO_CACHE": "1"}
     child = Child("workers.devices.discover", [backend], environment=environment)
     try:
-        text, _ = child.request(b"list", timeout=_SECONDS, limit=0)
+        text, _ = child.request(b"list", timeout=_SECONDS, limit=0, lives=2)
         return _FOUND.validate_json(text)
     except (ChildFailed, ValidationError) as failure:
         return (_problem(backend, -1, f"looking for devices failed: {failure}"),)
