@@ -1,4 +1,4 @@
-"""What a child process may see of this one's environment: names that are allowed, and no keys."""
+"""The environment of child processes: what they may see of this one's, but no keys, and more."""
 
 import os
 from collections.abc import Mapping
@@ -33,3 +33,8 @@ def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
     root = str(Path(__file__).resolve().parent.parent)
     kept["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [kept.get("PYTHONPATH")])])
     return kept
+
+
+def opencl_caches(folder: Path) -> dict[str, str]:
+    """Have OpenCL keep in a folder what it compiles, where a kernel of another run forges none."""
+    return {"POCL_CACHE_DIR": str(folder), "PYOPENCL_NO_CACHE": "1"}

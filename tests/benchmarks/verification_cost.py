@@ -44,7 +44,7 @@ def unchecked() -> Iterator[None]:
     with (
         mock.patch.object(Stand, "check", return_value=None),
         mock.patch.object(Stand, "_fired", blind),
-        mock.patch("workers.bench.working.refuse_memory", return_value=None),
+        mock.patch("workers.bench.working.doubt", return_value=None),
     ):
         yield
 

@@ -44,6 +44,7 @@ from workers.bench.supervisor import Deadlines, Supervisor
 from workers.bench.working import Working
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
+from workers.environment import opencl_caches
 from workers.profiler.ncu import profile
 from workers.runtime import PrivateFolder, device_lock
 from workers.sanitizers.examination import Site, examine
@@ -353,7 +354,7 @@ class Bench:
 
     def _server(self) -> Supervisor:
         """A new child's supervisor, which :meth:`close` ends too."""
-        environment = {"POCL_CACHE_DIR": str(self._folder.path / "pocl"), "PYOPENCL_NO_CACHE": "1"}
+        environment = opencl_caches(self._folder.path / "pocl")
         with self._guard:
             if self._closed.is_set():
                 raise EnvironmentProblem(f"{self.name} is closed")

@@ -19,7 +19,7 @@ from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.judge import Question, rejected
-from workers.bench.memory import refuse_memory
+from workers.bench.memory import doubt
 from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.stand import Entrant, Stand
@@ -146,12 +146,13 @@ class Confirmation:
             with self._blaming(BASELINE, shape):
                 stand.stage(asked[0], self._caches(), self._prep.measure.repeats)
             for number, question in enumerate(asked):
+                beyond = number >= len(questions)
                 for trial, entrant in runners.items():
-                    if number >= len(questions) and trial not in (BASELINE, *put_to):
+                    if beyond and trial not in (BASELINE, *put_to):
                         continue
                     with self._blaming(trial, shape):
                         known = self._prep.baseline_ns.get(shape, slowest_ns)
-                        for exact in (True, False)[: 1 + (number >= len(questions))]:
+                        for exact in (True, False) if beyond else (True,):
                             stand.check(entrant, question, known, exact=exact)
             if shape in self._prep.timed:
                 for cache in self._caches():
@@ -216,21 +217,12 @@ class Confirmation:
         Raises:
             DeviceFailure: it was right, or fast, on what it is timed on alone.
         """
-        first, *others, last = self._prep.questions[shape]
+        _, *others, last = self._prep.questions[shape]
         known, entrant = self._prep.baseline_ns[shape], runners[trial]
         for question in others:
             if question.launches == 1:
                 stand.check(entrant, question, known, exact=False)
-        refuse_memory(
-            self._prep.arguments[shape],
-            first,
-            last.contents,
-            samples,
-            lambda contents: stand.once(entrant, shape, contents, known),
-            take,
-            lambda: stand.lag(runners[BASELINE], first, known),
-            self._rng,
-        )
+        doubt(self._prep, stand, entrant, runners[BASELINE], shape, samples, take, self._rng)
         stand.check(entrant, last, known, exact=False)
 
     def _further(self, notes: dict[str, None]) -> dict[int, list[Question]]:

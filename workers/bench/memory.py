@@ -21,6 +21,8 @@ from tuner.spec.experiment import FromFile, FromPython
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code
 from workers.bench.judge import Question
+from workers.bench.prep import Prep
+from workers.bench.stand import Entrant, Stand
 from workers.devices.port import DeviceFailure
 from workers.elements import to_storage
 from workers.inputs import fill
@@ -37,6 +39,31 @@ _UPPER = 0.75
 """A kernel may be now as fast, now slower; what so many launches of a timing do not exceed."""
 _LEAST_NS = 5_000
 _FOREIGN = FromFile | FromPython
+
+
+def doubt(
+    prep: Prep,
+    stand: Stand,
+    entrant: Entrant,
+    baseline: Entrant,
+    shape: int,
+    samples: Sequence[float],
+    again: Callable[[], Sequence[float]],
+    rng: np.random.Generator,
+) -> None:
+    """Refuse an entrant whose timing on a shape is not to be believed: :func:`refuse_memory`."""
+    first, *_, last = prep.questions[shape]
+    known_ns = prep.baseline_ns[shape]
+    refuse_memory(
+        prep.arguments[shape],
+        first,
+        last.contents,
+        samples,
+        lambda contents: stand.once(entrant, shape, contents, known_ns),
+        again,
+        lambda: stand.lag(baseline, first, known_ns),
+        rng,
+    )
 
 
 def refuse_memory(

@@ -16,7 +16,7 @@ from tuner.search.port import Losses
 from tuner.telemetry import Vitals
 from tuner.trial import Cell, Code, Full, Measured, Outcome, Short
 from workers.bench.judge import rejected
-from workers.bench.memory import refuse_memory
+from workers.bench.memory import doubt
 from workers.bench.prep import Prep, full, short
 from workers.bench.stand import Entrant, Stand
 from workers.bench.supervisor import Deadlines, Supervisor
@@ -171,24 +171,13 @@ class Working:
 
     def _believed(self, entrant: Entrant, shape: int, samples: list[float]) -> list[float]:
         """The timing, taken again where single launches do not bear it out."""
-        stand, known = self._stand, self._prep.baseline_ns[shape]
-        first, *_, last = self._prep.questions[shape]
         taken = [samples]
 
         def again() -> list[float]:
             taken.append(self._samples(entrant, shape))
             return taken[-1]
 
-        refuse_memory(
-            self._prep.arguments[shape],
-            first,
-            last.contents,
-            samples,
-            lambda contents: stand.once(entrant, shape, contents, known),
-            again,
-            lambda: stand.lag(self._baseline, first, known),
-            self._rng,
-        )
+        doubt(self._prep, self._stand, entrant, self._baseline, shape, samples, again, self._rng)
         return taken[-1]
 
     def _time_baseline(self, shape: int) -> Full:

@@ -9,6 +9,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
 from workers.compilers.protocol import Problem, decode_result, encode_build, encode_opening
+from workers.environment import opencl_caches
 from workers.process import Child, ChildFailed, physical_memory
 from workers.runtime import PrivateFolder
 
@@ -39,11 +40,8 @@ class CompileWorker:
         """A worker for one model; ``cache`` is where binaries are kept from run to run, if any."""
         self._slowest = 0.0
         self._folder = PrivateFolder("compile")
-        environment = {
-            "POCL_CACHE_DIR": str(self._folder.path),
-            "PYOPENCL_NO_CACHE": "1",
-            "TMPDIR": str(self._folder.path),
-        }
+        folder = self._folder.path
+        environment = {**opencl_caches(folder), "TMPDIR": str(folder)}
         self._child = Child(
             "workers.compilers.child",
             [encode_opening(device, cache)],

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
 from workers.devices.port import DeviceBackend
+from workers.environment import opencl_caches
 from workers.process import Child, ChildFailed, serve_as_child
 from workers.runtime import PrivateFolder
 
@@ -54,8 +55,7 @@ def open_device(backend: Backend, index: int) -> DeviceBackend:
 
 def _ask(backend: Backend) -> tuple[Found, ...]:
     folder = PrivateFolder("discover")
-    environment = {"POCL_CACHE_DIR": str(folder.path), "PYOPENCL_NO_CACHE": "1"}
-    child = Child("workers.devices.discover", [backend], environment=environment)
+    child = Child("workers.devices.discover", [backend], environment=opencl_caches(folder.path))
     try:
         text, _ = child.request(b"list", timeout=_SECONDS, limit=0, lives=2)
         return _FOUND.validate_json(text)
