@@ -116,9 +116,7 @@ class Steps:
         text = self._journal.find(key)
         if text is None:
             raise SpecError(f"there is no record of step {key}")
-        seconds, recalled = _read(key, form, text)
-        self._account(seconds, recalled)
-        return recalled
+        return self._recalled(key, form, text)
 
     async def take(self, key: StepKey, form: TypeAdapter[T], act: Callable[[], Awaitable[T]]) -> T:
         """The recorded result of the step, else that of ``act``, recorded before it is used.
@@ -126,7 +124,8 @@ class Steps:
         Raises:
             SpecError: the record is damaged.
         """
-        if self._journal.find(key) is None:
+        text = self._journal.find(key)
+        if text is None:
             began = self._now()
             result = await act()
             row = {
@@ -134,12 +133,16 @@ class Steps:
                 "seconds": max(0.0, self._now() - began),
                 "result": form.dump_python(result, mode="json"),
             }
-            self._journal.record(key, json.dumps(row, ensure_ascii=False))
-        return self.recall(key, form)
+            text = json.dumps(row, ensure_ascii=False)
+            self._journal.record(key, text)
+        return self._recalled(key, form, text)
 
-    def _account(self, seconds: float, result: object) -> None:
+    def _recalled(self, key: StepKey, form: TypeAdapter[T], text: str) -> T:
+        """The result that a record holds, once what it cost is accounted for."""
+        seconds, result = _read(key, form, text)
         spent = self.spent.after(result.reply) if isinstance(result, Asked) else self.spent
         self.spent = replace(spent, seconds=spent.seconds + seconds)
+        return result
 
 
 def recorded_exchanges(directory: Path) -> tuple[Exchange, ...]:

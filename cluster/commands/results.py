@@ -183,9 +183,10 @@ def conclude(
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     ledger = read_ledger(run_dir)
     if as_json:
-        trials = {} if ledger is None else {"trials": _trials_of_rounds(run_dir)}
-        extra = {} if ledger is None else {"agents": {**ledger_json(ledger), **trials}}
-        typer.echo(json.dumps({**result.to_json(), **extra, "run": str(run_dir)}, indent=2))
+        found = result.to_json()
+        if ledger is not None:
+            found["agents"] = {**ledger_json(ledger), "trials": _trials_of_rounds(run_dir)}
+        typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
         return
     if ledger is not None and len(ledger.rounds) > 1:
         typer.echo(

@@ -235,27 +235,32 @@ class PooledFleet:
                 held = await self._up_to_date(bench, life, held)
                 job = job or await self._to_bench.get()
                 held = await self._up_to_date(bench, life, held)
-                if isinstance(job, PrepareJob):
-                    self._answers.put_nowait(held.answer)
-                elif isinstance(job, ConfirmJob):
-                    self._answers.put_nowait(await held.sound(bench).confirm(job))
-                elif isinstance(job, ExamineJob):
-                    self._answers.put_nowait(await held.sound(bench).examine(job))
-                elif isinstance(job, BenchJob):
-                    job = await self._run_batches(bench, held, job)
-                    continue
+                job = await self._carry_out(bench, held, job)
+                continue
             except _BatchEndedError as ended:
                 problem, job = ended.problem, ended.job
             except Exception as error:
                 problem = error
-            else:
-                job = None
-                continue
             if not isinstance(problem, WorkerLost):
                 self._retire("bench", job, problem)
                 return
             await self._mourn(job, problem)
             job = None
+
+    async def _carry_out(
+        self, bench: Bench, held: _Preparation, job: BenchingJob | None
+    ) -> BenchingJob | None:
+        """Do one job, and batches that come up behind it; returns another job that came up."""
+        match job:
+            case BenchJob():
+                return await self._run_batches(bench, held, job)
+            case PrepareJob():
+                self._answers.put_nowait(held.answer)
+            case ConfirmJob():
+                self._answers.put_nowait(await held.sound(bench).confirm(job))
+            case ExamineJob():
+                self._answers.put_nowait(await held.sound(bench).examine(job))
+        return None
 
     async def _run_batches(
         self, bench: Bench, held: _Preparation, first: BenchJob

@@ -23,14 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from cluster.commands.compiling import compiled
 from cluster.fleets.local import compile_slots
 from tuner.fleet import BASELINE, BenchSetup, Candidate
 from tuner.plan import CellPlan
 from tuner.racing import Race
 from tuner.search.port import Losses
 from tuner.space.feasible import feasible_set
-from tuner.space.limits import over_limit, within_limits
-from tuner.space.lower import lower
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import load_experiment
 from tuner.spec.odd import every_shape
@@ -41,7 +40,7 @@ from workers.compilers.worker import CompileWorker
 SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
 
 
-def compiled(
+def those_that_compile(
     experiment: Experiment, bench: Bench, chosen: Sequence[tuple[int, Configuration]]
 ) -> Iterator[Candidate]:
     """The baseline, and those configurations that compile."""
@@ -52,12 +51,18 @@ def compiled(
     def build(number: int, trial: int, configuration: Configuration) -> Candidate | None:
         template = None if trial == BASELINE else experiment.template
         shapes = every_shape(experiment) if trial == BASELINE else experiment.shapes.tune
-        plan = lower(experiment, template, configuration, shapes, device)
-        found = over_limit(plan, device) or workers[number % slots].compile(plan.builds)
-        found = within_limits(plan, device, found)
-        if isinstance(found, Rejected) or not any(isinstance(c, CellPlan) for c in plan.cells):
+        made = compiled(
+            workers[number % slots],
+            experiment,
+            template,
+            configuration,
+            shapes,
+            device,
+            trial=trial,
+        )
+        if isinstance(made, Rejected) or not any(isinstance(c, CellPlan) for c in made.plan.cells):
             return None
-        return Candidate(trial=trial, configuration=configuration, plan=plan, binaries=found)
+        return made
 
     def share(worker: int) -> list[Candidate | None]:
         return [build(worker, *one) for one in chosen[worker::slots]]
@@ -81,7 +86,7 @@ def compare(spec: Path, trials: int, seed: int) -> dict[str, Any]:
         space = feasible_set(experiment, experiment.template, bench.device())
         points = rng.permutation(len(space))[:trials]
         chosen = [(trial, space.configuration(int(point))) for trial, point in enumerate(points)]
-        made = compiled(experiment, bench, [(BASELINE, Configuration(())), *chosen])
+        made = those_that_compile(experiment, bench, [(BASELINE, Configuration(())), *chosen])
         candidates = {candidate.trial: candidate for candidate in made}
         setup = BenchSetup(experiment=experiment, baseline=candidates.pop(BASELINE), secret=seed)
         prepared = bench.prepare(setup)

@@ -241,8 +241,9 @@ class Stand:
         raced: list[tuple[float, int]] = []
         while ahead:
             # As many again as there were: few are in vain, and the device seldom waits for us.
-            together = [ahead.pop(0) for _ in range(max(LEAST_BURSTS, len(raced))) if ahead]
-            volleys = [volley for burst in together for volley in burst]
+            count = max(LEAST_BURSTS, len(raced))
+            volleys = [volley for burst in ahead[:count] for volley in burst]
+            ahead = ahead[count:]
             found = self._fired(entrant, place, baseline_ns, volleys, question)
             for volley, times in zip(volleys, found, strict=True):
                 samples += times if volley.timed else ()
