@@ -4,12 +4,20 @@ Owns which bursts are checked, and where one ends early, so that no kernel can t
 looked at. Knows nothing of children and of what is right.
 """
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from workers.bench.interval import LEAST_BURSTS
 from workers.devices.port import Rotation
+
+LOOKS = 8
+"""Bursts of a timing that are checked, where there are so many: one in each of as many stretches.
+
+A median moves only if half of the launches do less than they should; in an unbroken half every
+stretch but two is whole, and launches picked otherwise must escape eight times in a row.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +48,29 @@ def bursts(
     """Warm-up and timing; in each, what is fired.
 
     Of one that is checked a set is looked at that was launched on; what works ``in_place`` and was
-    launched on a set more than once is looked at apart, after a launch of its own. Another ends
-    early, and a set is looked at that would have come soon: that catches a launch that does the
-    work of later ones, which are timed as if they did it.
+    launched on a set more than once is looked at apart, after a launch of its own. Later, one more
+    ends early, and is not timed.
     """
-    count = rotation.warmup + rotation.bursts + (rotation.sets > 1)
+    count = rotation.warmup + rotation.bursts
     checked = _checkpoints(count, rng)
-    cut = _bystander_at(count, checked, rng) if rotation.sets > 1 else None
     drifts = in_place and len(order) > rotation.sets
-    found: list[tuple[Volley, ...]] = []
-    for burst in range(count):
-        volley = Volley(order, timed=burst >= rotation.warmup, raced=True)
-        if burst == cut:
-            cycle = order[: rotation.sets]
-            length = few(len(cycle) - 1, rng)
-            soon = cycle[length - 1 + few(len(cycle) - length, rng)]
-            found.append((replace(volley, order=cycle[:length], look=soon),))
-        elif burst not in checked:
-            found.append((volley,))
-        elif drifts:
-            found.append((volley, Volley(order[:1], look=order[0])))
-        else:
-            found.append((replace(volley, look=order[pick(len(order), rng)]),))
+    found = [
+        _burst(order, rng, timed=burst >= rotation.warmup, checked=burst in checked, drifts=drifts)
+        for burst in range(count)
+    ]
+    early = _early(order, rotation.sets, rng, once_each=drifts)
+    if early is not None:
+        sooner = min(count, LEAST_BURSTS)
+        found.insert(sooner + pick(count - sooner + 1, rng), (early,))
     return found
+
+
+def further(
+    rotation: Rotation, order: tuple[int, ...], rng: np.random.Generator, *, in_place: bool
+) -> tuple[Volley, ...]:
+    """One more burst of a timing that goes on, of which every eighth or so is checked."""
+    drifts = in_place and len(order) > rotation.sets
+    return _burst(order, rng, timed=True, checked=pick(LOOKS, rng) == 0, drifts=drifts)
 
 
 def pick(count: int, rng: np.random.Generator) -> int:
@@ -75,14 +83,41 @@ def few(most: int, rng: np.random.Generator) -> int:
     return min(most, int((most + 1) ** rng.random()))
 
 
+def _burst(
+    order: tuple[int, ...], rng: np.random.Generator, *, timed: bool, checked: bool, drifts: bool
+) -> tuple[Volley, ...]:
+    volley = Volley(order, timed=timed, raced=True)
+    if not checked:
+        return (volley,)
+    if drifts:
+        return volley, Volley(order[:1], look=order[0])
+    return (replace(volley, look=order[pick(len(order), rng)]),)
+
+
 def _checkpoints(count: int, rng: np.random.Generator) -> set[int]:
-    """The bursts that are checked: one before any timing may be given up, one later."""
+    """The bursts that are checked: one before any timing may be given up, the others later."""
     sooner = min(count, LEAST_BURSTS)
-    later = [sooner + pick(count - sooner, rng)] if count > sooner else []
+    looks = min(LOOKS - 1, count - sooner)
+    edges = [sooner + (count - sooner) * look // max(looks, 1) for look in range(looks + 1)]
+    later = [first + pick(behind - first, rng) for first, behind in itertools.pairwise(edges)]
     return {pick(sooner, rng), *later}
 
 
-def _bystander_at(count: int, checked: set[int], rng: np.random.Generator) -> int | None:
-    """The burst that ends early, so that a set can be looked at that was not launched on."""
-    others = [burst for burst in range(count) if burst not in checked]
-    return others[pick(len(others), rng)] if others else None
+def _early(
+    order: tuple[int, ...], sets: int, rng: np.random.Generator, *, once_each: bool
+) -> Volley | None:
+    """One that ends early, where there is anything to end.
+
+    Looked at is a set that would have come soon, which catches a launch that does the work of later
+    ones; or, of a burst that goes over its sets more than once, one that was launched on just now,
+    which catches a launch that leaves its work to the last on the same set.
+    """
+    cycle = order[:sets]
+    again = len(order) > sets and not once_each
+    if sets > 1 and not (again and pick(2, rng)):
+        length = few(sets - 1, rng)
+        return Volley(cycle[:length], look=cycle[length - 1 + few(sets - length, rng)], raced=True)
+    if not again:
+        return None
+    length = 1 + pick(len(order) - 1, rng)
+    return Volley(order[:length], look=order[length - 1 - pick(min(sets, length), rng)], raced=True)

@@ -21,7 +21,7 @@ from tuner.spec.experiment import Cache, Measure
 from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from workers.bench.bounds import Bounds
-from workers.bench.bursts import Volley, bursts, pick, random_order
+from workers.bench.bursts import Volley, bursts, further, pick, random_order
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Question, check, check_bystander
 from workers.bench.staging import staged
@@ -252,7 +252,10 @@ class Stand:
                 return samples or [raced[-1][0]]
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not settled(samples, measure.until):
-            samples += self._fire(entrant, place, baseline_ns, order)
+            more = further(rotation, order, self._rng, in_place=in_place)
+            found = self._fired(entrant, place, baseline_ns, more, question)
+            for volley, times in zip(more, found, strict=True):
+                samples += times if volley.timed else ()
             launches += len(order)
         self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
         return samples
