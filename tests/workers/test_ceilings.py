@@ -82,7 +82,7 @@ def test_a_product_in_opencl_is_a_product(monkeypatch):
         step = KernelStep(entry="product_float32", grid=grid, block=block, arguments=names)
         launchable = server.bind(module, CellPlan(build=0, steps=(step,)), case)
         shot = Shot(launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0)
-        ((_, seen),) = server.fire([shot])
+        ((_, seen, _),) = server.fire([shot])
         each = np.frombuffer(b"\x3c" * 4, np.float32)[0]
         product = np.frombuffer(seen.outputs["c"], np.float32)
         np.testing.assert_allclose(product, n * each * each, rtol=1e-5)

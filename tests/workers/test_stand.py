@@ -1,6 +1,8 @@
 """How a stand times: what it asks of the child, recorded on the way to a real one."""
 
 import itertools
+import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +19,10 @@ from workers.bench.bounds import Bounds
 from workers.bench.supervisor import Deadlines, Shot, _agree
 from workers.devices.port import DeviceFailure, Rotation
 
+HANGS_LATER = "global int runs[65536];\n" + GOOD.replace(
+    "if (i < n)", "while (runs[i] > 4) out[i] = runs[i]; runs[i]++; if (i < n)"
+)
+
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
@@ -31,9 +37,9 @@ def recorded(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> list[Sh
     seen: list[Shot] = []
     real = server.fire
 
-    def record(shots):
+    def record(shots, *more):
         seen.extend(shots)
-        return real(shots)
+        return real(shots, *more)
 
     monkeypatch.setattr(server, "fire", record)
     return seen
@@ -64,12 +70,14 @@ def test_cold_bursts_visit_every_set_once_in_random_order(laboratory, fired) -> 
     assert tuple(range(16)) not in cycles
 
 
-def test_each_shape_is_checked_before_anything_is_timed(laboratory, fired) -> None:
+def test_each_shape_is_checked_before_it_is_timed(laboratory, fired) -> None:
     trial(laboratory, "before")
-    first, second = fired[:2]
-    assert len(first.order) == len(second.order) == 1
-    assert first.inspect == first.order[0]
-    assert second.inspect == second.order[0]
+    begins = [place for place, each in enumerate(fired) if len(each.order) > 1]
+    first = fired[0]
+    other = next(each for each in fired if each.launchable > first.launchable + 1)
+    assert begins[0] == 1
+    for each in (first, other):
+        assert each.order == (each.inspect,)
 
 
 def test_timing_is_checked_at_points_that_change(laboratory, fired) -> None:
@@ -112,8 +120,9 @@ def test_no_launch_that_is_checked_or_timed_may_take_as_long_as_a_compile(
     laboratory, fired
 ) -> None:
     trial(laboratory, "deadlines")
-    assert [each.deadline for each in fired[:2]] == [2.0, 2.0], "with the one that awakened it"
-    assert all(each.deadline <= len(each.order) for each in fired[2:])
+    longer = [each for each in fired if each.deadline > 1.0]
+    assert [each.deadline for each in longer] == [2.0, 2.0], "with the one that awakened it"
+    assert len({each.launchable for each in longer}) == 2, "one for each shape"
 
 
 def test_a_kernel_that_hangs_at_its_first_launch_costs_its_deadline() -> None:
@@ -127,17 +136,33 @@ def test_a_kernel_that_hangs_at_its_first_launch_costs_its_deadline() -> None:
     assert seconds < 10.0
 
 
+def test_a_kernel_that_hangs_within_a_burst_costs_its_deadline(laboratory) -> None:
+    began = time.monotonic()
+    outcome = laboratory.outcome(HANGS_LATER)
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.HANG
+    assert time.monotonic() - began < 6.0, "not one deadline for each launch of the burst"
+
+
+def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory) -> None:
+    trial(laboratory, "before it dies")
+    server = laboratory.bench._working._server
+    os.kill(server.pid, signal.SIGKILL)
+    trial(laboratory, "after it died")
+    assert laboratory.bench._working._server is not server
+
+
 def test_deadlines_follow_the_baseline() -> None:
     deadlines = Deadlines(launch=1.0, factor=200.0)
-    assert deadlines.of(1e3, 1) == 1.0
-    assert deadlines.of(1e8, 1) == pytest.approx(20.0)
-    assert deadlines.of(1e8, 3) == pytest.approx(60.0)
+    assert deadlines.of(1e3) == 1.0
+    assert deadlines.of(1e8) == pytest.approx(20.0)
+    assert deadlines.burst(20.0, 3, 0.0) == pytest.approx(60.0)
 
 
 def test_a_hang_in_a_long_burst_costs_little_more_than_one_launch() -> None:
     deadlines = Deadlines(launch=1.0, factor=200.0, slower=10.0)
-    assert deadlines.of(1e3, 101, seen_ns=2e3) == pytest.approx(1.002)
-    assert deadlines.of(1e3, 3, seen_ns=1e9) == pytest.approx(3.0), "never more than one each"
+    assert deadlines.burst(1.0, 101, 2e3) == pytest.approx(1.002)
+    assert deadlines.burst(1.0, 3, 1e9) == pytest.approx(3.0), "never more than one each"
 
 
 @pytest.mark.parametrize(
@@ -199,8 +224,13 @@ def test_a_timing_under_throttling_is_taken_again(laboratory, monkeypatch, told,
     stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
     answers = iter([vitals(*told), vitals(), vitals()])
     taken = []
-    take = stand._take
-    monkeypatch.setattr(stand._server, "vitals", lambda: next(answers))
+    take, fire = stand._take, stand._server.fire
+
+    def told_so(shots, *more):
+        for shot, seen in zip(shots, fire(shots, *more), strict=True):
+            yield seen._replace(vitals=next(answers)) if shot.watch else seen
+
+    monkeypatch.setattr(stand._server, "fire", told_so)
     monkeypatch.setattr(stand, "_take", lambda *given: (taken.append(1), take(*given))[1])
     question = laboratory.bench._prep.questions[0][0]
     stand.check(baseline, question, 1e6, exact=False)

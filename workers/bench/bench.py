@@ -40,7 +40,7 @@ from workers.bench.oracle import FIRST, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.probes import proves_nothing
 from workers.bench.stand import Stand
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Deadlines, StaleFailure, Supervisor
 from workers.bench.working import Working
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
@@ -135,7 +135,11 @@ class Bench:
         with self._locked():
             began = time.monotonic()
             working = self._ready(candidate)
-            outcome = working.trial(candidate, cutoffs)
+            try:
+                outcome = working.trial(candidate, cutoffs)
+            except StaleFailure:
+                working = self._ready(candidate)
+                outcome = working.trial(candidate, cutoffs)
             seconds = time.monotonic() - began
         return Benched(
             trial=candidate.trial,

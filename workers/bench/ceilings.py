@@ -118,7 +118,7 @@ class _Course:
         shot = Shot(launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS)
         times: list[float] = []
         for burst in range(rotation.warmup + rotation.bursts):
-            ((seen, _),) = self.server.fire([shot])
+            ((seen, _, _),) = self.server.fire([shot])
             times += seen if burst >= rotation.warmup else ()
         self.server.release(launchable, case)
         return statistics.median(times)

@@ -31,8 +31,6 @@ from workers.bench.protocol import (
     Request,
     Rotated,
     Stage,
-    Watch,
-    Watched,
     decode_requests,
     encode_reply,
 )
@@ -80,8 +78,6 @@ class _Server:
                     request.size, request.cache, request.warmup, request.repeats
                 )
                 return Rotated(rotation=rotation), []
-            case Watch():
-                return Watched(vitals=device.vitals()), []
             case Stage():
                 arguments: list[Staged] = [*request.buffers, *request.scalars, *request.nulls]
                 self._cases[request.case] = device.stage(arguments, request.sets)
@@ -113,8 +109,9 @@ class _Server:
         began = time.perf_counter_ns()
         times = launchable.burst(request.order)
         host_ns = float(time.perf_counter_ns() - began)
+        vitals = self._device.vitals() if request.watch else None
         if request.inspect is None:
-            return Fired(times=times, host_ns=host_ns), []
+            return Fired(times=times, host_ns=host_ns, vitals=vitals), []
         seen = case.inspect(request.inspect, request.expected)
         reply = Fired(
             times=times,
@@ -122,6 +119,7 @@ class _Server:
             damage=seen.damage,
             outputs=tuple(seen.outputs),
             comparisons=seen.comparisons,
+            vitals=vitals,
         )
         return reply, list(seen.outputs.values())
 

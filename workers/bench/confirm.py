@@ -167,6 +167,7 @@ class Confirmation:
             for trial, entrant in runners.items():
                 with self._blaming(trial, shape):
                     stand.leave_shape(entrant, shape)
+                    stand.settle()
             with self._blaming(BASELINE, shape):
                 stand.unstage(shape)
         notes.update(stand.notes)

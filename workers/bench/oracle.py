@@ -268,7 +268,7 @@ class Oracle:
                     ),
                     inspect=0,
                 )
-                ((times, seen),) = server.fire([shot])
+                ((times, seen, _),) = server.fire([shot])
                 assert seen is not None
                 if max(times) > bearable_ns:
                     detail = f"a launch takes {max(times) / 1e9:.2g} s, which is too long to check"

@@ -41,13 +41,6 @@ class PlanRotation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """Answered by :class:`Watched`."""
-
-    kind: Literal["watch"] = "watch"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """Stage a case."""
 
@@ -103,8 +96,8 @@ class Fire:
     """Restore, burst, inspect: the one way to launch, for checks and timing alike.
 
     ``inspect`` names the set to look at afterwards, if any; it need not be one of those launched.
-    Without a ``poison`` outputs hold what earlier launches left.
-    Answered by :class:`Fired`.
+    Without a ``poison`` outputs hold what earlier launches left. Answered by :class:`Fired`, which
+    tells how the device is if it is to ``watch``.
     """
 
     kind: Literal["fire"] = "fire"
@@ -113,6 +106,7 @@ class Fire:
     poison: int | None
     inspect: int | None = None
     expected: dict[str, Expected] = field(default_factory=dict)
+    watch: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +118,7 @@ class Release:
 
 
 Request = Annotated[
-    Describe | PlanRotation | Watch | Stage | Refill | Load | Bind | Awaken | Fire | Release,
+    Describe | PlanRotation | Stage | Refill | Load | Bind | Awaken | Fire | Release,
     Field(discriminator="kind"),
 ]
 
@@ -154,14 +148,6 @@ class Rotated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """How the device is, if anything tells."""
-
-    kind: Literal["watched"] = "watched"
-    vitals: Vitals | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
     """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order.
 
@@ -174,6 +160,7 @@ class Fired:
     damage: Damage | None = None
     outputs: tuple[str, ...] = ()
     comparisons: dict[str, Comparison] = field(default_factory=dict)
+    vitals: Vitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +181,7 @@ class Broken:
     detail: str
 
 
-Reply = Annotated[
-    Done | Described | Rotated | Watched | Fired | Failed | Broken, Field(discriminator="kind")
-]
+Reply = Annotated[Done | Described | Rotated | Fired | Failed | Broken, Field(discriminator="kind")]
 
 _REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request])
 _REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)

@@ -27,6 +27,7 @@ from workers.bench.judge import Question, check, check_bystander
 from workers.bench.staging import staged
 from workers.bench.supervisor import Deadlines, Shot, Supervisor
 from workers.devices.port import Rotation
+from workers.verify import Expected
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -53,6 +54,15 @@ class Entrant:
     launchables: dict[tuple[int, bool], int] = field(default_factory=dict)
     awakened: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Aim:
+    """A volley at a shape's buffers, exactly aligned or not, and what is asked where it looks."""
+
+    place: tuple[int, bool]
+    volley: Volley
+    question: Question | None = None
 
 
 @dataclass(slots=True)
@@ -132,7 +142,10 @@ class Stand:
         self._server.settle()
 
     def leave(self, entrant: Entrant) -> None:
-        """Unload a candidate; cases hold what they were staged with, made whole again."""
+        """Unload a candidate, while nobody waits for it.
+
+        Cases hold what they were staged with, made whole again.
+        """
         for place in entrant.launchables:
             if place in self._cases:
                 self._refill(place, self._cases[place].first)
@@ -163,7 +176,7 @@ class Stand:
                 self._fire(entrant, place, baseline_ns, target)
             self._hold(place, question.contents)
             volley = Volley(target * question.launches, look=target[0], stands=asked.standing)
-            deque(self._fired(entrant, place, baseline_ns, [volley], asked), maxlen=0)
+            deque(self._fired(entrant, baseline_ns, [_Aim(place, volley, asked)]), maxlen=0)
 
     def once(
         self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
@@ -198,6 +211,8 @@ class Stand:
         measure: Measure,
         baseline_ns: float,
         cutoff_ns: float = math.inf,
+        *,
+        check: bool = False,
     ) -> list[float]:
         """Nanoseconds per launch, after warm-up, checked at random points on the way.
 
@@ -211,11 +226,18 @@ class Stand:
             measure: launches to warm up and to time, and when that is enough.
             baseline_ns: what deadlines are reckoned from.
             cutoff_ns: what is above need not be known.
+            check: whether to look at one launch on exactly aligned buffers before, in the same go.
         """
+        before: list[_Aim] = []
+        if check:
+            place = question.shape, True
+            target = self._next(entrant, place, question.contents, baseline_ns)
+            self._hold(place, question.contents)
+            before.append(_Aim(place, Volley((target,), look=target), question))
         self._hold((question.shape, False), question.contents)
         for _ in range(_TAKES):
-            samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns)
-            self.vitals = self._server.vitals()
+            samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns, before)
+            before = []
             throttled = self.vitals.throttled if self.vitals else ()
             if not throttled:
                 return samples
@@ -230,6 +252,7 @@ class Stand:
         measure: Measure,
         baseline_ns: float,
         cutoff_ns: float,
+        before: Sequence[_Aim],
     ) -> list[float]:
         place = question.shape, False
         rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
@@ -242,20 +265,21 @@ class Stand:
         while ahead:
             # As many again as there were: few are in vain, and the device seldom waits for us.
             count = max(LEAST_BURSTS, len(raced))
-            volleys = [volley for burst in ahead[:count] for volley in burst]
-            ahead = ahead[count:]
-            found = self._fired(entrant, place, baseline_ns, volleys, question)
-            for volley, times in zip(volleys, found, strict=True):
-                samples += times if volley.timed else ()
-                raced += [(min(times), len(volley.order))] if volley.raced else []
+            aims = [_Aim(place, volley, question) for burst in ahead[:count] for volley in burst]
+            aims, before, ahead = [*before, *aims], (), ahead[count:]
+            found = self._fired(entrant, baseline_ns, aims, watch=True)
+            for aim, times in zip(aims, found, strict=True):
+                samples += times if aim.volley.timed else ()
+                raced += [(min(times), len(aim.volley.order))] if aim.volley.raced else []
             if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
                 return samples or [raced[-1][0]]
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not settled(samples, measure.until):
             more = further(rotation, order, self._rng, in_place=in_place)
-            found = self._fired(entrant, place, baseline_ns, more, question)
-            for volley, times in zip(more, found, strict=True):
-                samples += times if volley.timed else ()
+            aims = [_Aim(place, volley, question) for volley in more]
+            found = self._fired(entrant, baseline_ns, aims, watch=True)
+            for aim, times in zip(aims, found, strict=True):
+                samples += times if aim.volley.timed else ()
             launches += len(order)
         self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
         return samples
@@ -289,53 +313,59 @@ class Stand:
         order: tuple[int, ...],
     ) -> tuple[float, ...]:
         """Launches that nobody looks at."""
-        (times,) = self._fired(entrant, place, baseline_ns, [Volley(order)])
+        (times,) = self._fired(entrant, baseline_ns, [_Aim(place, Volley(order))])
         return times
 
     def _fired(
         self,
         entrant: Entrant,
-        place: tuple[int, bool],
         baseline_ns: float,
-        volleys: Sequence[Volley],
-        question: Question | None = None,
+        aims: Sequence[_Aim],
+        *,
+        watch: bool = False,
     ) -> Iterator[tuple[float, ...]]:
-        """Fire one after the other, then judge each that was looked at; yields their times."""
-        shape, _ = place
-        launchable = self._bound(entrant, place)
-        poisons = [None if volley.stands else self._poison() for volley in volleys]
+        """Fire one after the other, then judge each that was looked at; yields their times.
+
+        All are at one shape; with ``watch`` the device is looked at after the last.
+        """
+        shape, _ = aims[0].place
+        poisons = [None if aim.volley.stands else self._poison() for aim in aims]
         fired = self._server.fire(
             [
                 Shot(
-                    launchable=launchable,
-                    order=volley.order,
+                    launchable=self._bound(entrant, aim.place),
+                    order=aim.volley.order,
                     poison=poison,
-                    deadline=self._deadline(entrant, shape, baseline_ns, len(volley.order)),
-                    inspect=volley.look,
-                    expected=question.expected if question and not self._device.is_cpu else {},
+                    deadline=self._deadline(entrant, shape, baseline_ns),
+                    inspect=aim.volley.look,
+                    expected={} if self._device.is_cpu else _expected(aim),
+                    watch=watch and aim is aims[-1],
                 )
-                for volley, poison in zip(volleys, poisons, strict=True)
-            ]
+                for aim, poison in zip(aims, poisons, strict=True)
+            ],
+            entrant.slowest_ns.get(shape, 0.0),
         )
         arguments = {a.name: a for a in self._arguments[shape]}
-        for volley, poison, (times, inspection) in zip(volleys, poisons, fired, strict=True):
+        for aim, poison, (times, inspection, vitals) in zip(aims, poisons, fired, strict=True):
             if inspection is not None:
-                assert question is not None
-                if volley.look in volley.order:
-                    check(question, inspection, arguments, poison)
+                assert aim.question is not None
+                if aim.volley.look in aim.volley.order:
+                    check(aim.question, inspection, arguments, poison)
                 else:
                     assert poison is not None
-                    check_bystander(question, inspection, arguments, poison)
+                    check_bystander(aim.question, inspection, arguments, poison)
+            if watch:
+                self.vitals = vitals
             yield self._seen(entrant, shape, times)
 
-    def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float, launches: int) -> float:
-        launches += shape in entrant.awakened
+    def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float) -> float:
+        """Seconds for a launch, and for another that may still run before it."""
+        launches = 1 + (shape in entrant.awakened)
         entrant.awakened.discard(shape)
-        seen = entrant.slowest_ns.get(shape, math.inf)
-        return self._deadlines.of(baseline_ns, launches, seen_ns=seen)
+        return launches * self._deadlines.of(baseline_ns)
 
     def _seen(self, entrant: Entrant, shape: int, times: tuple[float, ...]) -> tuple[float, ...]:
-        """Remember the slowest launch, which later deadlines are reckoned from."""
+        """Remember the slowest launch, from which others' deadlines are reckoned."""
         entrant.slowest_ns[shape] = max(entrant.slowest_ns.get(shape, 0.0), *times)
         return times
 
@@ -378,3 +408,7 @@ class Stand:
         self._ordinary = not self._ordinary
         bytes_ = _POISONS[self._ordinary]
         return bytes_[pick(len(bytes_), self._rng)]
+
+
+def _expected(aim: _Aim) -> Mapping[str, Expected]:
+    return aim.question.expected if aim.question and aim.volley.look is not None else {}

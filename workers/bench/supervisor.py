@@ -6,10 +6,9 @@ launch and expect is told by :mod:`workers.bench.stand`.
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
@@ -46,9 +45,10 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shot:
-    """Launches of one go, within ``deadline`` seconds, and the set to look at afterwards, if any.
+    """Launches of one go, the slowest of ``deadline`` seconds at most, and the set to look at then.
 
-    What is ``expected`` of its outputs is compared in the child, the others are handed out.
+    What is ``expected`` of its outputs is compared in the child, the others are handed out. With
+    ``watch`` the device itself is looked at, too.
     """
 
     launchable: int
@@ -57,6 +57,19 @@ class Shot:
     deadline: float
     inspect: int | None = None
     expected: Mapping[str, Expected] = field(default_factory=dict)
+    watch: bool = False
+
+
+class Seen(NamedTuple):
+    """Of a shot: nanoseconds for each launch, or one for all; what was looked at, if anything."""
+
+    times: tuple[float, ...]
+    inspection: Inspection | None
+    vitals: Vitals | None
+
+
+class StaleFailure(DeviceFailure):
+    """What was asked before failed after its outcome had been told; the child is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +97,14 @@ class Deadlines:
     first: float = 20.0
     control: float = 60.0
 
-    def of(self, baseline_ns: float, launches: int, *, seen_ns: float = math.inf) -> float:
-        """For a burst of so many launches of a kernel of which one took ``seen_ns``."""
-        each = max(self.launch, self.factor * baseline_ns * 1e-9)
-        others = min(each, self.slower * seen_ns * 1e-9)
-        return each + others * (launches - 1)
+    def of(self, baseline_ns: float) -> float:
+        """For a launch of a kernel whose baseline takes so long."""
+        return max(self.launch, self.factor * baseline_ns * 1e-9)
+
+    def burst(self, slowest: float, launches: int, seen_ns: float) -> float:
+        """For launches that may be so slow, of a kernel that took ``seen_ns``, 0 if unknown."""
+        others = min(slowest, self.slower * seen_ns * 1e-9) if seen_ns else slowest
+        return slowest + others * (launches - 1)
 
 
 class Supervisor:
@@ -104,6 +120,7 @@ class Supervisor:
         self._deadlines = deadlines
         self._handles = itertools.count()
         self._held: list[_Asked] = []
+        self._owed: list[_Asked] = []
 
     @property
     def closed(self) -> bool:
@@ -135,10 +152,6 @@ class Supervisor:
         """How to time a case of ``size`` bytes."""
         request = protocol.PlanRotation(size=size, cache=cache, warmup=warmup, repeats=repeats)
         return self._expect(protocol.Rotated, request).rotation
-
-    def vitals(self) -> Vitals | None:
-        """How the device is now, if anything tells."""
-        return self._expect(protocol.Watched, protocol.Watch()).vitals
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> int:
         """Stage a case; returns its handle."""
@@ -178,30 +191,37 @@ class Supervisor:
         request = protocol.Awaken(launchable=launchable, index=index, poison=poison)
         self._hold(request, self._deadlines.first)
 
-    def fire(self, shots: Sequence[Shot]) -> Iterator[tuple[tuple[float, ...], Inspection | None]]:
+    def fire(self, shots: Sequence[Shot], slowest_ns: float = 0.0) -> Iterator[Seen]:
         """Of each in turn: restore, launch in order, look at one set if asked.
 
         All are carried out before the first is told of, so that the device waits for nobody; the
-        first that fails is the last. Yields nanoseconds for each launch, or one for all, and what
-        was seen.
+        first that fails is the last.
+
+        Args:
+            shots: of one kernel on one shape.
+            slowest_ns: what its slowest launch so far took, 0 if there was none.
         """
-        asked = [
-            _Asked(
-                protocol.Fire(
-                    launchable=shot.launchable,
-                    order=tuple(shot.order),
-                    poison=shot.poison,
-                    inspect=shot.inspect,
-                    expected=dict(shot.expected),
-                ),
-                (),
-                shot.deadline,
+        requests = [
+            protocol.Fire(
+                launchable=shot.launchable,
+                order=tuple(shot.order),
+                poison=shot.poison,
+                inspect=shot.inspect,
+                expected=dict(shot.expected),
+                watch=shot.watch,
             )
             for shot in shots
         ]
+        self._ask(requests, max(shot.deadline for shot in shots))
         answers: list[tuple[protocol.Reply, list[bytes]] | DeviceFailure] = []
         try:
-            answers.extend(self._converse(asked))
+            for shot in shots:
+                launches = len(shot.order)
+                deadline = self._deadlines.burst(shot.deadline, launches, slowest_ns)
+                reply, blobs = self._receive(deadline)
+                answers.append((reply, blobs))
+                if isinstance(reply, protocol.Fired):
+                    slowest_ns = max([slowest_ns, *reply.times])
         except DeviceFailure as failure:
             answers.append(failure)
         for shot, answer in zip(shots, answers, strict=False):
@@ -210,12 +230,21 @@ class Supervisor:
             yield self._fired(shot, *answer)
 
     def release(self, *handles: int) -> None:
-        """Release cases, modules and launchables, in order."""
-        self._tell(protocol.Release(handles=handles))
+        """Release cases, modules and launchables, in order, while nobody waits.
+
+        Where that fails, the next request does, with a :class:`StaleFailure`.
+        """
+        self._hold(protocol.Release(handles=handles), self._deadlines.control)
+        held, self._held = self._held, []
+        try:
+            self._send(held, self._deadlines.control)
+        except ChildFailed as failure:
+            raise _dead(failure) from None
+        self._owed += held
 
     def kill(self) -> None:
         """End the child at once, with every handle; the next request starts another."""
-        self._held = []
+        self._held, self._owed = [], []
         self._child.kill()
 
     def close(self) -> None:
@@ -224,20 +253,19 @@ class Supervisor:
 
     def settle(self) -> None:
         """Have done now what would be with the next request."""
-        deque(self._converse(()), maxlen=0)
+        self._ask((), self._deadlines.control)
 
-    def _fired(
-        self, shot: Shot, reply: protocol.Reply, blobs: Sequence[bytes]
-    ) -> tuple[tuple[float, ...], Inspection | None]:
+    def _fired(self, shot: Shot, reply: protocol.Reply, blobs: Sequence[bytes]) -> Seen:
         if not isinstance(reply, protocol.Fired) or len(reply.outputs) != len(blobs):
-            raise self._lost(Code.CRASH, "the bench child answered something else")
+            raise self._lost("the bench child answered something else")
         _agree(reply.times, len(shot.order), reply.host_ns)
-        if shot.inspect is None:
-            return reply.times, None
-        outputs = dict(zip(reply.outputs, blobs, strict=True))
-        return reply.times, Inspection(
-            damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
-        )
+        inspection = None
+        if shot.inspect is not None:
+            outputs = dict(zip(reply.outputs, blobs, strict=True))
+            inspection = Inspection(
+                damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
+            )
+        return Seen(reply.times, inspection, reply.vitals)
 
     def _hold(
         self, request: protocol.Request, deadline: float, blobs: Sequence[bytes] = ()
@@ -249,40 +277,52 @@ class Supervisor:
         self._expect(protocol.Done, request)
 
     def _expect(self, kind: type[_R], request: protocol.Request) -> _R:
-        ((reply, _),) = self._converse([_Asked(request, (), self._deadlines.control)])
+        self._ask([request], self._deadlines.control)
+        reply, _ = self._receive(self._deadlines.control)
         if not isinstance(reply, kind):
-            raise self._lost(Code.CRASH, "the bench child answered something else")
+            raise self._lost("the bench child answered something else")
         return reply
 
-    def _converse(self, asked: Sequence[_Asked]) -> Iterator[tuple[protocol.Reply, list[bytes]]]:
-        """Send in one frame what is held and what is asked; yield the answers to the latter."""
+    def _ask(self, requests: Sequence[protocol.Request], timeout: float) -> None:
+        """Send in one frame what is held and what is asked; wait for all but the latter."""
         held, self._held = self._held, []
-        every = [*held, *asked]
-        if not every:
+        owed, self._owed = self._owed, []
+        asked = [_Asked(request, (), timeout) for request in requests]
+        patience = max([timeout, *(one.deadline for one in (*owed, *held))])
+        try:
+            self._send([*held, *asked], patience)
+            for one in owed:
+                self._done(one)
+        except (ChildFailed, DeviceFailure) as failure:
+            self._child.kill()
+            lost = _dead(failure) if isinstance(failure, ChildFailed) else failure
+            raise (StaleFailure(lost.code, lost.detail, sticky=True) if owed else lost) from None
+        for one in held:
+            self._done(one)
+
+    def _send(self, asked: Sequence[_Asked], timeout: float) -> None:
+        """In one frame, each part within so many seconds. Raises :class:`ChildFailed`."""
+        if not asked:
             return
         self.start()
-        try:
-            self._child.send(
-                protocol.encode_requests([one.request for one in every]),
-                [blob for one in every for blob in one.blobs],
-                timeout=max(one.deadline for one in every),
-            )
-        except ChildFailed as failure:
-            raise _dead(failure) from None
-        for one in held:
-            if not isinstance(self._receive(one)[0], protocol.Done):
-                raise self._lost(Code.CRASH, "the bench child answered something else")
-        for one in asked:
-            yield self._receive(one)
+        self._child.send(
+            protocol.encode_requests([one.request for one in asked]),
+            [blob for one in asked for blob in one.blobs],
+            timeout=timeout,
+        )
 
-    def _receive(self, asked: _Asked) -> tuple[protocol.Reply, list[bytes]]:
+    def _done(self, asked: _Asked) -> None:
+        if not isinstance(self._receive(asked.deadline)[0], protocol.Done):
+            raise self._lost("the bench child answered something else")
+
+    def _receive(self, deadline: float) -> tuple[protocol.Reply, list[bytes]]:
         try:
-            text, answers = self._child.receive(timeout=asked.deadline, limit=_REPLY_LIMIT)
+            text, answers = self._child.receive(timeout=deadline, limit=_REPLY_LIMIT)
             reply = protocol.decode_reply(text)
         except ChildFailed as failure:
             raise _dead(failure) from None
         except ValueError as error:
-            raise self._lost(Code.CRASH, f"the bench child sent {error}") from None
+            raise self._lost(f"the bench child sent {error}") from None
         if isinstance(reply, protocol.Broken):
             raise EnvironmentProblem(reply.detail)
         if isinstance(reply, protocol.Failed):
@@ -291,9 +331,9 @@ class Supervisor:
             raise DeviceFailure(reply.code, reply.detail, sticky=reply.sticky)
         return reply, answers
 
-    def _lost(self, code: Code, detail: str) -> DeviceFailure:
+    def _lost(self, detail: str) -> DeviceFailure:
         self._child.kill()
-        return DeviceFailure(code, detail, sticky=True)
+        return DeviceFailure(Code.CRASH, detail, sticky=True)
 
 
 def _dead(failure: ChildFailed) -> DeviceFailure:

@@ -19,7 +19,7 @@ from workers.bench.judge import rejected
 from workers.bench.memory import doubt
 from workers.bench.prep import Prep, full, short
 from workers.bench.stand import Entrant, Stand
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Deadlines, StaleFailure, Supervisor
 from workers.devices.port import DeviceFailure
 
 RETIME_BASELINE_AFTER = 50
@@ -73,11 +73,14 @@ class Working:
         return self._stand.vitals
 
     def trial(self, candidate: Candidate, cutoffs: Losses = ()) -> Outcome:
-        """Verify the candidate on every shape, then time it; ask it further where it leads.
+        """Verify and time the candidate on every shape; ask it further where it leads.
 
         Args:
             candidate: what to try.
             cutoffs: see :mod:`tuner.racing`; without, everything is measured in full.
+
+        Raises:
+            StaleFailure: the child was lost to what was tried before.
         """
         cells: dict[int, Cell] = {}
         shape: int | None = None
@@ -88,18 +91,18 @@ class Working:
             for shape in self._prep.tune:
                 cell = candidate.plan.cells[shape]
                 if isinstance(cell, CellPlan):
-                    self._ask(entrant, shape, 0, exact=True)
+                    cells[shape] = self._raced(entrant, shape, cutoffs, check=True)
                 else:
                     cells[shape] = cell
-            for shape in self._prep.tune:
-                if shape not in cells:
-                    cells[shape] = self._raced(entrant, shape, cutoffs)
             measured = Measured(cells=tuple(cells[number] for number in self._prep.tune))
             if leads_over_all(measured, self._prep.weights, cutoffs):
                 for shape in self._prep.tune:
                     if isinstance(cells[shape], Short):
                         cells[shape] = self._raced(entrant, shape, ())
             self._stand.leave(entrant)
+        except StaleFailure:
+            self.end()
+            raise
         except DeviceFailure as failure:
             self._recover(failure, entrant)
             return rejected(failure, shape)
@@ -135,12 +138,14 @@ class Working:
         question = self._prep.questions[shape][0]
         self._stand.stage(question, (measure.cache,), measure.repeats)
 
-    def _ask(self, entrant: Entrant, shape: int, number: int, *, exact: bool = False) -> None:
+    def _ask(self, entrant: Entrant, shape: int, number: int) -> None:
         question = self._prep.questions[shape][number]
         known = self._prep.baseline_ns.get(shape, self._unknown_ns)
-        self._stand.check(entrant, question, known, exact=exact)
+        self._stand.check(entrant, question, known, exact=False)
 
-    def _samples(self, entrant: Entrant, shape: int, cutoff: float = math.inf) -> list[float]:
+    def _samples(
+        self, entrant: Entrant, shape: int, cutoff: float = math.inf, *, check: bool = False
+    ) -> list[float]:
         measure = self._prep.measure
         known = self._prep.baseline_ns.get(shape, self._unknown_ns)
         return self._stand.time(
@@ -150,15 +155,19 @@ class Working:
             measure,
             known,
             cutoff_ns=cutoff * known,
+            check=check,
         )
 
-    def _raced(self, entrant: Entrant, shape: int, cutoffs: Losses) -> Full | Short:
+    def _raced(
+        self, entrant: Entrant, shape: int, cutoffs: Losses, *, check: bool = False
+    ) -> Full | Short:
         """Time a shape, and ask what else there is to ask unless it leads nowhere.
 
         In one go, so that what a kernel may have kept of this shape's inputs is still there.
         """
         baseline_ns = self._prep.baseline_ns[shape]
-        samples = self._samples(entrant, shape, cutoffs[1 + shape] if cutoffs else math.inf)
+        cutoff = cutoffs[1 + shape] if cutoffs else math.inf
+        samples = self._samples(entrant, shape, cutoff, check=check)
         timed_ns = statistics.median(samples)
         if not leads_on(shape, timed_ns / baseline_ns, cutoffs):
             return short(samples, baseline_ns)
