@@ -80,6 +80,7 @@ class Bench:
         self._working: Working | None = None
         self._quarantined = ""
         self._servers: list[Supervisor] = []
+        self._spare: Supervisor | None = None
         self._rng = np.random.default_rng()
         self._closed = threading.Event()
         self._guard = threading.Lock()
@@ -351,17 +352,20 @@ class Bench:
             try:
                 self._described = server.describe()
             except DeviceFailure as failure:
-                raise EnvironmentProblem(f"{self.name}: {failure.detail}") from None
-            finally:
                 server.close()
+                raise EnvironmentProblem(f"{self.name}: {failure.detail}") from None
+            self._spare = server
         return self._described
 
     def _server(self) -> Supervisor:
-        """A new child's supervisor, which :meth:`close` ends too."""
+        """The supervisor of a child that has done nothing yet; :meth:`close` ends it too."""
         environment = opencl_caches(self._folder.path / "pocl")
         with self._guard:
             if self._closed.is_set():
                 raise EnvironmentProblem(f"{self.name} is closed")
+            spare, self._spare = self._spare, None
+            if spare is not None:
+                return spare
             server = Supervisor(self._backend, self._index, self._deadlines, environment)
             self._servers = [*(s for s in self._servers if not s.closed), server]
         return server
