@@ -23,6 +23,10 @@ HANGS_LATER = "global int runs[65536];\n" + GOOD.replace(
     "if (i < n)", "while (runs[i] > 4) out[i] = runs[i]; runs[i]++; if (i < n)"
 )
 
+WRONG_THEN_CRASHES = "global int runs[65536];\n" + GOOD.replace(
+    "if (i < n)", "if (runs[i]++ > 2) *(volatile global int *)(ulong)n = 1; if (i < n)"
+).replace("2 * x[i]", "3 * x[i]")
+
 
 @pytest.fixture(scope="module")
 def laboratory() -> Iterator[Laboratory]:
@@ -142,6 +146,14 @@ def test_a_kernel_that_hangs_within_a_burst_costs_its_deadline(laboratory) -> No
     assert isinstance(outcome, Rejected)
     assert outcome.code == Code.HANG
     assert time.monotonic() - began < 6.0, "not one deadline for each launch of the burst"
+
+
+def test_what_is_wrong_before_it_crashes_is_told_first(laboratory) -> None:
+    outcome = laboratory.outcome(WRONG_THEN_CRASHES)
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.WRONG_RESULT
+    assert not laboratory.bench._working.alive
+    trial(laboratory, "after a crash behind a wrong answer")
 
 
 def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory) -> None:

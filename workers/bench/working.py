@@ -198,7 +198,7 @@ class Working:
     def _recover(self, failure: DeviceFailure, entrant: Entrant | None) -> None:
         """Unload the candidate; replace the child if it cannot be trusted any more."""
         damaged = failure.code is Code.OUT_OF_BOUNDS and self._prep.device.is_cpu
-        if failure.sticky or damaged:
+        if failure.sticky or damaged or self._server.pid is None:
             self.end()
         elif entrant is not None:
             try:
