@@ -37,8 +37,12 @@ Spec = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 Fleet = Annotated[
-    FleetName,
-    typer.Option("--fleet", help="ray: on a cluster, or one started here; local: no Ray."),
+    FleetName | None,
+    typer.Option(
+        "--fleet",
+        help="ray: on a cluster, or one started here; local: no Ray. A new run takes ray, and a "
+        "resume what the run was begun with.",
+    ),
 ]
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", help="Where to keep the run; must not exist yet.")
@@ -131,7 +135,7 @@ def validate(
 def run(
     spec: Spec,
     *,
-    fleet: Fleet = FleetName.RAY,
+    fleet: Fleet = None,
     run_dir: RunDir = None,
     trials: Trials = None,
     seconds: Seconds = None,
@@ -152,7 +156,7 @@ def run(
 
     runs.run(
         spec,
-        fleet=fleet.value,
+        fleet=fleet,
         run_dir=run_dir,
         trials=trials,
         seconds=seconds,
@@ -168,7 +172,7 @@ def run(
 def resume(
     run_dir: Run,
     *,
-    fleet: Fleet = FleetName.RAY,
+    fleet: Fleet = None,
     device: DeviceOption = None,
     target: Target = None,
     exit_when_waiting: ExitWhenWaiting = False,
@@ -179,7 +183,7 @@ def resume(
 
     runs.resume(
         run_dir,
-        fleet=fleet.value,
+        fleet=fleet,
         device=device,
         target=target,
         exit_when_waiting=exit_when_waiting,

@@ -46,7 +46,7 @@ class Running(Protocol):
 def run(
     spec: str,
     *,
-    fleet: str,
+    fleet: str | None,
     run_dir: Path | None,
     trials: int | None,
     seconds: float | None,
@@ -70,7 +70,7 @@ def run(
         folder = _run_directory(run_dir, experiment.name, settings)
         again = _given(fleet, device, target)
         with closing(
-            RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"))
+            RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"), fleet=fleet)
         ) as directory:
             patterns.copy_near(settings, directory)
             if model == "replay":
@@ -86,7 +86,7 @@ def run(
 def resume(
     run_dir: Path,
     *,
-    fleet: str,
+    fleet: str | None,
     device: str | None,
     target: str | None,
     exit_when_waiting: bool,
@@ -98,6 +98,7 @@ def resume(
         results.conclude(folder, as_json=as_json)
         return
     settings, again = Settings.read(), _given(fleet, device, target)
+    fleet = fleet or RunView.open(folder).info.fleet
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
         _follow(workplace.start(folder), folder, again)
     results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
@@ -143,7 +144,7 @@ class _Workplace:
 
 @contextmanager
 def _workplace(
-    fleet: str,
+    fleet: str | None,
     device: str | None,
     target: str | None,
     settings: Settings,
@@ -224,9 +225,9 @@ def _follow(run: Running, folder: Path, again: str) -> None:
         sys.exit(128 + received[0])
 
 
-def _given(fleet: str, device: str | None, target: str | None) -> str:
+def _given(fleet: str | None, device: str | None, target: str | None) -> str:
     """The options that a resume needs to go on where this command ran."""
-    words = "" if fleet == "ray" else f" --fleet {fleet}"
+    words = "" if fleet is None else f" --fleet {fleet}"
     if device is not None:
         words += f" --device {shlex.quote(device)}"
     return words if target is None else f"{words} --target {target}"

@@ -287,13 +287,23 @@ def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
     process.kill()
     process.communicate()
     before = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
-    result = kernelwright("resume", run, "--fleet", "local")
+    result = kernelwright("resume", run)
     assert result.returncode == 0, result.stderr
+    assert "starting Ray" not in result.stderr
     after = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
     assert after[: len(before)] == before
     environment = json.loads((run / "environment" / "000.json").read_text())
     assert set(environment["compilers"]) <= {"pyopencl", "pocl-binary-distribution"}
     assert sorted(fact.trial for fact in after) == list(range(6))
+
+
+def test_an_option_beats_the_fleet_that_a_run_was_begun_with(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    spec = load_experiment(write_experiment(tmp_path / "spec"))
+    RunDirectory.create(tmp_path / "run", spec, "", fleet="local").close()
+    result = kernelwright("resume", tmp_path / "run", "--fleet", "ray")
+    assert result.returncode == 3
+    assert "cannot use 127.0.0.1:1" in result.stderr
 
 
 def test_stop_confirms_what_was_found(tmp_path):

@@ -38,12 +38,16 @@ MAX_FILE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What ``run.json`` says; ``created`` is in ISO 8601, UTC."""
+    """What ``run.json`` says; ``created`` is in ISO 8601, UTC.
+
+    ``fleet`` names where the run was begun, and is to go on, if that was said.
+    """
 
     format: int
     run: str
     experiment: str
     created: str
+    fleet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +105,17 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, path: Path, experiment: Experiment, spec_text: str, *, secret: int | None = None
+        cls,
+        path: Path,
+        experiment: Experiment,
+        spec_text: str,
+        *,
+        secret: int | None = None,
+        fleet: str | None = None,
     ) -> "RunDirectory":
         """Make a new run directory, complete or not at all, and hold it.
 
-        ``secret`` is the seed of the inputs, a fresh one by default.
+        ``secret`` is the seed of the inputs, a fresh one by default; ``fleet`` where it is begun.
 
         Raises:
             EnvironmentProblem: something is there already, or the place cannot be written.
@@ -117,6 +127,7 @@ class RunDirectory:
             run=f"{experiment.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
             experiment=experiment.name,
             created=now.isoformat(timespec="seconds"),
+            fleet=fleet,
         )
         building: Path | None = None
         lock = -1
