@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from agents.brief import RoundSummary
-from agents.loop import Ending
+from agents.loop import PARKED, Ending
 from agents.steps import Spent, recorded_exchanges
 from tuner.errors import EnvironmentProblem
 from tuner.files import UnreadableFile, read_bounded, write_whole
@@ -55,8 +55,8 @@ class Ledger:
 
     @property
     def waiting(self) -> bool:
-        """Whether a reply is awaited elsewhere."""
-        return self.reason == "waiting"
+        """Whether a reply or the device is awaited elsewhere."""
+        return self.reason in PARKED
 
     @property
     def gave_out(self) -> bool:

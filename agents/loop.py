@@ -53,15 +53,18 @@ from agents.workshop import StopAsked, Workshop
 from tuner.errors import DeviceNeeded
 from tuner.spec.experiment import Experiment, Template
 
-EndReason = StopReason | Literal["model", "waiting", "stopped"]
+EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]
+
+PARKED = ("waiting", "device")
+"""Reasons with which another process goes on once what is awaited is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How the loop ended. ``detail`` is one line for people; ``best`` the best confirmed variant.
 
-    ``model`` means that the model side gave out, ``waiting`` that a reply or a device is awaited
-    elsewhere, ``stopped`` that the user asked for an end.
+    ``model`` means that the model side gave out, ``waiting`` that a reply is awaited elsewhere,
+    ``device`` that the device is, ``stopped`` that the user asked for an end.
     """
 
     reason: EndReason
@@ -141,7 +144,7 @@ class _Round:
         try:
             suggestion, drafts = await self._written()
         except _Stop as stop:
-            if stop.reason != "waiting":
+            if stop.reason not in PARKED:
                 await self._take_further()
             raise
         await self._take_further()
@@ -170,7 +173,7 @@ class _Round:
 
     async def _drafts(self, brief: Brief, suggestion: Suggestion) -> dict[int, Drafted] | Refused:
         """The round's drafts by number; one that fails, or waits, does not hold up the others."""
-        task, drafts, waiting = self._task, dict[int, Drafted](), list[_Stop]()
+        task, drafts, parked = self._task, dict[int, Drafted](), list[_Stop]()
         failure: Refused | _Stop = Refused(by="The loop", detail="no draft was asked for")
         for draft in range(task.width):
             try:
@@ -185,16 +188,17 @@ class _Round:
                     width=task.width,
                 )
             except _Stop as stop:
-                if stop.reason == "waiting":
-                    waiting.append(stop)
+                if stop.reason in PARKED:
+                    parked.append(stop)
                 failure = stop
                 continue
             if isinstance(found, Refused):
                 failure = found
             else:
                 drafts[draft] = found
-        if waiting:
-            raise _Stop("waiting", "; ".join(map(str, waiting)))
+        if parked:
+            replies = any(stop.reason == "waiting" for stop in parked)
+            raise _Stop("waiting" if replies else "device", "; ".join(map(str, parked)))
         if drafts:
             return drafts
         if isinstance(failure, _Stop):
@@ -278,7 +282,7 @@ class _Round:
             try:
                 return await self._workshop.admit(self._task.experiment, template)
             except DeviceNeeded as error:
-                raise _Stop("waiting", f"{step}: the corners compile; {error}") from error
+                raise _Stop("device", f"{step}: the corners compile; {error}") from error
 
         return await self._steps.take(step, ADMISSIONS, act)
 
@@ -303,7 +307,7 @@ class _Round:
                 try:
                     return await self._workshop.search(self._number, part, seeds, name, incumbent)
                 except DeviceNeeded as error:
-                    raise _Stop("waiting", f"{step}: {error}") from error
+                    raise _Stop("device", f"{step}: {error}") from error
 
             return await self._steps.take(step, VERDICTS, act)
 

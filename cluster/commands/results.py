@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,9 +22,6 @@ from tuner.report.text import render, speedup_text
 from tuner.session.history import History
 from tuner.store.run_directory import RunView
 from tuner.trial import Rejected
-
-WAITING = 6
-"""The exit code of a run that awaits a model's reply, or a device."""
 
 
 def is_over(run_dir: Path) -> bool:
@@ -155,14 +151,8 @@ def conclude(
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
         ModelUnavailable: the model side gave out before anything was gained.
-        SystemExit: 6 if a reply is awaited elsewhere.
     """
     ledger = read_ledger(run_dir)
-    if ledger is not None and ledger.waiting:
-        typer.echo(
-            f"kernelwright: {ledger.detail}; go on with: kernelwright resume {run_dir}", err=True
-        )
-        sys.exit(WAITING)
     if ledger is not None and ledger.searched is None and ledger.gave_out:
         raise ModelUnavailable(_words(ledger))
     history = _history(result_view(run_dir))

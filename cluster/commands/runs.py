@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import typer
 
-from agents.ledger import STEPS
+from agents.ledger import STEPS, read_ledger
 from cluster.commands import patterns, results
 from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import open_local_fleet
@@ -25,7 +25,7 @@ from cluster.progress import Shown, display
 from cluster.rounds import Asking, open_run
 from cluster.run import FleetOpener, StopReason
 from cluster.settings import Settings, environment_for_ray, take_secrets
-from tuner.errors import KernelwrightError, SpecError
+from tuner.errors import DeviceNeeded, KernelwrightError, SpecError
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
@@ -68,7 +68,7 @@ def run(
             experiment = with_agents(given, model)
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
-        again = _given(fleet, device, target)
+        again = _given(fleet, device, exit_when_waiting)
         with closing(
             RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"), fleet=fleet)
         ) as directory:
@@ -76,7 +76,7 @@ def run(
             if model == "replay":
                 bring_transcript(path, experiment, folder)
         try:
-            _follow(workplace.start(folder), folder, again)
+            _follow(workplace.start(folder), folder, again, target)
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
@@ -97,10 +97,10 @@ def resume(
     if results.is_over(folder):
         results.conclude(folder, as_json=as_json)
         return
-    settings, again = Settings.read(), _given(fleet, device, target)
+    settings, again = Settings.read(), _given(fleet, device, exit_when_waiting)
     fleet = fleet or RunView.open(folder).info.fleet
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
-        _follow(workplace.start(folder), folder, again)
+        _follow(workplace.start(folder), folder, again, target)
     results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
@@ -190,11 +190,13 @@ def _workplace(
         yield _Workplace(has_gpu, start)
 
 
-def _follow(run: Running, folder: Path, again: str) -> None:
+def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
     """Show a run's progress until it is over; a first signal ends it orderly, a second at once.
 
     Raises:
-        SystemExit: 130 or 143 after a signal, with the command to go on.
+        SystemExit: with the command to go on, which has the options ``again``, and ``target`` until
+            the device itself is needed: 130 or 143 after a signal, 6 if a reply or the device is
+            awaited.
     """
     received: list[signal.Signals] = []
 
@@ -215,22 +217,33 @@ def _follow(run: Running, folder: Path, again: str) -> None:
                 shown.show(progress)
 
     _say(f"run directory {folder}")
-    with suppress(asyncio.CancelledError):
-        asyncio.run(follow())
+    on_target = again if target is None else f"{again} --target {target}"
+    try:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(follow())
+    except DeviceNeeded as needed:
+        _leave(str(needed), folder, again, needed.exit_code)
     if received and not results.is_over(folder):
-        _say(
-            "interrupted; all that was measured is kept. "
-            f"Go on with: kernelwright resume {folder}{again}"
-        )
-        sys.exit(128 + received[0])
+        words = "interrupted; all that was measured is kept"
+        _leave(words, folder, on_target, 128 + received[0])
+    ledger = read_ledger(folder)
+    if ledger is not None and ledger.waiting:
+        options = again if ledger.reason == "device" else on_target
+        _leave(ledger.detail, folder, options, DeviceNeeded.exit_code)
 
 
-def _given(fleet: str | None, device: str | None, target: str | None) -> str:
+def _leave(why: str, folder: Path, options: str, code: int) -> NoReturn:
+    """End before the run does, with the command that goes on with it."""
+    _say(f"{why}; go on with: kernelwright resume {folder}{options}")
+    sys.exit(code)
+
+
+def _given(fleet: str | None, device: str | None, exit_when_waiting: bool) -> str:
     """The options that a resume needs to go on where this command ran."""
     words = "" if fleet is None else f" --fleet {fleet}"
     if device is not None:
         words += f" --device {shlex.quote(device)}"
-    return words if target is None else f"{words} --target {target}"
+    return f"{words} --exit-when-waiting" if exit_when_waiting else words
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -601,7 +601,7 @@ def test_without_a_device_every_draft_is_asked_for_and_the_next_process_asks_non
     chosen = replace(task(rounds=1), width=2, baseline_us=(None, None))
     model = Counting(transcript, disk)
     ending = asyncio.run(run_rounds(chosen, model, NoDevice(disk), disk))
-    assert ending.reason == "waiting"
+    assert ending.reason == "device"
     assert ending.detail == (
         "r1-d0-testing-a0: the corners compile; no device here; "
         "r1-d1-testing-a0: the corners compile; no device here"

@@ -295,6 +295,8 @@ def test_through_a_mailbox_it_waits_with_6_and_goes_on_when_answered(tmp_path):
     )
     for role in (Role.PLANNING, Role.GENERATION):
         assert result.returncode == 6, result.stderr
+        again = f"kernelwright resume {run} {' '.join(waiting)}\n"
+        assert result.stderr.endswith(f"; go on with: {again}")
         (request,) = pending(box / "box")
         answer(box / "box", request, Reply(text=REPLIES[role]))
         result = kernelwright("resume", run, *waiting)
@@ -338,6 +340,7 @@ def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_p
     assert result.returncode == 6, result.stderr
     words = "r1-d0-testing-a0: the corners compile; this needs the device itself (NVIDIA H100"
     assert words in result.stderr.splitlines()[-1]
+    assert result.stderr.endswith(f"go on with: kernelwright resume {tmp_path / 'run'}\n")
     steps = sorted(file.stem for file in (tmp_path / "run" / "llm").glob("r*.json"))
     assert steps == [
         "r0-d0-testing-a0",
@@ -361,6 +364,7 @@ def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more,
     result = parked(tmp_path, *more)
     assert result.returncode == code, result.stderr
     assert "bug" not in result.stderr
+    assert ("go on with: kernelwright resume " in result.stderr) == (code == 6)
 
 
 @pytest.mark.parametrize(
