@@ -182,8 +182,8 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
     """Print a commented spec from a kernel's signature, or the JSON schema of specs; or write it.
 
     Raises:
-        SpecError: no kernel was named, or it cannot be understood.
-        EnvironmentProblem: the output exists, or cannot be written.
+        SpecError: no kernel was named, it cannot be understood, or the output exists.
+        EnvironmentProblem: the output cannot be written.
     """
     if schema:
         from tuner.spec.schema import json_schema
@@ -208,6 +208,8 @@ def _write(text: str, output: Path | None) -> None:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise EnvironmentProblem(f"{output} is there already; name another --output") from None
+        raise SpecError(
+            f"{output} is there already: delete it, or name another file with --output"
+        ) from None
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {output}: {error.strerror}") from None

@@ -112,6 +112,11 @@ BAD = [
     ),
     (("validate", "x" * 5000), 2, ["no such file"]),
     (("stop", "{run}"), 3, ["is not running"]),
+    (
+        ("init", "{here}/scale.cl", "-o", "{spec}"),
+        2,
+        ["spec.yaml is there already", "name another file with --output"],
+    ),
     (("validate", "{spec}", "--target", "sm_90"), 2, ["--target sm_90 is for CUDA"]),
 ]
 
