@@ -13,7 +13,9 @@ from tuner.spec.signature import Parameter, Signature, signatures
 
 _LANGUAGES: dict[str, Backend] = {".cl": "opencl", ".cu": "cuda", ".cuh": "cuda"}
 _AMBIGUOUS = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
-_SIZES = {0: 65536, 1: 65536, 2: 512, 3: 64}
+_SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
+"""For so many dimensions, a size to tune for and a small one, which the checkers get through; both
+multiples of any block that is guessed."""
 _MAX_AXES = 3
 _DIM = "n"
 
@@ -152,12 +154,11 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
     yield ""
     yield "shapes:"
     yield '  # domain: ["d % 8 == 0"]    # where the kernel promises to work'
-    size = _SIZES[len(draft.shape)]
-    symbols = [f"{_quoted(symbol)}: {size}" for symbol in draft.sizes]
-    symbols += [f"{name}: float16" for name in draft.types]
+    size, small = _SIZES[len(draft.shape)]
     yield "  tune:                 # guess: the sizes that matter to you"
-    yield f"    - {{{', '.join(symbols)}}}"
-    yield "  # held_out: []        # sizes that only judge the result"
+    yield f"    - {_bound(draft, size)}"
+    yield "  held_out:             # guess: sizes that only judge, one of them small for checkers"
+    yield f"    - {_bound(draft, small)}"
     yield ""
     yield f"# reference: reference.py:{name}    # NumPy, float64: from inputs and scalars, by name,"
     yield "                        # to a dictionary of the outputs"
@@ -165,6 +166,12 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
     yield "# template: template.yaml         # the parameterised kernel to search"
     yield ""
     yield "search: {trials: 100, seconds: 300}"
+
+
+def _bound(draft: _Draft, size: int) -> str:
+    symbols = [f"{_quoted(symbol)}: {size}" for symbol in draft.sizes]
+    symbols += [f"{name}: float16" for name in draft.types]
+    return f"{{{', '.join(symbols)}}}"
 
 
 def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.tuner.spec import specs
 from tuner.errors import SpecError
 from tuner.spec.load import load_experiment
+from tuner.spec.resolve import resolve_arguments
 from tuner.spec.schema import json_schema
 from tuner.spec.signature import signatures, without_comments
 from tuner.spec.skeleton import skeleton
@@ -162,8 +163,20 @@ def test_what_a_skeleton_guesses(tmp_path):
         "  - {name: x, kind: in, dtype: float32, shape: [n]}",
         "  - {name: n, kind: scalar, dtype: int32, value: n}",
         "    - {n: 65536}",
+        "    - {n: 1024}",
     ):
         assert line in text
+
+
+def test_a_skeleton_holds_out_a_shape_that_every_checker_takes(tmp_path):
+    for symbols in ("int n", "int rows, int cols", "int a, int b, int c, int d"):
+        kernel, spec = tmp_path / "f.cl", tmp_path / "spec.yaml"
+        kernel.write_text(f"kernel void f(global float *x, global float *y, {symbols}) {{}}")
+        spec.write_text(skeleton(kernel))
+        experiment = load_experiment(spec)
+        (small,) = experiment.shapes.held_out
+        arguments = resolve_arguments(experiment, small.symbols)
+        assert sum(a.size for a in arguments if a.is_buffer) <= 64 << 10
 
 
 @pytest.mark.parametrize(
