@@ -20,6 +20,7 @@ from tuner.fleet import BASELINE
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.spec.experiment import Experiment, Template, Ulp
+from tuner.spec.skeleton import unread_guesses
 from tuner.spec.tolerances import BASELINE_ERRORS, default_tolerance
 from tuner.trial import Configuration, Rejected
 from workers.compilers.worker import CompileWorker
@@ -51,6 +52,7 @@ def validate(
     rounds = experiment.agents.rounds if experiment.agents and asked != "none" else 0
     model, why_not = _device(experiment, target, device)
     tolerances = _tolerances(experiment)
+    guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
     if model is not None:
         space = feasible_set(experiment, template, model)
@@ -63,6 +65,7 @@ def validate(
         report = {
             "experiment": experiment.name,
             "device": None if model is None else model.name,
+            "guesses": guesses,
             "tolerances": tolerances,
             "space": None if space is None else _space_report(space),
             "estimate": None
@@ -72,7 +75,7 @@ def validate(
         }
         typer.echo(json.dumps(report, indent=2))
     else:
-        typer.echo(f"{experiment.name}: the spec is right")
+        typer.echo(f"{experiment.name}: {_verdict(guesses)}")
         for output, bound in tolerances.items():
             typer.echo(f"  {output}: {bound}")
         if space is not None and model is not None:
@@ -85,6 +88,13 @@ def validate(
             typer.echo(f"  compiled {one.configuration}: {one.problem or 'ok'}")
     if failed := [one for one in attempts if one.problem]:
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
+
+
+def _verdict(guesses: tuple[int, ...]) -> str:
+    if not guesses:
+        return "the spec is right"
+    lines = ", ".join(map(str, guesses))
+    return f"nothing is wrong, but guesses wait for your eye: {len(guesses)}, at lines {lines}"
 
 
 def _device(

@@ -79,6 +79,21 @@ def test_a_run_ends_with_a_result_an_export_and_one_last_line(tmp_path):
     assert last_line(again) == last_line(result)
 
 
+def test_a_spec_whose_guesses_were_not_read_is_right_with_a_reservation(tmp_path):
+    spec = write_experiment(tmp_path).with_name("guessed.yaml")
+    written = kernelwright("init", tmp_path / "scale.cl", "-o", spec)
+    assert written.returncode == 0, written.stderr
+    result = kernelwright("validate", spec)
+    assert result.returncode == 0, result.stderr
+    lines = spec.read_text().splitlines()
+    marked = [at for at, line in enumerate(lines, 1) if "# guess" in line]
+    assert len(marked) == 5
+    first = result.stdout.splitlines()[0]
+    assert first.endswith(f"guesses wait for your eye: 5, at lines {', '.join(map(str, marked))}")
+    spec.write_text("\n".join(line.partition("# guess")[0] for line in lines))
+    assert "the spec is right" in kernelwright("validate", spec).stdout
+
+
 def test_a_trial_is_reproduced_alone(tmp_path):
     spec = write_experiment(tmp_path)
     settings = ("--set", "ITEMS=2", "--set", "BLOCK=16", "--shape", "n=99")

@@ -18,6 +18,7 @@ _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 multiples of any block that is guessed."""
 _MAX_AXES = 3
 _DIM = "n"
+_GUESS = re.compile(r"#\s*guess\b")
 
 
 def skeleton(kernel: Path, entry: str | None = None) -> str:
@@ -54,6 +55,11 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
     draft = _Draft(found[name], language, _axes(source), _read_and_written(source))
     return "\n".join(_lines(draft, kernel.name)) + "\n"
+
+
+def unread_guesses(text: str) -> tuple[int, ...]:
+    """The lines of a spec, from 1, on which a guess is still marked as one."""
+    return tuple(at for at, line in enumerate(text.splitlines(), 1) if _GUESS.search(line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,9 @@ def _is_integer(parameter: Parameter) -> bool:
 
 def _lines(draft: _Draft, file: str) -> Iterator[str]:
     name = draft.signature.name
-    yield f"# Written from the signature of {name} in {file}. Every guess needs your eye;"
-    yield "# 'kernelwright validate' on this file says what is wrong or missing."
+    yield f"# Written from the signature of {name} in {file}. Every guess needs your eye:"
+    yield "# correct it, and delete its mark. 'kernelwright validate' on this file says what is"
+    yield "# wrong or missing, and which guesses are left."
     yield "version: 1"
     yield f"name: {_quoted(name)}"
     yield ""
