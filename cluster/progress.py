@@ -25,7 +25,7 @@ class Progress:
     """A picture of a run, or of one of its rounds, small enough to cross a network for each step.
 
     Times in seconds; ``speedup`` is the leader's, unconfirmed, over the tune shapes; ``estimate``
-    says what the whole run may take.
+    says what the whole run may take, and ``again`` how many trials are measured again, and why.
     """
 
     phase: str
@@ -42,6 +42,7 @@ class Progress:
     confirmations: int
     processes: int
     estimate: str = ""
+    again: str = ""
     round: int = 0
 
     @classmethod
@@ -64,6 +65,7 @@ class Progress:
             leader="" if leader is None else str(history.trials[leader].configuration),
             confirmations=len(history.confirmations),
             processes=session.experiment.confirm.processes,
+            again=_again(session),
         )
 
     def __str__(self) -> str:
@@ -72,13 +74,14 @@ class Progress:
     def _words(self) -> str:
         where = "best" if self.phase == "search" else "best of the search"
         best = f"; {where} {self.speedup:.2f}× with {self.leader}" if self.speedup else ""
+        again = f"; {self.again}" if self.again else ""
         match self.phase:
             case "baseline":
-                return f"baseline: compiling, checking and timing it; then {self.estimate}"
+                return f"baseline: compiling, checking and timing it; then {self.estimate}{again}"
             case "search":
                 return (
                     f"search: {self.finished}/{self.trials} trials, {self.rejected} rejected, "
-                    f"{self.searched:.0f}/{self.seconds:.0f} s{best}"
+                    f"{self.searched:.0f}/{self.seconds:.0f} s{again}{best}"
                 )
             case "confirm":
                 checked = "" if self.confirmations < self.processes else ", now under the checkers"
@@ -178,7 +181,17 @@ def _subject(shown: Shown) -> tuple[object, ...]:
     """What is worth a line of its own when it changes."""
     if isinstance(shown, Doing):
         return (shown.round, shown.words)
-    return (shown.round, shown.phase, shown.leader)
+    return (shown.round, shown.phase, shown.leader, bool(shown.again))
+
+
+def _again(session: Session) -> str:
+    again = session.again
+    if not again:
+        return ""
+    why = "those that led them were refused"
+    if not all(trial.current for trial in again):
+        why = "the device, its driver or a compiler is another now"
+    return f"{len(again)} measured again, since {why}"
 
 
 def _speedup(history: History, leader: int | None) -> float | None:

@@ -1,8 +1,13 @@
 """What the live line says."""
 
 from dataclasses import replace
+from io import StringIO
 
-from cluster.progress import Progress
+from cluster.progress import Progress, display
+from tests.tuner.session.driving import Run, experiment, fleet
+from tuner.events import EpochOpened, TrialFinished
+from tuner.session.session import Session
+from tuner.simulation import Fault
 
 SEARCHING = Progress(
     phase="search",
@@ -31,3 +36,41 @@ def test_what_only_the_search_saw_is_not_told_as_the_result():
     )
     finished = replace(SEARCHING, phase="finished", round=2)
     assert str(finished) == (f"round 2: finished: 3 trials, 1 rejected; best of the search {found}")
+
+
+def progress_lines(session, facts):
+    """What is shown while a session takes in facts."""
+    stream = StringIO()
+    with display(stream) as shown:
+        for fact in facts:
+            session.apply(fact)
+            shown.show(Progress.of(session, 0.0))
+    return stream.getvalue().splitlines()
+
+
+def test_what_another_environment_measures_again_is_said_once():
+    run = Run(experiment())
+    run.drive(fleet())
+    session = Session(run.experiment, compile_slots=1, bench_slots=1)
+    kinds = [fact.kind for fact in run.facts]
+    facts = run.facts[: kinds.index("search.ended")]
+    assert not any("again" in line for line in progress_lines(session, facts))
+    best = session.history.finalists()
+    other = EpochOpened(device=run.device, environment="two")
+    finished = [fact for fact in facts if isinstance(fact, TrialFinished) and fact.trial in best]
+    lines = progress_lines(session, [other, *finished])
+    why = f"{len(best)} measured again, since the device, its driver or a compiler is another now"
+    assert sum(why in line for line in lines) == 1
+    assert "again" not in lines[-1]
+
+
+def test_what_is_measured_again_after_those_above_it_were_refused_is_said():
+    undisturbed = Run(experiment(trials=30, top=2))
+    before = undisturbed.drive(fleet()).history
+    last = next(n for n in before.ranking() if not before.trials[n].outcome.complete)
+    better = before.ranking()[: before.ranking().index(last)]
+    run = Run(experiment(trials=30, top=2))
+    run.drive(fleet(faults=dict.fromkeys(better, Fault.WRONG_LATER)))
+    session = Session(run.experiment, compile_slots=1, bench_slots=1)
+    lines = progress_lines(session, run.facts)
+    assert any("1 measured again, since those that led them were refused" in one for one in lines)

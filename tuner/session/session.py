@@ -35,7 +35,7 @@ from tuner.session.commands import (
     Work,
 )
 from tuner.session.confirming import Confirming
-from tuner.session.history import History
+from tuner.session.history import History, Trial
 from tuner.session.signals import (
     CandidateCompiled,
     JobLost,
@@ -110,6 +110,11 @@ class Session:
     def in_flight(self) -> tuple[int, int]:
         """How many trials are being compiled, and how many are on a bench or queued for one."""
         return len(self._compiling), self._benching.in_flight
+
+    @property
+    def again(self) -> list[Trial]:
+        """Open trials that were measured before: elsewhere, or only until they were given up."""
+        return [self.history.trials[n] for n in self._open if self.history.trials[n].bench]
 
     def searched(self, now: float) -> float:
         """Seconds of searching so far, over resumes; it stands still once searching ended."""
