@@ -176,15 +176,19 @@ class _Header:
 
     def select(self, rule: Sequence[Case], otherwise: int) -> Iterator[str]:
         baseline, instead = (self.constant(trial) for trial in (BASELINE, otherwise))
-        always = next((case.trial for case in rule if not case.when), otherwise)
-        yield f"int chosen = {self.constant(always)};"
-        for case in rule:
-            if case.when:
-                yield f"if ({' && '.join(self.condition(one) for one in case.when)})"
-                yield f"    chosen = {self.constant(case.trial)};"
-        yield f"if ({self.prefix}_feasible(chosen, s))"
-        yield "    return chosen;"
-        yield f"return {self.prefix}_feasible({instead}, s) ? {instead} : {baseline};"
+        if any(case.trial != otherwise for case in rule):
+            always = next((case.trial for case in rule if not case.when), otherwise)
+            yield f"int chosen = {self.constant(always)};"
+            for case in rule:
+                if case.when:
+                    yield f"if ({' && '.join(self.condition(one) for one in case.when)})"
+                    yield f"    chosen = {self.constant(case.trial)};"
+            yield f"if ({self.prefix}_feasible(chosen, s))"
+            yield "    return chosen;"
+        if otherwise == BASELINE:
+            yield f"return {baseline};"
+        else:
+            yield f"return {self.prefix}_feasible({instead}, s) ? {instead} : {baseline};"
 
     def condition(self, one: Condition) -> str:
         value = (

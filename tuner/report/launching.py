@@ -37,12 +37,16 @@ class Launching:
         return f"{self.prefix}_{variant.name}".upper()
 
     def each(self, value: Callable[[Variant], str], otherwise: str) -> Iterator[str]:
-        """A value for each variant."""
-        yield "switch (variant) {"
-        for variant in self.variants:
-            yield f"case {self.constant(variant)}: return {value(variant)};"
-        yield "}"
-        yield f"return {otherwise};"
+        """A value for each variant, or the one that all have."""
+        values = {self.constant(variant): value(variant) for variant in self.variants}
+        if len(set(values.values())) > 1:
+            yield "switch (variant) {"
+            for constant, said in values.items():
+                yield f"case {constant}: return {said};"
+            yield "}"
+            yield f"return {otherwise};"
+        else:
+            yield f"return {next(iter(values.values()))};"
 
     def _cases(
         self, body: Callable[[Variant, Shape], Iterator[str]], only: Sequence[Variant] | None = None

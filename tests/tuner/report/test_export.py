@@ -373,10 +373,35 @@ def test_no_gain_exports_a_header_that_stays_with_the_baseline():
     experiment = everything()
     one = Configuration.of({"VEC": 4, "MODE": "plain", "FAST": True, "BLOCK": 64})
     history = finished_run(experiment, cuda_device(90), [100.0] * 4, [(one.as_dict(), [100.0] * 4)])
-    manifest = json.loads(export_files(history)["export.json"])
+    files = export_files(history)
+    assert "    return K_2_IN_1_BASELINE;\n}" in files["k_2_in_1.h"]
+    manifest = json.loads(files["export.json"])
     assert {shape["variant"] for shape in manifest["shapes"]} == {"baseline"}
     assert manifest["rule"] == [{"when": [], "variant": "baseline"}]
     assert manifest["otherwise"] == "baseline"
+
+
+@needs_gcc
+def test_one_variant_that_serves_every_shape_is_picked_plainly(tmp_path):
+    experiment = load_experiment("deploy/experiments/silu_and_mul/opencl.yaml")
+    one = corners(experiment)[0].as_dict()
+    times = [1000.0] * len((*experiment.shapes.tune, *experiment.shapes.held_out))
+    history = finished_run(experiment, opencl_cpu(), times, [(one, [500.0 for _ in times])])
+    files = export_files(history)
+    header = files["silu_and_mul.h"]
+    select = header[header.index("silu_and_mul_select(const") :]
+    assert select[select.index("{") : select.index("}") + 1] == (
+        "{\n    return silu_and_mul_feasible(SILU_AND_MUL_GENERAL, s) ? "
+        "SILU_AND_MUL_GENERAL : SILU_AND_MUL_BASELINE;\n}"
+    )
+    assert header.count("switch") == 1
+    body = """
+    silu_and_mul_shape inside = {32, 4096}, outside = {32, 1 << 20};
+    printf("%d\\n", silu_and_mul_select(&inside) == SILU_AND_MUL_GENERAL);
+    printf("%d\\n", silu_and_mul_select(&outside) == SILU_AND_MUL_BASELINE);
+    printf("%d\\n", silu_and_mul_steps(SILU_AND_MUL_GENERAL));
+    """
+    assert execute(files, tmp_path, body) == ["1", "1", "1"]
 
 
 def test_nothing_confirmed_is_nothing_to_export():
