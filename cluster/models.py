@@ -14,6 +14,7 @@ from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
+from agents.llm.variables import secret_values
 from agents.planning import kernel_digest
 from agents.workshop import StopAsked
 from cluster.driver import TICK_SECONDS
@@ -94,7 +95,7 @@ def open_model(
     """
     if agents.model == "replay":
         return Replay(read_transcript(run / TRANSCRIPT))
-    secrets = tuple(keys.values())
+    secrets = secret_values(keys)
     if agents.model.startswith(MAILBOX):
         box = Path(agents.model.removeprefix(MAILBOX))
         return Redacting(Mailbox(box, exit_when_waiting=exit_when_waiting), secrets)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents.llm.variables import is_setting
 from tuner.errors import EnvironmentProblem
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
@@ -65,14 +66,15 @@ def use_one_algebra_thread(environ: MutableMapping[str, str] = os.environ) -> No
         environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
-def take_secrets(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
-    """Remove keys and tokens from the environment and return them.
+def take_keys(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """Remove keys and tokens from the environment; return them, and the settings beside them.
 
     Called before Ray or any child starts, since Ray's workers inherit the environment and log parts
     of it. Ray's own variables stay: its token is what guards it.
     """
     names = [name for name in environ if _SECRET.search(name) and not name.startswith("RAY_")]
-    return {name: environ.pop(name) for name in names}
+    settings = {name: value for name, value in environ.items() if is_setting(name)}
+    return settings | {name: environ.pop(name) for name in names}
 
 
 @contextmanager
@@ -86,7 +88,7 @@ def environment_for_ray(
     The keys go into another such file, for :func:`read_keys` on this node: the one way to the
     driver that Ray does not log. Both files end with the context.
     """
-    taken = take_secrets(environ)
+    taken = take_keys(environ)
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
         keys = _private_file(Path(folder, "keys.json"), json.dumps(taken))
         if not settings.ray_address and "RAY_AUTH_MODE" not in environ:

@@ -20,6 +20,7 @@ from agents.llm.answers import reply_of
 from agents.llm.port import ModelUnavailable, Reply, Request, Role
 from agents.llm.redaction import redacted
 from agents.llm.transport import bounded_session, refusals
+from agents.llm.variables import parameters, secret_values
 from tuner.errors import EnvironmentProblem, SpecError
 
 _TRANSIENT = (
@@ -59,7 +60,8 @@ class NetworkModel:
     """Answers through the first of ``models`` (LiteLLM ids) that works.
 
     ``roles`` names other models for a role. ``keys`` holds API keys by their usual environment
-    names, such as ``OPENAI_API_KEY``.
+    names, such as ``OPENAI_API_KEY``, and what a provider wants beside, such as
+    ``AZURE_API_VERSION``.
     """
 
     models: Sequence[str]
@@ -94,7 +96,7 @@ class NetworkModel:
 
         Raises:
             SpecError: LiteLLM knows no provider of that name.
-            EnvironmentProblem: the provider wants a key, and there is none.
+            EnvironmentProblem: the provider wants a key, and there is none; or no address for it.
         """
         litellm = await asyncio.to_thread(_litellm)
         for model in dict.fromkeys([*self.models, *chain.from_iterable(self.roles.values())]):
@@ -105,9 +107,8 @@ class NetworkModel:
                     f"'{model}' is no model that LiteLLM knows: write PROVIDER/MODEL, such as "
                     "openai/gpt-4o-mini"
                 ) from None
-            names = _key_names(litellm, model)
-            if names and not self.keys.keys() & set(names):
-                raise EnvironmentProblem(f"{model} needs a key: set {' or '.join(names)}")
+            if lacking := self._lacking(litellm, model):
+                raise EnvironmentProblem(f"{model} needs a key: set {' and '.join(lacking)}")
 
     async def price(self, request: Request) -> float | None:
         """The dearest of the role's models, by LiteLLM's list; ``None`` if one is not on it."""
@@ -167,16 +168,15 @@ class NetworkModel:
                 {"role": message.role, "content": message.content} for message in request.messages
             ],
             max_tokens=request.max_output_tokens,
-            base_url=self.settings.base_url,
-            api_key=self._key(litellm, model),
             timeout=self.settings.timeout,
             num_retries=0,
             max_retries=0,
             drop_params=True,
+            **self._given(litellm, model),
             **{name: value for name, value in given.items() if name in known},
         )
         dropped = [f"{model} does not take {name}" for name in given if name not in known]
-        return reply_of(litellm, model, response, tuple(dropped), self.keys.values())
+        return reply_of(litellm, model, response, tuple(dropped), secret_values(self.keys))
 
     def _drops(self, model: str, error: Exception) -> bool:
         """Whether the provider refused a parameter that can be left out, as it is from now on."""
@@ -192,10 +192,28 @@ class NetworkModel:
         before |= named
         return bool(new)
 
-    def _key(self, litellm: Any, model: str) -> str | None:
+    def _given(self, litellm: Any, model: str) -> dict[str, str]:
+        """What the model's provider is told beside the request: its keys, and where it is."""
         provider = str(litellm.get_llm_provider(model)[1])
-        names = [*_key_names(litellm, model), f"{provider.upper()}_API_KEY"]
-        return next((self.keys[name] for name in names if name in self.keys), None)
+        given: dict[str, str] = {}
+        if self.settings.base_url is not None:
+            given["api_base"] = self.settings.base_url
+        for name, parameter in parameters(provider, _wanted(litellm, model)).items():
+            if name in self.keys:
+                given.setdefault(parameter, self.keys[name])
+        return given
+
+    def _lacking(self, litellm: Any, model: str) -> list[str]:
+        """What must be set before the model can be asked; no address where it wants no key."""
+        wanted = _wanted(litellm, model)
+        keys = [name for name in wanted if name.endswith("_API_KEY")]
+        bases = [name for name in wanted if name.endswith("_API_BASE")]
+        needed = [keys]
+        if keys and self.settings.base_url is None:
+            needed.append(bases)
+        return [
+            " or ".join(names) for names in needed if names and not self.keys.keys() & set(names)
+        ]
 
     def _pause(self, retry: int) -> float:
         """Exponential, with jitter so that several runs do not knock at once."""
@@ -204,7 +222,7 @@ class NetworkModel:
 
     def _clean(self, error: Exception) -> str:
         """An error's first words on one line, without any key."""
-        text = redacted(str(error), self.keys.values())
+        text = redacted(str(error), secret_values(self.keys))
         return f"{type(error).__name__}: {' '.join(text.split())}"[:_MESSAGE_LENGTH]
 
 
@@ -218,10 +236,9 @@ def _litellm() -> Any:
     return litellm
 
 
-def _key_names(litellm: Any, model: str) -> list[str]:
-    """Where a model's key may be, as far as LiteLLM tells and finds none in the environment."""
-    missing = litellm.validate_environment(model)["missing_keys"]
-    return sorted(name for name in missing if name.endswith("_API_KEY"))
+def _wanted(litellm: Any, model: str) -> list[str]:
+    """The variables that a model wants, as far as LiteLLM tells and misses any."""
+    return sorted(litellm.validate_environment(model)["missing_keys"])
 
 
 def _asked_pause(error: Exception) -> float:

@@ -9,7 +9,8 @@ import typer
 from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.redaction import Redacting
 from agents.llm.relaying import Relay
-from cluster.settings import take_secrets
+from agents.llm.variables import secret_values
+from cluster.settings import take_keys
 
 POLL_SECONDS = 2.0
 
@@ -31,13 +32,13 @@ def relay(
         EnvironmentProblem: the folder is no mailbox, or cannot be written; or a key is missing.
         ModelUnavailable: a request got no reply; it stays in the mailbox.
     """
-    keys = take_secrets()
+    keys = take_keys()
     network = NetworkModel(
         models=models,
         keys=keys,
         settings=NetworkSettings(temperature=temperature, seed=seed, base_url=base_url),
     )
-    model = Redacting(network, tuple(keys.values()))
+    model = Redacting(network, secret_values(keys))
     served = Relay(directory, model, max_cost_usd)
     asyncio.run(model.ready())
     try:

@@ -24,7 +24,7 @@ from cluster.models import bring_transcript, chosen, with_agents
 from cluster.progress import Shown, display
 from cluster.rounds import Asking, open_run
 from cluster.run import FleetOpener, StopReason
-from cluster.settings import Settings, environment_for_ray, take_secrets
+from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.errors import DeviceNeeded, KernelwrightError, SpecError
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import load_experiment
@@ -158,7 +158,7 @@ def _workplace(
         opener: FleetOpener = partial(open_local_fleet, wanted=device, cache=settings.cache)
         if target is not None:
             opener = partial(open_target_fleet, target=target, cache=settings.cache)
-        asking = Asking(keys=take_secrets(), exit_when_waiting=exit_when_waiting)
+        asking = Asking(keys=take_keys(), exit_when_waiting=exit_when_waiting)
         yield _Workplace(
             lambda: target is not None or machine_has_gpu(),
             lambda folder: open_run(folder, opener, asking),

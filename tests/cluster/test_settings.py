@@ -7,7 +7,7 @@ from cluster.settings import (
     Settings,
     environment_for_ray,
     read_keys,
-    take_secrets,
+    take_keys,
     use_one_algebra_thread,
 )
 from tuner.errors import EnvironmentProblem
@@ -21,10 +21,14 @@ def test_keys_leave_the_environment_and_rays_token_stays():
         "RAY_AUTH_TOKEN": "r",
         "KEYBOARD": "de",
         "PATH": "/bin",
+        "AZURE_API_BASE": "https://here",
+        "AWS_REGION_NAME": "us-east-2",
     }
-    taken = take_secrets(environ)
-    assert taken == {"OPENAI_API_KEY": "k", "HF_TOKEN": "t", "AWS_SECRET_ACCESS_KEY": "s"}
-    assert environ == {"RAY_AUTH_TOKEN": "r", "KEYBOARD": "de", "PATH": "/bin"}
+    taken = take_keys(environ)
+    settings = {"AZURE_API_BASE": "https://here", "AWS_REGION_NAME": "us-east-2"}
+    secrets = {"OPENAI_API_KEY": "k", "HF_TOKEN": "t", "AWS_SECRET_ACCESS_KEY": "s"}
+    assert taken == secrets | settings
+    assert environ == {"RAY_AUTH_TOKEN": "r", "KEYBOARD": "de", "PATH": "/bin"} | settings
 
 
 def test_a_ray_started_here_gets_a_token_that_others_cannot_read():

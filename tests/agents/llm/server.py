@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KEY = "sk-very-secret-0123456789"
@@ -92,6 +93,7 @@ class Server(ThreadingHTTPServer):
     behaviours: list[Behaviour]
     seen: list[dict[str, object]]
     authorizations: list[str]
+    asked: list[tuple[str, Message]]
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass
@@ -108,6 +110,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers["Content-Length"])
         self.server.seen.append(json.loads(self.rfile.read(length)))
         self.server.authorizations.append(self.headers["Authorization"])
+        self.server.asked.append((self.path, self.headers))
         behaviours = self.server.behaviours
         (behaviours.pop(0) if len(behaviours) > 1 else behaviours[0])(self)
 
@@ -120,7 +123,7 @@ def serving(*behaviours: Behaviour) -> Iterator[Server]:
     """A server that shows the behaviours in turn, the last for ever."""
     found = Server(("127.0.0.1", 0), Handler)
     found.behaviours = list(behaviours) or [answers(completion())]
-    found.seen, found.authorizations = [], []
+    found.seen, found.authorizations, found.asked = [], [], []
     thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -10,6 +10,7 @@ import pytest
 from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import MAX_TEXT, REPLIES, ModelUnavailable, Reply, Role
 from agents.llm.transport import COMPRESSED, TOO_LONG
+from agents.llm.variables import secret_values
 from tests.agents.llm.server import (
     KEY,
     Behaviour,
@@ -56,6 +57,8 @@ def ask(asked: NetworkModel) -> Reply:
         (["openai/gpt-4o", "never-heard-of"], {"OPENAI_API_KEY": KEY}, SpecError, "never-heard"),
         (["openai/gpt-4o"], {"ANTHROPIC_API_KEY": KEY}, EnvironmentProblem, "set OPENAI_API_KEY$"),
         (["gemini/gemini-2.0-flash"], {}, EnvironmentProblem, "GEMINI_API_KEY or GOOGLE_API_KEY"),
+        (["azure/gpt-4o"], {}, EnvironmentProblem, "set AZURE_API_KEY and AZURE_API_BASE$"),
+        (["azure/gpt-4o"], {"AZURE_API_KEY": KEY}, EnvironmentProblem, "set AZURE_API_BASE$"),
     ],
 )
 def test_what_cannot_be_asked_is_known_before(names, keys, error, says, monkeypatch) -> None:
@@ -76,6 +79,70 @@ def test_what_can_be_asked_is_ready_and_its_key_found_under_its_own_name(server:
     asyncio.run(other.ready())
     ask(other)
     assert server.authorizations == [f"Bearer {KEY}"]
+
+
+def test_azure_is_told_its_address_and_version_beside_its_key(server: Server) -> None:
+    keys = {
+        "AZURE_API_KEY": KEY,
+        "AZURE_API_BASE": server.url.removesuffix("/v1"),
+        "AZURE_API_VERSION": "2031-02-03",
+    }
+    asked = NetworkModel(models=["azure/gpt-4o"], keys=keys, settings=NetworkSettings(retries=0))
+    asyncio.run(asked.ready())
+    assert ask(asked).text == "Hello."
+    ((path, headers),) = server.asked
+    assert path == "/openai/deployments/gpt-4o/chat/completions?api-version=2031-02-03"
+    assert headers["api-key"] == KEY
+
+
+def test_bedrock_is_told_both_halves_of_its_key_and_its_region(server: Server) -> None:
+    keys = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": KEY,
+        "AWS_SESSION_TOKEN": "a-session",
+        "AWS_REGION_NAME": "us-east-2",
+    }
+    server.behaviours = [
+        answers(
+            {
+                "output": {"message": {"role": "assistant", "content": [{"text": "us-east-2."}]}},
+                "stopReason": "end_turn",
+                "usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15},
+            }
+        )
+    ]
+    asked = NetworkModel(
+        models=["bedrock/anthropic.claude-3-haiku-20240307-v1:0"],
+        keys=keys,
+        settings=NetworkSettings(base_url=server.url.removesuffix("/v1"), retries=0),
+    )
+    asyncio.run(asked.ready())
+    assert ask(asked).text == "us-east-2."
+    ((_, headers),) = server.asked
+    assert "Credential=AKIDEXAMPLE/" in headers["Authorization"]
+    assert "/us-east-2/bedrock/" in headers["Authorization"]
+    assert headers["X-Amz-Security-Token"] == "a-session"
+
+
+def test_vertex_is_told_its_project_and_place(monkeypatch) -> None:
+    import litellm
+
+    given = {}
+
+    async def acompletion(**parameters):
+        given.update(parameters)
+        return litellm.ModelResponse(choices=[{"message": {"content": "Hello."}}])
+
+    monkeypatch.setattr(litellm, "acompletion", acompletion)
+    keys = {
+        "VERTEXAI_PROJECT": "mine",
+        "VERTEXAI_LOCATION": "global",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/its/key.json",
+    }
+    assert ask(NetworkModel(models=["vertex_ai/gemini-2.0-flash"], keys=keys)).text == "Hello."
+    told = {name: given[name] for name in given if name.startswith("vertex_")}
+    assert tuple(told.values()) == tuple(keys.values())
+    assert secret_values(keys) == ("/its/key.json",)
 
 
 def test_a_reply_with_its_usage_and_price(server: Server) -> None:
