@@ -32,6 +32,7 @@ from tuner.session.session import Session
 from tuner.space.feasible import feasible_set
 from tuner.store.journal import Journal
 from tuner.store.run_directory import RunDirectory
+from workers.sanitizers.tools import tools
 
 FleetOpener = Callable[[Backend], Awaitable[Fleet]]
 StopReason = Literal["stopped", "interrupted"]
@@ -149,6 +150,11 @@ async def pursue(
             ended(session.history, result)
 
 
+def checker_bytes(device: Device) -> int:
+    """The largest shape that a checker of this machine takes for a device; 0 without any."""
+    return max((tool.most_bytes for tool in tools(device, Path())), default=0)
+
+
 def _restore(
     directory: RunDirectory, journal: Journal, fleet: Fleet, incumbent: IncumbentEntered | None
 ) -> tuple[Session, Proposer, Estimate]:
@@ -173,7 +179,10 @@ def _restore(
     for fact in facts:
         journal.append(fact)
         session.apply(fact)
-    return session, proposer, estimate(experiment, device, len(space), **slots)
+    expected = estimate(
+        experiment, device, len(space), checker_bytes=checker_bytes(device), **slots
+    )
+    return session, proposer, expected
 
 
 def _write_derived(directory: RunDirectory, history: History, result: Result) -> None:

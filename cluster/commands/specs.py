@@ -14,6 +14,7 @@ from cluster.commands.compiling import compiled
 from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
 from cluster.models import chosen
+from cluster.run import checker_bytes
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.fleet import BASELINE
@@ -163,7 +164,13 @@ def _estimate(experiment: Experiment, device: Device, space: int, rounds: int) -
     """What a run on one such device would cost, with this machine's cores to compile."""
     cores = max(1, (os.cpu_count() or 2) - 1)
     return estimate(
-        experiment, device, space, compile_slots=cores, bench_slots=1, rounds=max(1, rounds)
+        experiment,
+        device,
+        space,
+        compile_slots=cores,
+        bench_slots=1,
+        rounds=max(1, rounds),
+        checker_bytes=checker_bytes(device),
     )
 
 

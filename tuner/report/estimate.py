@@ -11,7 +11,18 @@ COMPILE_SECONDS = {"cuda": 0.15, "opencl": 0.1}
 """One small kernel on one core."""
 
 SHAPE_SECONDS = {"cuda": 0.02, "opencl": 0.12}
-"""One candidate on one shape: the first launch, for which OpenCL compiles again, and the checks."""
+"""One candidate on one small shape: the first launch, for which OpenCL compiles again, and checks.
+"""
+
+CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
+"""All looks at what one candidate left on a shape, on a CPU device and on a GPU, which compares by
+itself."""
+
+CHECKER_SECONDS = {"cuda": 1.0, "opencl": 0.3}
+"""A winner under one memory and race checker, on the smallest shape."""
+
+CHECKER_SECONDS_PER_MIB = {"cuda": 0.0, "opencl": 2.0}
+"""What larger shapes take there beside; Oclgrind interprets the kernel."""
 
 ORACLE_SECONDS_PER_MIB, ORACLE_BYTES, ORACLES = 0.03, 64 << 20, 4
 """Drawing one shape's inputs and computing what is right for them, in float64 on one core; above so
@@ -58,6 +69,7 @@ def estimate(
     compile_slots: int,
     bench_slots: int,
     rounds: int = 1,
+    checker_bytes: int = 0,
 ) -> Estimate:
     """How long a run would take at least.
 
@@ -68,6 +80,7 @@ def estimate(
         compile_slots: compile jobs at once.
         bench_slots: devices.
         rounds: of agents; each confirms what it found.
+        checker_bytes: the largest shape that a checker takes; 0 where there is no checker.
     """
     trials = min(experiment.search.trials, space)
     shapes, measure = experiment.shapes, experiment.measure
@@ -80,8 +93,9 @@ def estimate(
 
     def time(sizes: list[int]) -> float:
         moved = launches * sum(sizes) / BYTES_PER_SECOND[device.is_cpu]
+        checks = CHECK_SECONDS_PER_MIB[device.is_cpu] * sum(sizes) / 2**20
         each = SHAPE_SECONDS[device.backend] + launches * LAUNCH_SECONDS
-        return each * len(sizes) + moved
+        return each * len(sizes) + moved + checks
 
     compiling = COMPILE_SECONDS[device.backend] / compile_slots
     timing = time(tune) / bench_slots
@@ -89,6 +103,10 @@ def estimate(
     finalists = 1 + min(trials, experiment.confirm.top)
     process = PROCESS_SECONDS + finalists * time(tune + held_out)
     confirming = experiment.confirm.processes * process / bench_slots
+    seen = max((size for size in tune + held_out + odd if size <= checker_bytes), default=0)
+    if seen:
+        per_mib = CHECKER_SECONDS_PER_MIB[device.backend]
+        confirming += CHECKER_SECONDS[device.backend] + per_mib * seen / 2**20
     return Estimate(
         trials=trials,
         space=space,

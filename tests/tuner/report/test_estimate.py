@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.tuner.session.driving import CPU, GPU, experiment
 from tuner.expressions import Expression
-from tuner.report.estimate import estimate
+from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate
 from tuner.spec.experiment import Cost
 
 
@@ -43,6 +43,23 @@ def test_each_round_of_agents_confirms():
 
 def test_where_no_cost_is_given_the_arguments_are_moved_once():
     assert of(device=CPU).search_seconds == of(device=CPU, size="4 * n").search_seconds
+
+
+def test_large_shapes_are_checked_for_as_long_as_they_are_timed_and_longer():
+    mebibytes = 256 + 1024
+    measure = experiment().measure
+    timed = (measure.warmup + measure.repeats) * mebibytes * 2**20 / BYTES_PER_SECOND[True]
+    checked = CHECK_SECONDS_PER_MIB[True] * mebibytes
+    found = of(device=CPU, size="2**20 * n", trials=10, slots=10**6)
+    assert found.search_seconds > 10 * (timed + checked)
+    assert found.confirm_seconds > 3 * 3 * (timed + checked)
+
+
+def test_the_checkers_at_the_end_count_as_far_as_a_shape_fits_them():
+    without = of(device=CPU).confirm_seconds
+    assert of(device=CPU, checker_bytes=1 << 19).confirm_seconds > without + 0.3
+    assert of(device=CPU, checker_bytes=1).confirm_seconds == without
+    assert of(checker_bytes=8 << 20, rounds=2).confirm_seconds > 2 * of().confirm_seconds + 1
 
 
 def test_it_reads_as_one_line():
