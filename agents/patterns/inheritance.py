@@ -42,6 +42,7 @@ def left_by(history: History, result: Result, strategy: str = "") -> Pattern | N
         return None
     return Pattern(
         kernel=kernel_digest(history.experiment.kernel)[:16],
+        experiment=_line(history.experiment.name),
         features=features_of(history.experiment),
         strategy=_line(strategy),
         winners=(

@@ -1,7 +1,7 @@
 """Patterns: a winner's values and effect under the features of its kernel, and which ones are near.
 
-A pattern holds no user source: features, the parameters' names and values, one line on the
-strategy. Knows nothing of where patterns are kept.
+A pattern holds no user source: features, the names of experiment and parameters, values, one line
+on the strategy. Knows nothing of where patterns are kept.
 """
 
 import hashlib
@@ -41,13 +41,15 @@ class Winner:
 class Pattern:
     """What one kernel's winners have in common with the next kernel's, perhaps.
 
-    ``kernel`` is a digest: it tells patterns apart and says nothing else.
+    ``kernel`` is a digest, which tells patterns apart; ``experiment`` is what people call it, or
+    nothing in a pattern that was left before names were kept.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     format: Literal["kernelwright-pattern"] = "kernelwright-pattern"
     version: Literal[1] = 1
     kernel: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    experiment: Line = ""
     features: Features
     strategy: Line
     winners: Annotated[tuple[Winner, ...], Field(min_length=1, max_length=64)]
@@ -57,6 +59,9 @@ class Pattern:
         """Sixteen hex digits: the same kernel with the same parameters is the same pattern."""
         parameters = sorted(self.winners[0].values)
         return hashlib.sha256(json.dumps([self.kernel, parameters]).encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return f"{self.experiment} ({self.name})" if self.experiment else self.name
 
     def winner_for(self, device: str) -> Winner:
         """What won on ``device``, else what gained most anywhere."""

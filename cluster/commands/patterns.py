@@ -21,8 +21,9 @@ def list_all() -> None:
     for pattern in patterns:
         for winner in pattern.winners:
             values = " ".join(f"{name}={value}" for name, value in winner.values.items())
+            name = f"{pattern.name}  {pattern.experiment}".rstrip()
             typer.echo(
-                f"{pattern.name}  {winner.speedup:.2f}x [{winner.low:.2f}, {winner.high:.2f}]  "
+                f"{name}  {winner.speedup:.2f}x [{winner.low:.2f}, {winner.high:.2f}]  "
                 f"{winner.device}: {values}"
             )
     _warn(notes)
@@ -58,7 +59,7 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     near = inherited(patterns, directory.experiment, device="")
     if near:
         directory.write(PATTERNS_FILE, dump_patterns(near))
-        names = ", ".join(pattern.name for pattern in near)
+        names = ", ".join(map(str, near))
         typer.echo(f"kernelwright: what won for similar kernels is tried first: {names}", err=True)
 
 

@@ -34,13 +34,15 @@ def test_what_won_before_is_tried_first(tmp_path):
         device="another", values={"ITEMS": 4, "BLOCK": 64}, speedup=2.0, low=1.9, high=2.1
     )
     features = features_of(load_experiment(spec))
-    left = Pattern(kernel="a" * 16, features=features, strategy="", winners=(winner,))
+    left = Pattern(
+        kernel="a" * 16, experiment="gelu", features=features, strategy="", winners=(winner,)
+    )
     PatternStore(tmp_path / "home" / "patterns").add(left)
     (tmp_path / "home" / "patterns" / "bad.json").write_text("?")
     run = tmp_path / "run"
     result = kernelwright(tmp_path / "home", "run", spec, "--fleet", "local", "--run-dir", run)
     assert result.returncode == 0, result.stderr
-    assert f"tried first: {left.name}" in result.stderr
+    assert f"tried first: gelu ({left.name})" in result.stderr
     assert "bad.json: is not a pattern" in result.stderr
     first = next(fact for fact in RunView.open(run).facts() if fact.kind == "trial.proposed")
     assert first.configuration.as_dict() == {"ITEMS": 4, "BLOCK": 64}
@@ -52,10 +54,12 @@ def test_list_show_export_and_delete(tmp_path):
     winner = Winner(device="d", values={"VEC": 4}, speedup=2.0, low=1.9, high=2.1)
     spec = write_experiment(tmp_path / "spec")
     features = features_of(load_experiment(spec))
-    left = Pattern(kernel="a" * 16, features=features, strategy="", winners=(winner,))
+    left = Pattern(
+        kernel="a" * 16, experiment="gelu", features=features, strategy="", winners=(winner,)
+    )
     store.add(left)
     listed = kernelwright(tmp_path, "patterns", "list")
-    assert listed.stdout == f"{left.name}  2.00x [1.90, 2.10]  d: VEC=4\n"
+    assert listed.stdout == f"{left.name}  gelu  2.00x [1.90, 2.10]  d: VEC=4\n"
     assert json.loads(kernelwright(tmp_path, "patterns", "show", left.name[:5]).stdout)
     assert len(json.loads(kernelwright(tmp_path, "patterns", "export").stdout)) == 1
     assert kernelwright(tmp_path, "patterns", "delete", left.name).returncode == 0

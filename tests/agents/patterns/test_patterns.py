@@ -96,6 +96,7 @@ def test_a_confirmed_winner_leaves_a_pattern_without_source() -> None:
     assert left is not None
     (won,) = left.winners
     assert (won.values, won.device) == (values, CPU.name)
+    assert left.experiment == "twice"
     assert won.speedup == pytest.approx(2.0, rel=0.05)
     text = PATTERNS.dump_json(left).decode()
     assert not any(line.strip() in text for line in KERNEL.splitlines() if len(line) > 3)
@@ -118,10 +119,13 @@ def test_its_values_are_tried_after_the_specs_own() -> None:
 
 
 def test_the_brief_tells_of_them() -> None:
-    brief = replace(full_brief(), patterns=(pattern(),))
+    named = replace(pattern(), experiment="silu_and_mul")
+    brief = replace(full_brief(), patterns=(named, pattern()))
     text = planning_messages(brief, budget_tokens=9_000)[1].content
     assert "# What won for similar kernels" in text
-    assert "- 1.6× (1.5 to 1.7) on here with VEC=8, BLOCK=16: vectors" in text
+    told = "1.6× (1.5 to 1.7) on here with VEC=8, BLOCK=16: vectors"
+    assert f"- silu_and_mul: {told}" in text
+    assert f"- {told}" in text
 
 
 def test_one_file_a_pattern_and_winners_of_several_devices_in_it(tmp_path: Path) -> None:
