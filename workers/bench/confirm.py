@@ -218,13 +218,12 @@ class Confirmation:
         Raises:
             DeviceFailure: it was right, or fast, on what it is timed on alone.
         """
-        _, *others, last = self._prep.questions[shape]
+        _, *others, _ = self._prep.questions[shape]
         known, entrant = self._prep.baseline_ns[shape], runners[trial]
         for question in others:
             if question.launches == 1:
                 stand.check(entrant, question, known, exact=False)
         doubt(self._prep, stand, entrant, runners[BASELINE], shape, samples, take, self._rng)
-        stand.check(entrant, last, known, exact=False)
 
     def _further(self, notes: dict[str, None]) -> dict[int, list[Question]]:
         """By shape, the further questions that the baseline can answer."""

@@ -4,7 +4,7 @@ Owns the order of checks and the words of a rejection. Knows nothing of processe
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ _STAGES = {
 }
 
 
+Contents = Mapping[str, str]
+"""Paths of raw bytes by argument."""
+
 _GROWN = 4
 """After launches in a row, up to one element in so many may have drifted out of its bound."""
 
@@ -34,19 +37,47 @@ _GROWN = 4
 class Question:
     """Inputs of one shape and their right answer.
 
-    ``label`` says what is special about the inputs; ``contents`` are paths of raw bytes by
-    argument; ``wants`` holds the oracle of each output, dense. If inputs hardly differ from the
-    shape's first ones, outputs are left ``standing`` as a launch on those left them. Of several
-    ``launches`` in a row, each finds what the last one left.
+    ``label`` says what is special about the inputs; ``wants`` holds the oracle of each output,
+    dense. If inputs hardly differ from the shape's first ones, outputs are left ``standing`` as a
+    launch on those left them. Of several ``launches`` in a row, each finds what the last one left.
     """
 
     shape: int
     label: str
-    contents: Mapping[str, str]
+    contents: Contents
     expected: Mapping[str, Expected]
     wants: Mapping[str, NDArray[Any]]
     standing: bool = False
     launches: int = 1
+
+
+def agreeing(
+    like: Question,
+    contents: Contents,
+    seen: Inspection,
+    arguments: Mapping[str, ResolvedArgument],
+) -> Question:
+    """A question like another one on other contents, whose right answer is what a launch left.
+
+    The launch itself may have erred as much as an answer may.
+    """
+    return replace(
+        like,
+        label="inputs drawn anew",
+        contents=contents,
+        expected={
+            name: replace(
+                one,
+                path="",
+                dtype=arguments[name].dtype,
+                rtol=2 * one.rtol,
+                atol=2 * one.atol,
+                ulp=2 * one.ulp,
+            )
+            for name, one in like.expected.items()
+        },
+        wants={name: from_storage(seen.outputs[name], arguments[name]) for name in like.expected},
+    )
 
 
 def check(

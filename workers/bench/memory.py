@@ -1,15 +1,17 @@
 """Whether a timing can be believed: is a kernel slower on inputs that it never met, or afterwards?
 
 A kernel that keeps the whole of its inputs, or a digest of them, with the answer is right on every
-question and is timed as a copy of what it kept; one that finds its own answer in place may do
-nothing while it is timed. Owns the comparison of the timing with single launches on the contents
-that were timed, and of those with launches like them on new contents.
+question and is timed as a copy of what it kept; one that leaves its work to another launch may do
+nothing in most of those that are timed. Owns the comparison of the timing with single launches on
+the contents that were timed, and of those with launches like them on new contents. The answer of
+each is checked: else a kernel could do nothing there as well.
 """
 
 import itertools
+import math
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,23 +22,19 @@ from numpy.typing import NDArray
 from tuner.spec.experiment import FromFile, FromPython
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code
-from workers.bench.judge import Question
+from workers.bench.judge import Contents
 from workers.bench.prep import Prep
 from workers.bench.stand import Entrant, Stand
 from workers.devices.port import DeviceFailure
 from workers.elements import to_storage
 from workers.inputs import fill
 
-Contents = Mapping[str, str]
-
 SLOWER = 1.5
 """A launch so many times as long as another is suspicious; one that is on so many turns is guilty:
 """
 TURNS = 3
 TIMES = 5
-"""The fastest of so many launches in each turn is compared."""
-_UPPER = 0.75
-"""A kernel may be now as fast, now slower; what so many launches of a timing do not exceed."""
+"""Of so many launches one is as fast as a kernel is, if it is now as fast, now slower."""
 _LEAST_NS = 5_000
 _FOREIGN = FromFile | FromPython
 
@@ -54,71 +52,78 @@ def doubt(
     """Refuse an entrant whose timing on a shape is not to be believed: :func:`refuse_memory`."""
     first, *_, last = prep.questions[shape]
     known_ns = prep.baseline_ns[shape]
-    refuse_memory(
-        prep.arguments[shape],
-        first,
-        last.contents,
-        samples,
-        lambda contents: stand.once(entrant, shape, contents, known_ns),
-        again,
-        lambda: stand.lag(baseline, first, known_ns),
-        rng,
-    )
+    with _renewals(prep.arguments[shape], first.contents, rng) as renewals:
+        refuse_memory(
+            samples,
+            again,
+            known=lambda: stand.once(entrant, first, known_ns),
+            new=itertools.chain(
+                (stand.once(entrant, one, known_ns) for one in (last,)),
+                (stand.beside(entrant, baseline, last, one, known_ns) for one in renewals),
+            ),
+            lag=lambda: stand.lag(baseline, first, known_ns),
+            drifts=stand.drifts(shape, prep.measure),
+        )
 
 
 def refuse_memory(
-    arguments: Sequence[ResolvedArgument],
-    question: Question,
-    new: Contents,
     samples: Sequence[float],
-    once: Callable[[Contents], float],
     again: Callable[[], Sequence[float]],
+    *,
+    known: Callable[[], float],
+    new: Iterator[float],
     lag: Callable[[], float],
-    rng: np.random.Generator,
+    drifts: bool,
 ) -> None:
     """Launch on what was timed and on what the kernel has never seen, and again while it is slower.
 
-    A single launch may take longer than those of a timing did, and the machine may slow down: so a
-    launch on new contents is compared with one just like it on known ones, and one on known ones
-    with the slower launches of the timing, less what the baseline itself lags behind. Where it was
-    slower at first, the last timing that was taken again is the one to believe.
+    A single launch may take longer than those of a timing did, and the machine may slow down: so
+    launches on known contents are compared with the timing, less what the baseline itself lags
+    behind, and one on new contents with one just like it on known ones. Where it was slower at
+    first, the last timing that was taken again is the one to believe.
 
     Args:
-        arguments: of the shape.
-        question: what was timed.
-        new: contents that the kernel never saw.
         samples: nanoseconds of launches while it was timed.
-        once: nanoseconds of one launch on given contents.
         again: times the kernel again.
+        known: nanoseconds of one launch on the contents that were timed.
+        new: nanoseconds of launches, each on contents that the kernel never saw.
         lag: how much longer one launch of the baseline takes than it did while it was timed.
-        rng: how contents are made of others.
+        drifts: whether most launches of a timing found other contents than ``known`` does.
 
     Raises:
         DeviceFailure: it was slower each time.
     """
-    drifts = any(argument.kind == "inout" for argument in arguments)
-    with _renewals(arguments, question.contents, rng) as renewals:
 
-        def verdict(samples: Sequence[float], times: int, unseen: Contents | None = None) -> str:
-            known_ns = min(once(question.contents) for _ in range(times))
-            upper_ns = float(np.quantile(samples, _UPPER))
-            if not drifts and _slower(known_ns, upper_ns) and _slower(known_ns - lag(), upper_ns):
-                return f"is not as fast as it was timed: {known_ns / upper_ns:.2g} times as long"
-            new_ns = min(once(unseen or next(renewals)) for _ in range(times))
-            least_ns = max(statistics.median(samples), known_ns)
-            if _slower(new_ns, least_ns):
-                return (
-                    "remembers its inputs: a first launch on new ones took "
-                    f"{new_ns / least_ns:.2g} times as long"
-                )
-            return ""
+    def verdict(samples: Sequence[float], times: int) -> str:
+        timed_ns = statistics.median(samples)
+        known_ns = _fastest(known, TIMES, timed_ns)
+        if not drifts and _slower(known_ns, timed_ns) and _slower(known_ns - lag(), timed_ns):
+            return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
+        least_ns = max(timed_ns, known_ns)
+        new_ns = _fastest(lambda: next(new), times, least_ns)
+        if _slower(new_ns, least_ns):
+            return (
+                "remembers its inputs: a first launch on new ones took "
+                f"{new_ns / least_ns:.2g} times as long"
+            )
+        return ""
 
-        if not verdict(samples, 1, new):
+    if not verdict(samples, 1):
+        return
+    for _ in range(TURNS):
+        if not (found := verdict(again(), TIMES)):
             return
-        for _ in range(TURNS):
-            if not (found := verdict(again(), TIMES)):
-                return
     raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"{found}, {TURNS} times in a row")
+
+
+def _fastest(launch: Callable[[], float], times: int, limit_ns: float) -> float:
+    """Of at most so many launches, until one is hardly slower than the limit."""
+    least_ns = math.inf
+    for _ in range(times):
+        least_ns = min(least_ns, launch())
+        if not _slower(least_ns, limit_ns):
+            break
+    return least_ns
 
 
 def _slower(first: float, later: float) -> bool:

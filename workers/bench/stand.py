@@ -23,10 +23,10 @@ from tuner.telemetry import Vitals
 from workers.bench.bounds import Bounds
 from workers.bench.bursts import Volley, bursts, further, pick, random_order
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
-from workers.bench.judge import Question, check, check_bystander
+from workers.bench.judge import Contents, Question, agreeing, check, check_bystander
 from workers.bench.staging import staged
 from workers.bench.supervisor import Deadlines, Shot, Supervisor
-from workers.devices.port import Rotation
+from workers.devices.port import Inspection, Rotation
 from workers.verify import Expected
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
@@ -58,11 +58,20 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """A volley at a shape's buffers, exactly aligned or not, and what is asked where it looks."""
+    """A volley at a shape's buffers, exactly aligned or not."""
 
     place: tuple[int, bool]
     volley: Volley
-    question: Question | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fired:
+    """A volley, the byte that outputs held before, how long it took, and what was seen after."""
+
+    volley: Volley
+    poison: int | None
+    times: tuple[float, ...]
+    seen: Inspection | None
 
 
 @dataclass(slots=True)
@@ -74,8 +83,8 @@ class _Case:
 
     handle: int
     sets: int
-    first: Mapping[str, str]
-    contents: Mapping[str, str]
+    first: Contents
+    contents: Contents
     walk: Iterator[int]
 
 
@@ -176,32 +185,47 @@ class Stand:
                 self._fire(entrant, place, baseline_ns, target)
             self._hold(place, question.contents)
             volley = Volley(target * question.launches, look=target[0], stands=asked.standing)
-            deque(self._fired(entrant, baseline_ns, [_Aim(place, volley, asked)]), maxlen=0)
+            deque(self._judged(entrant, baseline_ns, asked, [_Aim(place, volley)]), maxlen=0)
 
-    def once(
-        self, entrant: Entrant, shape: int, contents: Mapping[str, str], baseline_ns: float
+    def once(self, entrant: Entrant, question: Question, baseline_ns: float) -> float:
+        """Nanoseconds of one launch on a question's inputs, which is checked."""
+        asked = question.shape, question.contents, baseline_ns
+        one = self._single(entrant, *asked, question.expected)
+        self._judge(question, one)
+        return one.times[0]
+
+    def beside(
+        self,
+        entrant: Entrant,
+        baseline: Entrant,
+        like: Question,
+        contents: Contents,
+        baseline_ns: float,
     ) -> float:
-        """Nanoseconds of a launch on these contents, unchecked.
+        """Nanoseconds of one launch on other contents, whose answer must be the baseline's.
 
-        They are written twice, so that all have been read from their files before.
+        The baseline is asked afterwards, so that its answer cannot lie anywhere before.
         """
-        place = shape, False
-        target = self._next(entrant, place, None, baseline_ns)
-        self._refill(place, contents)
-        self._refill(place, contents)
-        (taken,) = self._fire(entrant, place, baseline_ns, (target,))
-        return taken
+        one, other = (
+            self._single(each, like.shape, contents, baseline_ns, {})
+            for each in (entrant, baseline)
+        )
+        assert other.seen is not None
+        self._judge(agreeing(like, contents, other.seen, self._named(like.shape)), one)
+        return one.times[0]
 
     def lag(self, baseline: Entrant, question: Question, baseline_ns: float) -> float:
         """How many nanoseconds longer than a timing's a single launch of the baseline takes.
 
         The kernel that is tried may lag twice as long.
         """
-        taken = (
-            self.once(baseline, question.shape, question.contents, baseline_ns)
-            for _ in range(_TAKES)
-        )
+        taken = (self.once(baseline, question, baseline_ns) for _ in range(_TAKES))
         return 2 * max(0.0, min(taken) - baseline_ns)
+
+    def drifts(self, shape: int, measure: Measure) -> bool:
+        """Whether a launch of a timing may find what another one left."""
+        rotation = self._rotation(shape, measure.cache, measure.warmup, measure.repeats)
+        return rotation.launches > rotation.sets and self._in_place(shape)
 
     def time(
         self,
@@ -233,7 +257,7 @@ class Stand:
             place = question.shape, True
             target = self._next(entrant, place, question.contents, baseline_ns)
             self._hold(place, question.contents)
-            before.append(_Aim(place, Volley((target,), look=target), question))
+            before.append(_Aim(place, Volley((target,), look=target)))
         self._hold((question.shape, False), question.contents)
         for _ in range(_TAKES):
             samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns, before)
@@ -258,16 +282,16 @@ class Stand:
         rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
         order = random_order(rotation, self._rng)
         self._cases[place].walk = itertools.cycle(order[: rotation.sets])
-        in_place = any(a.kind == "inout" for a in self._arguments[question.shape])
+        in_place = self._in_place(question.shape)
         ahead = bursts(rotation, order, self._rng, in_place=in_place)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
         while ahead:
             # As many again as there were: few are in vain, and the device seldom waits for us.
             count = max(LEAST_BURSTS, len(raced))
-            aims = [_Aim(place, volley, question) for burst in ahead[:count] for volley in burst]
+            aims = [_Aim(place, volley) for burst in ahead[:count] for volley in burst]
             aims, before, ahead = [*before, *aims], (), ahead[count:]
-            found = self._fired(entrant, baseline_ns, aims, watch=True)
+            found = self._judged(entrant, baseline_ns, question, aims, watch=True)
             for aim, times in zip(aims, found, strict=True):
                 samples += times if aim.volley.timed else ()
                 raced += [(min(times), len(aim.volley.order))] if aim.volley.raced else []
@@ -276,8 +300,8 @@ class Stand:
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not settled(samples, measure.until):
             more = further(rotation, order, self._rng, in_place=in_place)
-            aims = [_Aim(place, volley, question) for volley in more]
-            found = self._fired(entrant, baseline_ns, aims, watch=True)
+            aims = [_Aim(place, volley) for volley in more]
+            found = self._judged(entrant, baseline_ns, question, aims, watch=True)
             for aim, times in zip(aims, found, strict=True):
                 samples += times if aim.volley.timed else ()
             launches += len(order)
@@ -288,7 +312,7 @@ class Stand:
         self,
         entrant: Entrant,
         place: tuple[int, bool],
-        contents: Mapping[str, str] | None,
+        contents: Contents | None,
         baseline_ns: float,
     ) -> int:
         """The set to launch on with these contents.
@@ -305,28 +329,72 @@ class Stand:
             self._fire(entrant, place, baseline_ns, order)
         return next(case.walk)
 
+    def _single(
+        self,
+        entrant: Entrant,
+        shape: int,
+        contents: Contents,
+        baseline_ns: float,
+        expected: Mapping[str, Expected],
+    ) -> _Fired:
+        """One launch on these contents, looked at.
+
+        They are written twice, so that all have been read from their files before.
+        """
+        place = shape, False
+        target = self._next(entrant, place, None, baseline_ns)
+        self._refill(place, contents)
+        self._refill(place, contents)
+        aims = [_Aim(place, Volley((target,), look=target))]
+        (one,) = self._fired(entrant, baseline_ns, aims, expected)
+        return one
+
     def _fire(
         self,
         entrant: Entrant,
         place: tuple[int, bool],
         baseline_ns: float,
         order: tuple[int, ...],
-    ) -> tuple[float, ...]:
+    ) -> None:
         """Launches that nobody looks at."""
-        (times,) = self._fired(entrant, baseline_ns, [_Aim(place, Volley(order))])
-        return times
+        deque(self._fired(entrant, baseline_ns, [_Aim(place, Volley(order))], {}), maxlen=0)
+
+    def _judged(
+        self,
+        entrant: Entrant,
+        baseline_ns: float,
+        question: Question,
+        aims: Sequence[_Aim],
+        *,
+        watch: bool = False,
+    ) -> Iterator[tuple[float, ...]]:
+        """Fire one after the other, then judge each that was looked at; yields their times."""
+        for one in self._fired(entrant, baseline_ns, aims, question.expected, watch=watch):
+            self._judge(question, one)
+            yield one.times
+
+    def _judge(self, question: Question, one: _Fired) -> None:
+        arguments = self._named(question.shape)
+        if one.seen is None:
+            return
+        if one.volley.look in one.volley.order:
+            check(question, one.seen, arguments, one.poison)
+        else:
+            assert one.poison is not None
+            check_bystander(question, one.seen, arguments, one.poison)
 
     def _fired(
         self,
         entrant: Entrant,
         baseline_ns: float,
         aims: Sequence[_Aim],
+        expected: Mapping[str, Expected],
         *,
         watch: bool = False,
-    ) -> Iterator[tuple[float, ...]]:
-        """Fire one after the other, then judge each that was looked at; yields their times.
+    ) -> Iterator[_Fired]:
+        """Fire one after the other at one shape; what is expected is compared where devices can.
 
-        All are at one shape; with ``watch`` the device is looked at after the last.
+        With ``watch`` the device is looked at after the last.
         """
         shape, _ = aims[0].place
         poisons = [None if aim.volley.stands else self._poison() for aim in aims]
@@ -338,36 +406,30 @@ class Stand:
                     poison=poison,
                     deadline=self._deadline(entrant, shape, baseline_ns),
                     inspect=aim.volley.look,
-                    expected={} if self._device.is_cpu else _expected(aim),
+                    expected={} if self._device.is_cpu or aim.volley.look is None else expected,
                     watch=watch and aim is aims[-1],
                 )
                 for aim, poison in zip(aims, poisons, strict=True)
             ],
             entrant.slowest_ns.get(shape, 0.0),
         )
-        arguments = {a.name: a for a in self._arguments[shape]}
-        for aim, poison, (times, inspection, vitals) in zip(aims, poisons, fired, strict=True):
-            if inspection is not None:
-                assert aim.question is not None
-                if aim.volley.look in aim.volley.order:
-                    check(aim.question, inspection, arguments, poison)
-                else:
-                    assert poison is not None
-                    check_bystander(aim.question, inspection, arguments, poison)
+        for aim, poison, (times, seen, vitals) in zip(aims, poisons, fired, strict=True):
             if watch:
                 self.vitals = vitals
-            yield self._seen(entrant, shape, times)
+            entrant.slowest_ns[shape] = max(entrant.slowest_ns.get(shape, 0.0), *times)
+            yield _Fired(aim.volley, poison, times, seen)
+
+    def _named(self, shape: int) -> dict[str, ResolvedArgument]:
+        return {argument.name: argument for argument in self._arguments[shape]}
+
+    def _in_place(self, shape: int) -> bool:
+        return any(argument.kind == "inout" for argument in self._arguments[shape])
 
     def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float) -> float:
         """Seconds for a launch, and for another that may still run before it."""
         launches = 1 + (shape in entrant.awakened)
         entrant.awakened.discard(shape)
         return launches * self._deadlines.of(baseline_ns)
-
-    def _seen(self, entrant: Entrant, shape: int, times: tuple[float, ...]) -> tuple[float, ...]:
-        """Remember the slowest launch, from which others' deadlines are reckoned."""
-        entrant.slowest_ns[shape] = max(entrant.slowest_ns.get(shape, 0.0), *times)
-        return times
 
     def _bound(self, entrant: Entrant, place: tuple[int, bool]) -> int:
         if place not in entrant.launchables:
@@ -387,12 +449,12 @@ class Stand:
     def _least_align(self, exact: bool) -> int:
         return 1 if exact else self._device.base_align
 
-    def _hold(self, place: tuple[int, bool], contents: Mapping[str, str]) -> None:
+    def _hold(self, place: tuple[int, bool], contents: Contents) -> None:
         """Have the shape's case hold these inputs."""
         if self._cases[place].contents is not contents:
             self._refill(place, contents)
 
-    def _refill(self, place: tuple[int, bool], contents: Mapping[str, str]) -> None:
+    def _refill(self, place: tuple[int, bool], contents: Contents) -> None:
         case = self._cases[place]
         self._server.refill(case.handle, contents)
         case.contents = contents
@@ -408,7 +470,3 @@ class Stand:
         self._ordinary = not self._ordinary
         bytes_ = _POISONS[self._ordinary]
         return bytes_[pick(len(bytes_), self._rng)]
-
-
-def _expected(aim: _Aim) -> Mapping[str, Expected]:
-    return aim.question.expected if aim.question and aim.volley.look is not None else {}

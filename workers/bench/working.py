@@ -175,7 +175,6 @@ class Working:
         for number in range(1, last):
             self._ask(entrant, shape, number)
         samples = self._believed(entrant, shape, samples)
-        self._ask(entrant, shape, last)
         return full(samples, self._prep.baseline_ns[shape])
 
     def _believed(self, entrant: Entrant, shape: int, samples: list[float]) -> list[float]:
