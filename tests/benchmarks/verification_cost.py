@@ -35,16 +35,17 @@ SHARE, WALL = 0.5, 1.3
 def unchecked() -> Iterator[None]:
     """Launch what checks would launch within a timing, and look at nothing."""
 
-    fired = Stand._fired
-
-    def blind(stand: Stand, entrant, place, baseline_ns, volleys, question=None):
+    def blind(stand: Stand, entrant, place, baseline_ns, volleys, question):
         unseen = [replace(volley, look=None) for volley in volleys]
-        return fired(stand, entrant, place, baseline_ns, unseen)
+        return (one.times for one in stand._fired(entrant, place, baseline_ns, unseen, {}))
+
+    def trust(prep, stand, entrant, baseline, shape, samples, *others):
+        return samples
 
     with (
         mock.patch.object(Stand, "check", return_value=None),
-        mock.patch.object(Stand, "_fired", blind),
-        mock.patch("workers.bench.working.doubt", return_value=None),
+        mock.patch.object(Stand, "_judged", blind),
+        mock.patch("workers.bench.working.doubt", trust),
     ):
         yield
 

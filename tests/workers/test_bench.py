@@ -244,6 +244,24 @@ def test_the_baseline_is_timed_again_now_and_then(laboratory, monkeypatch) -> No
     assert laboratory.bench._prep.baseline_ns != before
 
 
+def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
+    laboratory, monkeypatch
+) -> None:
+    told = []
+
+    def doubt(prep, stand, entrant, baseline, shape, samples, again, rng):
+        told.append((shape, len(samples)))
+        return [1.0]
+
+    monkeypatch.setattr("workers.bench.confirm.doubt", doubt)
+    confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // doubted"), process=1)
+    assert not confirmed.failed
+    repeats = laboratory.experiment.measure.repeats
+    assert [shape for shape, count in told if count >= repeats] == [0, 1, 2]
+    for sample in confirmed.samples:
+        assert (sample.median_ns == 1.0) == (sample.trial != BASELINE)
+
+
 def test_confirmation_names_who_failed_and_times_the_rest(laboratory) -> None:
     good = laboratory.candidate(GOOD, trial=4)
     crash = laboratory.candidate(CRASH, trial=5)

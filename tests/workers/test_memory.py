@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from workers.bench.memory import TIMES, TURNS, refuse_memory
+from workers.bench.memory import TIMES, TURNS, believed
 from workers.devices.port import DeviceFailure
 
 TIMED = [20e3] * 8
@@ -20,7 +20,7 @@ def asked(known_ns, new_ns, samples=TIMED, again=TIMED, lag=0.0, drifts=False) -
         taken.append(again)
         return again
 
-    refuse_memory(
+    found = believed(
         samples,
         time_again,
         known=lambda: next(known),
@@ -28,6 +28,7 @@ def asked(known_ns, new_ns, samples=TIMED, again=TIMED, lag=0.0, drifts=False) -
         lag=lambda: lag,
         drifts=drifts,
     )
+    assert found is ([samples, *taken][-1])
     return len(taken)
 
 

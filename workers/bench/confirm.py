@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -138,7 +139,7 @@ class Confirmation:
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
         for shape in range(len(self._prep.bindings)):
-            questions = self._prep.questions.get(shape, ())[:-1]  # the last is for _doubt
+            questions = self._prep.questions.get(shape, ())[:-1]  # the last is to doubt a timing
             asked = (*questions, *further.get(shape, ()))
             if not asked:
                 continue
@@ -184,46 +185,51 @@ class Confirmation:
             repeats=-(-measure.repeats // ROUNDS),
             at_most=-(-measure.at_most // ROUNDS),
         )
-        times: dict[int, list[float]] = {trial: [] for trial in runners}
         rounds = ROUNDS if cache == measure.cache else OTHER_ROUNDS
-        doubted = {trial: self._rng.integers(rounds) for trial in runners}
+        times: dict[int, list[float]] = {trial: [] for trial in runners}
+        asked = {trial: self._rng.integers(rounds) for trial in runners}
+        finalists = [t for t in runners if t != BASELINE and cache == measure.cache]
+
+        def take(trial: int) -> list[float]:
+            return stand.time(runners[trial], question, cache, part, known)
+
+        def again(trial: int) -> list[float]:
+            return [ns for _ in range(rounds) for ns in take(trial)]
+
         for number in range(rounds):
             for trial in self._rng.permutation(list(runners)).tolist():
-                entrant = runners[trial]
-
-                def take(entrant: Entrant = entrant) -> list[float]:
-                    return stand.time(entrant, question, cache, part, known)
-
                 with self._blaming(trial, shape):
-                    samples = take()
-                    times[trial] += samples
-                    if number == doubted[trial] and trial != BASELINE and cache == measure.cache:
-                        self._doubt(stand, runners, trial, shape, samples, take)
+                    times[trial] += take(trial)
+                    if number == asked[trial] and trial in finalists:
+                        self._ask_others(stand, runners[trial], shape)
+        for trial in finalists:
+            # When all is timed: who knew that it is doubted no more could do as it likes.
+            with self._blaming(trial, shape):
+                times[trial] = doubt(
+                    self._prep,
+                    stand,
+                    runners[trial],
+                    runners[BASELINE],
+                    shape,
+                    times[trial],
+                    partial(again, trial),
+                    self._rng,
+                )
         return [
             Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))
             for trial, found in times.items()
         ]
 
-    def _doubt(
-        self,
-        stand: Stand,
-        runners: Mapping[int, Entrant],
-        trial: int,
-        shape: int,
-        samples: Sequence[float],
-        take: Callable[[], list[float]],
-    ) -> None:
+    def _ask_others(self, stand: Stand, entrant: Entrant, shape: int) -> None:
         """Ask a finalist about other inputs between two parts of its timing.
 
         Raises:
-            DeviceFailure: it was right, or fast, on what it is timed on alone.
+            DeviceFailure: it was right on what it is timed on alone.
         """
         _, *others, _ = self._prep.questions[shape]
-        known, entrant = self._prep.baseline_ns[shape], runners[trial]
         for question in others:
             if question.launches == 1:
-                stand.check(entrant, question, known, exact=False)
-        doubt(self._prep, stand, entrant, runners[BASELINE], shape, samples, take, self._rng)
+                stand.check(entrant, question, self._prep.baseline_ns[shape], exact=False)
 
     def _further(self, notes: dict[str, None]) -> dict[int, list[Question]]:
         """By shape, the further questions that the baseline can answer."""

@@ -45,15 +45,15 @@ def doubt(
     entrant: Entrant,
     baseline: Entrant,
     shape: int,
-    samples: Sequence[float],
-    again: Callable[[], Sequence[float]],
+    samples: list[float],
+    again: Callable[[], list[float]],
     rng: np.random.Generator,
-) -> None:
-    """Refuse an entrant whose timing on a shape is not to be believed: :func:`refuse_memory`."""
+) -> list[float]:
+    """The timing of an entrant on a shape that is to be believed: :func:`believed`."""
     first, *_, last = prep.questions[shape]
     known_ns = prep.baseline_ns[shape]
     with _renewals(prep.arguments[shape], first.contents, rng) as renewals:
-        refuse_memory(
+        return believed(
             samples,
             again,
             known=lambda: stand.once(entrant, first, known_ns),
@@ -66,21 +66,21 @@ def doubt(
         )
 
 
-def refuse_memory(
-    samples: Sequence[float],
-    again: Callable[[], Sequence[float]],
+def believed(
+    samples: list[float],
+    again: Callable[[], list[float]],
     *,
     known: Callable[[], float],
     new: Iterator[float],
     lag: Callable[[], float],
     drifts: bool,
-) -> None:
-    """Launch on what was timed and on what the kernel has never seen, and again while it is slower.
+) -> list[float]:
+    """The timing, or the last that was taken again while single launches were slower.
 
-    A single launch may take longer than those of a timing did, and the machine may slow down: so
-    launches on known contents are compared with the timing, less what the baseline itself lags
-    behind, and one on new contents with one just like it on known ones. Where it was slower at
-    first, the last timing that was taken again is the one to believe.
+    Those are on what was timed, and on what the kernel has never seen. A single launch may take
+    longer than those of a timing did, and the machine may slow down: so launches on known contents
+    are compared with the timing, less what the baseline itself lags behind, and one on new contents
+    with one just like it on known ones.
 
     Args:
         samples: nanoseconds of launches while it was timed.
@@ -109,10 +109,11 @@ def refuse_memory(
         return ""
 
     if not verdict(samples, 1):
-        return
+        return samples
     for _ in range(TURNS):
-        if not (found := verdict(again(), TIMES)):
-            return
+        samples = again()
+        if not (found := verdict(samples, TIMES)):
+            return samples
     raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"{found}, {TURNS} times in a row")
 
 

@@ -174,19 +174,17 @@ class Working:
         last = len(self._prep.questions[shape]) - 1
         for number in range(1, last):
             self._ask(entrant, shape, number)
-        samples = self._believed(entrant, shape, samples)
+        samples = doubt(
+            self._prep,
+            self._stand,
+            entrant,
+            self._baseline,
+            shape,
+            samples,
+            lambda: self._samples(entrant, shape),
+            self._rng,
+        )
         return full(samples, self._prep.baseline_ns[shape])
-
-    def _believed(self, entrant: Entrant, shape: int, samples: list[float]) -> list[float]:
-        """The timing, taken again where single launches do not bear it out."""
-        taken = [samples]
-
-        def again() -> list[float]:
-            taken.append(self._samples(entrant, shape))
-            return taken[-1]
-
-        doubt(self._prep, self._stand, entrant, self._baseline, shape, samples, again, self._rng)
-        return taken[-1]
 
     def _time_baseline(self, shape: int) -> Full:
         samples = self._samples(self._baseline, shape)
