@@ -29,13 +29,13 @@ from workers.devices.port import DeviceFailure
 from workers.elements import to_storage
 from workers.inputs import fill
 
-SLOWER = 1.5
-"""A launch so many times as long as another is suspicious; one that is on so many turns is guilty:
-"""
+ALIKE = 1.25, 2_000
+"""A launch so many times as long as one like it, and so many nanoseconds longer, is suspicious;"""
+SINGLE = 1.5, 5_000
+"""so is a single one as against those of a timing. Who is so on many turns is guilty:"""
 TURNS = 3
 TIMES = 5
 """Of so many launches one is as fast as a kernel is, if it is now as fast, now slower."""
-_LEAST_NS = 5_000
 _FOREIGN = FromFile | FromPython
 
 
@@ -94,41 +94,46 @@ def believed(
         DeviceFailure: it was slower each time.
     """
 
-    def verdict(samples: Sequence[float], times: int) -> str:
+    def verdict(samples: Sequence[float]) -> str:
         timed_ns = statistics.median(samples)
-        known_ns = _fastest(known, TIMES, timed_ns)
-        if not drifts and _slower(known_ns, timed_ns) and _slower(known_ns - lag(), timed_ns):
+        known_ns = _fastest(known, SINGLE, timed_ns)
+        if (
+            not drifts
+            and _slower(known_ns, SINGLE, timed_ns)
+            and _slower(known_ns - lag(), SINGLE, timed_ns)
+        ):
             return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
         least_ns = max(timed_ns, known_ns)
-        new_ns = _fastest(lambda: next(new), times, least_ns)
-        if _slower(new_ns, least_ns):
+        new_ns = _fastest(lambda: next(new), ALIKE, least_ns)
+        if _slower(new_ns, ALIKE, least_ns):
             return (
                 "remembers its inputs: a first launch on new ones took "
                 f"{new_ns / least_ns:.2g} times as long"
             )
         return ""
 
-    if not verdict(samples, 1):
+    if not verdict(samples):
         return samples
     for _ in range(TURNS):
         samples = again()
-        if not (found := verdict(samples, TIMES)):
+        if not (found := verdict(samples)):
             return samples
     raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"{found}, {TURNS} times in a row")
 
 
-def _fastest(launch: Callable[[], float], times: int, limit_ns: float) -> float:
-    """Of at most so many launches, until one is hardly slower than the limit."""
+def _fastest(launch: Callable[[], float], than: tuple[float, float], other_ns: float) -> float:
+    """Of a few launches, until one is not slower than another."""
     least_ns = math.inf
-    for _ in range(times):
+    for _ in range(TIMES):
         least_ns = min(least_ns, launch())
-        if not _slower(least_ns, limit_ns):
+        if not _slower(least_ns, than, other_ns):
             break
     return least_ns
 
 
-def _slower(first: float, later: float) -> bool:
-    return first >= max(SLOWER * later, later + _LEAST_NS)
+def _slower(first_ns: float, than: tuple[float, float], other_ns: float) -> bool:
+    times, by_ns = than
+    return first_ns >= max(times * other_ns, other_ns + by_ns)
 
 
 @contextmanager
