@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import enumeration, search_efficiency, storm
+from tests.benchmarks.verification_cost import unchecked
+from tests.workers.harness import Laboratory
+from tests.workers.test_bench import AFFINE, GOOD, WRONG
+from tuner.trial import Measured, Rejected
 
 
 @pytest.fixture
@@ -77,3 +81,12 @@ def test_a_small_storm_ends_well():
     report = storm.storm("opencl", kernels=12, benches=2, salt=storm.SALT)
     assert storm.is_well(report, allowed_seconds=30.0), report
     assert report["outcomes"].keys() >= {"right", "hangs", "crashes", "hoards", "wrong"}
+
+
+def test_with_checks_off_what_is_wrong_is_timed_like_any_other():
+    laboratory = Laboratory(AFFINE)
+    with unchecked():
+        for source in (GOOD, WRONG):
+            assert isinstance(laboratory.outcome(source), Measured)
+    assert isinstance(laboratory.outcome(f"{WRONG} // checked"), Rejected)
+    laboratory.close()

@@ -35,15 +35,22 @@ SHARE, WALL = 0.5, 1.3
 def unchecked() -> Iterator[None]:
     """Launch what checks would launch within a timing, and look at nothing."""
 
-    def blind(stand: Stand, entrant, place, baseline_ns, volleys, question):
-        unseen = [replace(volley, look=None) for volley in volleys]
-        return (one.times for one in stand._fired(entrant, place, baseline_ns, unseen, {}))
+    time = Stand.time
+
+    def unasked(*given, check=False, **more):
+        return time(*given, **more)
+
+    def blind(stand: Stand, entrant, baseline_ns, question, aims, *, watch=False):
+        unseen = [replace(aim, volley=replace(aim.volley, look=None)) for aim in aims]
+        fired = stand._fired(entrant, baseline_ns, unseen, {}, watch=watch)
+        return (one.times for one in fired)
 
     def trust(prep, stand, entrant, baseline, shape, samples, *others):
         return samples
 
     with (
         mock.patch.object(Stand, "check", return_value=None),
+        mock.patch.object(Stand, "time", unasked),
         mock.patch.object(Stand, "_judged", blind),
         mock.patch("workers.bench.working.doubt", trust),
     ):
