@@ -282,11 +282,16 @@ def recipes_of(prep: Prep, shape: int) -> list[Recipe]:
 
 
 def further_recipes(arguments: Sequence[ResolvedArgument]) -> list[Recipe]:
-    """Second seed, other distributions, each input drawn anew."""
+    """Second seed, other distributions, all but one input small, each input drawn anew."""
     recipes = [Recipe(label="second seed", seed="second")]
     for distribution, label in _DISTRIBUTIONS.items():
         if any(applies(argument, distribution) for argument in arguments):
             recipes.append(Recipe(label=label, seed=label, distribution=distribution))
+    # Where all inputs are small, so may answers be, and what they differ by is within tolerance.
+    small = [a.name for a in arguments if applies(a, "small")]
+    for name in small if len(small) > 1 else ():
+        label = f"{_DISTRIBUTIONS['small']}, but for {name}"
+        recipes.append(Recipe(label=label, seed=label, distribution="small", spare=name))
     inputs = [a.name for a in arguments if a.kind in ("in", "inout")]
     if len(inputs) > 1:
         recipes += [Recipe(label=f"{name} drawn anew", redraw=name) for name in inputs]

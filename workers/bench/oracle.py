@@ -52,13 +52,15 @@ _READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
 class Recipe:
     """How the inputs of a question are drawn: random stream, distribution, what is changed after.
 
-    ``flip`` changes a few elements of every input, ``redraw`` draws one argument anew at large
-    magnitude; the answer is what so many ``launches`` in a row leave.
+    The argument to ``spare`` keeps its own distribution. ``flip`` changes a few elements of every
+    input, ``redraw`` draws one argument anew at large magnitude; the answer is what so many
+    ``launches`` in a row leave.
     """
 
     label: str
     seed: str = "first"
     distribution: Distribution = "default"
+    spare: str | None = None
     flip: bool = False
     redraw: str | None = None
     launches: int = 1
@@ -226,7 +228,7 @@ class Oracle:
                 continue
             labels = (shape, argument.name)
             rng = stream(self._setup.secret, recipe.seed, *labels)
-            distribution = recipe.distribution
+            distribution = recipe.distribution if recipe.spare != argument.name else "default"
             if recipe.redraw == argument.name:
                 rng = stream(self._setup.secret, recipe.label, *labels)
                 distribution = "large"
