@@ -55,6 +55,18 @@ def test_an_honest_kernel_passes_without_a_word(laboratory):
 
 
 @needs_oclgrind
+def test_a_function_with_restricted_pointers_can_be_checked(laboratory):
+    helper = (
+        "static inline void one(global float *restrict out, global const float *restrict x, "
+        "global const float *restrict y, int i) { out[i] = fma(2.0f, x[i], y[i]); }\n"
+    )
+    body = "for (int k = 0; k < 4; ++k) if (4 * i + k < n) one(out, x, y, 4 * i + k);"
+    candidate = laboratory.candidate(f"{helper}{HEAD} {body} }}")
+    examined = laboratory.examined(candidate)
+    assert (examined.failed, examined.notes) == ((), ())
+
+
+@needs_oclgrind
 def test_of_several_checked_together_the_guilty_one_is_found(laboratory):
     honest, raced, other = (
         laboratory.candidate(f"{HEAD} {body} }}", trial=trial)
