@@ -38,7 +38,7 @@ def left_by(history: History, result: Result, strategy: str = "") -> Pattern | N
         return None
     values = general.configuration.as_dict()
     speedup, low, high = general.speedup, general.comparison.low, general.comparison.high
-    if low is None or high is None or low <= 1 or not values:
+    if general.comparison.verdict != "faster" or low is None or high is None or not values:
         return None
     return Pattern(
         kernel=kernel_digest(history.experiment.kernel)[:16],

@@ -68,7 +68,7 @@ def run(
             experiment = with_agents(given, model)
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
-        again = _given(fleet, device, exit_when_waiting)
+        again = _given(None, device, exit_when_waiting)
         with closing(
             RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"), fleet=fleet)
         ) as directory:

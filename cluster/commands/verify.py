@@ -73,7 +73,10 @@ def _exported(folder: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentProblem(f"cannot read the export in {folder}: {error}") from None
     if not files:
-        raise EnvironmentProblem(f"{folder} holds no export: `kernelwright export` writes one")
+        raise EnvironmentProblem(
+            f"{folder} holds no export, which a run writes when it ends: one that was interrupted "
+            "is gone on with by `kernelwright resume`"
+        )
     return files
 
 

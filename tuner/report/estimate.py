@@ -1,4 +1,4 @@
-"""What a run will cost, before it starts: trials, and the least time that they take."""
+"""What a run will cost, before it starts: trials, and roughly the time that they take."""
 
 from dataclasses import dataclass
 
@@ -45,8 +45,8 @@ BYTES_PER_SECOND = {True: 5e9, False: 1e12}
 class Estimate:
     """Trials, and seconds of preparing, searching and confirming on a machine with nothing else.
 
-    A lower bound, in that nobody knows yet how long the kernel takes: as long as its memory traffic
-    at least.
+    Rough, since nobody knows yet how long the kernel takes: it is taken to do nothing but move its
+    data; nor how soon hopeless configurations are given up.
     """
 
     trials: int
@@ -58,7 +58,7 @@ class Estimate:
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
         time = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
-        return f"{self.trials} of {self.space} configurations, at least {time}"
+        return f"{self.trials} of {self.space} configurations, roughly {time}"
 
 
 def estimate(
@@ -71,7 +71,7 @@ def estimate(
     rounds: int = 1,
     checker_bytes: int = 0,
 ) -> Estimate:
-    """How long a run would take at least.
+    """How long a run would take.
 
     Args:
         experiment: its budgets, shapes and ``cost.bytes``; its arguments where that is not given.

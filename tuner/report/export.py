@@ -37,7 +37,8 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
     confirmed = result.confirmed or any(s and s.cell.comparison for s in result.specialised)
     if device is None or not confirmed:
         raise NothingValid(
-            "there is nothing to export: no configuration was confirmed against the baseline"
+            "there is nothing to export: no configuration was confirmed against the baseline; "
+            "one that was interrupted is gone on with by `kernelwright resume`"
         )
     return _Export(history, device, result).files()
 

@@ -194,15 +194,28 @@ def _winners(result: Result) -> list[str]:
         for index, best in enumerate(result.specialised)
         if best and not (result.general and best.trial == result.general.trial)
     ]
-    if result.portfolio and len(result.portfolio.rule) > 1:
-        lines.append(_portfolio(result.portfolio, result.shapes))
+    if result.portfolio:
+        if len(result.portfolio.rule) > 1:
+            lines.append(_portfolio(result.portfolio))
+        lines += _slower(result.portfolio, result.shapes)
     if result.dead:
         lines.append(f"no effect    {', '.join(map(str, result.dead))}")
     return lines
 
 
-def _portfolio(portfolio: Portfolio, shapes: Sequence[ShapeOfRun]) -> str:
-    """Who serves which shapes, what that is worth, and where the rule errs."""
+def _slower(portfolio: Portfolio, shapes: Sequence[ShapeOfRun]) -> list[str]:
+    """Where what is exported is a loss: the rule is made of tune shapes alone."""
+    return [
+        f"slower       than the kernel as it was on {shapes[cell.shape].label} "
+        f"({cell.speedup:.3f}×), which the header does not know: a tune shape near it would "
+        "teach it"
+        for cell in portfolio.cells
+        if cell.speedup and cell.comparison and cell.comparison.verdict == "slower"
+    ]
+
+
+def _portfolio(portfolio: Portfolio) -> str:
+    """Who serves which shapes, and what that is worth."""
     members = {member.trial: member for member in portfolio.members}
     lines = [
         f"portfolio    {speedup_text(portfolio.speedup, portfolio.comparison)} over the tune shapes"
@@ -217,10 +230,4 @@ def _portfolio(portfolio: Portfolio, shapes: Sequence[ShapeOfRun]) -> str:
         gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
         who = "what was there" if member.trial == INCUMBENT else f"trial {member.trial}"
         lines.append(f"{where}: {who}: {member.configuration}{gain}")
-    lines += [
-        f"slower than the kernel as it was on {shapes[cell.shape].label} ({cell.speedup:.3f}×): "
-        "a tune shape near it would teach the rule"
-        for cell in portfolio.cells
-        if cell.speedup and cell.comparison and cell.comparison.verdict == "slower"
-    ]
     return "\n             ".join(lines)

@@ -103,10 +103,11 @@ def test_a_confirmed_winner_leaves_a_pattern_without_source() -> None:
     assert PATTERNS.validate_json(text) == left
 
 
-def test_no_gain_leaves_none() -> None:
+@pytest.mark.parametrize("nanoseconds", [1500.0, 995.0])
+def test_no_gain_leaves_none(nanoseconds) -> None:
     experiment = twice()
     shapes = len(experiment.shapes.tune) + len(experiment.shapes.held_out)
-    slow = [({"VEC": 1, "BLOCK": 1, "MODE": "sum"}, [1500.0] * shapes)]
+    slow = [({"VEC": 1, "BLOCK": 1, "MODE": "sum"}, [nanoseconds] * shapes)]
     history = finished_run(experiment, CPU, [1000.0] * shapes, slow, noise=0.001)
     assert left_by(history, summarise(history)) is None
 

@@ -74,8 +74,14 @@ def test_a_rule_that_picks_a_slower_one_elsewhere_says_where():
         [250.0, 250.0, 2000.0, 2000.0, 1500.0, 2000.0],
         [2000.0, 2000.0, 2000.0, 400.0, 2000.0, 400.0],
     )
-    assert "slower than the kernel as it was on n=8 (0.667×): a tune shape near it" in text
-    assert text.count("slower than the kernel as it was") == 1
+    assert "slower       than the kernel as it was on n=8 (0.667×), which the header" in text
+    assert text.count("than the kernel as it was on") == 1
+
+
+def test_one_that_serves_all_says_where_it_is_slower():
+    found, text = portfolio_of([500.0, 500.0, 500.0, 500.0, 500.0, 1500.0])
+    assert len(found.rule) == 1
+    assert text.count("than the kernel as it was on") == 1
 
 
 def test_the_incumbent_serves_where_it_is_faster():
