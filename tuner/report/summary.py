@@ -42,6 +42,10 @@ def least_ns(history: History, shape: ShapeBinding) -> float | None:
     return history.ceilings.least_ns(moved_bytes(history.experiment, shape.symbols))
 
 
+_LUCK = 1.05
+"""What the search's best may lose in confirmation before it is worth a word."""
+
+
 def winners(history: History) -> tuple[int, ...]:
     """The confirmed trials that the result names, the general one first."""
     return _Summary(history).winners()
@@ -114,6 +118,7 @@ class _Summary:
             advice=(
                 *advise(rejections, len(trials), [str(binding) for binding in self.shapes]),
                 *self._fallen(),
+                *self._lucky(general),
             ),
             notes=history.notes,
             refused=history.refused,
@@ -129,6 +134,20 @@ class _Summary:
         if (why := self.history.refuted.get(INCUMBENT)) is not None:
             shown = self.history.configuration(INCUMBENT)
             yield f"what was there ({shown}) failed beside the others: {why.detail}"
+
+    def _lucky(self, general: General | None) -> Iterator[str]:
+        """What became of the search's best where it is not the winner, by more than noise."""
+        leader = self.history.leader()
+        if leader is None or general is None or general.comparison is None:
+            return
+        if leader == general.trial or len(self._over(leader, self.tune)) < MIN_PROCESSES:
+            return
+        searched, confirmed = self._searched_general(leader), self._confirmed_general(leader)
+        if searched.speedup > _LUCK * confirmed.speedup:
+            yield (
+                f"the search's best, trial {leader} ({searched.configuration}), was "
+                f"{searched.speedup:.2f}× there and is {confirmed.speedup:.3f}× confirmed"
+            )
 
     def _baseline(self, shape: int) -> float | None:
         confirmed = self.evidence.time(BASELINE, shape)

@@ -153,6 +153,25 @@ def test_an_incumbent_that_fails_is_told_and_is_no_trial():
     assert result.advice == ("what was there (y=7) failed beside the others: out[3]: 1 is not 2",)
 
 
+def test_what_became_of_a_lucky_leader_is_told():
+    def sobered(fact):
+        if fact.kind != "confirmation.sampled":
+            return fact
+        return replace(
+            fact,
+            samples=tuple(
+                replace(s, median_ns=2.5 * s.median_ns) if s.trial == 1 else s for s in fact.samples
+            ),
+        )
+
+    trials = [500.0, 1000.0, 2000.0], [400.0, 800.0, 1600.0]
+    result = summarise(run(*trials, noise=0.001, told=sobered))
+    assert result.general.trial == 0
+    (said,) = result.advice
+    assert said.startswith("the search's best, trial 1 (x=1), was 2.50× there and is 0.999×")
+    assert not summarise(run(*trials, noise=0.001)).advice
+
+
 def test_impossible_samples_count_as_none():
     history = run([250.0, 500.0, 1000.0], [500.0, 1000.0, 2000.0])
     history.confirmations = [
