@@ -53,7 +53,7 @@ def bursts(
     """
     count = rotation.warmup + rotation.bursts
     checked = _checkpoints(count, rng)
-    drifts = in_place and len(order) > rotation.sets
+    drifts = drifting(rotation, in_place=in_place)
     found = [
         _burst(order, rng, timed=burst >= rotation.warmup, checked=burst in checked, drifts=drifts)
         for burst in range(count)
@@ -69,8 +69,13 @@ def further(
     rotation: Rotation, order: tuple[int, ...], rng: np.random.Generator, *, in_place: bool
 ) -> tuple[Volley, ...]:
     """One more burst of a timing that goes on, of which every eighth or so is checked."""
-    drifts = in_place and len(order) > rotation.sets
+    drifts = drifting(rotation, in_place=in_place)
     return _burst(order, rng, timed=True, checked=pick(LOOKS, rng) == 0, drifts=drifts)
+
+
+def drifting(rotation: Rotation, *, in_place: bool) -> bool:
+    """Whether a launch of a burst may find what another one left."""
+    return in_place and rotation.launches > rotation.sets
 
 
 def pick(count: int, rng: np.random.Generator) -> int:

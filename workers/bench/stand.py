@@ -21,7 +21,7 @@ from tuner.spec.experiment import Cache, Measure
 from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from workers.bench.bounds import Bounds
-from workers.bench.bursts import Volley, bursts, further, pick, random_order
+from workers.bench.bursts import Volley, bursts, drifting, further, pick, random_order
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Contents, Question, agreeing, check, check_bystander
 from workers.bench.staging import staged
@@ -225,7 +225,7 @@ class Stand:
     def drifts(self, shape: int, measure: Measure) -> bool:
         """Whether a launch of a timing may find what another one left."""
         rotation = self._rotation(shape, measure.cache, measure.warmup, measure.repeats)
-        return rotation.launches > rotation.sets and self._in_place(shape)
+        return drifting(rotation, in_place=self._in_place(shape))
 
     def time(
         self,
