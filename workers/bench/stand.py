@@ -286,24 +286,25 @@ class Stand:
         ahead = bursts(rotation, order, self._rng, in_place=in_place)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
+
+        def shoot(aims: Sequence[_Aim]) -> None:
+            found = self._judged(entrant, baseline_ns, question, aims, watch=True)
+            for volley, times in zip((aim.volley for aim in aims), found, strict=True):
+                samples.extend(times if volley.timed else ())
+                raced.extend([(min(times), len(volley.order))] if volley.raced else ())
+
         while ahead:
             # As many again as there were: few are in vain, and the device seldom waits for us.
             count = max(LEAST_BURSTS, len(raced))
             aims = [_Aim(place, volley) for burst in ahead[:count] for volley in burst]
-            aims, before, ahead = [*before, *aims], (), ahead[count:]
-            found = self._judged(entrant, baseline_ns, question, aims, watch=True)
-            for aim, times in zip(aims, found, strict=True):
-                samples += times if aim.volley.timed else ()
-                raced += [(min(times), len(aim.volley.order))] if aim.volley.raced else []
+            shoot([*before, *aims])
+            before, ahead = (), ahead[count:]
             if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
                 return samples or [raced[-1][0]]
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not settled(samples, measure.until):
             more = further(rotation, order, self._rng, in_place=in_place)
-            aims = [_Aim(place, volley) for volley in more]
-            found = self._judged(entrant, baseline_ns, question, aims, watch=True)
-            for aim, times in zip(aims, found, strict=True):
-                samples += times if aim.volley.timed else ()
+            shoot([_Aim(place, volley) for volley in more])
             launches += len(order)
         self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
         return samples
