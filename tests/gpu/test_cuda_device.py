@@ -13,6 +13,7 @@ from tests.gpu.rig import Rig, binary_of, buffer, kernel, outcome_in_child, used
 from tuner.plan import CellPlan, MemsetStep, Scratch
 from tuner.trial import Code
 from workers.compilers.nvrtc import open_compiler
+from workers.devices.cuda_driver import TO_DEVICE, TO_HOST
 from workers.devices.port import GUARD_BYTES, Damage, DeviceFailure, StagedNull, StagedScalar
 from workers.elements import numpy_dtype
 from workers.verify import Expected, compare
@@ -109,6 +110,22 @@ def test_damage_is_found(rig, doubling, statement, damage):
     case.refill({})
     case.restore([1], 0xFF)
     assert case.inspect(1, {}).damage is None
+
+
+@pytest.mark.parametrize("distance", [0, 5, 4 * N - 1, -1, 4 * N])
+def test_a_changed_image_is_made_whole_again(rig, doubling, distance):
+    case, _ = doubling
+    slab = case._slab
+    place = slab.image + slab.layout.offsets["x"] + distance
+    before, other = np.zeros(1, np.uint8), np.zeros(1, np.uint8)
+    runtime = slab._cuda.runtime
+    runtime.memcpy(before.ctypes.data, place, 1, TO_HOST)
+    case.refill({})
+    other[0] = before[0] ^ 1
+    runtime.memcpy(place, other.ctypes.data, 1, TO_DEVICE)
+    case.refill({})
+    runtime.memcpy(other.ctypes.data, place, 1, TO_HOST)
+    assert other[0] == before[0]
 
 
 @pytest.mark.parametrize("align", [2, 4, 16, 64, 512])

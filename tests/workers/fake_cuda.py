@@ -5,6 +5,7 @@ Launches are executed at once by Python functions that read the argument tables 
 # ruff: noqa: N802, N815 (the driver's own names)
 
 import ctypes
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -31,6 +32,7 @@ def view(address: int, count: int, dtype="u1") -> np.ndarray:
 _ARGUMENTS = {
     "restore_sets": 4,
     "find_damage": 4,
+    "digest": 4,
     "compare": 11,
     "sweep": 3,
     "busy": 2,
@@ -144,6 +146,7 @@ class FakeDriver:
         self.kernels: dict[str, Callable[..., None]] = {
             "restore_sets": self.restore_sets,
             "find_damage": self.find_damage,
+            "digest": self.digest,
             "compare": self.compare,
             "spoil_shared": lambda grid, block, table: None,
             "sweep": lambda grid, block, table: None,
@@ -213,6 +216,13 @@ class FakeDriver:
             if places.size:
                 view(found, 1, "u8")[0] = (row << 40) | int(places[0])
                 return
+
+    def digest(self, grid, block, table) -> None:
+        at, stretches, key, found = (int(self.argument(table, k)) for k in range(4))
+        digest = hashlib.blake2b(digest_size=8, key=key.to_bytes(8))
+        for offset, length, _ in view(stretches, 3 * grid[1], "i8").reshape(-1, 3).tolist():
+            digest.update(view(at + offset, length).tobytes())
+        view(found, 1, "u8")[0] = int.from_bytes(digest.digest())
 
     def compare(self, grid, block, table) -> None:
         number = [int(self.argument(table, k)) for k in (0, 1, 2, 3, 4, 5, 9, 10)]

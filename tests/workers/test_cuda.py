@@ -232,6 +232,23 @@ def test_refill_changes_contents_at_the_same_addresses(rig):
     assert (seen.damage, seen.comparisons["out"].failures) == (None, 0)
 
 
+def test_what_an_image_holds_is_written_again_only_where_somebody_changed_it(rig, monkeypatch):
+    copies = []
+    copy = rig.pinned.copy
+    monkeypatch.setattr(rig.pinned, "copy", lambda *given: (copies.append(1), copy(*given))[1])
+    contents = {"x": rig.file("x", rig.data)}
+    rig.case.refill(contents)
+    assert not copies
+    slab = rig.case._slab
+    for changed in (slab.layout.offsets["x"] + 7, slab.layout.offsets["x"] - 1):
+        before = int(view(slab.image + changed, 1)[0])
+        view(slab.image + changed, 1)[0] ^= 0x10
+        copies.clear()
+        rig.case.refill(contents)
+        assert copies
+        assert int(view(slab.image + changed, 1)[0]) == before
+
+
 def test_constants_reach_the_module_and_follow_a_refill(tmp_path):
     table = np.linspace(0, 1, N, dtype=np.float32)
     path = tmp_path / "table"

@@ -5,6 +5,7 @@ device: values wait in pinned host memory and are on the device for one comparis
 their copy is scrubbed. The rules of comparison are those of :mod:`workers.verify`, exactly.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ MODES = ("close", "exact", "ulp")
 """What can be compared on the device; ``unordered`` outputs travel to the supervisor."""
 
 _SOURCE = "cuda_checks.cu"
-_ENTRIES = ("restore_sets", "spoil_shared", "find_damage", "compare", "sweep", "busy")
+_ENTRIES = ("restore_sets", "spoil_shared", "find_damage", "digest", "compare", "sweep", "busy")
 _THREADS = 256
 _MAX_BLOCKS = 1024
 _GRAPHS = 32
@@ -120,6 +121,7 @@ class Checks:
             for name, symbol in symbols.items()
         }
         self._room = (0, 0)
+        self._key = int.from_bytes(os.urandom(8)) >> 1
 
     def restore(self, base: int, image: int, stride: int, sets: Sequence[int], total: int) -> None:
         """Copy the image of a set over these sets, of ``total``; in stream order."""
@@ -140,23 +142,17 @@ class Checks:
 
     def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
         """The first changed stretch of the set at this address, and the distance into it."""
-        rows = [[s.offset, s.length, int(s.backwards)] for s in stretches]
-        table = np.array(rows, np.int64)
-        found = np.array([np.iinfo(np.uint64).max], np.uint64)
-        place = self._place(8 + table.nbytes)
-        runtime = self._cuda.runtime
-        runtime.memcpy(place, found.ctypes.data, 8, TO_DEVICE)
-        runtime.memcpy(place + 8, table.ctypes.data, table.nbytes, TO_DEVICE)
-        longest = max(s.length for s in stretches)
-        blocks = max(1, min(-(-longest // (16 * _THREADS)), self._blocks))
-        arguments = Arguments(at, image, place + 8, place)
-        self._launch("find_damage", (blocks, len(stretches)), arguments)
-        self._wait()
-        runtime.memcpy(found.ctypes.data, place, 8, TO_HOST)
-        code = int(found[0])
+        code = self._over("find_damage", stretches, np.iinfo(np.uint64).max, at, image)
         if code == np.iinfo(np.uint64).max:
             return None
         return code >> 40, code & (1 << 40) - 1
+
+    def digest(self, at: int, stretches: Sequence[Stretch]) -> int:
+        """What tells by chance alone these bytes from others, for whoever lacks this one's key.
+
+        ``at`` is aligned to 16 bytes.
+        """
+        return self._over("digest", stretches, 0, at, key=self._key)
 
     def compare(
         self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
@@ -213,6 +209,30 @@ class Checks:
             lambda: self._cuda.driver.launchKernel(function, *shape, table, 0),
         )
         self._cuda.runtime.graphLaunch(graph, self._streams.run)
+
+    def _over(
+        self,
+        name: str,
+        stretches: Sequence[Stretch],
+        start: int,
+        *places: int,
+        key: int | None = None,
+    ) -> int:
+        """What a kernel makes of a number, over stretches of these places."""
+        rows = [[s.offset, s.length, int(s.backwards)] for s in stretches]
+        table = np.array(rows, np.int64)
+        found = np.array([start], np.uint64)
+        place = self._place(8 + table.nbytes)
+        runtime = self._cuda.runtime
+        runtime.memcpy(place, found.ctypes.data, 8, TO_DEVICE)
+        runtime.memcpy(place + 8, table.ctypes.data, table.nbytes, TO_DEVICE)
+        longest = max(s.length for s in stretches)
+        blocks = max(1, min(-(-longest // (16 * _THREADS)), self._blocks))
+        keys = () if key is None else (key,)
+        self._launch(name, (blocks, len(stretches)), Arguments(*places, place + 8, *keys, place))
+        self._wait()
+        runtime.memcpy(found.ctypes.data, place, 8, TO_HOST)
+        return int(found[0])
 
     def _shared(self, name: str) -> int:
         """Bytes of dynamic shared memory that a kernel of the harness takes."""

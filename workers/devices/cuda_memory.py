@@ -128,9 +128,7 @@ class Slab:
         """The first change to a guard, or else to one of these buffers."""
         if not self.layout.offsets:
             return None
-        offsets, sizes = self.layout.offsets, self.layout.sizes
-        stretches = [stretch for _, _, stretch in self._guards]
-        stretches += [Stretch(offsets[name], sizes[name]) for name in inputs]
+        stretches = self._stretches(inputs)
         found = self._checks.damage(self._start(set_index), self.image, stretches)
         if found is None:
             return None
@@ -141,9 +139,18 @@ class Slab:
         name = inputs[place - len(self._guards)]
         return Damage(argument=name, where="input", offset=distance)
 
+    def digest(self, names: Sequence[str]) -> int:
+        """A digest of the image's guards and of these buffers."""
+        return self._checks.digest(self.image, self._stretches(names)) if self._guards else 0
+
     def release(self) -> None:
         """Free the memory."""
         self._cuda.runtime.free(self._memory)
+
+    def _stretches(self, names: Sequence[str]) -> list[Stretch]:
+        offsets, sizes = self.layout.offsets, self.layout.sizes
+        guards = [stretch for _, _, stretch in self._guards]
+        return guards + [Stretch(offsets[name], sizes[name]) for name in names]
 
     def _start(self, set_index: int) -> int:
         return self._base + set_index * self.layout.stride
@@ -170,6 +177,8 @@ class CudaCase:
         self._scratch: list[Slab] = []
         self._constants: list[tuple[str, int]] = []
         self._poison: int | None = None
+        self._contents: dict[str, str] = {}
+        self._digest: int | None = None
         with cuda.translated():
             layout = laid_out([(b.name, b.size, b.align) for b in self.buffers.values()])
             self._slab = Slab(cuda, checks, pinned, layout, sets)
@@ -205,11 +214,17 @@ class CudaCase:
         self._constants = [c for c in self._constants if c[1] not in symbol_addresses]
 
     def refill(self, contents: Mapping[str, str]) -> None:
-        """Write new contents (argument → path) and whole guards into the image."""
+        """Have the image hold contents (argument → path) and whole guards.
+
+        What it holds already is not written again, unless a digest says that somebody changed it.
+        """
+        wanted = self._contents | dict(contents)
         with self._cuda.translated():
-            self._slab.mend()
-            for name, path in contents.items():
-                self._slab.write(name, path)
+            if wanted != self._contents or self._slab.digest(list(wanted)) != self._digest:
+                self._slab.mend()
+                for name, path in wanted.items():
+                    self._slab.write(name, path)
+                self._contents, self._digest = wanted, self._slab.digest(list(wanted))
             for name, address in self._constants:
                 self._slab.copy(name, address)
 
