@@ -55,7 +55,7 @@ class Course:
 
     def times(self, candidates: list[Candidate], cache: Cache) -> Iterator[float]:
         """Median microseconds per launch of each candidate, infinite where it fails."""
-        rotation = self._device.rotation(self._size, cache, 20, self._repeats)
+        rotation = self._device.rotation(self._size, cache, 20, self._repeats, in_place=False)
         cycle = self._rng.permutation(rotation.sets).tolist()
         order = tuple((cycle * -(-rotation.launches // len(cycle)))[: rotation.launches])
         with tempfile.TemporaryDirectory() as folder:

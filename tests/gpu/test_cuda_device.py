@@ -286,7 +286,7 @@ def test_a_copy_runs_at_the_speed_of_memory(rig, tmp_path):
         buffer("x", "in", data, align=16),
         StagedScalar(name="n", dtype="int32", value=n),
     ]
-    rotation = rig.device.rotation(2 * data.nbytes, "cold", 20, 100)
+    rotation = rig.device.rotation(2 * data.nbytes, "cold", 20, 100, in_place=False)
     case = rig.stage(tmp_path, arguments, sets=rotation.sets)
     bound = launchable(
         rig, case, source, kernel(("out", "x", "n"), grid=(n // 256, 1, 1), block=(256, 1, 1))

@@ -537,6 +537,15 @@ def test_work_after_the_last_event_is_refused_when_it_is_no_hiccup():
     assert refused.value.code is Code.IMPOSSIBLE_TIME
 
 
+@pytest.mark.parametrize(
+    ("size", "sets", "bursts"), [(400_000, 400, 5), (16_000_000, 83, 5), (705_000_000, 1, 100)]
+)
+def test_what_works_in_place_is_launched_on_each_set_once(size, sets, bursts):
+    rotation = rotation_for(DEVICE, size, "cold", warmup=20, repeats=100, in_place=True)
+    assert (rotation.sets, rotation.launches, rotation.bursts) == (sets, sets, bursts)
+    assert rotation_for(DEVICE, size, "hot", warmup=20, repeats=100, in_place=True).sets == 1
+
+
 def test_a_part_of_a_timing_has_its_share_of_bursts_each_long_enough():
     whole = rotation_for(DEVICE, 400_000, "cold", warmup=20, repeats=100)
     part = rotation_for(DEVICE, 400_000, "cold", warmup=4, repeats=20)

@@ -75,7 +75,11 @@ class _Server:
                 return Described(device=device.device, identity=device.identity), []
             case PlanRotation():
                 rotation = device.rotation(
-                    request.size, request.cache, request.warmup, request.repeats
+                    request.size,
+                    request.cache,
+                    request.warmup,
+                    request.repeats,
+                    in_place=request.in_place,
                 )
                 return Rotated(rotation=rotation), []
             case Stage():

@@ -38,6 +38,7 @@ class PlanRotation:
     cache: Cache
     warmup: int
     repeats: int
+    in_place: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -464,7 +464,9 @@ class Stand:
         asked = shape, cache, warmup, repeats
         if asked not in self._rotations:
             size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
-            self._rotations[asked] = self._server.rotation(size, cache, warmup, repeats)
+            self._rotations[asked] = self._server.rotation(
+                size, cache, warmup, repeats, in_place=self._in_place(shape)
+            )
         return self._rotations[asked]
 
     def _poison(self) -> int:

@@ -148,9 +148,13 @@ class Supervisor:
         reply = self._expect(protocol.Described, protocol.Describe())
         return reply.device, reply.identity
 
-    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
+    def rotation(
+        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool = False
+    ) -> Rotation:
         """How to time a case of ``size`` bytes."""
-        request = protocol.PlanRotation(size=size, cache=cache, warmup=warmup, repeats=repeats)
+        request = protocol.PlanRotation(
+            size=size, cache=cache, warmup=warmup, repeats=repeats, in_place=in_place
+        )
         return self._expect(protocol.Rotated, request).rotation
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> int:

@@ -29,6 +29,9 @@ _COLD_CACHES = 3
 _MAX_SETS = 2048
 """More sets than this cost more to restore than a cold cache is worth."""
 
+_SHARE = 64
+"""The part of a device's memory that a shape may have beyond what a cold cache takes."""
+
 _BURSTS = 5
 """Timed bursts of the usual hundred repeats; of fewer repeats there are fewer."""
 
@@ -46,14 +49,24 @@ def open_device(index: int) -> "CudaDevice":
     return CudaDevice(index)
 
 
-def rotation_for(device: Device, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
-    """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches or more."""
+def rotation_for(
+    device: Device, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool = False
+) -> Rotation:
+    """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches or more.
+
+    What works ``in_place`` is launched on each set once, since a second launch would find what the
+    first one left; hot bursts have one set alone.
+    """
     sets = 1
     if cache == "cold":
         wanted = max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes)
         sets = max(1, min(_MAX_SETS, -(-wanted // max(size, 1))))
     launches = max(repeats, sets, min(_LEAST_LAUNCHES, -(-_LEAST_BYTES // max(size, 1))))
     bursts = min(_BURSTS, -(-_BURSTS * repeats // _LEAST_LAUNCHES))
+    if in_place and cache == "cold":
+        room = device.memory_bytes // _SHARE // max(size, 1)
+        launches = sets = max(sets, min(launches, room, _MAX_SETS))
+        bursts = max(bursts, -(-repeats // launches))
     return Rotation(sets=sets, launches=launches, warmup=-(-warmup // launches), bursts=bursts)
 
 
@@ -71,9 +84,11 @@ class CudaDevice:
             self._checks = Checks(self._cuda, self.device, self._streams, self._pinned)
             self._clock = Clock(self._cuda, self.device, self._streams, self._checks)
 
-    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
+    def rotation(
+        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
+    ) -> Rotation:
         """Cold bursts rotate over several times the last-level cache; hot ones over one set."""
-        return rotation_for(self.device, size, cache, warmup, repeats)
+        return rotation_for(self.device, size, cache, warmup, repeats, in_place=in_place)
 
     def vitals(self) -> Vitals | None:
         """What NVML tells."""

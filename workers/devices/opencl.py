@@ -149,8 +149,11 @@ class OpenCLDevice:
             )
             self.locals = LocalMemory(cl, self.context, self.queue, self.device.multiprocessors)
 
-    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
+    def rotation(
+        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
+    ) -> Rotation:
         """Cold rotates over twice the last-level cache, within a cap; hot restores each launch."""
+        del in_place  # no set is launched on twice without being restored
         if cache == "hot":
             return Rotation(sets=1, launches=1, warmup=warmup, bursts=repeats)
         wanted = min(2 * self.device.l2_bytes, _COLD_BYTES)

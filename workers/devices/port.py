@@ -218,8 +218,13 @@ class DeviceBackend(Protocol):
         """
         ...
 
-    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
-        """How to time a case whose buffers take ``size`` bytes, with the spec's counts."""
+    def rotation(
+        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
+    ) -> Rotation:
+        """How to time a case whose buffers take ``size`` bytes, with the spec's counts.
+
+        ``in_place``: a launch may read what another on the same set has written.
+        """
         ...
 
     def vitals(self) -> Vitals | None:
