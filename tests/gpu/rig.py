@@ -127,3 +127,9 @@ def used_bytes() -> int:
     """Device memory in use by anyone, told by a process of its own, whose share is always alike."""
     asked = [sys.executable, "-c", _USED]
     return int(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+
+
+def holders() -> set[str]:
+    """Processes that hold memory of a device."""
+    asked = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    return set(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split())

@@ -128,6 +128,23 @@ def test_a_changed_image_is_made_whole_again(rig, doubling, distance):
     assert other[0] == before[0]
 
 
+@pytest.mark.parametrize("align", [4, 16])
+@pytest.mark.parametrize("place", [0, 3, 4, N // 2, N - 1])
+def test_an_output_that_was_right_once_is_not_right_when_an_element_has_changed(
+    rig, tmp_path, place, align
+):
+    data = np.random.default_rng(8).random(N, dtype=np.float32)
+    case = rig.stage(tmp_path, [buffer("out", "out", data, align=align)], sets=1)
+    want = rig.expected(tmp_path, data.astype(np.float64), rtol=1e-7)
+    wrong = data.copy()
+    wrong[place] = -wrong[place]
+    for output, failures in ((data, 0), (data, 0), (wrong, 1), (data, 0), (wrong, 1)):
+        case.restore([0], 0xFF)
+        rig.write(case, "out", output)
+        assert case.inspect(0, {"out": want}).comparisons["out"].failures == failures
+    case.release()
+
+
 @pytest.mark.parametrize("align", [2, 4, 16, 64, 512])
 def test_addresses_are_aligned_to_exactly_what_is_promised(rig, tmp_path, align):
     source = """extern "C" __global__ void run(long long* out, const char* x, const void* null) {

@@ -31,8 +31,8 @@ def view(address: int, count: int, dtype="u1") -> np.ndarray:
 
 _ARGUMENTS = {
     "restore_sets": 4,
-    "find_damage": 4,
-    "digest": 4,
+    "find_damage": 2,
+    "digest": 2,
     "compare": 11,
     "sweep": 3,
     "busy": 2,
@@ -206,23 +206,26 @@ class FakeDriver:
         for number in numbers:
             ctypes.memmove(base + int(number) * words * 16, image, words * 16)
 
+    def asked(self, grid, table) -> tuple[int, int, list[list[int]], int]:
+        place, other = (int(self.argument(table, k)) for k in range(2))
+        rows = view(place + 16, 3 * grid[1], "i8").reshape(-1, 3).tolist()
+        return place, int(view(place + 8, 1, "i8")[0]), rows, other
+
     def find_damage(self, grid, block, table) -> None:
-        at, image, stretches, found = (int(self.argument(table, k)) for k in range(4))
-        for row, (offset, length, backwards) in enumerate(
-            view(stretches, 3 * grid[1], "i8").reshape(-1, 3).tolist()
-        ):
+        number, at, stretches, image = self.asked(grid, table)
+        for row, (offset, length, backwards) in enumerate(stretches):
             wrong = view(at + offset, length) != view(image + offset, length)
             places = np.flatnonzero(wrong[::-1] if backwards else wrong)
             if places.size:
-                view(found, 1, "u8")[0] = (row << 40) | int(places[0])
+                view(number, 1, "u8")[0] = (row << 40) | int(places[0])
                 return
 
     def digest(self, grid, block, table) -> None:
-        at, stretches, key, found = (int(self.argument(table, k)) for k in range(4))
+        number, at, stretches, key = self.asked(grid, table)
         digest = hashlib.blake2b(digest_size=8, key=key.to_bytes(8))
-        for offset, length, _ in view(stretches, 3 * grid[1], "i8").reshape(-1, 3).tolist():
+        for offset, length, _ in stretches:
             digest.update(view(at + offset, length).tobytes())
-        view(found, 1, "u8")[0] = int.from_bytes(digest.digest())
+        view(number, 1, "u8")[0] = int.from_bytes(digest.digest())
 
     def compare(self, grid, block, table) -> None:
         number = [int(self.argument(table, k)) for k in (0, 1, 2, 3, 4, 5, 9, 10)]

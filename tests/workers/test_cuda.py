@@ -249,6 +249,34 @@ def test_what_an_image_holds_is_written_again_only_where_somebody_changed_it(rig
         assert int(view(slab.image + changed, 1)[0]) == before
 
 
+def test_an_oracle_comes_only_for_outputs_that_it_was_not_compared_with(rig, monkeypatch):
+    copies = []
+    copy = rig.pinned.copy
+    monkeypatch.setattr(rig.pinned, "copy", lambda *given: (copies.append(1), copy(*given))[1])
+    launchable, right, other = (
+        rig.bind(step()),
+        want(rig, 2 * rig.data),
+        want(rig, rig.data + 9, ulp=1),
+    )
+
+    def failures(poison, expected, spoiled=None):
+        copies.clear()
+        rig.case.restore([0, 1], poison)
+        launchable.burst((0, 1))
+        if spoiled is not None:
+            view(rig.case.address(1, "out") + spoiled, 1)[0] ^= 0x40
+        found = rig.case.inspect(1, expected).comparisons["out"].failures
+        return found, len(copies)
+
+    assert failures(1, right) == (0, 1)
+    assert failures(1, right) == (0, 0)
+    assert failures(1, right, spoiled=4 * N - 1) == (1, 1)
+    assert failures(1, right) == (0, 0)
+    assert failures(2, right) == (0, 1)
+    assert failures(2, other)[1] == 1
+    assert failures(2, other)[0] > 0
+
+
 def test_constants_reach_the_module_and_follow_a_refill(tmp_path):
     table = np.linspace(0, 1, N, dtype=np.float32)
     path = tmp_path / "table"

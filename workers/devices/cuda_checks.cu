@@ -42,10 +42,17 @@ struct Stretch {
   Int backwards;
 };
 
-// Leaves in *found the least (stretch << 40 | distance) of a byte that differs from the image.
-extern "C" __global__ void find_damage(const unsigned char* set, const unsigned char* image,
-                                       const Stretch* stretches, Word* found) {
-  const Stretch stretch = stretches[blockIdx.y];
+// A number, and the stretches of memory from which a kernel makes another.
+struct Asked {
+  Word number;
+  const unsigned char* memory;
+  Stretch stretches[1];
+};
+
+// Leaves the least (stretch << 40 | distance) of a byte that differs from the image.
+extern "C" __global__ void find_damage(Asked* asked, const unsigned char* image) {
+  const Stretch stretch = asked->stretches[blockIdx.y];
+  const unsigned char* set = asked->memory;
   const Int stride = Int(gridDim.x) * blockDim.x * 16;
   for (Int at = (Int(blockIdx.x) * blockDim.x + threadIdx.x) * 16; at < stretch.length; at += stride) {
     const Int left = stretch.length - at;
@@ -57,7 +64,7 @@ extern "C" __global__ void find_damage(const unsigned char* set, const unsigned 
     for (int k = 0; k < 16 && k < left; ++k) {
       const Int i = stretch.offset + (stretch.backwards ? stretch.length - 1 - at - k : at + k);
       if (set[i] != image[i]) {
-        atomicMin(found, Word(blockIdx.y) << 40 | Word(at + k));
+        atomicMin(&asked->number, Word(blockIdx.y) << 40 | Word(at + k));
         break;
       }
     }
@@ -72,16 +79,15 @@ __device__ Word factor(Word key, Word n) {
   return x ^ x >> 31;
 }
 
-// Adds to *sum a digest of stretches of memory aligned to 16 bytes: the sum of its words, each times
-// a factor that nobody knows without the key, so that no change is left out but by chance.
-extern "C" __global__ void digest(const unsigned char* memory, const Stretch* stretches, Word key,
-                                  Word* sum) {
-  const Stretch stretch = stretches[blockIdx.y];
+// Adds a digest of stretches of memory aligned to 16 bytes: the sum of its words, each times a factor
+// that nobody knows without the key, so that no change is left out but by chance.
+extern "C" __global__ void digest(Asked* asked, Word key) {
+  const Stretch stretch = asked->stretches[blockIdx.y];
   const Int begin = stretch.offset, end = begin + stretch.length;
   const Int stride = Int(gridDim.x) * blockDim.x;
   Word own = 0;
   for (Int n = begin / 16 + Int(blockIdx.x) * blockDim.x + threadIdx.x; n * 16 < end; n += stride) {
-    uint4 read = reinterpret_cast<const uint4*>(memory)[n];
+    uint4 read = reinterpret_cast<const uint4*>(asked->memory)[n];
     unsigned char* bytes = reinterpret_cast<unsigned char*>(&read);
     if (n * 16 < begin || n * 16 + 16 > end) {
       for (int k = 0; k < 16; ++k) {
@@ -92,7 +98,7 @@ extern "C" __global__ void digest(const unsigned char* memory, const Stretch* st
            factor(key, n * 4 + 2) * read.z + factor(key, n * 4 + 3) * read.w;
   }
   for (int half = 16; half > 0; half /= 2) own += __shfl_down_sync(0xffffffffu, own, half);
-  if (threadIdx.x % 32 == 0) atomicAdd(sum, own);
+  if (threadIdx.x % 32 == 0) atomicAdd(&asked->number, own);
 }
 
 struct Worst {

@@ -6,7 +6,7 @@ their copy is scrubbed. The rules of comparison are those of :mod:`workers.verif
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ _THREADS = 256
 _MAX_BLOCKS = 1024
 _GRAPHS = 32
 _SCRUB = 0x5A
+_COMPARED = 4096
+"""Comparisons remembered at most."""
 
 WORST = np.dtype(
     [
@@ -121,6 +123,7 @@ class Checks:
             for name, symbol in symbols.items()
         }
         self._room = (0, 0)
+        self._compared: dict[Hashable, Comparison] = {}
         self._key = int.from_bytes(os.urandom(8)) >> 1
 
     def restore(self, base: int, image: int, stride: int, sets: Sequence[int], total: int) -> None:
@@ -142,8 +145,9 @@ class Checks:
 
     def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
         """The first changed stretch of the set at this address, and the distance into it."""
-        code = self._over("find_damage", stretches, np.iinfo(np.uint64).max, at, image)
-        if code == np.iinfo(np.uint64).max:
+        nothing = np.iinfo(np.uint64).max
+        code = self._over("find_damage", at, stretches, image, nothing)
+        if code == nothing:
             return None
         return code >> 40, code & (1 << 40) - 1
 
@@ -152,37 +156,24 @@ class Checks:
 
         ``at`` is aligned to 16 bytes.
         """
-        return self._over("digest", stretches, 0, at, key=self._key)
+        return self._over("digest", at, stretches, self._key, 0)
 
     def compare(
         self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
     ) -> Comparison:
-        """Compare the output at this address with its oracle, every element of it."""
-        count = int(np.prod(buffer.shape, dtype=np.int64))
-        size = self._pinned.size(expected.path)
-        want = self._place(size)
-        self._pinned.copy(expected.path, want)
-        runtime = self._cuda.runtime
-        blocks = max(1, min(-(-count // _THREADS), self._blocks, _MAX_BLOCKS))
-        arguments = Arguments(
-            at,
-            DTYPES.index(buffer.dtype),
-            want,
-            DTYPES.index(expected.dtype),
-            count,
-            MODES.index(expected.mode),
-            float(expected.rtol),
-            float(expected.atol),
-            float(expected.ulp),
-            -1 if poison is None else poison,
-            self._results,
-        )
-        self._launch("compare", (blocks, 1), arguments)
-        runtime.memsetAsync(want, _SCRUB, size, self._streams.run)
-        self._wait()
-        found = np.empty(blocks, WORST)
-        runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
-        return worst_of(found)
+        """Compare the output at this address with its oracle, every element of it.
+
+        The same bytes compare alike: what a digest tells to be known is not compared again, so that
+        the oracle seldom has to come.
+        """
+        before = at % 16
+        digest = self.digest(at - before, [Stretch(before, buffer.size)])
+        asked = digest, before, buffer.dtype, buffer.shape, expected, poison
+        if asked not in self._compared:
+            if len(self._compared) == _COMPARED:
+                self._compared.clear()
+            self._compared[asked] = self._compare(at, buffer, expected, poison)
+        return self._compared[asked]
 
     def sweep(self) -> None:
         """Drive what was written out of the cache; in stream order."""
@@ -210,29 +201,53 @@ class Checks:
         )
         self._cuda.runtime.graphLaunch(graph, self._streams.run)
 
-    def _over(
-        self,
-        name: str,
-        stretches: Sequence[Stretch],
-        start: int,
-        *places: int,
-        key: int | None = None,
-    ) -> int:
-        """What a kernel makes of a number, over stretches of these places."""
-        rows = [[s.offset, s.length, int(s.backwards)] for s in stretches]
-        table = np.array(rows, np.int64)
-        found = np.array([start], np.uint64)
-        place = self._place(8 + table.nbytes)
+    def _compare(
+        self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
+    ) -> Comparison:
+        count = int(np.prod(buffer.shape, dtype=np.int64))
+        size = self._pinned.size(expected.path)
+        want = self._place(size)
+        self._pinned.copy(expected.path, want)
         runtime = self._cuda.runtime
-        runtime.memcpy(place, found.ctypes.data, 8, TO_DEVICE)
-        runtime.memcpy(place + 8, table.ctypes.data, table.nbytes, TO_DEVICE)
+        blocks = max(1, min(-(-count // _THREADS), self._blocks, _MAX_BLOCKS))
+        arguments = Arguments(
+            at,
+            DTYPES.index(buffer.dtype),
+            want,
+            DTYPES.index(expected.dtype),
+            count,
+            MODES.index(expected.mode),
+            float(expected.rtol),
+            float(expected.atol),
+            float(expected.ulp),
+            -1 if poison is None else poison,
+            self._results,
+        )
+        self._launch("compare", (blocks, 1), arguments)
+        runtime.memsetAsync(want, _SCRUB, size, self._streams.run)
+        self._wait()
+        found = np.empty(blocks, WORST)
+        runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
+        return worst_of(found)
+
+    def _over(
+        self, name: str, at: int, stretches: Sequence[Stretch], other: int, start: int
+    ) -> int:
+        """What a kernel makes of a number, over stretches of the memory at this address.
+
+        All that changes from one launch to the next travels in one copy, beside the number.
+        """
+        rows = [n for s in stretches for n in (s.offset, s.length, int(s.backwards))]
+        asked = np.array([start, at, *rows], np.uint64)
+        place = self._place(asked.nbytes)
+        runtime = self._cuda.runtime
+        runtime.memcpy(place, asked.ctypes.data, asked.nbytes, TO_DEVICE)
         longest = max(s.length for s in stretches)
         blocks = max(1, min(-(-longest // (16 * _THREADS)), self._blocks))
-        keys = () if key is None else (key,)
-        self._launch(name, (blocks, len(stretches)), Arguments(*places, place + 8, *keys, place))
+        self._launch(name, (blocks, len(stretches)), Arguments(place, other))
         self._wait()
-        runtime.memcpy(found.ctypes.data, place, 8, TO_HOST)
-        return int(found[0])
+        runtime.memcpy(asked.ctypes.data, place, 8, TO_HOST)
+        return int(asked[0])
 
     def _shared(self, name: str) -> int:
         """Bytes of dynamic shared memory that a kernel of the harness takes."""
