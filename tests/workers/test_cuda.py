@@ -488,7 +488,7 @@ def test_scalars_are_packed_in_their_own_type():
 
 def test_arguments_point_at_their_values():
     arguments = Arguments(-3, 2.5, 9)
-    places = view(arguments.address, 3, "u8")
+    places = arguments.pointers()
     assert view(int(places[0]), 1, "i8")[0] == -3
     assert view(int(places[1]), 1, "f8")[0] == 2.5
     assert view(int(places[2]), 1, "i8")[0] == 9

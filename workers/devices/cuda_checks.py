@@ -6,12 +6,14 @@ their copy is scrubbed. The rules of comparison are those of :mod:`workers.verif
 """
 
 import os
+import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
@@ -66,22 +68,20 @@ def checks_build() -> Build:
 
 
 class Arguments:
-    """The arguments of one launch of the harness's kernels; to be kept until it is captured."""
+    """The arguments of one launch of the harness's kernels; to be kept until it is captured.
+
+    ``values`` tells them from others.
+    """
 
     def __init__(self, *values: int | float) -> None:
-        slots = [np.array(v, np.float64 if isinstance(v, float) else np.int64) for v in values]
-        self._values = np.array([slot.view(np.uint64) for slot in slots])
-        self._places = self._values.ctypes.data + 8 * np.arange(len(slots), dtype=np.uint64)
+        types = "".join("d" if isinstance(value, float) else "q" for value in values)
+        self.values = struct.pack(types, *values)
 
-    @property
-    def values(self) -> bytes:
-        """What tells these arguments from others."""
-        return self._values.tobytes()
-
-    @property
-    def address(self) -> int:
-        """Where the driver finds the pointers to the values."""
-        return self._places.ctypes.data
+    def pointers(self) -> NDArray[np.uint64]:
+        """Where each value lies, as the driver reads them."""
+        slots = np.frombuffer(self.values, np.uint64)
+        places: NDArray[np.uint64] = slots.ctypes.data + 8 * np.arange(slots.size, dtype=np.uint64)
+        return places
 
 
 def worst_of(blocks: np.ndarray[Any, Any]) -> Comparison:
@@ -194,11 +194,12 @@ class Checks:
 
     def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:
         shape = (*grid, 1, _THREADS, 1, 1, self._shared(name), self._streams.capture)
-        function, table = self._functions[name], arguments.address
-        graph = self._graphs.get(
-            (name, grid, arguments.values),
-            lambda: self._cuda.driver.launchKernel(function, *shape, table, 0),
-        )
+
+        def launch() -> None:
+            pointers = arguments.pointers()
+            self._cuda.driver.launchKernel(self._functions[name], *shape, pointers.ctypes.data, 0)
+
+        graph = self._graphs.get((name, grid, arguments.values), launch)
         self._cuda.runtime.graphLaunch(graph, self._streams.run)
 
     def _compare(
