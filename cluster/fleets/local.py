@@ -6,7 +6,6 @@ long as the worker.
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,10 +32,6 @@ from workers.devices.discover import Found, list_devices
 
 T = TypeVar("T")
 
-_SWITCH_SECONDS = 0.0001
-"""Between two threads of this process: a bench's thread must not wait for the driver's, in each of
-its dozens of requests to the child, for as long as the interpreter's own 5 ms."""
-
 
 async def open_local_fleet(
     backend: Backend, wanted: str | None = None, *, cache: Path | None = None
@@ -51,7 +46,6 @@ async def open_local_fleet(
     Raises:
         EnvironmentProblem: there is no such device.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
     found = await asyncio.to_thread(list_devices, (backend,))
     model, indices = choose(found, backend, wanted)
     slots = compile_slots(model, processors=len(os.sched_getaffinity(0)), benches=len(indices))

@@ -34,6 +34,12 @@ def test_two_that_take_turns():
     assert not all_busy(found, 2)
 
 
+def test_an_answer_that_comes_late_leaves_no_bench_idle():
+    late = [0.3 * (n % 2) for n in range(9)] + [0.0]
+    found = timeline([finished(n, "a", n + late[n], n + 1 + late[n]) for n in range(10)])
+    assert found["benches"]["a"]["idle"] == pytest.approx(0.0)
+
+
 def test_one_name_for_all_is_one_bench():
     assert not all_busy(timeline([finished(n, "a", n, n + 1) for n in range(9)]), 2)
 

@@ -9,8 +9,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +24,18 @@ Span = tuple[float, float]
 
 
 def spans(facts: Iterable[Fact]) -> dict[str, list[Span]]:
-    """When each bench worked on a trial, in seconds of searching, in order."""
+    """When each bench worked on a trial, in seconds of searching, in order.
+
+    The clock is read when an answer arrives, so that spans of one bench may overlap a little. It
+    times one candidate at a time, so no time counts twice: their lengths are what it worked.
+    """
     found: dict[str, list[Span]] = defaultdict(list)
     for fact in facts:
         if isinstance(fact, EpochOpened):
             found.clear()
         elif isinstance(fact, TrialFinished) and fact.bench:
             found[fact.bench].append((fact.searched - fact.device_seconds, fact.searched))
-    return {name: list(_merged(sorted(each))) for name, each in sorted(found.items())}
-
-
-def _merged(spans: list[Span]) -> Iterator[Span]:
-    """Without overlaps, which come of the clock being read when an answer arrives."""
-    held: Span | None = None
-    for begin, end in spans:
-        if held and begin <= held[1]:
-            held = held[0], max(held[1], end)
-        else:
-            if held:
-                yield held
-            held = begin, end
-    if held:
-        yield held
+    return {name: sorted(each) for name, each in sorted(found.items())}
 
 
 def timeline(facts: list[Fact]) -> dict[str, Any]:
@@ -65,7 +54,7 @@ def timeline(facts: list[Fact]) -> dict[str, Any]:
             given_up += isinstance(fact.outcome, Measured) and not fact.outcome.complete
             merged += fact.same_as is not None
             last = max(last, fact.searched)
-    until = min((each[-1][1] for each in benches.values()), default=0.0)
+    until = min((max(end for _, end in each) for each in benches.values()), default=0.0)
     trials = sum(counts.values())
     return {
         "trials": trials,
@@ -81,26 +70,20 @@ def timeline(facts: list[Fact]) -> dict[str, Any]:
     }
 
 
+def _busy(spans: Iterable[Span], until: float) -> float:
+    return sum(max(0.0, min(end, until) - begin) for begin, end in spans)
+
+
 def _idle(spans: list[Span], until: float) -> float:
     begin = spans[0][0]
-    busy = sum(max(0.0, min(end, until) - start) for start, end in spans)
-    return 1 - busy / (until - begin) if until > begin else 0.0
+    return 1 - _busy(spans, until) / (until - begin) if until > begin else 0.0
 
 
 def _at_once(benches: dict[str, list[Span]], until: float) -> float:
     """How many benches were busy on average, while all had work."""
-    turns = sorted(
-        (min(at, until), step)
-        for each in benches.values()
-        for span in each
-        for at, step in zip(span, (1, -1), strict=True)
-    )
-    busy, area = 0, 0.0
-    for (at, step), (following, _) in pairwise(turns):
-        busy += step
-        area += busy * (following - at)
-    begin = turns[0][0] if turns else 0.0
-    return area / (until - begin) if until > begin else 0.0
+    begin = min((each[0][0] for each in benches.values()), default=until)
+    busy = sum(_busy(each, until) for each in benches.values())
+    return busy / (until - begin) if until > begin else 0.0
 
 
 def all_busy(found: dict[str, Any], benches: int) -> bool:

@@ -102,3 +102,8 @@ def test_devices_are_found_by_a_child_and_problems_are_told(monkeypatch) -> None
     assert opencl.device is not None
     assert opencl.device.backend == "opencl"
     assert cuda.device is not None or cuda.problem
+
+
+def test_whoever_times_comes_before_whoever_compiles(worker) -> None:
+    worker.ready()
+    assert os.getpriority(os.PRIO_PROCESS, worker._child.pid) > os.getpriority(os.PRIO_PROCESS, 0)

@@ -6,6 +6,7 @@ fresh one for each confirmation.
 """
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +53,10 @@ from workers.sanitizers.examination import Site, examine
 FLIPPED = Recipe(label="some elements changed", flip=True)
 FRESH = Recipe(label="fresh inputs", seed="fresh")
 REPEATED = Recipe(label="three launches in a row", launches=3)
+_SWITCH_SECONDS = 0.0001
+"""Between two threads of this process: a bench's thread must not wait for another, a driver's or
+one of Ray's, in each of its dozens of requests to the child, for as long as the interpreter's 5 ms.
+"""
 COPIES = 4
 """Of a shape's arguments in a device's memory at least: two stagings, each with its image."""
 CANARIES = 2
@@ -70,6 +75,7 @@ class Bench:
     """
 
     def __init__(self, backend: Backend, index: int, *, deadlines: Deadlines | None = None) -> None:
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._backend: Backend = backend
         self._index = index
         self._deadlines = deadlines or Deadlines()

@@ -4,6 +4,7 @@ Runs the compiler and nothing else; no candidate code runs here, but a compiler 
 it. Says that it is ready once the compiler is, which takes as long as a few compiles.
 """
 
+import os
 from pathlib import Path
 
 from tuner.device import Device
@@ -19,6 +20,9 @@ from workers.compilers.protocol import (
     encode_result,
 )
 from workers.process import ChannelClosed, serve_as_child
+
+_NICENESS = 10
+"""Whoever times a candidate goes first: all cores compile, and a device must not wait for one."""
 
 _NOTHING = {"cuda": "__global__ void nothing() {}", "opencl": "kernel void nothing() {}"}
 
@@ -62,6 +66,7 @@ def _compiled(compiler: Compiler | Problem, build: Build) -> Result:
 def main() -> None:
     """Serve until the channel closes."""
     channel, (opening,) = serve_as_child()
+    os.nice(_NICENESS)
     compiler = _opened(*decode_opening(opening))
     channel.send(b"ready")
     while True:
