@@ -4,11 +4,15 @@ Times copies of a bundled baseline against each other by the bench's own confirm
 sizes, hot and cold, and writes the per-process medians to ``OUT`` (``.json.gz``), by size and cache
 state: a list for each entrant with one time for each process. Put it into
 ``tests/tuner/report/data/`` and the verdicts are tested on it.
+
+Beside the copies runs the same kernel made 2 % slower, by as many more rows; for every five
+processes, a confirmation each, the verdicts on the copies and on it are printed. Not written.
 """
 
 import argparse
 import gzip
 import json
+import math
 import secrets
 import sys
 import tempfile
@@ -17,9 +21,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from tuner.expressions import Expression
 from tuner.fleet import BASELINE, BenchSetup, Candidate, ConfirmJob
+from tuner.report.statistics import Noise, compare
 from tuner.space.lower import lower
-from tuner.spec.experiment import ShapeBinding
+from tuner.spec.experiment import Experiment, ShapeBinding, Template
 from tuner.spec.load import load_experiment
 from tuner.trial import Configuration, Rejected
 from workers.bench.bench import Bench
@@ -31,13 +39,45 @@ SIZES = {
     "4 to 60 MB": {"tokens": 512, "d": 11008},
     "above 60 MB": {"tokens": 2048, "d": 14336},
 }
+PROCESSES = 5
+"""Of one confirmation."""
+
+ROW = "const long long row = blockIdx.x;"
+SLOWER = "const long long row = blockIdx.x < ROWS ? blockIdx.x : blockIdx.x - ROWS;"
+GRID = "tokens + max(1, tokens // 50)"
+
+
+def planted(experiment: Experiment) -> Template:
+    """The baseline, which does the work of every fiftieth row twice."""
+    kernel = experiment.kernel
+    assert ROW in kernel.source.text
+    assert kernel.launch is not None
+    return Template(
+        source=replace(kernel.source, text=kernel.source.text.replace(ROW, SLOWER)),
+        entry=kernel.entry,
+        parameters={"SLOWER": (1,)},
+        defines={"ROWS": Expression.parse("tokens")},
+        launch=replace(kernel.launch, grid=(Expression.parse(GRID),)),
+    )
+
+
+def judge(times: list[list[float]], planted: list[float], comparisons: int) -> None:
+    """Print the verdicts of every five processes, and how much slower the planted kernel was."""
+    every = np.array([*times, planted])
+    logs = np.log(every[0] / every[1:])
+    slower = math.expm1(-logs[-1].mean())
+    for first in range(0, every.shape[1] - PROCESSES + 1, PROCESSES):
+        part = logs[:, first : first + PROCESSES].tolist()
+        noise = Noise.pooled(part)
+        found = [compare(each, noise, comparisons).verdict for each in part]
+        print(f"  copies {', '.join(found[:-1])}; {slower:.1%} slower: {found[-1]}", flush=True)
 
 
 def main() -> int:
     """Record; the exit code says whether every process answered for every entrant."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--processes", type=int, default=30)
+    parser.add_argument("--processes", type=int, default=20)
     parser.add_argument("--entrants", type=int, default=3)
     given = parser.parse_args()
     experiment = load_experiment(SPEC)
@@ -54,6 +94,20 @@ def main() -> int:
             Candidate(trial=trial, configuration=Configuration(()), plan=plan, binaries=binaries)
             for trial in (BASELINE, *range(given.entrants))
         ]
+        template = planted(experiment)
+        slow = lower(
+            experiment, template, Configuration.of({"SLOWER": 1}), shapes.tune, bench.device()
+        )
+        built = compiler.compile(slow.builds)
+        assert not isinstance(built, Rejected), built
+        copies.append(
+            Candidate(
+                trial=given.entrants,
+                configuration=Configuration.of({"SLOWER": 1}),
+                plan=slow,
+                binaries=built,
+            )
+        )
         setup = BenchSetup(experiment=experiment, baseline=copies[0], secret=secrets.randbits(63))
         prepared = bench.prepare(setup)
         assert not isinstance(prepared.result, Rejected), prepared.result
@@ -64,7 +118,11 @@ def main() -> int:
                 key = f"{list(SIZES)[sample.shape]}/{sample.cache}"
                 times[key][sample.trial].append(sample.median_ns)
             print(f"process {process + 1} of {given.processes}", flush=True)
-    data = {key: [found[trial] for trial in sorted(found)] for key, found in times.items()}
+    data = {}
+    for key, found in times.items():
+        data[key] = [found[trial] for trial in (BASELINE, *range(given.entrants))]
+        print(key)
+        judge(data[key], found[given.entrants], (given.entrants + 1) * len(times))
     with tempfile.NamedTemporaryFile(dir=given.out.parent, delete=False) as building:
         building.write(gzip.compress(json.dumps(data).encode(), mtime=0))
     Path(building.name).replace(given.out)
