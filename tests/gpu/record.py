@@ -5,8 +5,9 @@ sizes, hot and cold, and writes the per-process medians to ``OUT`` (``.json.gz``
 state: a list for each entrant with one time for each process. Put it into
 ``tests/tuner/report/data/`` and the verdicts are tested on it.
 
-Beside the copies runs the same kernel made 2 % slower, by as many more rows; for every five
-processes, a confirmation each, the verdicts on the copies and on it are printed. Not written.
+Beside the copies runs the same kernel made 2 % slower: it moves as many more bytes, of memory of
+its own, since rows that it does twice it would find in the cache. For every five processes, a
+confirmation each, the verdicts on the copies and on it are printed; its times are not written.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from tuner.expressions import Expression
 from tuner.fleet import BASELINE, BenchSetup, Candidate, ConfirmJob
 from tuner.report.statistics import Noise, compare
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment, ShapeBinding, Template
+from tuner.spec.experiment import Experiment, ScratchArgument, ShapeBinding, Template
 from tuner.spec.load import load_experiment
 from tuner.trial import Configuration, Rejected
 from workers.bench.bench import Bench
@@ -42,22 +43,39 @@ SIZES = {
 PROCESSES = 5
 """Of one confirmation."""
 
-ROW = "const long long row = blockIdx.x;"
-SLOWER = "const long long row = blockIdx.x < ROWS ? blockIdx.x : blockIdx.x - ROWS;"
-GRID = "tokens + max(1, tokens // 50)"
+MORE = "max(1, tokens // 50)"
+"""Rows beyond those of the shape."""
+SLOWER = {
+    "int d) {": "int d, __half* more) {",
+    "row = blockIdx.x;": "row = blockIdx.x < ROWS ? blockIdx.x : blockIdx.x - ROWS;",
+    "gates = input + row * 2 * d;": "gates = (blockIdx.x < ROWS ? input : more) + row * 2 * d;",
+    "result = out": "result = (blockIdx.x < ROWS ? out : more + MORE * 2ll * d)",
+}
+"""What makes the baseline do as many rows of a scratch buffer as well."""
 
 
 def planted(experiment: Experiment) -> Template:
-    """The baseline, which does the work of every fiftieth row twice."""
+    """The baseline with a fiftieth more to do."""
     kernel = experiment.kernel
-    assert ROW in kernel.source.text
+    text = kernel.source.text
     assert kernel.launch is not None
+    for old, new in SLOWER.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    arguments = (*(argument.name for argument in experiment.arguments), "more")
     return Template(
-        source=replace(kernel.source, text=kernel.source.text.replace(ROW, SLOWER)),
+        source=replace(kernel.source, text=text),
         entry=kernel.entry,
         parameters={"SLOWER": (1,)},
-        defines={"ROWS": Expression.parse("tokens")},
-        launch=replace(kernel.launch, grid=(Expression.parse(GRID),)),
+        defines={"ROWS": Expression.parse("tokens"), "MORE": Expression.parse(MORE)},
+        launch=replace(
+            kernel.launch, grid=(Expression.parse(f"tokens + {MORE}"),), arguments=arguments
+        ),
+        scratch=(
+            ScratchArgument(
+                name="more", dtype="float16", shape=(Expression.parse(f"{MORE} * 3 * d"),), align=16
+            ),
+        ),
     )
 
 
