@@ -2,7 +2,7 @@
 
 import fcntl
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -68,33 +68,49 @@ def status(run_dir: Path, *, as_json: bool) -> None:
         "rejected": sum(isinstance(outcome, Rejected) for outcome in outcomes),
         "searched_seconds": round(history.searched, 1),
         "confirmations": len(history.confirmations),
+        **_best([history]),
     }
     _print_facts(facts, as_json=as_json)
 
 
 def _rounds_status(view: RunView) -> dict[str, object]:
     ledger, spent = read_ledger(view.path), spent_so_far(view.path)
+    histories = _of_rounds(view.path)
     facts: dict[str, object] = {
         "run": view.info.run,
         "state": "waiting"
         if ledger and ledger.waiting
         else _state(view.path, over=ledger is not None and ledger.over),
-        "rounds": len(rounds_begun(view.path)),
-        "trials": _trials_of_rounds(view.path),
+        "rounds": len(histories),
+        "trials": _tried(histories),
         "calls": spent.calls,
         "tokens": spent.input_tokens + spent.output_tokens,
         "cost_usd": round(spent.cost_usd, 4),
+        **_best(histories),
     }
     return facts if ledger is None else {**facts, "ended": ledger.detail}
 
 
-def _trials_of_rounds(run_dir: Path) -> int:
-    """How many configurations the searches of all rounds have tried."""
-    return sum(
-        trial.outcome is not None
-        for round_ in rounds_begun(run_dir)
-        for trial in _history(RunView.open(round_)).trials.values()
-    )
+def _of_rounds(run_dir: Path) -> list[History]:
+    return [_history(RunView.open(path)) for path in rounds_begun(run_dir)]
+
+
+def _tried(histories: Sequence[History]) -> int:
+    """How many configurations searches have tried."""
+    return sum(trial.outcome is not None for each in histories for trial in each.trials.values())
+
+
+def _best(histories: Sequence[History]) -> dict[str, object]:
+    """What the searches found fastest so far, before it is confirmed."""
+    found = [
+        (loss, str(history.configuration(leader)))
+        for history in histories
+        if (leader := history.leader()) is not None and (loss := history.loss(leader))
+    ]
+    if not found:
+        return {}
+    loss, configuration = min(found)
+    return {"best_of_search": configuration, "speedup_there": round(1 / loss, 3)}
 
 
 def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
@@ -175,12 +191,12 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     if as_json:
         found = result.to_json()
         if ledger is not None:
-            found["agents"] = {**ledger_json(ledger), "trials": _trials_of_rounds(run_dir)}
+            found["agents"] = {**ledger_json(ledger), "trials": _tried(_of_rounds(run_dir))}
         typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
         return
     if ledger is not None and len(ledger.rounds) > 1:
         typer.echo(
-            f"{_trials_of_rounds(run_dir)} configurations in {len(ledger.rounds)} rounds; what "
+            f"{_tried(_of_rounds(run_dir))} configurations in {len(ledger.rounds)} rounds; what "
             f"follows is of round {ledger.searched}:"
         )
     typer.echo(render(result))

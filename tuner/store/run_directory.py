@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.events import Fact
 from tuner.files import UnreadableFile, read_bounded
 from tuner.spec.experiment import Experiment
@@ -63,11 +63,12 @@ class RunView:
         """Open a run for reading.
 
         Raises:
-            EnvironmentProblem: there is no run, or its format is not understood.
+            SpecError: there is no run.
+            EnvironmentProblem: its format is not understood.
         """
         text, resolved = _read(path / "run.json"), _read(path / "spec.resolved.yaml")
         if text is None or resolved is None:
-            raise EnvironmentProblem(f"{path} is not a run directory")
+            raise SpecError(f"{path} is not a run directory")
         try:
             info = TypeAdapter(RunInfo).validate_json(text)
         except ValidationError as error:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.tuner.session.driving import Run, experiment, fleet
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.store.run_directory import RunDirectory, RunView
 
 EXPERIMENT = experiment()
@@ -166,5 +166,5 @@ def test_a_name_too_long_is_one_clear_message(tmp_path):
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(EnvironmentProblem, match="is not a run directory"):
+    with pytest.raises(SpecError, match="is not a run directory"):
         RunView.open(tmp_path)
