@@ -45,13 +45,21 @@ class ChannelClosed(Exception):
     """The other end is gone."""
 
 
+Ending = Literal["died", "killed", "hung", "memory", "garbage"]
+"""``killed`` by a signal that no program sends itself: by somebody, or for want of memory."""
+
+
 class ChildFailed(Exception):
     """The child gave no answer, and is dead now. ``how`` says why, ``detail`` is for people."""
 
-    def __init__(self, how: Literal["died", "hung", "memory", "garbage"], detail: str) -> None:
+    def __init__(self, how: Ending, detail: str) -> None:
         super().__init__(detail)
         self.how = how
         self.detail = detail
+
+
+_ENDED = ("died", "killed")
+"""By itself or by somebody else, who need not do it again."""
 
 
 class Channel:
@@ -211,7 +219,7 @@ class Child:
         try:
             self._start()
         except ChildFailed as failure:
-            if failure.how != "died" or self._closed:
+            if failure.how not in _ENDED or self._closed:
                 raise
             self._start()
 
@@ -249,7 +257,7 @@ class Child:
             self.send(text, blobs, timeout=timeout)
             return self.receive(timeout=timeout, limit=limit)
         except ChildFailed as failure:
-            if failure.how != "died" or lives == 1 or self._closed:
+            if failure.how not in _ENDED or lives == 1 or self._closed:
                 raise
             return self.request(text, blobs, timeout=timeout, limit=limit, lives=lives - 1)
 
@@ -300,16 +308,15 @@ class Child:
         except ChannelClosed:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1.0)
-            ending = _ending(process.poll())
+            status = process.poll()
             self.kill()
-            raise self._with_log("died", ending) from None
+            how: Ending = "killed" if status == -signal.SIGKILL else "died"
+            raise self._with_log(how, _ending(status)) from None
         except ValueError as error:
             self.kill()
             raise self._with_log("garbage", f"sent {error}") from None
 
-    def _with_log(
-        self, how: Literal["died", "hung", "memory", "garbage"], text: str
-    ) -> ChildFailed:
+    def _with_log(self, how: Ending, text: str) -> ChildFailed:
         lines = self._log.text().strip().splitlines()
         return ChildFailed(how, f"{text}; last words: {lines[-1][:300]}" if lines else text)
 

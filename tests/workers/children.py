@@ -37,6 +37,8 @@ def main() -> None:
                 sys.exit(0)
             case "crash":
                 os.kill(os.getpid(), signal.SIGSEGV)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
             case "shout":
                 print("x" * 1_000_000, flush=True)
                 channel.send(b"hoarse")

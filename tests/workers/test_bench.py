@@ -22,8 +22,9 @@ from tuner.fleet import BASELINE
 from tuner.trial import Code, Full, Measured, Rejected
 from workers.bench import working
 from workers.bench.bench import FIRST, Bench
+from workers.bench.confirm import Confirmation
 from workers.bench.oracle import Oracle
-from workers.bench.supervisor import Deadlines
+from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import DeviceFailure
 
 EXPLOITS = Path(__file__).parent.parent / "exploits"
@@ -214,6 +215,59 @@ def test_a_child_killed_from_outside_is_replaced(laboratory) -> None:
     os.kill(laboratory.bench._working._server.pid, signal.SIGKILL)
     outcomes = [laboratory.outcome(GOOD) for _ in range(2)]
     assert isinstance(outcomes[-1], Measured)
+
+
+def killing(monkeypatch, during: type, method: str, kills: int, after: int) -> list[int]:
+    """Kill the child so many times within calls of a method, each after some launches."""
+    fire, entered = Supervisor.fire, getattr(during, method)
+    killed: list[int] = []
+    launches: list[int] = []
+
+    def enter(*given, **more):
+        launches[:] = [0]
+        try:
+            return entered(*given, **more)
+        finally:
+            launches.clear()
+
+    def kill(supervisor, *given, **more):
+        if launches and len(killed) < kills:
+            launches[0] += 1
+            if launches[0] > after:
+                killed.append(supervisor.pid)
+                launches.clear()
+                os.kill(supervisor.pid, signal.SIGKILL)
+        return fire(supervisor, *given, **more)
+
+    monkeypatch.setattr(during, method, enter)
+    monkeypatch.setattr(Supervisor, "fire", kill)
+    return killed
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_child_killed_within_a_trial_costs_no_candidate(laboratory, monkeypatch, after) -> None:
+    killed = killing(monkeypatch, working.Working, "trial", 1, after)
+    assert isinstance(laboratory.outcome(f"{GOOD} // killed after {after}"), Measured)
+    assert len(killed) == 1
+
+
+def test_whose_child_is_killed_again_is_called_the_reason(laboratory, monkeypatch) -> None:
+    killed = killing(monkeypatch, working.Working, "trial", 2, 0)
+    outcome = laboratory.outcome(f"{GOOD} // killed twice")
+    assert isinstance(outcome, Rejected)
+    assert (outcome.code, outcome.detail) == (Code.CRASH, "killed by SIGKILL")
+    assert len(killed) == 2
+
+
+@pytest.mark.parametrize("after", [0, 7])
+def test_a_child_killed_within_a_confirmation_refutes_nobody(
+    laboratory, monkeypatch, after
+) -> None:
+    killed = killing(monkeypatch, Confirmation, "_attempt", 1, after)
+    confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // {after}"), process=1)
+    assert not confirmed.failed
+    assert len(confirmed.samples) == 6
+    assert len(killed) == 1
 
 
 def test_a_child_killed_while_it_prepares_is_replaced(laboratory, monkeypatch) -> None:

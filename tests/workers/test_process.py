@@ -52,6 +52,7 @@ def test_frames_come_back_whole(child) -> None:
     [
         ("exit", "died", "exited with status 0 without an answer; last words: result: speedup=99"),
         ("crash", "died", "killed by SIGSEGV"),
+        ("kill", "killed", "killed by SIGKILL"),
         ("garbage", "garbage", "sent a frame of"),
     ],
 )

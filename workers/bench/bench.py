@@ -41,7 +41,7 @@ from workers.bench.oracle import FIRST, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.probes import proves_nothing
 from workers.bench.stand import Stand
-from workers.bench.supervisor import Deadlines, StaleFailure, Supervisor
+from workers.bench.supervisor import Deadlines, LostChild, Supervisor
 from workers.bench.working import Working
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
@@ -59,6 +59,8 @@ one of Ray's, in each of its dozens of requests to the child, for as long as the
 """
 COPIES = 4
 """Of a shape's arguments in a device's memory at least: two stagings, each with its image."""
+LIVES = 2
+"""In how many children a candidate is tried whose child was lost, maybe through no fault of it."""
 CANARIES = 2
 """Failures in a row of the baseline in new children after which a device is quarantined."""
 
@@ -141,12 +143,13 @@ class Bench:
             return Benched(trial=candidate.trial, outcome=refused, bench=self.name, seconds=0.0)
         with self._locked():
             began = time.monotonic()
-            working = self._ready(candidate)
-            try:
-                outcome = working.trial(candidate, cutoffs)
-            except StaleFailure:
+            for _ in range(LIVES):
                 working = self._ready(candidate)
-                outcome = working.trial(candidate, cutoffs)
+                try:
+                    outcome = working.trial(candidate, cutoffs)
+                    break
+                except LostChild as failure:
+                    outcome = rejected(failure, None)
             seconds = time.monotonic() - began
         return Benched(
             trial=candidate.trial,

@@ -24,6 +24,7 @@ from workers.bench.memory import doubt
 from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
 from workers.bench.prep import Prep
 from workers.bench.stand import Entrant, Stand
+from workers.bench.supervisor import LostChild
 from workers.devices.port import DeviceFailure
 from workers.inputs import Distribution, applies
 
@@ -43,12 +44,13 @@ _DISTRIBUTIONS: dict[Distribution, str] = {
 
 
 class _OutError(Exception):
-    """An entrant failed; never leaves this module."""
+    """An entrant failed, or its child was ``lost`` beside it; never leaves this module."""
 
-    def __init__(self, trial: int, reason: Rejected) -> None:
+    def __init__(self, trial: int, reason: Rejected, *, lost: bool) -> None:
         super().__init__(reason.detail)
         self.trial = trial
         self.reason = reason
+        self.lost = lost
 
 
 class Confirmation:
@@ -121,6 +123,21 @@ class Confirmation:
         return found
 
     def _once(
+        self,
+        finalists: Sequence[Candidate],
+        harder: Sequence[int],
+        notes: dict[str, None],
+        vitals: list[Vitals],
+    ) -> tuple[Sample, ...]:
+        """What each took; somebody who kills the child once refutes nobody."""
+        try:
+            return self._attempt(finalists, harder, notes, vitals)
+        except _OutError as out:
+            if not out.lost:
+                raise
+        return self._attempt(finalists, harder, notes, vitals)
+
+    def _attempt(
         self,
         finalists: Sequence[Candidate],
         harder: Sequence[int],
@@ -255,7 +272,8 @@ class Confirmation:
             yield
         except DeviceFailure as failure:
             known = shape if shape in self._prep.timed else None
-            raise _OutError(trial, rejected(failure, known)) from None
+            lost = isinstance(failure, LostChild)
+            raise _OutError(trial, rejected(failure, known), lost=lost) from None
 
     def _caches(self) -> tuple[Cache, ...]:
         """As the experiment says; on a GPU the other as well, for the report."""

@@ -27,7 +27,7 @@ from workers.bench.answers import Answer, Answers
 from workers.bench.judge import Question, element_name, rejected
 from workers.bench.prep import Prep
 from workers.bench.staging import staged
-from workers.bench.supervisor import Deadlines, Shot, Supervisor
+from workers.bench.supervisor import Deadlines, LostChild, Shot, Supervisor
 from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, holding, is_float, to_storage
 from workers.inputs import Distribution, fill, flipped, stream
@@ -179,7 +179,10 @@ class Oracle:
             if a.name in inputs
         }
         with self._running:
-            runs = self._run_baseline(shape, recipe, contents)
+            try:
+                runs = self._run_baseline(shape, recipe, contents)
+            except LostChild:
+                runs = self._run_baseline(shape, recipe, contents)
         notes: list[str] = []
         expected: dict[str, Expected] = {}
         once = recipe.launches == 1

@@ -33,6 +33,7 @@ _CODES: Mapping[str, Code] = {
     "hung": Code.HANG,
     "memory": Code.OUT_OF_MEMORY,
     "died": Code.CRASH,
+    "killed": Code.CRASH,
     "garbage": Code.CRASH,
 }
 _REPLY_LIMIT = 1 << 36
@@ -68,8 +69,11 @@ class Seen(NamedTuple):
     vitals: Vitals | None
 
 
-class StaleFailure(DeviceFailure):
-    """What was asked before failed after its outcome had been told; the child is gone."""
+class LostChild(DeviceFailure):
+    """The child is gone, and what is asked now need not be why.
+
+    Somebody killed it, or what was asked before failed after its outcome had been told.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +240,7 @@ class Supervisor:
     def release(self, *handles: int) -> None:
         """Release cases, modules and launchables, in order, while nobody waits.
 
-        Where that fails, the next request does, with a :class:`StaleFailure`.
+        Where that fails, the next request does, with a :class:`LostChild`.
         """
         self._hold(protocol.Release(handles=handles), self._deadlines.control)
         held, self._held = self._held, []
@@ -300,7 +304,7 @@ class Supervisor:
         except (ChildFailed, DeviceFailure) as failure:
             self._child.kill()
             lost = _dead(failure) if isinstance(failure, ChildFailed) else failure
-            raise (StaleFailure(lost.code, lost.detail, sticky=True) if owed else lost) from None
+            raise (LostChild(lost.code, lost.detail, sticky=True) if owed else lost) from None
         for one in held:
             self._done(one)
 
@@ -341,7 +345,8 @@ class Supervisor:
 
 
 def _dead(failure: ChildFailed) -> DeviceFailure:
-    return DeviceFailure(_CODES[failure.how], failure.detail, sticky=True)
+    kind = LostChild if failure.how == "killed" else DeviceFailure
+    return kind(_CODES[failure.how], failure.detail, sticky=True)
 
 
 def _agree(times: Sequence[float], launches: int, host_ns: float) -> None:

@@ -19,7 +19,7 @@ from workers.bench.judge import rejected
 from workers.bench.memory import doubt
 from workers.bench.prep import Prep, full, short
 from workers.bench.stand import Entrant, Stand
-from workers.bench.supervisor import Deadlines, StaleFailure, Supervisor
+from workers.bench.supervisor import Deadlines, LostChild, Supervisor
 from workers.devices.port import DeviceFailure
 
 RETIME_BASELINE_AFTER = 50
@@ -80,7 +80,7 @@ class Working:
             cutoffs: see :mod:`tuner.racing`; without, everything is measured in full.
 
         Raises:
-            StaleFailure: the child was lost to what was tried before.
+            LostChild: it need not be this candidate's fault; another child may be asked.
         """
         cells: dict[int, Cell] = {}
         shape: int | None = None
@@ -100,7 +100,7 @@ class Working:
                     if isinstance(cells[shape], Short):
                         cells[shape] = self._raced(entrant, shape, ())
             self._stand.leave(entrant)
-        except StaleFailure:
+        except LostChild:
             self.end()
             raise
         except DeviceFailure as failure:
