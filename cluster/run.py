@@ -143,7 +143,7 @@ async def pursue(
             if time.monotonic() >= due:
                 directory.write("status.json", status_json(summarise(session.history)))
                 due = time.monotonic() + STATUS_SECONDS
-            yield replace(progress, estimate=str(expected))
+            yield replace(progress, trials=expected.trials, estimate=str(expected))
         result = summarise(session.history)
         _write_derived(directory, session.history, result)
         if session.history.finished:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,13 +60,14 @@ def test_where_nobody_reads_it_ends_without_a_word(unread, words):
 
 
 def test_a_run_ends_with_a_result_an_export_and_one_last_line(tmp_path):
-    spec = write_experiment(tmp_path / "spec")
+    generous = SPEC.replace("trials: 6,", "trials: 60,")
+    spec = write_experiment(tmp_path / "spec", spec=generous)
     run = tmp_path / "run"
     result = kernelwright("run", spec, "--fleet", "local", "--run-dir", run)
     assert result.returncode == 0, result.stderr
     assert last_line(result).startswith("kernelwright: outcome=")
     assert last_line(result).endswith(f"run={run}")
-    assert "search" in result.stderr
+    assert re.search(r"search: \d+/6 trials", result.stderr)
     assert list((run / "export").iterdir())
 
     report = kernelwright("report", run, "--json")
