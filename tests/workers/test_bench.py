@@ -24,6 +24,7 @@ from workers.bench import working
 from workers.bench.bench import FIRST, Bench
 from workers.bench.confirm import Confirmation
 from workers.bench.oracle import Oracle
+from workers.bench.stand import Stand
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import DeviceFailure
 
@@ -303,7 +304,7 @@ def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
 ) -> None:
     told = []
 
-    def doubt(prep, stand, entrant, baseline, shape, samples, again, rng):
+    def doubt(prep, stand, entrant, baseline, shape, samples, again, rng, *, kin):
         told.append((shape, len(samples)))
         return [1.0]
 
@@ -314,6 +315,18 @@ def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
     assert [shape for shape, count in told if count >= repeats] == [0, 1, 2]
     for sample in confirmed.samples:
         assert (sample.median_ns == 1.0) == (sample.trial != BASELINE)
+
+
+def test_who_was_told_the_last_question_by_others_is_asked_by_numbers_drawn_for_it_alone(
+    laboratory, monkeypatch
+) -> None:
+    beside = Stand.beside
+    monkeypatch.setattr(Stand, "once", lambda *given: 1000.0)
+    monkeypatch.setattr(Stand, "beside", lambda *given: 1e9 + beside(*given))
+    monkeypatch.setattr(Stand, "time", lambda *given, **more: [1000.0] * 5)
+    outcome = laboratory.outcome(f"{GOOD} // told by others")
+    assert isinstance(outcome, Rejected)
+    assert "remembers its inputs" in outcome.detail
 
 
 def test_confirmation_names_who_failed_and_times_the_rest(laboratory) -> None:

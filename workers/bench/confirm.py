@@ -231,6 +231,7 @@ class Confirmation:
                     times[trial],
                     partial(again, trial),
                     self._rng,
+                    kin=self._prep.device.is_cpu or bool(self._rng.integers(2)),
                 )
         return [
             Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))

@@ -48,17 +48,24 @@ def doubt(
     samples: list[float],
     again: Callable[[], list[float]],
     rng: np.random.Generator,
+    *,
+    kin: bool,
 ) -> list[float]:
-    """The timing of an entrant on a shape that is to be believed: :func:`believed`."""
+    """The timing of an entrant on a shape that is to be believed: :func:`believed`.
+
+    ``kin``: whether it is asked as if others that the child ran before had told it of the last
+    question, which all are asked; then by numbers that are drawn for it alone.
+    """
     first, *_, last = prep.questions[shape]
     known_ns = prep.baseline_ns[shape]
+    common = (last,) if not kin or not _drawn(prep.arguments[shape]) else ()
     with _renewals(prep.arguments[shape], first.contents, rng) as renewals:
         return believed(
             samples,
             again,
             known=lambda: stand.once(entrant, first, known_ns),
             new=itertools.chain(
-                (stand.once(entrant, one, known_ns) for one in (last,)),
+                (stand.once(entrant, one, known_ns) for one in common),
                 (stand.beside(entrant, baseline, last, one, known_ns) for one in renewals),
             ),
             lag=lambda: stand.lag(baseline, first, known_ns),
@@ -146,8 +153,8 @@ def _renewals(
         def renewed() -> Iterator[Contents]:
             for number in itertools.count():
                 found = dict(contents)
-                for argument in arguments:
-                    if argument.name in contents and not isinstance(argument.fill, _FOREIGN):
+                for argument in _drawn(arguments):
+                    if argument.name in contents:
                         path = Path(folder) / f"{argument.name}-{number}.raw"
                         values = fill(argument, rng, "default", _no_python)
                         to_storage(values, argument).tofile(path)
@@ -155,6 +162,15 @@ def _renewals(
                 yield found
 
         yield renewed()
+
+
+def _drawn(arguments: Sequence[ResolvedArgument]) -> list[ResolvedArgument]:
+    """Those whose contents can be drawn anew."""
+    return [
+        argument
+        for argument in arguments
+        if argument.kind in ("in", "constant", "inout") and not isinstance(argument.fill, _FOREIGN)
+    ]
 
 
 def _no_python(function: FromPython, name: str, seed: int) -> NDArray[Any]:

@@ -183,6 +183,7 @@ class Working:
             samples,
             lambda: self._samples(entrant, shape),
             self._rng,
+            kin=self._prep.device.is_cpu,
         )
         return full(samples, self._prep.baseline_ns[shape])
 

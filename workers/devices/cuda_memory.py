@@ -32,7 +32,7 @@ from workers.verify import Expected
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each buffer lies within a set; every byte between buffers is a guard's.
+    """Where each buffer lies within a set; every other byte of it is a guard's.
 
     ``stride`` is the size of a set, ``unit`` the alignment of its start: a multiple of twice every
     buffer's alignment, so that addresses are aligned to exactly what was promised in every set.
@@ -47,11 +47,12 @@ class Layout:
         """The guard before and behind each buffer, in the order of the buffers."""
         found: list[tuple[str, Literal["front", "back"], Stretch]] = []
         before = 0
-        for name, start in self.offsets.items():
+        for number, (name, start) in enumerate(self.offsets.items(), 1):
             end = start + self.sizes[name]
+            room = GUARD_BYTES if number < len(self.offsets) else self.stride - end
             found.append((name, "front", Stretch(before, start - before, backwards=True)))
-            found.append((name, "back", Stretch(end, GUARD_BYTES)))
-            before = end + GUARD_BYTES
+            found.append((name, "back", Stretch(end, room)))
+            before = end + room
         return found
 
 

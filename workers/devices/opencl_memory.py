@@ -61,7 +61,7 @@ def canary(length: int, seed: int) -> Bytes:
 
 
 class HostRegion:
-    """Host memory under a buffer, for CPU devices.
+    """Host memory under a buffer, for CPU devices; all of it beside the buffer is guarded.
 
     ``sealed`` memory lies on pages of its own that can only be read, but for the harness's writes.
     """
@@ -75,10 +75,9 @@ class HostRegion:
         start = -raw.ctypes.data % (2 * align) + align
         while start < GUARD_BYTES:
             start += 2 * align
-        self._front = raw[start - GUARD_BYTES : start]
         self._payload = raw[start : start + size]
-        self._back = raw[start + size : start + size + GUARD_BYTES]
-        self._guard = guard
+        self._front, self._back = raw[:start], raw[start + size :]
+        self._guards = np.resize(guard, self._front.size), np.resize(guard, self._back.size)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
         self.buffer = cl.Buffer(context, flags, hostbuf=self._payload)
 
@@ -99,12 +98,11 @@ class HostRegion:
     def mend(self) -> None:
         """Write both guards again."""
         with self._unsealed():
-            self._front[:] = self._guard
-            self._back[:] = self._guard
+            self._front[:], self._back[:] = self._guards
 
     def broken(self) -> tuple[str, int] | None:
         """The first changed guard byte, if any."""
-        return first_break(self._front, self._back, self._guard)
+        return first_break((self._front, self._back), self._guards)
 
     def _unsealed(self) -> AbstractContextManager[None]:
         return self._pages.writable() if self._pages else nullcontext()
@@ -167,7 +165,7 @@ class DeviceRegion:
         """The first changed guard byte, if any."""
         front = self._copy_out(self._start - GUARD_BYTES, GUARD_BYTES)
         back = self._copy_out(self._start + self._size, GUARD_BYTES)
-        return first_break(front, back, self._guard)
+        return first_break((front, back), (self._guard, self._guard))
 
     def _copy_in(self, offset: int, contents: Bytes) -> None:
         self._cl.enqueue_copy(self._queue, self._arena, contents, dst_offset=offset)
@@ -198,11 +196,11 @@ class LocalMemory:
         self._queue.finish()
 
 
-def first_break(front: Bytes, back: Bytes, guard: Bytes) -> tuple[str, int] | None:
+def first_break(found: tuple[Bytes, Bytes], guards: tuple[Bytes, Bytes]) -> tuple[str, int] | None:
     """The changed guard byte nearest to the payload, front before back; distances count from 1."""
-    for where, found in (("front", front), ("back", back)):
-        wrong = np.flatnonzero(found != guard)
+    for where, part, guard in zip(("front", "back"), found, guards, strict=True):
+        wrong = np.flatnonzero(part != guard)
         if wrong.size:
-            nearest = GUARD_BYTES - int(wrong[-1]) if where == "front" else int(wrong[0]) + 1
+            nearest = part.size - int(wrong[-1]) if where == "front" else int(wrong[0]) + 1
             return where, nearest
     return None
