@@ -55,7 +55,8 @@ class Progress:
             phase=str(session.phase),
             proposed=len(history.trials),
             finished=history.outcomes.total() - history.merged,
-            rejected=history.outcomes["rejected"],
+            rejected=history.outcomes["rejected"]
+            + sum(number in history.trials for number in history.refuted),
             trials=session.experiment.search.trials,
             compiling=compiling,
             benching=benching,
@@ -85,7 +86,8 @@ class Progress:
                 )
             case "confirm":
                 checked = "" if self.confirmations < self.processes else ", now under the checkers"
-                return f"confirm: {self.confirmations}/{self.processes} processes{checked}{best}"
+                done = f"{min(self.confirmations, self.processes)}/{self.processes}"
+                return f"confirm: {done} processes, {self.rejected} rejected{checked}{best}"
         return f"{self.phase}: {self.finished} trials, {self.rejected} rejected{best}"
 
 

@@ -114,7 +114,6 @@ class Rounds:
         agents = experiment.agents or Agents()
         journal = StepFiles(self._path / STEPS)
         workshop = FleetWorkshop(fleet, directory, shown.put_nowait, self._asked)
-        shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
         model = open_model(
             self._path,
             agents,
@@ -124,6 +123,7 @@ class Rounds:
 
         async def first() -> Baseline:
             await model.ready()
+            shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
             return await workshop.baseline()
 
         baseline = await Steps(journal, time.monotonic).take(_BASELINE, BASELINES, first)

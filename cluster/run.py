@@ -144,6 +144,7 @@ async def pursue(
                 directory.write("status.json", status_json(summarise(session.history)))
                 due = time.monotonic() + STATUS_SECONDS
             yield replace(progress, trials=expected.trials, estimate=str(expected))
+        journal.sync()
         result = summarise(session.history)
         _write_derived(directory, session.history, result)
         if session.history.finished:

@@ -46,9 +46,19 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
     with suppress(OSError):
         if path.is_dir():
             raise SpecError(f"{spec} is a folder; name the .yaml file in it")
-    close = difflib.get_close_matches(spec, names, n=1)
+    close = _files_like(path) or difflib.get_close_matches(spec, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"bundled experiments: {', '.join(names)}"
     raise SpecError(f"no such file: {spec}; {hint}")
+
+
+def _files_like(path: Path) -> list[str]:
+    """The file beside it that is most likely meant."""
+    with suppress(OSError, ValueError):
+        files = {file.name: str(file) for file in path.parent.glob("*.y*ml")}
+        return [
+            files[name] for name in difflib.get_close_matches(path.name, files, n=1, cutoff=0.8)
+        ]
+    return []
 
 
 def load_tunable(path: Path) -> tuple[Experiment, Template]:

@@ -18,6 +18,7 @@ import typer
 from agents.ledger import STEPS, read_ledger
 from cluster.commands import patterns, results
 from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
+from cluster.commands.specs import guesses_left
 from cluster.fleets.local import open_local_fleet
 from cluster.fleets.target import open_target_fleet
 from cluster.models import bring_transcript, chosen, with_agents
@@ -28,6 +29,7 @@ from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.errors import DeviceNeeded, KernelwrightError, SpecError
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import load_experiment
+from tuner.spec.skeleton import unread_guesses
 from tuner.store.run_directory import RunDirectory, RunView
 
 
@@ -61,6 +63,9 @@ def run(
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
         path = find_spec(spec, workplace.has_gpu)
         given = load_experiment(path)
+        text = path.read_text(encoding="utf-8")
+        if guesses := unread_guesses(text):
+            typer.echo(f"kernelwright: {guesses_left(guesses)}", err=True)
         model = chosen(path, given, model)
         if model == "none":
             experiment = replace(tunable(given)[0], agents=None)
@@ -69,9 +74,7 @@ def run(
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
         again = _given(None, device, exit_when_waiting)
-        with closing(
-            RunDirectory.create(folder, experiment, path.read_text(encoding="utf-8"), fleet=fleet)
-        ) as directory:
+        with closing(RunDirectory.create(folder, experiment, text, fleet=fleet)) as directory:
             patterns.copy_near(settings, directory)
             if model == "replay":
                 bring_transcript(path, experiment, folder)

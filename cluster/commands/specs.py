@@ -91,11 +91,15 @@ def validate(
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
 
 
+def guesses_left(lines: tuple[int, ...]) -> str:
+    """What is said of guesses that nobody has read."""
+    return f"guesses wait for your eye: {len(lines)}, at lines {', '.join(map(str, lines))}"
+
+
 def _verdict(guesses: tuple[int, ...]) -> str:
     if not guesses:
         return "nothing is wrong that can be seen without running it"
-    lines = ", ".join(map(str, guesses))
-    return f"nothing is wrong, but guesses wait for your eye: {len(guesses)}, at lines {lines}"
+    return f"nothing is wrong, but {guesses_left(guesses)}"
 
 
 def _device(

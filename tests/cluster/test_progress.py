@@ -30,9 +30,9 @@ def test_what_only_the_search_saw_is_not_told_as_the_result():
     found = "2.97× with TC=1 TR=64"
     assert str(SEARCHING) == f"search: 3/10 trials, 1 rejected, 6/20 s; best {found}"
     confirming = replace(SEARCHING, phase="confirm")
-    assert str(confirming) == f"confirm: 2/5 processes; best of the search {found}"
+    assert str(confirming) == f"confirm: 2/5 processes, 1 rejected; best of the search {found}"
     assert str(replace(confirming, confirmations=5)).startswith(
-        "confirm: 5/5 processes, now under the checkers; best"
+        "confirm: 5/5 processes, 1 rejected, now under the checkers; best"
     )
     finished = replace(SEARCHING, phase="finished", round=2)
     assert str(finished) == (f"round 2: finished: 3 trials, 1 rejected; best of the search {found}")

@@ -45,4 +45,4 @@ def test_what_is_missing_is_named(run, tmp_path):
     assert result.returncode == 4
     assert "record.json is missing" in result.stderr
     nothing = kernelwright("verify", tmp_path)
-    assert nothing.returncode == 3
+    assert nothing.returncode == 2

@@ -16,6 +16,9 @@ from tuner.report.statistics import Comparison, compare
 WITHIN = 0.02
 """A claim holds if a colleague finds at most so much less."""
 
+WIDEST = 2.0
+"""Nothing is told by figures of which a half of the interval is as wide as this factor."""
+
 Holds = Literal["holds", "higher", "fails", "unclear"]
 
 
@@ -35,8 +38,8 @@ def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[R
     """Judge every claim of a record.
 
     A claim *holds* if what was measured is within 2 %, or within what both intervals allow
-    together; beyond that it *fails*, or the new figure is *higher*. Without an interval it is
-    *unclear*.
+    together; beyond that it *fails*, or the new figure is *higher*. Without an interval, or with
+    one that tells nothing, it is *unclear*.
     """
     failed = {trial: rejected.detail for answer in answers for trial, rejected in answer.failed}
     samples = Samples(answers, cache, failed)
@@ -76,7 +79,7 @@ def _verdict(claim: Claim, measured: Comparison) -> Holds:
     if abs(difference) <= math.log1p(WITHIN):
         return "holds"
     halves = [_half(claim.low, claim.high), _half(measured.low, measured.high)]
-    if math.inf in halves:
+    if max(halves) > math.log(WIDEST):
         return "unclear"
     if abs(difference) <= math.hypot(*halves):
         return "holds"

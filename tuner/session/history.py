@@ -5,7 +5,7 @@ Rebuilt from a journal by :meth:`History.apply` alone. Knows nothing of work in 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tuner.ceilings import Ceilings
@@ -41,6 +41,9 @@ from tuner.trial import (
     loss,
 )
 
+SCATTER, MOVED = 0.2, 1.5
+"""A baseline is doubted whose times scatter so much, or that a resume changed by this factor."""
+
 
 @dataclass(slots=True)
 class Trial:
@@ -73,6 +76,9 @@ class History:
         self.incumbent: IncumbentEntered | None = None
         self.baseline: tuple[Full, ...] = ()
         self.notes: tuple[str, ...] = ()
+        self._doubts: list[str] = []
+        self._prior: tuple[Full, ...] = ()
+        """The baseline as this environment last had it."""
         self.ceilings: Ceilings | None = None
         self.vitals: list[Vitals] = []
         """How the device was in this environment, each time that something was timed on it."""
@@ -107,7 +113,9 @@ class History:
             case IncumbentEntered():
                 self.incumbent = fact
             case BaselinePrepared(cells=cells, notes=notes):
-                self.baseline, self.notes = cells, notes
+                self._doubts += [n for n in self._doubts_of(cells) if n not in self._doubts]
+                self.baseline = self._prior = cells
+                self.notes = (*self._doubts, *notes)
                 self.ceilings = fact.ceilings
                 self._look(fact.vitals)
             case BaselineRefused(rejected=rejected):
@@ -130,6 +138,21 @@ class History:
                 self._note(fact)
             case RunFinished():
                 self.finished = True
+
+    def _doubts_of(self, cells: Sequence[Full]) -> Iterator[str]:
+        """Where the baseline differs from itself by more than a search can stand."""
+        shapes = (*self.experiment.shapes.tune, *self.experiment.shapes.held_out)
+        for shape, cell in zip(shapes, cells, strict=False):
+            if cell.mad_ns > SCATTER * cell.median_ns:
+                share = cell.mad_ns / cell.median_ns
+                yield f"{shape}: the baseline's own times scatter by {share:.0%}: a busy machine?"
+        for shape, before, now in zip(shapes, self._prior, cells, strict=False):
+            moved = now.median_ns / before.median_ns
+            if self.trials and max(moved, 1 / moved) > MOVED:
+                yield (
+                    f"{shape}: the baseline took {moved:.2g} times as long after a resume as "
+                    "before, so what was searched before and after compares badly"
+                )
 
     def _note(self, fact: ConfirmationSampled | WinnersExamined) -> None:
         self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
@@ -167,7 +190,8 @@ class History:
             self.confirmations.clear()
             self.vitals.clear()
             self.examinations.clear()
-            self.refused = None
+            self.refused, self._prior = None, ()
+            self._doubts.clear()
         self.device, self.environment = fact.device, fact.environment
         self.epochs += 1
 

@@ -19,6 +19,7 @@ multiples of any block that is guessed."""
 _MAX_AXES = 3
 _DIM = "n"
 _GUESS = re.compile(r"#\s*guess\b")
+_REQUIRED = re.compile(r"\breqd_work_group_size(?:__)?\s*\(([^()]*)\)")
 
 
 def skeleton(kernel: Path, entry: str | None = None) -> str:
@@ -53,7 +54,9 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
     if name not in found:
         hint = nearest(name, found) or f"; there are: {', '.join(found)}"
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
-    draft = _Draft(found[name], language, _axes(source), _read_and_written(source))
+    draft = _Draft(
+        found[name], language, _axes(source), _read_and_written(source), _required(source)
+    )
     return "\n".join(_lines(draft, kernel.name)) + "\n"
 
 
@@ -70,6 +73,7 @@ class _Draft:
     language: Backend
     axes: int
     updated: frozenset[str]
+    required: tuple[int, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,10 +105,10 @@ class _Draft:
     @property
     def launch(self) -> tuple[str, str]:
         """Grid and block: one dimension over all elements, or as many as the source asks for."""
-        if self.axes == 1:
-            return f'"ceil_div({" * ".join(self.shape)}, 256)"', "256"
-        block = (16, 16) if self.axes == 2 else (8, 8, 4)
-        sizes = (*reversed(self.shape), *(["1"] * self.axes))[: self.axes]
+        block = self.required or ((256,), (16, 16), (8, 8, 4))[self.axes - 1]
+        sizes = (*reversed(self.shape), *(["1"] * len(block)))[: len(block)]
+        if len(block) == 1:
+            sizes = (" * ".join(self.shape),)
         grid = (
             f'"ceil_div({size}, {threads})"' for size, threads in zip(sizes, block, strict=True)
         )
@@ -122,6 +126,23 @@ def _axes(source: str) -> int:
         "xyz".index(axis) for axis in re.findall(r"(?:thread|block)Idx\s*\.\s*([yz])", source)
     ]
     return 1 + max(map(int, asked), default=0)
+
+
+def _required(source: str) -> tuple[int, ...]:
+    """The one block that a source says it must be launched with; empty where it says none."""
+    macros = dict(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\d+)\b", source, re.M))
+    found = set()
+    for extents in _REQUIRED.findall(source):
+        words = [macros.get(word.strip(), word.strip()) for word in extents.split(",")]
+        if len(words) != _MAX_AXES or not all(re.fullmatch(r"[1-9]\d*", word) for word in words):
+            return ()
+        found.add(tuple(map(int, words)))
+    if len(found) != 1:
+        return ()
+    (block,) = found
+    while len(block) > 1 and block[-1] == 1:
+        block = block[:-1]
+    return block
 
 
 def _read_and_written(source: str) -> frozenset[str]:

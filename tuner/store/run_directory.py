@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.events import Fact
+from tuner.events import Fact, TrialProposed
 from tuner.files import UnreadableFile, read_bounded
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import dump_resolved, load_resolved
@@ -33,6 +33,7 @@ from tuner.store.journal import Journal, read_journal
 FORMAT = 2
 """To be raised with every change after which what was written before cannot be gone on with."""
 
+JOURNAL, RESULTS = "journal.jsonl", "results.jsonl"
 MAX_FILE_BYTES = 64 << 20
 
 
@@ -83,8 +84,10 @@ class RunView:
 
     def facts(self) -> list[Fact]:
         """The facts so far; raises :class:`EnvironmentProblem` if the journal is damaged."""
-        journal = self.path / "journal.jsonl"
-        return read_journal(journal) if journal.exists() else []
+        journal, told = self.path / JOURNAL, _told(self.path)
+        facts = read_journal(journal) if journal.exists() else []
+        _check_whole(self.path, facts, told)
+        return facts
 
 
 class RunDirectory:
@@ -177,8 +180,18 @@ class RunDirectory:
         return cls(view, lock)
 
     def journal(self) -> Journal:
-        """The journal, opened for writing."""
-        return Journal(self.path / "journal.jsonl")
+        """The journal, opened for writing.
+
+        Raises:
+            EnvironmentProblem: it cannot be read or written, is damaged, or has lost trials.
+        """
+        journal = Journal(self.path / JOURNAL)
+        try:
+            _check_whole(self.path, journal.facts, _told(self.path))
+        except EnvironmentProblem:
+            journal.close()
+            raise
+        return journal
 
     def record_environment(self, environment: Mapping[str, object]) -> str:
         """Keep a description of where the run is running, and return its digest.
@@ -210,6 +223,26 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _told(path: Path) -> int:
+    """How many trials were in the journal when the results were written."""
+    try:
+        with (path / RESULTS).open("rb") as stream:
+            return sum(1 for _ in stream)
+    except OSError:
+        return 0
+
+
+def _check_whole(path: Path, facts: Sequence[Fact], told: int) -> None:
+    """Refuse a journal that knows less than what was made from it: nothing shall be lost twice."""
+    known = sum(isinstance(fact, TrialProposed) for fact in facts)
+    if told > known:
+        raise EnvironmentProblem(
+            f"{path / JOURNAL} tells of {known} trials, and {RESULTS}, which was made from it, of "
+            f"{told}: it was cut or replaced; restore it from a copy, or move {path / RESULTS} "
+            "away to go on from what is left"
+        )
 
 
 def _read(file: Path) -> str | None:

@@ -390,9 +390,17 @@ def _disagreement(
         code=Code.WRONG_RESULT,
         detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({found.error:.3g} times the tolerance; {found.failures} of "
-        f"{argument.elements} elements); {recipe.label}",
+        f"{argument.elements} elements; {_bound(argument)}); {recipe.label}",
         shape=shape,
     )
+
+
+def _bound(argument: ResolvedArgument) -> str:
+    """How near is near, and where that is said."""
+    if argument.compare != "close":
+        return f"the spec compares {argument.name} otherwise than by a tolerance"
+    near = argument.tolerance
+    return f"the spec's `tolerance` of {argument.name} is rtol {near.rtol:g}, atol {near.atol:g}"
 
 
 def _unsteady(argument: ResolvedArgument, found: Comparison, shape: int) -> Rejected:

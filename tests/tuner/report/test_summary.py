@@ -7,7 +7,13 @@ import pytest
 
 from tests.tuner.report.runs import finished_run
 from tests.tuner.session.driving import GPU, KilledError, Run, experiment, fleet
-from tuner.events import EpochOpened, IncumbentEntered, TrialFinished, TrialProposed
+from tuner.events import (
+    BaselinePrepared,
+    EpochOpened,
+    IncumbentEntered,
+    TrialFinished,
+    TrialProposed,
+)
 from tuner.fleet import BASELINE, INCUMBENT
 from tuner.report.rejections import advise
 from tuner.report.summary import summarise
@@ -326,6 +332,35 @@ def unfinished(*cells, same_as=None):
             )
         )
     return History.of(experiment(), facts)
+
+
+def resumed(*baselines, environments=("one", "one")):
+    """A run with a trial whose baseline was prepared in two epochs."""
+    history = unfinished((TIMED, TIMED))
+    for cells, environment in zip(baselines, environments, strict=True):
+        history.apply(EpochOpened(device=GPU, environment=environment))
+        history.apply(BaselinePrepared(cells=cells, notes=("its own",)))
+    return summarise(history).notes
+
+
+def baseline(median, mad=1.0):
+    return Full(median_ns=median, mad_ns=mad, samples=5, baseline_ns=median)
+
+
+def test_a_baseline_that_a_resume_changed_is_told_of():
+    first, second = (baseline(6000.0), baseline(100.0)), (baseline(2000.0), baseline(110.0))
+    told = resumed(first, second)
+    assert told[1:] == ("its own",)
+    assert "the baseline took 0.33 times as long after a resume" in told[0]
+    assert resumed(first, second, environments=("one", "two")) == ("its own",)
+    assert resumed(first, first) == ("its own",)
+
+
+def test_a_baseline_whose_times_scatter_is_told_of_once():
+    scattered = (baseline(100.0, mad=36.0), baseline(100.0))
+    told = resumed(scattered, scattered)
+    assert told[1:] == ("its own",)
+    assert "scatter by 36%" in told[0]
 
 
 TIMED = Full(median_ns=800.0, mad_ns=1.0, samples=5, baseline_ns=1000.0)

@@ -245,3 +245,22 @@ def test_the_schema_accepts_sound_specs(text):
     assert [e.message for e in validator.iter_errors(parse(text, "a.yaml").data)] == []
     spoilt = parse(text.replace("kernel:", "kernal:"), "a.yaml").data
     assert any("kernal" in error.message for error in validator.iter_errors(spoilt))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "block", "grid"),
+    [
+        ("WG, 1, 1", "[64]", '["ceil_div(n, 64)"]'),
+        ("16, 4, 1", "[16, 4]", '["ceil_div(n, 16)", "ceil_div(1, 4)"]'),
+        ("WG * 2, 1, 1", "[256]", '["ceil_div(n, 256)"]'),
+    ],
+)
+def test_a_skeleton_takes_the_block_that_a_kernel_says_it_needs(tmp_path, attribute, block, grid):
+    kernel = tmp_path / "k.cl"
+    kernel.write_text(
+        f"#define WG 64\nkernel __attribute__((reqd_work_group_size({attribute})))\n"
+        "void k(global float *out, int n) { out[get_global_id(0)] = n; }\n"
+    )
+    text = skeleton(kernel)
+    assert f"block: {block}" in text
+    assert f"grid: {grid}" in text

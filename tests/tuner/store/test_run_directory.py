@@ -10,7 +10,9 @@ import pytest
 
 from tests.tuner.session.driving import Run, experiment, fleet
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.events import TrialProposed
 from tuner.store.run_directory import RunDirectory, RunView
+from tuner.trial import Configuration
 
 EXPERIMENT = experiment()
 
@@ -158,6 +160,27 @@ def test_what_is_no_text_file_is_named_and_never_waited_for(tmp_path, name, make
     make(path)
     with pytest.raises(EnvironmentProblem, match=str(path)):
         RunDirectory.open(tmp_path / "run").journal()
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, None])
+def test_a_journal_that_lost_trials_is_neither_read_nor_gone_on_with(tmp_path, left):
+    directory = create(tmp_path / "run")
+    with directory.journal() as journal:
+        for trial in range(2):
+            journal.append(TrialProposed(trial=trial, configuration=Configuration.of({"x": trial})))
+    directory.write("results.jsonl", "{}\n{}\n")
+    path = directory.path / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.unlink()
+    if left is not None:
+        path.write_bytes(b"".join(lines[:left]))
+    for read in (RunView.open(directory.path).facts, directory.journal):
+        with pytest.raises(EnvironmentProblem, match=r"of 2: it was cut or replaced; restore it"):
+            read()
+    path.write_bytes(b"".join(lines))
+    assert len(RunView.open(directory.path).facts()) == 2
+    directory.journal().close()
+    directory.close()
 
 
 def test_a_name_too_long_is_one_clear_message(tmp_path):
