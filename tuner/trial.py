@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+Nanoseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 Value = bool | int | str
 """A parameter's value: a bool, an integer, or the name of an enum member."""
@@ -95,10 +97,10 @@ class Full:
     """
 
     kind: Literal["full"] = "full"
-    median_ns: float
+    median_ns: Nanoseconds
     mad_ns: float
     samples: int
-    baseline_ns: float
+    baseline_ns: Nanoseconds
 
     @property
     def ratio(self) -> float:
@@ -116,9 +118,9 @@ class Short:
     """
 
     kind: Literal["short"] = "short"
-    median_ns: float
+    median_ns: Nanoseconds
     samples: int
-    baseline_ns: float
+    baseline_ns: Nanoseconds
 
     @property
     def ratio(self) -> float:

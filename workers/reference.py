@@ -31,6 +31,8 @@ from workers.runtime import PrivateFolder
 
 REFERENCE_SECONDS = 300.0
 _KINDS = "fiub"
+_SAID = 300
+"""Characters at most of what an exception of the user's says."""
 
 
 class ReferenceFailed(SpecError):
@@ -153,7 +155,8 @@ def main() -> None:
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f" (line {last.lineno} of {Path(last.filename).name})"
-            message = {"error": f"{type(error).__name__}: {error}{place}"}
+            said = " ".join(str(error).split())[:_SAID]
+            message = {"error": f"{type(error).__name__}: {said}{place}"}
             channel.send(json.dumps(message).encode())
             continue
         heads = {name: [array.dtype.str, array.shape] for name, array in found.items()}

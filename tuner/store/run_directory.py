@@ -33,7 +33,7 @@ from tuner.store.journal import Journal, read_journal
 FORMAT = 2
 """To be raised with every change after which what was written before cannot be gone on with."""
 
-JOURNAL, RESULTS = "journal.jsonl", "results.jsonl"
+SPEC, JOURNAL, RESULTS = "spec.resolved.yaml", "journal.jsonl", "results.jsonl"
 MAX_FILE_BYTES = 64 << 20
 
 
@@ -41,7 +41,8 @@ MAX_FILE_BYTES = 64 << 20
 class RunInfo:
     """What ``run.json`` says; ``created`` is in ISO 8601, UTC.
 
-    ``fleet`` names where the run was begun, and is to go on, if that was said.
+    ``fleet`` names where the run was begun, and is to go on, if that was said; ``spec`` is a digest
+    of the resolved spec, which the journal's trials are about.
     """
 
     format: int
@@ -49,6 +50,7 @@ class RunInfo:
     experiment: str
     created: str
     fleet: str | None = None
+    spec: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class RunView:
 
         Raises:
             SpecError: there is no run.
-            EnvironmentProblem: its format is not understood.
+            EnvironmentProblem: its format is not understood, or its spec was changed.
         """
-        text, resolved = _read(path / "run.json"), _read(path / "spec.resolved.yaml")
+        text, resolved = _read(path / "run.json"), _read(path / SPEC)
         if text is None or resolved is None:
             raise SpecError(f"{path} is not a run directory")
         try:
@@ -79,6 +81,11 @@ class RunView:
             raise EnvironmentProblem(
                 f"{path} was begun by another version of kernelwright (its run format is "
                 f"{info.format}, this version's {FORMAT}): go on with that one, or begin a new run"
+            )
+        if info.spec not in ("", _digest(resolved)):
+            raise EnvironmentProblem(
+                f"{path / SPEC} is not what the run was begun with, which its trials are about: "
+                "restore it from a copy, or begin a new run with the changed one"
             )
         return cls(path, info, load_resolved(resolved))
 
@@ -125,13 +132,14 @@ class RunDirectory:
             EnvironmentProblem: something is there already, or the place cannot be written.
         """
         path = path.absolute()
-        now = datetime.now(UTC)
+        now, resolved = datetime.now(UTC), dump_resolved(experiment)
         info = RunInfo(
             format=FORMAT,
             run=f"{experiment.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
             experiment=experiment.name,
             created=now.isoformat(timespec="seconds"),
             fleet=fleet,
+            spec=_digest(resolved),
         )
         building: Path | None = None
         lock = -1
@@ -143,7 +151,7 @@ class RunDirectory:
             (building / "environment").mkdir()
             (building / "run.json").write_bytes(TypeAdapter(RunInfo).dump_json(info) + b"\n")
             (building / "spec.yaml").write_text(spec_text)
-            (building / "spec.resolved.yaml").write_text(dump_resolved(experiment))
+            (building / SPEC).write_text(resolved, encoding="utf-8")
             with os.fdopen(
                 os.open(building / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
             ) as stream:
@@ -204,7 +212,7 @@ class RunDirectory:
         kept = sorted(folder.glob("*.json"))
         if not any(_read(file) == text for file in kept):
             self.write(f"environment/{len(kept):03d}.json", text)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return _digest(text)
 
     def write(self, name: str, text: str) -> Path:
         """Replace a file of the directory as a whole, so that no reader sees half of it."""
@@ -223,6 +231,10 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _told(path: Path) -> int:

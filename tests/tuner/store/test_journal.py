@@ -139,6 +139,14 @@ def test_a_line_that_is_gone_moved_twice_there_or_changed_is_named(tmp_path, lin
             ),
             "trial 4 was never proposed",
         ),
+        (
+            (
+                b'{"kind": "trial.finished", "trial": 0, "bench": "", "device_seconds": 0,'
+                b'"searched": 0, "outcome": {"kind": "measured", "cells": [{"kind": "full",'
+                b'"median_ns": 0, "mad_ns": 0, "samples": 1, "baseline_ns": 1}]}}'
+            ),
+            "greater than 0",
+        ),
         (b"{\xff\xfe", "JSON"),
     ],
 )

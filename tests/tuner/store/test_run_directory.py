@@ -142,6 +142,7 @@ def test_derived_files_are_replaced_as_a_whole(tmp_path):
             r"format is 99.* begin a new run",
         ),
         ("secret", "not hex", "seed"),
+        ("spec.resolved.yaml", "version: 1\n", r"spec\.resolved\.yaml is not what the run was"),
     ],
 )
 def test_broken_directories_are_refused_clearly(tmp_path, name, text, complaint):
