@@ -85,8 +85,8 @@ class _Summary:
         general = self._general()
         specialised = tuple(self._specialised(shape, general) for shape in self.tune)
         rejections = count_rejections(history)
-        trials = history.trials.values()
-        own = [trial.outcome for trial in trials if trial.same_as is None]
+        trials, refuted = history.trials.values(), history.refuted
+        own = [trial for trial in trials if trial.same_as is None]
         return Result(
             experiment=history.experiment.name,
             device=history.device.name if history.device else "",
@@ -95,8 +95,8 @@ class _Summary:
             ended=history.ended,
             cache=self.cache,
             trials=len(trials),
-            measured=sum(isinstance(outcome, Measured) for outcome in own),
-            rejected=sum(isinstance(outcome, Rejected) for outcome in own),
+            measured=sum(isinstance(t.outcome, Measured) and t.number not in refuted for t in own),
+            rejected=sum(isinstance(t.outcome, Rejected) or t.number in refuted for t in own),
             merged=history.merged,
             searched_seconds=history.searched,
             shapes=tuple(

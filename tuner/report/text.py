@@ -62,11 +62,13 @@ def speedup_text(speedup: float | None, comparison: Comparison | None) -> str:
 
 
 def _heading(result: Result) -> str:
+    unseen = result.trials - result.measured - result.rejected - result.merged
     lines = [
         f"{result.experiment} on {result.device or 'no device yet'} ({result.backend})",
         f"{result.trials} configurations in {result.searched_seconds:.1f} s: {result.measured} "
         f"measured, {result.rejected} rejected"
         + (f", {result.merged} with the code of another" if result.merged else "")
+        + (f", {unseen} not measured" if unseen > 0 else "")
         + (f"; searching ended: {_ENDED[result.ended]}" if result.ended else ""),
     ]
     return "\n".join(lines)

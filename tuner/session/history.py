@@ -267,6 +267,11 @@ class History:
         ]
         return {number: why for fact in later for number, why in fact.failed}
 
+    @property
+    def rejected(self) -> int:
+        """How many trials failed, in the search or when they were confirmed."""
+        return self.outcomes["rejected"] + sum(number in self.trials for number in self.refuted)
+
     def _measured(self) -> list[tuple[Trial, Measured]]:
         failed = self.refuted
         return [
