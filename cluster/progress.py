@@ -55,8 +55,7 @@ class Progress:
             phase=str(session.phase),
             proposed=len(history.trials),
             finished=history.outcomes.total() - history.merged,
-            rejected=history.outcomes["rejected"]
-            + sum(number in history.trials for number in history.refuted),
+            rejected=history.rejected,
             trials=session.experiment.search.trials,
             compiling=compiling,
             benching=benching,

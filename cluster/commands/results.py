@@ -21,7 +21,6 @@ from tuner.report.summary import summarise
 from tuner.report.text import render, speedup_text
 from tuner.session.history import History
 from tuner.store.run_directory import RunView
-from tuner.trial import Rejected
 
 
 def is_over(run_dir: Path) -> bool:
@@ -59,13 +58,12 @@ def status(run_dir: Path, *, as_json: bool) -> None:
         _print_facts(_rounds_status(view), as_json=as_json)
         return
     history = _history(view)
-    outcomes = [trial.outcome for trial in history.trials.values() if trial.outcome is not None]
     facts = {
         "run": view.info.run,
         "state": _state(run_dir, over=history.finished),
-        "trials": len(outcomes),
+        "trials": _tried([history]),
         "budget": view.experiment.search.trials,
-        "rejected": sum(isinstance(outcome, Rejected) for outcome in outcomes),
+        "rejected": history.rejected,
         "searched_seconds": round(history.searched, 1),
         "confirmations": len(history.confirmations),
         **_best([history]),
