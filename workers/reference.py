@@ -155,7 +155,7 @@ def main() -> None:
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f" (line {last.lineno} of {Path(last.filename).name})"
-            said = " ".join(str(error).split())[:_SAID]
+            said = " ".join(str(error).split())[:_SAID].encode(errors="replace").decode()
             message = {"error": f"{type(error).__name__}: {said}{place}"}
             channel.send(json.dumps(message).encode())
             continue

@@ -47,6 +47,7 @@ def test_inputs_may_be_changed_in_place(process) -> None:
         ("def f(x):\n    while True: pass", "no answer within"),
         ("def f(x)\n", "SyntaxError"),
         ("def f(x):\n    return None", "elements of type object"),
+        ("def f(x):\n    raise ValueError('\\ud800')", r"ValueError: \? \(line 2"),
         ("def f(x):\n    raise ValueError('a\\n' * 999)", r"ValueError: (a ){150} \(line 2"),
     ],
 )

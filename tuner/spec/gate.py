@@ -6,6 +6,7 @@ pass.
 """
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -22,6 +23,8 @@ _GUARD = re.compile(r"[ \t]*#[ \t]*ifndef[ \t]+([A-Za-z_]\w*)")
 _DECLARED = re.compile(
     r"(\(\s*)?\b([A-Za-z_]\w*)\s*(?(1)\)\s*)\([^(){};]*\)\s*(?=[;,]|__attribute__)"
 )
+_DEFINED = re.compile(r"\b([A-Za-z_]\w*)\s*\([^(){};]*\)\s*\{")
+_ENDS = re.compile(r"[;{}]")
 _DECLARES = re.compile(r"\s*(?:[A-Za-z_]\w*[\s*]+)+")
 _NO_TYPES = frozenset({"return", "else", "do", "case", "goto"})
 _PRAGMA = re.compile(r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute|alias)\b")
@@ -164,13 +167,15 @@ def _foreign_names(code: str, language: Backend, baseline: set[str]) -> Iterator
 
 def _undefined_functions(code: str, baseline: set[str]) -> Iterator[str]:
     """Functions declared but not defined: on a CPU they would be looked up in the process."""
+    defined = set(_DEFINED.findall(code))
+    ends = [match.end() for match in _ENDS.finditer(code)]
     for match in _DECLARED.finditer(code):
-        name = match[2]
-        before = code[: match.start()]
-        statement = before[max(before.rfind(mark) for mark in ";{}") + 1 :]
-        declares = _DECLARES.fullmatch(statement) and not _NO_TYPES & set(statement.split())
-        defined = re.search(rf"\b{name}\s*\([^(){{}};]*\)\s*{{", code)
-        if declares and not defined and name not in baseline:
+        name, end = match[2], match.start()
+        if name in defined or name in baseline:
+            continue
+        place = bisect_right(ends, end)
+        begin = ends[place - 1] if place else 0
+        if _DECLARES.fullmatch(code, begin, end) and not _NO_TYPES & set(code[begin:end].split()):
             yield f"{name} is declared but not defined: a kernel may not call into the process"
 
 

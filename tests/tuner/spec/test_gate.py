@@ -1,6 +1,7 @@
 """The static gate: every refusal for its stated reason, and no word against honest sources."""
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,13 @@ def test_vectors_of_the_element_type_are_the_same_elements() -> None:
     experiment, template = bundled("opencl")
     text = template.source.text.replace("global half *restrict out", "global half8 *restrict out")
     assert gate(experiment, with_source(template, text)) == ()
+
+
+def test_a_long_source_is_read_in_little_more_time_than_it_takes_to_read_it() -> None:
+    experiment, template = bundled("opencl")
+    calls = "void g(void) {" + "f(1);" * 20_000 + "}\n"
+    added = "".join(f"int f{number}(int a);\n" for number in range(20_000))
+    began = time.process_time()
+    reasons = gate(experiment, with_source(template, template.source.text + calls + added))
+    assert time.process_time() - began < 10
+    assert len([reason for reason in reasons if "declared but not defined" in reason]) == 20_000
