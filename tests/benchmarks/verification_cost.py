@@ -45,7 +45,7 @@ def unchecked() -> Iterator[None]:
         fired = stand._fired(entrant, baseline_ns, unseen, {}, watch=watch)
         return (one.times for one in fired)
 
-    def trust(prep, stand, entrant, baseline, shape, samples, *others):
+    def trust(prep, stand, entrant, baseline, shape, samples, *others, **more):
         return samples
 
     with (
