@@ -229,9 +229,9 @@ def test_vectors_of_the_element_type_are_the_same_elements() -> None:
 
 def test_a_long_source_is_read_in_little_more_time_than_it_takes_to_read_it() -> None:
     experiment, template = bundled("opencl")
-    calls = "void g(void) {" + "f(1);" * 20_000 + "}\n"
-    added = "".join(f"int f{number}(int a);\n" for number in range(20_000))
+    calls = "void g(void) {" + "f(1);" * 8_000 + "}\n"
+    added = "".join(f"int f{number}(int a);\n" for number in range(8_000))
     began = time.process_time()
     reasons = gate(experiment, with_source(template, template.source.text + calls + added))
-    assert time.process_time() - began < 10
-    assert len([reason for reason in reasons if "declared but not defined" in reason]) == 20_000
+    assert time.process_time() - began < 5
+    assert len([reason for reason in reasons if "declared but not defined" in reason]) == 8_000
