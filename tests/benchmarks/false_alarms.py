@@ -27,8 +27,10 @@ CONFIGURATIONS = 3
 
 
 def configurations(laboratory: Laboratory, rng: random.Random) -> list[Candidate]:
-    """Random configurations that can run on every tune shape."""
+    """Random configurations of its template, if any, that can run on every tune shape."""
     experiment, found = laboratory.experiment, []
+    if experiment.template is None:
+        return []
     shapes = experiment.shapes
     bindings = every_shape(experiment)
     while len(found) < CONFIGURATIONS:
