@@ -58,8 +58,9 @@ def doubt(
     """
     first, *_, last = prep.questions[shape]
     known_ns = prep.baseline_ns[shape]
-    common = (last,) if not kin or not _drawn(prep.arguments[shape]) else ()
-    with _renewals(prep.arguments[shape], first.contents, rng) as renewals:
+    drawn = _drawn(prep.arguments[shape], first.contents)
+    common = () if kin and drawn else (last,)
+    with _renewals(drawn, first.contents, rng) as renewals:
         return believed(
             samples,
             again,
@@ -145,7 +146,7 @@ def _slower(first_ns: float, than: tuple[float, float], other_ns: float) -> bool
 
 @contextmanager
 def _renewals(
-    arguments: Sequence[ResolvedArgument], contents: Contents, rng: np.random.Generator
+    drawn: Sequence[ResolvedArgument], contents: Contents, rng: np.random.Generator
 ) -> Iterator[Iterator[Contents]]:
     """New numbers again and again, wherever they are drawn."""
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
@@ -153,23 +154,22 @@ def _renewals(
         def renewed() -> Iterator[Contents]:
             for number in itertools.count():
                 found = dict(contents)
-                for argument in _drawn(arguments):
-                    if argument.name in contents:
-                        path = Path(folder) / f"{argument.name}-{number}.raw"
-                        values = fill(argument, rng, "default", _no_python)
-                        to_storage(values, argument).tofile(path)
-                        found[argument.name] = str(path)
+                for argument in drawn:
+                    path = Path(folder) / f"{argument.name}-{number}.raw"
+                    values = fill(argument, rng, "default", _no_python)
+                    to_storage(values, argument).tofile(path)
+                    found[argument.name] = str(path)
                 yield found
 
         yield renewed()
 
 
-def _drawn(arguments: Sequence[ResolvedArgument]) -> list[ResolvedArgument]:
+def _drawn(arguments: Sequence[ResolvedArgument], contents: Contents) -> list[ResolvedArgument]:
     """Those whose contents can be drawn anew."""
     return [
         argument
         for argument in arguments
-        if argument.kind in ("in", "constant", "inout") and not isinstance(argument.fill, _FOREIGN)
+        if argument.name in contents and not isinstance(argument.fill, _FOREIGN)
     ]
 
 
