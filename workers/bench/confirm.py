@@ -219,8 +219,9 @@ class Confirmation:
                     times[trial] += take(trial)
                     if number == asked[trial] and trial in finalists:
                         self._ask_others(stand, runners[trial], shape)
-        for trial in finalists:
-            # When all is timed: who knew that it is doubted no more could do as it likes.
+        # When all is timed: who knew that it is doubted no more could do as it likes. In any order,
+        # since the first is told nothing by the others.
+        for trial in self._rng.permutation(finalists).tolist():
             with self._blaming(trial, shape):
                 times[trial] = doubt(
                     self._prep,
@@ -231,12 +232,18 @@ class Confirmation:
                     times[trial],
                     partial(again, trial),
                     self._rng,
-                    kin=self._prep.device.is_cpu or bool(self._rng.integers(2)),
+                    kin=self._kin(shape),
                 )
         return [
             Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))
             for trial, found in times.items()
         ]
+
+    def _kin(self, shape: int) -> bool:
+        """Whether a finalist is asked by numbers of its own; many of them take seconds to draw."""
+        if self._prep.device.is_cpu:
+            return True
+        return not _large(self._prep.arguments[shape]) and bool(self._rng.integers(2))
 
     def _ask_others(self, stand: Stand, entrant: Entrant, shape: int) -> None:
         """Ask a finalist about other inputs between two parts of its timing.
@@ -291,7 +298,7 @@ def recipes_of(prep: Prep, shape: int) -> list[Recipe]:
     """
     arguments = prep.arguments[shape]
     recipes = further_recipes(arguments)
-    if sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS:
+    if _large(arguments):
         recipes = recipes[:1]
     if shape in prep.timed:
         return recipes
@@ -315,6 +322,10 @@ def further_recipes(arguments: Sequence[ResolvedArgument]) -> list[Recipe]:
     if len(inputs) > 1:
         recipes += [Recipe(label=f"{name} drawn anew", redraw=name) for name in inputs]
     return recipes
+
+
+def _large(arguments: Sequence[ResolvedArgument]) -> bool:
+    return sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS
 
 
 def _runs(entrant: Entrant, shape: int) -> bool:
