@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tuner.report.parameters import Dead, Observation, dead_parameters
+from tuner.report.parameters import Dead, Observation, dead_parameters, same_code
 from tuner.trial import Configuration, Value
 
 Floats = npt.NDArray[np.float64]
@@ -34,13 +34,16 @@ class Sensitivity:
     """How much of the variance of log time a parameter explains alone (ω², 0 to 1).
 
     ``confidence`` is from a permutation test: ``high`` below 1 % by chance, ``some`` below 10 %.
-    ``medians`` has the median ratio at each value that was measured.
+    ``medians`` has the median ratio at each value that was measured; in ``same_code`` of so many
+    ``comparisons`` of trials that differ in it alone, the compiler made the same of both.
     """
 
     parameter: str
     share: float
     confidence: Confidence
     medians: tuple[tuple[Value, float], ...]
+    same_code: int = 0
+    comparisons: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,11 @@ def landscape(
         for name, values in parameters.items()
     }
     times: Floats = np.log(np.array([ratio for ratio, _ in scored], dtype=np.float64))
-    found = [_sensitivity(name, parameters[name], levels[name], times) for name in parameters]
+    measured = [one for one in observations if one.ratio is not None]
+    found = [
+        _sensitivity(name, parameters[name], levels[name], times, same_code(name, measured))
+        for name in parameters
+    ]
     ranked = [(point, ratio) for ratio, point in scored]
     return Landscape(
         measured=len(scored),
@@ -119,14 +126,23 @@ def _level(values: Sequence[Value], value: Value) -> int:
     )
 
 
-def _sensitivity(name: str, values: Sequence[Value], levels: Levels, times: Floats) -> Sensitivity:
+def _sensitivity(
+    name: str, values: Sequence[Value], levels: Levels, times: Floats, same: tuple[int, int]
+) -> Sensitivity:
     medians = tuple(
         (value, float(np.exp(np.median(times[levels == level]))))
         for level, value in enumerate(values)
         if np.any(levels == level)
     )
     share, confidence = _explained(levels, times)
-    return Sensitivity(parameter=name, share=share, confidence=confidence, medians=medians)
+    return Sensitivity(
+        parameter=name,
+        share=share,
+        confidence=confidence,
+        medians=medians,
+        same_code=same[0],
+        comparisons=same[1],
+    )
 
 
 def _explained(levels: Levels, times: Floats) -> tuple[float, Confidence]:

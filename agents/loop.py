@@ -376,7 +376,7 @@ _DETAILS: dict[StopReason, str] = {
     "cost": "the money left for the model does not cover another call",
     "seconds": "the time was used up",
     "ceiling": "every shape is within 5 % of the least possible time",
-    "no_gain": "two rounds in a row brought no gain",
+    "no_gain": "as many rounds in a row brought no gain as the agents' patience",
     "planned": "the model sees nothing left to try",
     "search": "the search budget was used up",
 }

@@ -37,7 +37,6 @@ StopReason = Literal[
 ]
 
 NEAR_CEILING = 0.95
-ROUNDS_WITHOUT_GAIN = 2
 
 Ask = Callable[[int, tuple[Message, ...]], Awaitable[Asked]]
 """Asks the role's model at an attempt of the present round."""
@@ -47,10 +46,11 @@ Ask = Callable[[int, tuple[Message, ...]], Awaitable[Asked]]
 class Limits:
     """What a run may cost. ``seconds`` are those that steps take, waiting for replies included.
 
-    ``tokens`` counts those read and written.
+    ``patience`` is of rounds in a row without a gain; ``tokens`` counts those read and written.
     """
 
     rounds: int = 5
+    patience: int = 2
     calls: int = 40
     tokens: float = float("inf")
     cost_usd: float = 2.0
@@ -206,7 +206,7 @@ def stop_reason(task: Task, progress: Progress) -> StopReason | None:
     """Why no further round begins, if so."""
     if progress.best and _near_ceiling(task, progress.best.verdict):
         return "ceiling"
-    if progress.without_gain >= ROUNDS_WITHOUT_GAIN:
+    if progress.without_gain >= task.limits.patience:
         return "no_gain"
     if len(progress.rounds) >= task.limits.rounds:
         return "rounds"

@@ -140,6 +140,7 @@ def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline)
     device, ceilings = baseline.device, baseline.ceilings
     limits = Limits(
         rounds=agents.rounds,
+        patience=agents.patience,
         calls=agents.max_calls,
         cost_usd=agents.max_cost_usd,
         tokens=float("inf") if agents.max_tokens is None else agents.max_tokens,

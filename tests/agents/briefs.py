@@ -104,7 +104,11 @@ def full_brief() -> Brief:
             "MODE": ("sum", "product")[number // 2 % 2],
         }
         trials.append(
-            Observation(configuration=Configuration.of(point), ratio=1.5 / vector + number / 500)
+            Observation(
+                configuration=Configuration.of(point),
+                ratio=1.5 / vector + number / 500,
+                work=f"{vector} {point['BLOCK']} {vector == 4 and point['MODE']}",
+            )
             if number % 7
             else Observation(configuration=Configuration.of(point), rejected="wrong_result")
         )

@@ -391,6 +391,14 @@ def test_a_model_that_only_answers_nonsense_ends_with_nothing() -> None:
     assert "no usable suggestion" in ending.progress.rounds[0].verdict
 
 
+def test_patience_says_how_many_rounds_without_a_gain_are_borne() -> None:
+    slower = ([suggestion()], [draft(2.0)])
+    for patience in (1, 2):
+        ending = run(script(([suggestion()], [draft(0.5)]), *[slower] * 2), patience=patience)
+        assert ending.reason == "no_gain"
+        assert len(ending.progress.rounds) == 1 + patience
+
+
 def test_the_unchanged_kernel_is_no_template() -> None:
     same = draft(0.5, plain().kernel.source.text)
     same = same.replace("ceil_div(d, VEC * BLOCK)", "ceil_div(d, 64)").replace('["BLOCK"]', "[64]")

@@ -72,12 +72,26 @@ def dead_parameters(seen: Sequence[Observation]) -> tuple[Dead, ...]:
     return tuple(dead for dead in judged if dead is not None)
 
 
-def _judge(place: int, name: str, seen: Sequence[Observation]) -> Dead | None:
+def same_code(name: str, seen: Sequence[Observation]) -> tuple[int, int]:
+    """In how many comparisons a parameter left the code as it was, and how many there were."""
+    known = [one for one in seen if one.work]
+    names = [name for name, _ in known[0].configuration.values] if known else []
+    compared = _compared(names.index(name), known) if name in names else []
+    codes = sum(len({one.work for one in group}) for group in compared)
+    return sum(map(len, compared)) - codes, sum(map(len, compared)) - len(compared)
+
+
+def _compared(place: int, seen: Sequence[Observation]) -> list[list[Observation]]:
+    """Trials that differ in one parameter alone, where any of them was measured."""
     groups: dict[tuple[object, ...], list[Observation]] = defaultdict(list)
     for one in seen:
         values = one.configuration.values
         groups[values[:place] + values[place + 1 :]].append(one)
-    compared = [group for group in groups.values() if len(group) > 1 and not _all_failed(group)]
+    return [group for group in groups.values() if len(group) > 1 and not _all_failed(group)]
+
+
+def _judge(place: int, name: str, seen: Sequence[Observation]) -> Dead | None:
+    compared = _compared(place, seen)
     comparisons = sum(len(group) - 1 for group in compared)
     if comparisons < LEAST or any(one.rejected for group in compared for one in group):
         return None

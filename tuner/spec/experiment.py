@@ -343,10 +343,11 @@ class Agents:
     ``model`` is ``auto`` (a recorded transcript of this very kernel if one lies beside the spec,
     else ``none``), ``replay``, ``none``, ``mailbox:DIR``, or the id of a model that LiteLLM knows.
     ``fallbacks`` are asked in order where it gives no reply; ``planner`` and ``generator`` replace
-    it for their role. ``base_url`` is of a server of one's own. ``max_tokens`` counts those read
-    and written, ``seconds`` the time of all steps. Each round asks for ``width`` drafts: templates,
-    or whole kernels where ``mode`` is ``direct``. With ``overlap`` the devices go on searching the
-    best template while a model is asked; those trials are beside the search's budget.
+    it for their role. ``base_url`` is of a server of one's own. A run ends after ``patience``
+    rounds in a row without a gain. ``max_tokens`` counts those read and written, ``seconds`` the time of
+    all steps. Each round asks for ``width`` drafts: templates, or whole kernels where ``mode`` is
+    ``direct``. With ``overlap`` the devices go on searching the best template while a model is
+    asked; those trials are beside the search's budget.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -358,6 +359,7 @@ class Agents:
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
+    patience: Annotated[int, Field(ge=1, le=100)] = 2
     max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     max_calls: Annotated[int, Field(ge=0)] = 40
     max_tokens: Positive | None = None

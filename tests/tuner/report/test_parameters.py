@@ -2,12 +2,13 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.report.parameters import Dead, Observation, dead_parameters
+from tuner.report.parameters import Dead, Observation, dead_parameters, same_code
 from tuner.trial import Configuration
 
 VALUES = {"BLOCK": (32, 64, 128), "UNUSED": (0, 1), "HINT": (False, True)}
@@ -42,6 +43,17 @@ def test_equal_code_throughout_and_equal_times_are_told_apart():
     )
     assert "the same code in all 6 comparisons" in str(found[0])
     assert "within 2%" in str(found[1])
+
+
+def test_where_a_parameter_left_the_code_as_it_was_is_counted():
+    def work(point):
+        return (point["BLOCK"], point["BLOCK"] == 128 and point["HINT"])
+
+    seen = observed(by_block, work=work)
+    assert same_code("UNUSED", seen) == (6, 6)
+    assert same_code("HINT", seen) == (4, 6)
+    assert same_code("BLOCK", seen) == (0, 8)
+    assert same_code("HINT", [replace(one, work="") for one in seen]) == (0, 0)
 
 
 def test_an_effect_in_one_place_is_an_effect():
