@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.llm.mailbox import Mailbox
-from agents.llm.network import NetworkModel, NetworkSettings
+from agents.llm.network import NetworkModel, NetworkSettings, check_known
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
@@ -63,6 +63,17 @@ def chosen(spec: Path, experiment: Experiment, wanted: str | None) -> str:
     if model.startswith(MAILBOX):
         return f"{MAILBOX}{Path(model.removeprefix(MAILBOX)).absolute()}"
     return model
+
+
+def check_names(agents: Agents, model: str) -> None:
+    """Look up every model that a run would ask over the network.
+
+    Raises:
+        SpecError: nobody knows one of them.
+    """
+    if model not in ("none", "replay") and not model.startswith(MAILBOX):
+        own = [name for name in (agents.planner, agents.generator) if name]
+        check_known([model, *agents.fallbacks, *own])
 
 
 def with_agents(experiment: Experiment, model: str) -> Experiment:

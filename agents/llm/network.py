@@ -10,7 +10,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import chain
@@ -99,14 +99,9 @@ class NetworkModel:
             EnvironmentProblem: the provider wants a key, and there is none; or no address for it.
         """
         litellm = await asyncio.to_thread(_litellm)
-        for model in dict.fromkeys([*self.models, *chain.from_iterable(self.roles.values())]):
-            try:
-                litellm.get_llm_provider(model)
-            except Exception:
-                raise SpecError(
-                    f"'{model}' is no model that LiteLLM knows: write PROVIDER/MODEL, such as "
-                    "openai/gpt-4o-mini"
-                ) from None
+        models = dict.fromkeys([*self.models, *chain.from_iterable(self.roles.values())])
+        check_known(models)
+        for model in models:
             if lacking := self._lacking(litellm, model):
                 raise EnvironmentProblem(f"{model} needs a key: set {' and '.join(lacking)}")
 
@@ -224,6 +219,23 @@ class NetworkModel:
         """An error's first words on one line, without any key."""
         text = redacted(str(error), secret_values(self.keys))
         return f"{type(error).__name__}: {' '.join(text.split())}"[:_MESSAGE_LENGTH]
+
+
+def check_known(models: Iterable[str]) -> None:
+    """Look up the providers of models; takes seconds the first time, and asks no one.
+
+    Raises:
+        SpecError: LiteLLM knows no provider of that name.
+    """
+    litellm = _litellm()
+    for model in models:
+        try:
+            litellm.get_llm_provider(model)
+        except Exception:
+            raise SpecError(
+                f"'{model}' is no model that LiteLLM knows: write PROVIDER/MODEL, such as "
+                "openai/gpt-4o-mini"
+            ) from None
 
 
 def _litellm() -> Any:

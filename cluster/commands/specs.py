@@ -13,7 +13,7 @@ from agents.generation.corners import corners
 from cluster.commands.compiling import compiled
 from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
-from cluster.models import chosen
+from cluster.models import check_names, chosen
 from cluster.run import checker_bytes
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
@@ -51,6 +51,8 @@ def validate(
     experiment, template = load_tunable(path)
     asked = chosen(path, experiment, None)
     rounds = experiment.agents.rounds if experiment.agents and asked != "none" else 0
+    if experiment.agents:
+        check_names(experiment.agents, asked)
     model, why_not = _device(experiment, target, device)
     tolerances = _tolerances(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))

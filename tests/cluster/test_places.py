@@ -8,6 +8,7 @@ from cluster.commands.experiments import BUNDLED, bundled_names, find_spec
 from cluster.commands.runs import _run_directory
 from cluster.commands.specs import validate
 from cluster.settings import Settings
+from tests.cluster.kernels import write_experiment
 from tuner.errors import SpecError
 
 JOB = Settings(ray_address="127.0.0.1:6379", in_job=True)
@@ -22,6 +23,16 @@ def test_a_bundled_name_means_cuda_where_there_is_a_gpu():
 def test_a_bundled_name_means_cuda_where_a_target_is_named(capsys):
     validate("silu_and_mul", target="sm_90", compile_corners=False, device=None, as_json=False)
     assert "space on NVIDIA H100" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "agents", ["{model: nosuch/model}", "{planner: nosuch/model, model: gpt-4o}"]
+)
+def test_a_model_that_nobody_knows_is_told_before_a_run(tmp_path, agents):
+    spec = write_experiment(tmp_path)
+    spec.write_text(f"{spec.read_text()}\nagents: {agents}\n")
+    with pytest.raises(SpecError, match="'nosuch/model' is no model that LiteLLM knows"):
+        validate(str(spec), target=None, compile_corners=False, device=None, as_json=False)
 
 
 def test_a_file_wins_over_a_bundled_name(tmp_path, monkeypatch):

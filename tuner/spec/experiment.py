@@ -344,10 +344,10 @@ class Agents:
     else ``none``), ``replay``, ``none``, ``mailbox:DIR``, or the id of a model that LiteLLM knows.
     ``fallbacks`` are asked in order where it gives no reply; ``planner`` and ``generator`` replace
     it for their role. ``base_url`` is of a server of one's own. A run ends after ``patience``
-    rounds in a row without a gain. ``max_tokens`` counts those read and written, ``seconds`` the time of
-    all steps. Each round asks for ``width`` drafts: templates, or whole kernels where ``mode`` is
-    ``direct``. With ``overlap`` the devices go on searching the best template while a model is
-    asked; those trials are beside the search's budget.
+    rounds in a row without a gain. ``max_tokens`` counts those read and written, ``seconds`` the
+    time of all steps. Each round asks for ``width`` drafts: templates, or whole kernels where
+    ``mode`` is ``direct``. With ``overlap`` the devices go on searching the best template while a
+    model is asked; those trials are beside the search's budget.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
