@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -68,7 +69,7 @@ class Launched:
 def examine(
     candidates: Sequence[Candidate], site: Site
 ) -> tuple[dict[int, Rejected], tuple[str, ...]]:
-    """The first defect of each candidate that has one, and notes on what could not be checked."""
+    """The first defect of each candidate that has one, and notes on what was checked or not."""
     defects: dict[int, Rejected] = {}
     notes: list[str] = []
     with TemporaryDirectory(dir=site.folder) as made:
@@ -78,17 +79,27 @@ def examine(
             notes.append(missing(site.device.backend))
         together = [(candidates, kind) for kind in kinds if kind.together and len(candidates) > 1]
         content = {tool.name for _, tool, said in _checked(together, site) if said is None}
+        passed = Counter({name: len(candidates) for name in sorted(content)})
         alone = [
             ((candidate,), tool)
             for candidate in candidates
             for tool in tools(site.device, place / str(candidate.trial))
             if tool.name not in content
         ]
-        for (candidate, *_), _, said in _checked(alone, site):
-            if isinstance(said, Rejected):
+        for (candidate, *_), tool, said in _checked(alone, site):
+            if said is None:
+                passed[tool.name] += 1
+            elif isinstance(said, Rejected):
                 defects.setdefault(candidate.trial, said)
-            elif said is not None:
+            else:
                 notes.append(said)
+    by_count: dict[int, list[str]] = {}
+    for name, count in passed.items():
+        by_count.setdefault(count, []).append(name)
+    notes += [
+        f"{', '.join(names)} found nothing in {count} of the winners' {len(candidates)} kernels"
+        for count, names in by_count.items()
+    ]
     return defects, tuple(dict.fromkeys(notes))
 
 
