@@ -28,15 +28,20 @@ def ray_cluster():
     import ray
     from ray.cluster_utils import Cluster
 
-    # Another Ray on this machine has its agents on the usual ports.
-    agents = ("dashboard_agent_listen_port", "metrics_agent_port", "runtime_env_agent_port")
+    # Another Ray on this machine has its dashboard and its agents on the usual ports.
+    ports = (
+        "dashboard_port",
+        "dashboard_agent_listen_port",
+        "metrics_agent_port",
+        "runtime_env_agent_port",
+    )
     cluster = Cluster(
         initialize_head=True,
         head_node_args={
             "num_cpus": 2,
             "num_gpus": 0,
             "include_dashboard": True,
-            **dict(zip(agents, free_ports(len(agents)), strict=True)),
+            **dict(zip(ports, free_ports(len(ports)), strict=True)),
         },
     )
     ray.init(address=cluster.address, namespace="kernelwright", log_to_driver=False)

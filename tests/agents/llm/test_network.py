@@ -258,7 +258,9 @@ def test_a_pause_that_is_asked_for_is_made(server: Server) -> None:
     assert time.monotonic() - began >= 0.2
 
 
-@pytest.mark.parametrize("asked", ["3600", formatdate(time.time() + 3600, usegmt=True)])
+@pytest.mark.parametrize(
+    "asked", ["3600", formatdate(time.time() + 3600, usegmt=True)], ids=("seconds", "date")
+)
 def test_a_long_pause_ends_the_tries_with_that_model(server: Server, asked: str) -> None:
     server.behaviours = [fails(429, retry_after=asked), answers(completion("From the other."))]
     assert ask(model(server, "openai/gpt-4o", "openai/gpt-4o-mini")).text == "From the other."
