@@ -1,19 +1,25 @@
 """This user's private place on this host: scratch folders of workers, and the locks of devices."""
 
 import fcntl
+import logging
+import math
 import os
 import shutil
 import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tuner.errors import EnvironmentProblem
 
+_LOG = logging.getLogger(__name__)
+
 _POLL_SECONDS = 0.005
+_LONG_SECONDS = 15.0
+"""Who waits for a device longer than this is told for whom: longer than most turns take."""
 
 
 def runtime_directory() -> Path:
@@ -36,34 +42,47 @@ def runtime_directory() -> Path:
 def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
     """Hold the host-wide lock of a device; waits for it unless ``abort`` is set.
 
-    Fair: whoever waits holds the turn, which all others must take before the device.
+    Fair: whoever waits holds the turn, which all others must take before the device. A wait that is
+    long is logged, once, with the process that has the device.
 
     Raises:
         EnvironmentProblem: aborted while waiting.
     """
-    with _held(f"{identity}.turn", abort) as turn, _held(f"{identity}.lock", abort):
+    folder = runtime_directory()
+    lock = folder / f"{identity}.lock"
+
+    def tell() -> None:
+        holder = lock.read_text(errors="replace")[:20].strip() or "?"
+        _LOG.warning("%s is in use by process %s, waiting for it", identity, holder)
+
+    with (
+        file_lock(folder / f"{identity}.turn", abort, tell) as turn,
+        file_lock(lock, abort, tell) as held,
+    ):
         fcntl.flock(turn, fcntl.LOCK_UN)
+        os.ftruncate(held, 0)
+        os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
         yield
 
 
 @contextmanager
-def _held(name: str, abort: threading.Event) -> Iterator[int]:
-    with file_lock(runtime_directory() / name, abort) as descriptor:
-        yield descriptor
-
-
-@contextmanager
-def file_lock(path: Path, abort: threading.Event) -> Iterator[int]:
+def file_lock(
+    path: Path, abort: threading.Event, when_long: Callable[[], None] = lambda: None
+) -> Iterator[int]:
     """Hold the lock of a file, which is made if it is absent; waits for it unless ``abort`` is set.
 
     Raises:
         EnvironmentProblem: aborted while waiting.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    long = time.monotonic() + _LONG_SECONDS
     try:
         while not _taken(descriptor):
             if abort.is_set():
                 raise EnvironmentProblem(f"closed while waiting for {path.name}")
+            if time.monotonic() > long:
+                long = math.inf
+                when_long()
             time.sleep(_POLL_SECONDS)
         yield descriptor
     finally:
@@ -83,7 +102,7 @@ class PrivateFolder:
     """A scratch folder as long-lived as its maker; those of dead makers are swept away first."""
 
     def __init__(self, purpose: str) -> None:
-        with _held("folders", threading.Event()):
+        with file_lock(runtime_directory() / "folders", threading.Event()):
             for other in runtime_directory().glob("*.scratch"):
                 _remove_if_dead(other)
             made = tempfile.mkdtemp(
@@ -105,7 +124,7 @@ class SharedFolder:
     """A scratch folder of all on this host who name the same key; the last to leave removes it."""
 
     def __init__(self, purpose: str, key: str) -> None:
-        with _held("folders", threading.Event()):
+        with file_lock(runtime_directory() / "folders", threading.Event()):
             self.path = runtime_directory() / f"{purpose}-{key}.scratch"
             self.path.mkdir(mode=0o700, exist_ok=True)
             self._life = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -115,7 +134,7 @@ class SharedFolder:
         """Use it no longer. Safe to call twice."""
         if self._life < 0:
             return
-        with _held("folders", threading.Event()):
+        with file_lock(runtime_directory() / "folders", threading.Event()):
             os.close(self._life)
             self._life = -1
             _remove_if_dead(self.path)

@@ -1,6 +1,9 @@
+import contextlib
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,11 @@ def holder(tmp_path, monkeypatch):
     process.wait()
 
 
+def wait_for(device, ended) -> None:
+    with contextlib.suppress(EnvironmentProblem), device_lock(device, ended):
+        pass
+
+
 def test_the_lock_of_a_device_is_host_wide(holder) -> None:
     taken = threading.Event()
 
@@ -49,6 +57,20 @@ def test_the_lock_of_a_device_is_host_wide(holder) -> None:
     holder.stdin.flush()
     assert taken.wait(10)
     thread.join()
+
+
+def test_a_long_wait_is_told_with_who_has_the_device(holder, monkeypatch, caplog) -> None:
+    monkeypatch.setattr("workers.runtime._LONG_SECONDS", 0.1)
+    holder.send_signal(signal.SIGSTOP)
+    ended = threading.Event()
+    waiting = threading.Thread(target=wait_for, args=("gpu-1", ended))
+    waiting.start()
+    while not caplog.messages:
+        assert waiting.is_alive()
+        time.sleep(0.01)
+    ended.set()
+    waiting.join()
+    assert caplog.messages == [f"gpu-1 is in use by process {holder.pid}, waiting for it"]
 
 
 def test_the_lock_is_free_when_its_holder_is_killed(holder) -> None:
