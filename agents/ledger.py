@@ -7,8 +7,9 @@ commands that show a run.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from agents.brief import RoundSummary
 from agents.loop import PARKED, Ending
@@ -33,10 +34,10 @@ class Ledger:
     reason: str
     detail: str
     gained: bool
-    searched: int | None
+    searched: Annotated[int, Field(ge=1, le=100)] | None
     rounds: tuple[RoundSummary, ...]
     spent: Spent
-    heat: str = ""
+    heat: Annotated[str, Field(pattern=r"^(?:-[a-z]{1,3}[0-9]{1,4})*$", max_length=40)] = ""
 
     @classmethod
     def of(cls, ending: Ending) -> "Ledger":
@@ -84,6 +85,11 @@ def write_ledger(run: Path, ledger: Ledger) -> None:
     """Keep it; raises ``EnvironmentProblem`` if it cannot be written."""
     text = json.dumps(ledger_json(ledger), ensure_ascii=False, indent=1)
     write_whole(run / FILE, f"{text}\n")
+
+
+def discard_ledger(run: Path) -> None:
+    """Forget how an earlier life of the loop ended, since it goes on."""
+    (run / FILE).unlink(missing_ok=True)
 
 
 def read_ledger(run: Path) -> Ledger | None:

@@ -183,7 +183,7 @@ def _read(key: StepKey, form: TypeAdapter[T], text: str) -> tuple[float, T]:
             f"the record of step {key} has another form than this version of kernelwright gives it "
             f"({first_problem(error)}): go on with the version that wrote it, or begin a new run"
         ) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         first = str(error).partition("\n")[0][:300]
         raise SpecError(
             f"the record of step {key} is damaged ({first}); delete it to take this step again"

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.account import calls_csv
-from agents.ledger import STEPS, Ledger, write_ledger
+from agents.ledger import STEPS, Ledger, discard_ledger, write_ledger
 from agents.llm.port import Role, StepKey
 from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
@@ -36,12 +36,15 @@ from cluster.run import (
 from cluster.workshop import BASELINES, Baseline, FleetWorkshop, round_path
 from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem
+from tuner.files import UnreadableFile, read_bounded
 from tuner.spec.experiment import Agents, Experiment
 from tuner.store.run_directory import RunDirectory, RunView
 
 LAUNCH_US: dict[Backend, float] = {"cuda": 0.8, "opencl": 0.0}
 """An empty launch, where it was not measured: in a replayed graph on an H100; none on OpenCL."""
 
+_EXPORT_BYTES = 64 << 20
 _BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
 
 
@@ -127,6 +130,7 @@ class Rounds:
             return await workshop.baseline()
 
         baseline = await Steps(journal, time.monotonic).take(_BASELINE, BASELINES, first)
+        discard_ledger(self._path)
         ending = await run_rounds(
             _task(self._path, experiment, agents, baseline),
             Attended(model, self._path / STEPS, shown.put_nowait, self._asked),
@@ -189,7 +193,10 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
         write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:
         exported = round_path(path, ledger.searched, ledger.heat) / EXPORT
-        for file in (one for one in exported.rglob("*") if one.is_file()):
-            name = file.relative_to(exported)
-            directory.write(f"{EXPORT}/{name}", file.read_text(encoding="utf-8"))
+        for file in (one for one in exported.glob("*") if not one.is_dir()):
+            try:
+                text = read_bounded(file, _EXPORT_BYTES)
+            except UnreadableFile as error:
+                raise EnvironmentProblem(f"{file} {error}: move it away and resume") from error
+            directory.write(f"{EXPORT}/{file.name}", text or "")
     write_ledger(path, ledger)

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from tuner.errors import EnvironmentProblem
 
+_PROBLEM_LENGTH = 400
+
 
 class UnreadableFile(ValueError):
     """A file that must not be believed: unreadable, not regular, too large, or not UTF-8."""
@@ -21,7 +23,10 @@ def first_problem(error: ValidationError) -> str:
     """Where a file is of another form than expected, and how: the first place, on one line."""
     detail = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in detail["loc"])
-    return f"{place}: {detail['msg']}" if place else detail["msg"]
+    problem = f"{place}: {detail['msg']}" if place else detail["msg"]
+    # Names in it are the file's own: they shall neither begin a line nor colour one.
+    plain = (letter if letter.isprintable() else "?" for letter in problem[:_PROBLEM_LENGTH])
+    return "".join(plain)
 
 
 def write_whole(path: Path, text: str) -> None:

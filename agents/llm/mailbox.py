@@ -15,6 +15,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -33,7 +34,7 @@ from agents.llm.port import (
     Waiting,
 )
 from tuner.errors import EnvironmentProblem
-from tuner.files import UnreadableFile, make_folder, read_bounded, write_whole
+from tuner.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
 
 LIMIT_BYTES = 16 * 1024 * 1024
 
@@ -134,7 +135,7 @@ class Mailbox:
                 letter = None if text is None else _read_letter(text, request)
             except UnreadableFile as error:
                 complaint = f"{path}: the reply {error}; replace it\n"
-                if not problem.exists() or problem.read_text(encoding="utf-8") != complaint:
+                if self._said(name) != complaint:
                     write_whole(problem, complaint)
                 continue
             if letter is None:
@@ -143,7 +144,8 @@ class Mailbox:
                 # Written from what was checked, not moved: the file may change meanwhile.
                 write_whole(accepted, text or "")
                 offered.unlink(missing_ok=True)
-                problem.unlink(missing_ok=True)
+                with suppress(OSError):
+                    problem.unlink()
             return letter.reply()
         return None
 
@@ -152,11 +154,14 @@ class Mailbox:
 
     def _complaint(self, name: str) -> str:
         """Why what lies there as a reply is none, if anything does."""
+        complaint = self._said(name).strip()
+        return f" ({complaint})" if complaint else ""
+
+    def _said(self, name: str) -> str:
         try:
-            complaint = read_bounded(self._problem(name), LIMIT_BYTES)
+            return read_bounded(self._problem(name), LIMIT_BYTES) or ""
         except UnreadableFile:
             return ""
-        return f" ({complaint.strip()})" if complaint else ""
 
 
 def pending(directory: Path) -> Iterator[Request]:
@@ -194,11 +199,8 @@ def _read_letter(text: str, request: Request) -> _Letter:
     try:
         letter = _LETTERS.validate_json(text)
     except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in detail["loc"]) or "the file"
-        raise UnreadableFile(
-            f"is half-written or of another form ({place}: {detail['msg']})"
-        ) from (error)
+        problem = first_problem(error)
+        raise UnreadableFile(f"is half-written or of another form ({problem})") from error
     if letter.request != request.digest:
         raise UnreadableFile(
             f"answers request {letter.request[:8]}, not this one ({request.digest[:8]})"

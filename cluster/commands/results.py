@@ -15,6 +15,7 @@ from agents.steps import recorded_exchanges
 from cluster.run import STOP_FILE
 from cluster.workshop import round_path, rounds_begun
 from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.files import write_whole
 from tuner.report.export import export_files
 from tuner.report.result import Result
 from tuner.report.summary import summarise
@@ -148,7 +149,7 @@ def export(run_dir: Path, *, output: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in export_files(_history(result_view(run_dir))).items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_whole(folder / name, text)
             typer.echo(folder / name)
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None

@@ -16,7 +16,7 @@ from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
 from agents.planning import kernel_digest
 from agents.steps import recorded_exchanges
-from cluster.commands.results import report
+from cluster.commands.results import export, report
 from cluster.fleets.shared import SharedFleet
 from cluster.models import TRANSCRIPT, UNANSWERED
 from cluster.rounds import Asking, Rounds, open_run
@@ -129,6 +129,62 @@ def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
         assert read_ledger(path) is None
         follow(path)
         assert settled(path) == expected, f"left after {leave_after} pictures"
+
+
+@pytest.mark.parametrize("heat", ["/../../../other/rounds/01", "\0", "-d0" * 99])
+def test_a_ledger_names_no_place_outside_its_run(tmp_path, heat):
+    path = begin(tmp_path / "run")
+    follow(path)
+    ledger = json.loads((path / "rounds.json").read_text())
+    (path / "rounds.json").write_text(json.dumps(ledger | {"heat": heat}))
+    with pytest.raises(EnvironmentProblem, match=r"rounds\.json cannot be read; delete it"):
+        report(path, as_json=False)
+
+
+def test_a_step_of_endless_digits_is_damage(tmp_path):
+    path = begin(tmp_path / "run")
+    follow(path)
+    step = path / "llm" / "r1-d0-planning-a0.json"
+    record = json.loads(step.read_text())
+    step.write_text(json.dumps(record | {"seconds": 10**400}))
+    (path / "rounds.json").unlink()
+    with pytest.raises(SpecError, match="r1-d0-planning-a0 is damaged"):
+        follow(path)
+
+
+def test_what_lies_beside_an_export_and_is_no_text_is_named(tmp_path):
+    path = begin(tmp_path / "run")
+    follow(path)
+    (path / "rounds.json").unlink()
+    stray = path / "rounds" / "01" / "export" / "stray"
+    stray.write_bytes(b"\xff")
+    with pytest.raises(EnvironmentProblem, match="stray is not UTF-8"):
+        follow(path)
+    stray.unlink()
+    stray.symlink_to("/etc/hostname")
+    with pytest.raises(EnvironmentProblem, match="stray cannot be opened"):
+        follow(path)
+
+
+def test_an_export_replaces_a_link_and_follows_none(tmp_path):
+    path = begin(tmp_path / "run")
+    follow(path)
+    link = path / "export" / "twice.h"
+    link.unlink()
+    link.symlink_to(tmp_path / "victim")
+    export(path, output=None)
+    assert not (tmp_path / "victim").exists()
+    assert link.is_file()
+    assert not link.is_symlink()
+
+
+def test_how_an_earlier_life_ended_is_not_told_of_the_next(tmp_path):
+    path = begin(tmp_path / "run", script(([suggestion()], [draft(0.8)])))
+    follow(path)
+    assert read_ledger(path).reason == "model"
+    write_transcript(path / TRANSCRIPT, TWO_ROUNDS.header, TWO_ROUNDS.exchanges)
+    follow(path, leave_after=1, how="interrupted")
+    assert read_ledger(path) is None
 
 
 def test_a_request_without_a_reply_is_kept_for_whoever_goes_on(tmp_path):
