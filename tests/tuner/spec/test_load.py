@@ -194,6 +194,7 @@ BAD = [
     (",   value: n}", "}", "missing key 'value'"),
     ("dtype: int32, ", "dtype: int64, ", "is int32 (int), but 'n' is int64"),
     ("name: x, ", "name: out, ", "a second argument named 'out'"),
+    ("name: x, ", "name: in, ", "take **rest, and rest['in'], which no parameter can be called"),
     ("kind: in, ", "kind: constant, symbol: s, ", "cannot set a program's constants"),
     ("  - {name: n,      kind: scalar, dtype: int32,   value: n}\n", "", "takes 4 parameters"),
     ("1 <= n", "1 <= m", "unknown symbol 'm'"),

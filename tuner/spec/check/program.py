@@ -1,6 +1,7 @@
 """Programs: sources hold their entries, entries take the arguments, the language can do it."""
 
 import ast
+import keyword
 import re
 import warnings
 from collections.abc import Iterator
@@ -226,5 +227,7 @@ def _function(path: Path, function: PythonFunction, given: list[str]) -> Iterato
     for parameter in required:
         if parameter.arg not in given:
             hint = nearest(parameter.arg, given) or f"; there are: {listed(given)}"
+            if words := [name for name in given if keyword.iskeyword(name)]:
+                hint = f"; take **rest, and rest['{words[0]}'], which no parameter can be called"
             said = f"{function.function}() wants '{parameter.arg}', which it is not given{hint}"
             yield Finding(path, said)
