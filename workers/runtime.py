@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tuner.errors import EnvironmentProblem
@@ -102,7 +102,7 @@ class PrivateFolder:
     """A scratch folder as long-lived as its maker; those of dead makers are swept away first."""
 
     def __init__(self, purpose: str) -> None:
-        with file_lock(runtime_directory() / "folders", threading.Event()):
+        with _scratch_lock():
             for other in runtime_directory().glob("*.scratch"):
                 _remove_if_dead(other)
             made = tempfile.mkdtemp(
@@ -124,7 +124,7 @@ class SharedFolder:
     """A scratch folder of all on this host who name the same key; the last to leave removes it."""
 
     def __init__(self, purpose: str, key: str) -> None:
-        with file_lock(runtime_directory() / "folders", threading.Event()):
+        with _scratch_lock():
             self.path = runtime_directory() / f"{purpose}-{key}.scratch"
             self.path.mkdir(mode=0o700, exist_ok=True)
             self._life = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -134,10 +134,14 @@ class SharedFolder:
         """Use it no longer. Safe to call twice."""
         if self._life < 0:
             return
-        with file_lock(runtime_directory() / "folders", threading.Event()):
+        with _scratch_lock():
             os.close(self._life)
             self._life = -1
             _remove_if_dead(self.path)
+
+
+def _scratch_lock() -> AbstractContextManager[int]:
+    return file_lock(runtime_directory() / "folders", threading.Event())
 
 
 def _remove_if_dead(folder: Path) -> None:
