@@ -226,8 +226,10 @@ def _function(path: Path, function: PythonFunction, given: list[str]) -> Iterato
     required = positional[: len(positional) - len(found.args.defaults)]
     for parameter in required:
         if parameter.arg not in given:
-            hint = nearest(parameter.arg, given) or f"; there are: {listed(given)}"
-            if words := [name for name in given if keyword.iskeyword(name)]:
-                hint = f"; take **rest, and rest['{words[0]}'], which no parameter can be called"
+            words = [name for name in given if keyword.iskeyword(name)]
+            others = f"; there are: {listed(given)}"
+            if words:
+                others = f"; take **rest, and rest['{words[0]}'], which no parameter can be called"
+            hint = nearest(parameter.arg, [name for name in given if name not in words]) or others
             said = f"{function.function}() wants '{parameter.arg}', which it is not given{hint}"
             yield Finding(path, said)
