@@ -61,7 +61,8 @@ class RoundSummary:
     """A past round: what was suggested, and what testing said of it.
 
     ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds; ``gain`` compares
-    it with the best before it, in the same processes; ``roofline`` is the least and greatest share
+    it with the best before it, in the same processes, and ``portfolio_gain`` the portfolio with
+    that before it; ``roofline`` is the least and greatest share
     of the possible speed over the tune shapes; ``static`` is of the best configuration.
     """
 
@@ -71,6 +72,7 @@ class RoundSummary:
     speedup: float | None = None
     interval: tuple[float, float] | None = None
     gain: Comparison | None = None
+    portfolio_gain: Comparison | None = None
     roofline: tuple[float, float] | None = None
     static: Static = UNKNOWN
 

@@ -27,7 +27,7 @@ _GAVE_OUT = ("model", "calls", "tokens", "cost")
 class Ledger:
     """``reason`` is why the loop ended; ``searched`` the round whose search is the run's result.
 
-    That is the best confirmed round, else the one that came nearest; ``None`` where no round found
+    That is the last that gained, else the one that came nearest; ``None`` where no round found
     a valid configuration. ``heat`` names a further search of it.
     """
 
@@ -43,7 +43,7 @@ class Ledger:
     def of(cls, ending: Ending) -> "Ledger":
         """The ledger of a loop that ended."""
         valid = [v for v in ending.progress.variants if v.verdict.speedup is not None]
-        nearest = ending.best or max(valid, key=lambda variant: variant.speedup, default=None)
+        nearest = ending.progress.stands or max(valid, key=lambda v: v.speedup, default=None)
         return cls(
             reason=ending.reason,
             detail=ending.detail,

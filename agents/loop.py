@@ -248,7 +248,10 @@ class _Round:
                 await asyncio.wait([call], timeout=min(THINKING_SECONDS, seconds))
                 if not call.done():
                     await self._workshop.go_on(
-                        best, self._further, lambda: call.done() or clock() >= end
+                        best,
+                        self.progress.incumbents,
+                        self._further,
+                        lambda: call.done() or clock() >= end,
                     )
             await asyncio.wait([call], timeout=_finite(end - clock()))
             if not call.done():
@@ -267,13 +270,12 @@ class _Round:
         if best is None or not self._task.overlap:
             return
         step = self._key(Role.TUNING, 0, self._task.width)
+        incumbents = self.progress.incumbents
         found = await self._steps.take(
-            step, FURTHER, lambda: self._workshop.settle(best, self._further)
+            step, FURTHER, lambda: self._workshop.settle(best, incumbents, self._further)
         )
-        if found is not None and found.gained:
+        if found is not None:
             self.progress = self.progress.with_more_of_best(found, self._further)
-        elif found is not None and found.fallen:
-            self.progress = self.progress.without_best(found.fallen)
 
     async def _admit(self, draft: int, attempt: int, template: Template) -> Admitted | Refused:
         step = self._key(Role.TESTING, attempt, draft)
@@ -296,16 +298,16 @@ class _Round:
         )
         if experiment is None:
             raise _Stop("search", _DETAILS["search"])
-        best = self.progress.best
+        incumbents = self.progress.incumbents
 
         async def search(draft: int, heat: int, part: Experiment, seeds: Seeds) -> Verdict:
             step = self._key(Role.TUNING, heat, draft)
             last = heat == heats(len(drafts)) - 1
-            name, incumbent = ("", best) if last else (f"-d{draft}-h{heat}", None)
+            name, beaten = ("", incumbents) if last else (f"-d{draft}-h{heat}", ())
 
             async def act() -> Verdict:
                 try:
-                    return await self._workshop.search(self._number, part, seeds, name, incumbent)
+                    return await self._workshop.search(self._number, part, seeds, name, beaten)
                 except DeviceNeeded as error:
                     raise _Stop("device", f"{step}: {error}") from error
 
@@ -323,6 +325,8 @@ class _Round:
             words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
         else:
             words = "improved" if verdict.gained else "no sure gain on what was there"
+            if verdict.serves_better and not verdict.gained:
+                words += " over all shapes, but a faster portfolio with it"
         if verdict.fallen:
             words += f"; what was there failed beside it: {verdict.fallen}"
         summary = RoundSummary(
@@ -332,6 +336,7 @@ class _Round:
             speedup=verdict.speedup,
             interval=_interval(verdict),
             gain=verdict.gain if best and not verdict.fallen else None,
+            portfolio_gain=verdict.portfolio_gain if best and not verdict.fallen else None,
             roofline=roofline(self._task.floor_us, verdict.best_us),
             static=verdict.static,
         )

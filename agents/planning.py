@@ -29,6 +29,7 @@ from agents.replies import Mode, Suggestion, Unusable, read_suggestion
 from agents.steps import Asked, Spent, StepFiles, Steps
 from agents.testing import Verdict
 from tuner.device import Device
+from tuner.events import IncumbentEntered
 from tuner.spec.experiment import Experiment, Kernel, Template
 from tuner.spec.resolve import moved_bytes
 
@@ -114,27 +115,42 @@ _TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The state between rounds. ``variants`` are all that were searched, in order."""
+    """The state between rounds. ``variants`` are all that were searched, in order.
+
+    ``best`` is what the next round starts from. ``stands`` is the variant whose search holds the
+    result so far: the best one's own, or a later one whose portfolio is faster with it.
+    """
 
     rounds: tuple[RoundSummary, ...] = ()
     best: Variant | None = None
+    stands: Variant | None = None
     variants: tuple[Variant, ...] = ()
     without_gain: int = 0
     trials: int = 0
     search_seconds: float = 0.0
     device_seconds: float = 0.0
 
+    @property
+    def incumbents(self) -> tuple[IncumbentEntered, ...]:
+        """What a search must beat."""
+        return self.stands.verdict.incumbents if self.stands else ()
+
     def with_more_of_best(self, verdict: Verdict, heat: str) -> "Progress":
-        """With what a further search of the best variant found."""
+        """With what a further search of the best variant found, if that is a gain."""
         assert self.best is not None
-        return self._with_best(replace(self.best, verdict=verdict, heat=heat))
+        further = replace(self.best, verdict=verdict, heat=heat)
+        if verdict.gained:
+            return replace(self._with_best(further), stands=further)
+        if verdict.fallen:
+            return self.without_best(verdict.fallen)
+        return replace(self, stands=further) if verdict.supersedes else self
 
     def without_best(self, why: str) -> "Progress":
         """With a best variant that failed beside others: the kernel as it stands is next."""
         if self.best is None:
             return self
         fallen = replace(self.best, verdict=self.best.verdict.refuted(why))
-        return replace(self._with_best(fallen), best=None)
+        return replace(self._with_best(fallen), best=None, stands=None)
 
     def _with_best(self, variant: Variant) -> "Progress":
         variants = tuple(variant if one is self.best else one for one in self.variants)
@@ -148,15 +164,18 @@ class Progress:
         ``beaten`` are the round's other drafts.
         """
         searched = (*beaten, *([tried] if tried else []))
-        gained = tried is not None and tried.verdict.gained
         fallen = tried.verdict.fallen if tried else ""
         before = self.without_best(fallen) if fallen else self
+        gained = tried is not None and tried.verdict.gained
+        serves_better = tried is not None and tried.verdict.serves_better
+        supersedes = tried is not None and tried.verdict.supersedes
         return replace(
             before,
             rounds=(*self.rounds, summary),
             best=tried if gained else before.best,
+            stands=tried if supersedes else before.stands,
             variants=(*before.variants, *searched),
-            without_gain=0 if gained else self.without_gain + 1,
+            without_gain=0 if gained or serves_better else self.without_gain + 1,
             trials=self.trials + sum(one.verdict.trials for one in searched),
             search_seconds=self.search_seconds + sum(one.verdict.seconds for one in searched),
             device_seconds=self.device_seconds

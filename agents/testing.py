@@ -1,17 +1,20 @@
 """Testing: what a finished search of a round says, and what admission said, as plain data.
 
-Owns the judgement of a round: whether the best confirmed configuration gains on what was there,
-which is the incumbent, and the kernel as it stands where there is none.
+Owns the judgement of a round: whether the best confirmed configuration gains on what was there, or
+a portfolio with it and others does. What was there are the incumbents, and the kernel as it stands
+where there are none.
 Knows neither models nor how anything was measured.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.profile import UNKNOWN, Static
+from tuner.events import IncumbentEntered
 from tuner.fleet import INCUMBENT
 from tuner.report.parameters import Observation, observations
 from tuner.report.result import Result
@@ -58,9 +61,11 @@ class Verdict:
 
     ``speedup`` and its bounds are confirmed, over the tune shapes, against the kernel as it stands;
     ``None`` where no configuration was confirmed. ``gain`` compares it with what was there, in the
-    same processes; ``fallen`` says how the incumbent failed in them, if it did. ``advice`` says
-    why, for people and models; ``profile`` are hardware counters by name, where they can be read;
-    ``static`` is of the configuration, compiled.
+    same processes, and ``portfolio_gain`` the portfolio with that of the incumbents; ``fallen``
+    says how the general incumbent failed in them, if it did, and ``outdated`` that another did.
+    ``advice`` says why, for people and models; ``profile`` are hardware counters by name, where
+    they can be read; ``static`` is of the configuration, compiled. ``incumbents`` are what a later
+    round must beat if this one is what stands: the general winner, then the portfolio's others.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
@@ -72,6 +77,8 @@ class Verdict:
     low: float | None
     high: float | None
     gain: Comparison | None
+    portfolio_gain: Comparison | None
+    incumbents: tuple[IncumbentEntered, ...]
     baseline_us: tuple[float | None, ...]
     best_us: tuple[float | None, ...]
     observations: tuple[Observation, ...]
@@ -79,11 +86,22 @@ class Verdict:
     profile: tuple[tuple[str, float], ...] = ()
     static: Static = UNKNOWN
     fallen: str = ""
+    outdated: bool = False
 
     @property
     def gained(self) -> bool:
         """Whether it is surely faster than what was there."""
-        return self.gain is not None and self.gain.low is not None and self.gain.low > 1
+        return self.gain is not None and self.gain.surely_faster
+
+    @property
+    def serves_better(self) -> bool:
+        """Whether the portfolio is surely faster than what was there."""
+        return self.portfolio_gain is not None and self.portfolio_gain.surely_faster
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether its search holds the result from now on, the incumbents' share included."""
+        return self.gained or self.serves_better or self.outdated
 
     def refuted(self, why: str) -> "Verdict":
         """The same with nothing confirmed any more."""
@@ -94,6 +112,8 @@ class Verdict:
             low=None,
             high=None,
             gain=None,
+            portfolio_gain=None,
+            incumbents=(),
             advice=(*self.advice, why),
         )
 
@@ -124,12 +144,13 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
 
 def judge(history: History, result: Result) -> Verdict:
     """The verdict on a finished run of one template."""
-    general = result.general if result.general and result.general.comparison else None
+    tried = result.tried or result.general
+    general = tried if tried and tried.comparison else None
     comparison = general.comparison if general else None
     tune = range(len(history.weights))
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
     fallen = history.refuted.get(INCUMBENT)
-    alone = history.incumbent is None or fallen is not None
+    alone = not history.incumbents or fallen is not None
     return Verdict(
         trials=result.trials - history.merged,
         seconds=result.searched_seconds,
@@ -139,13 +160,28 @@ def judge(history: History, result: Result) -> Verdict:
         low=comparison.low if comparison else None,
         high=comparison.high if comparison else None,
         gain=comparison if alone or general is None else general.gain,
+        portfolio_gain=result.portfolio.gain if result.portfolio else None,
+        incumbents=tuple(_incumbents(history, result)),
         baseline_us=tuple(_microseconds(result.shapes[shape].baseline_ns) for shape in tune),
         best_us=tuple(_microseconds(times.get(shape)) for shape in tune),
         observations=observations(history),
         advice=result.advice,
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
         fallen=fallen.detail if fallen else "",
+        outdated=any(number in history.refuted for number in history.entered[1:]),
     )
+
+
+def _incumbents(history: History, result: Result) -> Iterator[IncumbentEntered]:
+    """What the result would have applications run, the general configuration first."""
+    general = result.general
+    if general is None or general.comparison is None:
+        return
+    members = result.portfolio.members if result.portfolio else ()
+    for trial in dict.fromkeys([general.trial, *(member.trial for member in members)]):
+        template = history.template(trial)
+        if template is not None:
+            yield IncumbentEntered(template=template, configuration=history.configuration(trial))
 
 
 def _microseconds(nanoseconds: float | None) -> float | None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from agents.planning import Variant
 from agents.testing import Admitted, Refused, Verdict
+from tuner.events import IncumbentEntered
 from tuner.spec.experiment import Experiment, Template
 from tuner.trial import Value
 
@@ -39,12 +40,12 @@ class Workshop(Protocol):
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
-        incumbent: Variant | None = None,
+        incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         """Search the experiment's template to its end, confirmation included.
 
         ``heat`` names a search of the round that only screens drafts; the round's own has none.
-        The ``incumbent`` is confirmed beside what was found, and the verdict's gain is over it.
+        The ``incumbents`` are confirmed beside what was found; the verdict's gains are over them.
         Called again for a search that was cut off, it goes on from what was measured.
 
         Raises:
@@ -52,13 +53,21 @@ class Workshop(Protocol):
         """
         ...
 
-    async def go_on(self, incumbent: Variant, heat: str, until: Callable[[], bool]) -> None:
-        """Search further where the incumbent's search ended, as a ``heat`` of its round.
+    async def go_on(
+        self,
+        best: Variant,
+        incumbents: tuple[IncumbentEntered, ...],
+        heat: str,
+        until: Callable[[], bool],
+    ) -> None:
+        """Search further where the best variant's search ended, as a ``heat`` of its round.
 
         Returns soon after ``until`` holds; called again, it goes on from what was measured.
         """
         ...
 
-    async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
-        """Confirm what :meth:`go_on` found beside the incumbent; ``None`` if it leads nothing."""
+    async def settle(
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+    ) -> Verdict | None:
+        """Confirm what :meth:`go_on` found beside what stands; ``None`` if it leads nothing."""
         ...

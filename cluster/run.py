@@ -6,7 +6,7 @@ the only writer of the run directory. Knows no terminal and no signal.
 
 import importlib.metadata
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -116,7 +116,7 @@ async def pursue(
     fleet: Fleet,
     asked: Callable[[], StopReason | None],
     ended: Callable[[History, Result], None] = lambda *_: None,
-    incumbent: IncumbentEntered | None = None,
+    incumbents: Sequence[IncumbentEntered] = (),
 ) -> AsyncGenerator[Progress, None]:
     """Search the template of a run directory over a fleet, and keep what follows from it there.
 
@@ -125,10 +125,10 @@ async def pursue(
         fleet: stays open.
         asked: whether an end was asked for; looked at after each step.
         ended: told what a search that came to its end came to.
-        incumbent: what is to be beaten, if it is not entered yet.
+        incumbents: what is to be beaten, as far as it is not entered yet.
     """
     with directory.journal() as journal:
-        session, proposer, expected = _restore(directory, journal, fleet, incumbent)
+        session, proposer, expected = _restore(directory, journal, fleet, incumbents)
         driver = Driver(
             session=session,
             fleet=fleet,
@@ -157,7 +157,7 @@ def checker_bytes(device: Device) -> int:
 
 
 def _restore(
-    directory: RunDirectory, journal: Journal, fleet: Fleet, incumbent: IncumbentEntered | None
+    directory: RunDirectory, journal: Journal, fleet: Fleet, incumbents: Sequence[IncumbentEntered]
 ) -> tuple[Session, Proposer, Estimate]:
     """Session and proposer as the journal left them, in a new epoch."""
     experiment, device = directory.experiment, fleet.device
@@ -173,10 +173,9 @@ def _restore(
         if isinstance(fact, TrialProposed):
             proposer.record(fact.trial, fact.configuration)
     facts: list[Fact] = [
-        EpochOpened(device=device, environment=directory.record_environment(_environment(device)))
+        EpochOpened(device=device, environment=directory.record_environment(_environment(device))),
+        *incumbents[len(session.history.incumbents) :],
     ]
-    if incumbent is not None and session.history.incumbent is None:
-        facts.append(incumbent)
     for fact in facts:
         journal.append(fact)
         session.apply(fact)

@@ -180,7 +180,7 @@ class FleetWorkshop:
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
-        incumbent: Variant | None = None,
+        incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         """Search in ``rounds/NN``, or go on there.
 
@@ -195,15 +195,21 @@ class FleetWorkshop:
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
-        verdict = await self._pursued(path, round_number, self._asked, incumbent)
+        verdict = await self._pursued(path, round_number, self._asked, incumbents)
         if verdict is None:
             raise StopAsked
         return verdict
 
-    async def go_on(self, incumbent: Variant, heat: str, until: Callable[[], bool]) -> None:
-        """Search the incumbent's template further, in a copy of its search without an end."""
-        before = round_path(self._directory.path, incumbent.round, incumbent.heat)
-        path = round_path(self._directory.path, incumbent.round, heat)
+    async def go_on(
+        self,
+        best: Variant,
+        incumbents: tuple[IncumbentEntered, ...],
+        heat: str,
+        until: Callable[[], bool],
+    ) -> None:
+        """Search the best variant's template further, in a copy of its search without an end."""
+        before = round_path(self._directory.path, best.round, best.heat)
+        path = round_path(self._directory.path, best.round, heat)
         if not path.exists():
             view = RunView.open(before)
             further = replace(view.experiment, search=_endless(view.experiment.search))
@@ -219,13 +225,15 @@ class FleetWorkshop:
             return "interrupted" if until() or self._asked() is not None else None
 
         with suppress(DeviceNeeded):
-            await self._pursued(path, incumbent.round, asked, incumbent)
+            await self._pursued(path, best.round, asked, incumbents)
 
-    async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
-        """Confirm the further search, if what leads it was not there before, beside what did."""
+    async def settle(
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+    ) -> Verdict | None:
+        """Confirm the further search, if what leads it was not there before, beside what was."""
         self._check()
-        before = round_path(self._directory.path, incumbent.round, incumbent.heat)
-        path = round_path(self._directory.path, incumbent.round, heat)
+        before = round_path(self._directory.path, best.round, best.heat)
+        path = round_path(self._directory.path, best.round, heat)
         if not path.exists():
             return None
         view, known = RunView.open(path), RunView.open(before)
@@ -233,7 +241,7 @@ class FleetWorkshop:
         if History.of(view.experiment, view.facts()).leader() in (None, *old):
             return None
         verdict = await self._pursued(
-            path, incumbent.round, lambda: self._asked() or "stopped", incumbent
+            path, best.round, lambda: self._asked() or "stopped", incumbents
         )
         if verdict is None:
             raise StopAsked
@@ -244,7 +252,7 @@ class FleetWorkshop:
         path: Path,
         round_number: int,
         asked: Callable[[], StopReason | None],
-        incumbent: Variant | None,
+        incumbents: tuple[IncumbentEntered, ...],
     ) -> Verdict | None:
         """The verdict of a search once it has come to its end; ``None`` if it was left."""
         await self._fleet.bring_up()
@@ -255,8 +263,7 @@ class FleetWorkshop:
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
-            entered = None if incumbent is None else _entered(incumbent)
-            async with aclosing(pursue(directory, self._fleet, asked, ended, entered)) as steps:
+            async with aclosing(pursue(directory, self._fleet, asked, ended, incumbents)) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number))
         await self._fleet.settle()
@@ -347,14 +354,6 @@ class FleetWorkshop:
                 elif isinstance(answer, form):
                     found[waiting[_number(answer)]] = answer
         return [found[index] for index in range(len(jobs))]
-
-
-def _entered(incumbent: Variant) -> IncumbentEntered:
-    """What a search must beat: a confirmed variant has a configuration."""
-    assert incumbent.verdict.configuration is not None
-    return IncumbentEntered(
-        template=incumbent.template, configuration=incumbent.verdict.configuration
-    )
 
 
 def _endless(search: Search) -> Search:

@@ -42,7 +42,8 @@ class EpochOpened:
 class IncumbentEntered:
     """What this search must beat: the best confirmed so far, perhaps of another template.
 
-    It is timed beside all finalists, so that the verdict on it comes from the same processes.
+    It is timed beside all finalists, so that the verdict on it comes from the same processes. The
+    first is the general one; each that follows served some shapes better.
     """
 
     kind: Literal["incumbent.entered"] = "incumbent.entered"

@@ -20,7 +20,10 @@ BASELINE = -1
 """The candidate index of the baseline; trials count from 0."""
 
 INCUMBENT = -2
-"""That of the best confirmed before this search, where there is one."""
+"""That of the best confirmed before this search, where there is one.
+
+The configurations that served some shapes better are incumbents too, and count down from it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ class ConfirmJob:
     """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
 
     Answered by :class:`Confirmed`. ``process`` numbers the replication. The finalists, of which the
-    incumbent is one, have plans with cells like the baseline's; on odd shapes they are only
+    incumbents are some, have plans with cells like the baseline's; on odd shapes they are only
     checked. Those in ``harder`` are asked the further questions first, once in a run.
     """
 

@@ -220,6 +220,8 @@ def _print_rounds(ledger: Ledger) -> None:
             found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
         if past.gain is not None:
             found += f", {speedup_text(past.gain.speedup, past.gain)} against the best before it"
+        if (gain := past.portfolio_gain) is not None and gain != past.gain:
+            found += f"; its portfolio {speedup_text(gain.speedup, gain)} against the one before it"
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
         if past.roofline is not None:

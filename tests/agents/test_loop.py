@@ -177,6 +177,10 @@ class SimulatedWorkshop:
         worse = abs(int(values["VEC"]).bit_length() - 4) + (values["BLOCK"] == 1)
         return int(values["PART"]) / 100 * (1 + worse / 10)
 
+    def uneven(self, values: dict[str, Value], shape: int) -> float:
+        """How much more than its part a configuration takes on a shape."""
+        return 1.0
+
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         self._disk.admissions += 1
         if "#error" in template.source.text:
@@ -190,7 +194,7 @@ class SimulatedWorkshop:
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
         heat: str = "",
-        incumbent: Variant | None = None,
+        incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         template = experiment.template
         assert template is not None
@@ -198,7 +202,8 @@ class SimulatedWorkshop:
         speed = self.speeds.get(round_number, 1.0)
 
         def cost(point: Configuration, shape: int) -> float:
-            return BASELINE_NS[shape] * self.part(point.as_dict()) / speed
+            part = self.part(point.as_dict()) * self.uneven(point.as_dict(), shape)
+            return BASELINE_NS[shape] * part / speed
 
         fleet = SimulatedFleet(
             device=CPU,
@@ -216,13 +221,10 @@ class SimulatedWorkshop:
             session.apply(fact)
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
-        opened: list[Fact] = [EpochOpened(device=CPU, environment="same")]
-        if incumbent is not None and session.history.incumbent is None:
-            assert incumbent.verdict.configuration is not None
-            entered = IncumbentEntered(
-                template=incumbent.template, configuration=incumbent.verdict.configuration
-            )
-            opened.append(entered)
+        opened: list[Fact] = [
+            EpochOpened(device=CPU, environment="same"),
+            *incumbents[len(session.history.incumbents) :],
+        ]
         for fact in opened:
             journal.append(fact)
             session.apply(fact)
@@ -233,16 +235,24 @@ class SimulatedWorkshop:
         found = judge(session.history, summarise(session.history))
         return replace(found, static=Static(usage=Usage(registers=round(100 * best))))
 
-    async def go_on(self, incumbent: Variant, heat: str, until: Callable[[], bool]) -> None:
+    async def go_on(
+        self,
+        best: Variant,
+        incumbents: tuple[IncumbentEntered, ...],
+        heat: str,
+        until: Callable[[], bool],
+    ) -> None:
         self.further += 1
         while not until():
             await asyncio.sleep(0)
 
-    async def settle(self, incumbent: Variant, heat: str) -> Verdict | None:
+    async def settle(
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+    ) -> Verdict | None:
         if not self.further:
             return None
         gain = Comparison(speedup=2.0, low=1.5, high=2.5, verdict="faster", processes=3)
-        return replace(incumbent.verdict, gain=gain, trials=99)
+        return replace(best.verdict, gain=gain, trials=99)
 
     further = 0
     speeds: Mapping[int, float] = MappingProxyType({})
@@ -329,6 +339,47 @@ def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
     assert confirmed_again(disk, "2") == [True] * 3
 
 
+class Uneven(SimulatedWorkshop):
+    """What takes 70 % is twice as fast on the first shape, and half as slow again elsewhere."""
+
+    def uneven(self, values: dict[str, Value], shape: int) -> float:
+        return (0.5 if shape == 0 else 1.5) if values["PART"] == 70 else 1.0
+
+
+def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
+    disk = Disk()
+    rounds = [([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)]
+    ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), Uneven(disk), disk))
+    first, second, third = ending.progress.variants
+    assert (ending.best, ending.progress.stands) == (first, second)
+    assert ending.progress.without_gain == 1
+    words = [past.verdict for past in ending.progress.rounds]
+    assert words[1].endswith("over all shapes, but a faster portfolio with it")
+    assert words[2] == "no sure gain on what was there"
+    gain = ending.progress.rounds[1].portfolio_gain
+    assert gain is not None
+    assert gain.speedup == pytest.approx((0.6 / 0.35) ** 0.5, rel=0.02)
+    assert [one.template for one in ending.progress.incumbents] == [
+        first.template,
+        second.template,
+    ]
+    assert third.verdict.incumbents == ending.progress.incumbents
+    entered = [fact for fact in disk.facts["3"] if fact.kind == "incumbent.entered"]
+    assert tuple(entered) == ending.progress.incumbents
+    assert Ledger.of(ending).searched == 2
+    assert second.parent == third.parent == first.digest
+
+
+def test_what_served_some_shapes_and_fails_later_is_not_what_stands() -> None:
+    disk = Disk()
+    rounds = [([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)]
+    workshop = Uneven(disk, {INCUMBENT - 1: Fault.WRONG_LATER})
+    ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), workshop, disk))
+    first, _, third = ending.progress.variants
+    assert (ending.best, ending.progress.stands) == (first, third)
+    assert [one.template for one in ending.progress.incumbents] == [first.template]
+
+
 @pytest.mark.parametrize(
     ("parts", "left"), [((0.5, 0.8), [0.8]), ((0.5, 1.0), [])], ids=["another", "none"]
 )
@@ -365,10 +416,26 @@ def settled(ending: Ending) -> object:
     progress = replace(
         ending.progress,
         best=ending.best and timeless(ending.best),
+        stands=ending.progress.stands and timeless(ending.progress.stands),
         variants=tuple(map(timeless, ending.progress.variants)),
         search_seconds=0.0,
     )
     return ending.reason, progress, replace(ending.spent, seconds=0.0)
+
+
+def test_two_incumbents_are_entered_wherever_a_process_is_killed() -> None:
+    rounds = script(*[([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)])
+
+    def run_uneven(disk: Disk) -> object:
+        return settled(asyncio.run(run_rounds(task(), Counting(rounds, disk), Uneven(disk), disk)))
+
+    undisturbed = Disk()
+    expected = run_uneven(undisturbed)
+    for kill_after in range(undisturbed.writes // 2, undisturbed.writes + 1):
+        disk = Disk(kill_after=kill_after)
+        with pytest.raises(KilledError):
+            run_uneven(disk)
+        assert run_uneven(disk) == expected, f"killed after write {kill_after}"
 
 
 def test_killed_after_any_write_and_resumed_it_ends_the_same_and_pays_once() -> None:

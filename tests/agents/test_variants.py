@@ -19,6 +19,8 @@ VERDICT = Verdict(
     low=1.2,
     high=1.3,
     gain=Comparison(speedup=1.1, low=1.05, high=1.15, verdict="faster", processes=5),
+    portfolio_gain=None,
+    incumbents=(),
     baseline_us=(1.0, None),
     best_us=(0.8, None),
     observations=(),

@@ -77,7 +77,9 @@ class _Export:
                 if trial == member.trial and not shape.held_out
             ]
             said = f"{member.configuration}; for {' | '.join(shapes)} and the like"
-            name = "incumbent" if member.trial == INCUMBENT else f"trial{member.trial}"
+            name = f"trial{member.trial}"
+            if member.trial <= INCUMBENT:
+                name = f"incumbent{INCUMBENT - member.trial or ''}"
             self.variants[member.trial] = self.variant(
                 name, member.configuration, said, self.history.template(member.trial)
             )

@@ -2,7 +2,8 @@
 
 Starts from the general configuration where that is confirmed faster, else from the baseline, and
 adds the configuration that gains most, as long as one gains enough: over the tune shapes that it
-is confirmed faster on than what serves them so far. The incumbent may be one. The rule is a
+is confirmed faster on than what serves them so far. Incumbents may be among them, and what they
+make of a portfolio alone is what the whole is compared with. The rule is a
 decision tree over the symbols, exact on tune shapes; held-out shapes judge it and are not asked.
 """
 
@@ -11,13 +12,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tuner.fleet import BASELINE
+from tuner.fleet import BASELINE, INCUMBENT
 from tuner.plan import Shape
 from tuner.report.evidence import MIN_PROCESSES, Evidence
 from tuner.report.result import Case, Cell, Condition, General, Member, Portfolio
-from tuner.report.statistics import compare
+from tuner.report.statistics import Comparison, Noise, compare
 from tuner.session.history import History
 from tuner.trial import Value
+
+_NONE: tuple[float, int, list[int]] = (0.0, BASELINE, [])
 
 LEAST_GAIN = math.log(1.005)
 """What a further configuration must add to the weighted mean over the tune shapes."""
@@ -34,7 +37,9 @@ def make_portfolio(
         general: the general winner.
         comparisons: how many verdicts the run makes in all.
     """
-    return _Choice(history, evidence, general, comparisons).portfolio()
+    return _Choice(
+        history, evidence, evidence.trials, general.trial if general else BASELINE, comparisons
+    ).portfolio()
 
 
 def choose(rule: Sequence[Case], shape: Shape) -> int:
@@ -88,25 +93,46 @@ def _disorder(rows: Sequence[tuple[Shape, int]], test: Condition) -> float:
 
 
 class _Choice:
+    """Makes a portfolio of some of those that were confirmed."""
+
     def __init__(
-        self, history: History, evidence: Evidence, general: General | None, comparisons: int
+        self,
+        history: History,
+        evidence: Evidence,
+        entrants: Sequence[int],
+        general: int,
+        comparisons: int,
     ) -> None:
         self.history = history
         self.evidence = evidence
+        self.entrants = entrants
         self.comparisons = comparisons
-        self.general = general if general and general.comparison else None
         shapes = history.experiment.shapes
         self.bindings = (*shapes.tune, *shapes.held_out)
         self.tune = range(len(shapes.tune))
         self.weight = math.fsum(binding.weight for binding in shapes.tune)
+        self.otherwise = general if self.trusted(general) else BASELINE
+        """What serves where the rule's choice is infeasible: the general one, if it is faster."""
 
-    def portfolio(self) -> Portfolio | None:
-        serving = self.start()
-        gains = {}
+    def trusted(self, general: int) -> bool:
+        """Whether a configuration is confirmed faster than the baseline over the tune shapes."""
+        over = list(self.evidence.over(dict.fromkeys(self.tune, general)).values())
+        if general == BASELINE or len(over) < MIN_PROCESSES:
+            return False
+        judged = compare(over, self.evidence.noise_over_all, self.comparisons)
+        return judged.verdict == "faster"
+
+    def assigned(self) -> tuple[dict[int, int], dict[int, float]]:
+        """Who serves each tune shape, and by what factor each that was added raised the speedup."""
+        serving, gains = self.start(), dict[int, float]()
         while found := self.next(serving):
             gain, trial, taken = found
             gains[trial] = math.exp(gain)
             serving |= dict.fromkeys(taken, trial)
+        return serving, gains
+
+    def portfolio(self) -> Portfolio | None:
+        serving, gains = self.assigned()
         if set(serving.values()) == {BASELINE}:
             return None
         symbols: list[Mapping[str, Value]] = [binding.symbols for binding in self.bindings]
@@ -139,14 +165,8 @@ class _Choice:
             held_out=self.mean(held_out),
             cells=tuple(self.served_cell(trial, shape) for shape, trial in served.items()),
             serves=tuple(served.values()),
+            gain=self.gain(served),
         )
-
-    @property
-    def otherwise(self) -> int:
-        """What serves where the rule's choice is infeasible: the general one, if it is faster."""
-        comparison = self.general.comparison if self.general else None
-        trusted = comparison is not None and comparison.verdict == "faster"
-        return self.general.trial if self.general and trusted else BASELINE
 
     def start(self) -> dict[int, int]:
         """Which trial serves each tune shape before any is added."""
@@ -160,7 +180,7 @@ class _Choice:
     def next(self, serving: Mapping[int, int]) -> tuple[float, int, list[int]] | None:
         """The gain in the mean logarithm, the trial that gains most, and the shapes it takes."""
         found = []
-        for trial in self.evidence.trials:
+        for trial in self.entrants:
             gain, taken = 0.0, []
             for shape, present in serving.items():
                 logs = list(self.evidence.logs(trial, shape, against=present).values())
@@ -170,9 +190,30 @@ class _Choice:
                 if judged.verdict == "faster":
                     gain += self.bindings[shape].weight * math.log(judged.speedup) / self.weight
                     taken.append(shape)
-            found.append((gain, -trial, taken))
-        gain, trial, taken = max(found, default=(0.0, 0, []))
-        return (gain, -trial, taken) if gain >= LEAST_GAIN else None
+            found.append((gain, trial, taken))
+        gain, trial, taken = max(found, key=lambda one: (one[0], -abs(one[1])), default=_NONE)
+        return (gain, trial, taken) if gain >= LEAST_GAIN else None
+
+    def gain(self, served: Mapping[int, int]) -> Comparison | None:
+        """Against the portfolio of the incumbents alone, in the processes that all were in."""
+        entered = [trial for trial in self.entrants if trial in self.history.entered]
+        if not entered:
+            return None
+        alone = _Choice(self.history, self.evidence, entered, INCUMBENT, self.comparisons)
+        before, _ = alone.assigned()
+        gains = self.between({shape: served[shape] for shape in self.tune}, before)
+        if len(gains) < MIN_PROCESSES:
+            return None
+        others = [trial for trial in self.entrants if trial not in entered]
+        noise = Noise.pooled(
+            [gains, *(self.between(dict.fromkeys(self.tune, one), before) for one in others)]
+        )
+        return compare(gains, noise, self.comparisons)
+
+    def between(self, served: Mapping[int, int], before: Mapping[int, int]) -> list[float]:
+        """By process, the mean logarithm of how much faster one way to serve is than another."""
+        now, then = self.evidence.over(served), self.evidence.over(before)
+        return [now[process] - then[process] for process in now if process in then]
 
     def feasible(self, trial: int, shape: int) -> int:
         """What really serves a shape that the rule gives to ``trial``."""

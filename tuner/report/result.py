@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class General:
-    """The configuration that serves every shape.
+    """A configuration that serves every shape.
 
     ``speedup`` is the weighted geometric mean over tune shapes, ``held_out`` the plain one over
     held-out shapes. ``comparison`` judges ``speedup``; it is ``None`` if nothing was confirmed.
@@ -144,7 +144,8 @@ class Portfolio:
     ``otherwise`` serves, and where that is infeasible too, the baseline. ``speedup`` is the
     weighted geometric mean over tune shapes with each served by the rule, ``held_out`` that over
     held-out shapes; ``serves`` and ``cells`` have one entry per shape, tune then held-out: who
-    serves it, and how that did.
+    serves it, and how that did. ``gain`` compares it with the portfolio of the incumbents alone,
+    ``None`` without any.
     """
 
     members: tuple[Member, ...]
@@ -155,6 +156,7 @@ class Portfolio:
     comparison: Comparison
     serves: tuple[int, ...]
     cells: tuple[Cell, ...]
+    gain: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,8 @@ class Result:
 
     Of all ``trials``, those ``merged`` had the code and launches of another, whose outcome they
     share; ``dead`` are the parameters that change nothing.
+    ``general`` is the incumbent unless one of the run's own is surely faster; ``tried`` is the best
+    of those then, ``None`` where it is the general one itself.
     ``outcome`` is ``unfinished`` until the run is over. ``refused`` says why the baseline cannot
     serve as one. ``advice`` are lines for the user to act on, ``notes`` what was not checked.
     ``ceilings`` and ``telemetry`` are of the device, ``None`` where they could not be had.
@@ -208,6 +212,7 @@ class Result:
     searched_seconds: float
     shapes: tuple[ShapeOfRun, ...]
     general: General | None
+    tried: General | None
     specialised: tuple[Specialised | None, ...]
     portfolio: Portfolio | None
     other_cache: OtherCache | None
@@ -238,7 +243,8 @@ class Result:
         """The same as JSON data, with the two figures above; configurations are plain mappings."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json")
         members = data["portfolio"]["members"] if data["portfolio"] else []
-        for holder in (data["general"], *data["specialised"], *data["rejections"], *members):
+        lone = (data["general"], data["tried"])
+        for holder in (*lone, *data["specialised"], *data["rejections"], *members):
             if holder:
                 holder["configuration"] = holder["configuration"]["values"]
         return {**data, "speedup": self.speedup, "confirmed": self.confirmed}

@@ -65,6 +65,11 @@ class Comparison:
     verdict: Verdict
     processes: int
 
+    @property
+    def surely_faster(self) -> bool:
+        """Whether the interval excludes that nothing was gained, however little it was."""
+        return self.low is not None and self.low > 1
+
 
 def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison:
     """Judge the logarithms of one speedup, one per process.

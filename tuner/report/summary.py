@@ -64,15 +64,15 @@ class _Summary:
         other = "hot" if self.cache == "cold" else "cold"
         self.evidence = Evidence(history, self.cache)
         self.other = Evidence(history, other)
-        entrants = self.evidence.trials
-        self.trials = [trial for trial in entrants if trial != INCUMBENT]
-        self.comparisons = len(entrants) + self.evidence.cells + self.other.cells
-        if INCUMBENT in entrants:
+        self.entrants = self.evidence.trials
+        self.trials = [trial for trial in self.entrants if trial not in history.entered]
+        self.comparisons = len(self.entrants) + self.evidence.cells + self.other.cells
+        if INCUMBENT in self.entrants:
             self.comparisons += len(self.trials)
 
     def winners(self) -> tuple[int, ...]:
-        general = self._general()
-        named = [general.trial] if general and general.comparison else []
+        general, tried = self._general(), self._tried()
+        named = [one.trial for one in (general, tried) if one and one.comparison]
         for shape in self.tune:
             best = self._specialised(shape, general)
             named += [best.trial] if best and best.cell.comparison else []
@@ -82,7 +82,7 @@ class _Summary:
 
     def result(self) -> Result:
         history = self.history
-        general = self._general()
+        general, tried = self._general(), self._tried()
         specialised = tuple(self._specialised(shape, general) for shape in self.tune)
         rejections = count_rejections(history)
         trials, refuted = history.trials.values(), history.refuted
@@ -110,6 +110,7 @@ class _Summary:
                 for index, binding in enumerate(self.shapes)
             ),
             general=general,
+            tried=None if tried == general else tried,
             specialised=specialised,
             portfolio=self._portfolio(general),
             other_cache=self._other_cache(general, specialised),
@@ -130,10 +131,11 @@ class _Summary:
         return make_portfolio(self.history, self.evidence, general, self.comparisons)
 
     def _fallen(self) -> Iterator[str]:
-        """What became of an incumbent that did not stand the test again."""
-        if (why := self.history.refuted.get(INCUMBENT)) is not None:
-            shown = self.history.configuration(INCUMBENT)
-            yield f"what was there ({shown}) failed beside the others: {why.detail}"
+        """What became of incumbents that did not stand the test again."""
+        for number in self.history.entered:
+            if (why := self.history.refuted.get(number)) is not None:
+                shown = self.history.configuration(number)
+                yield f"what was there ({shown}) failed beside the others: {why.detail}"
 
     def _lucky(self, general: General | None) -> Iterator[str]:
         """What became of the search's best where it is not the winner, by more than noise."""
@@ -189,6 +191,15 @@ class _Summary:
         )
 
     def _general(self) -> General | None:
+        """The best of this run where it is surely faster than the incumbent, else that one."""
+        tried = self._tried()
+        stands = len(self._over(INCUMBENT, self.tune)) >= MIN_PROCESSES
+        if not stands or (tried and tried.gain and tried.gain.surely_faster):
+            return tried
+        return self._confirmed_general(INCUMBENT)
+
+    def _tried(self) -> General | None:
+        """The best of this run's own configurations."""
         ranked = [
             (math.fsum(over.values()) / len(over), -trial)
             for trial in self.trials
@@ -208,11 +219,11 @@ class _Summary:
         comparison = compare(over, self.evidence.noise_over_all, self.comparisons)
         return General(
             trial=trial,
-            configuration=self.history.trials[trial].configuration,
+            configuration=self.history.configuration(trial),
             speedup=comparison.speedup,
             held_out=math.exp(math.fsum(held_out) / len(held_out)) if held_out else None,
             comparison=comparison,
-            gain=self._gain_on_incumbent(trial),
+            gain=None if trial == INCUMBENT else self._gain_on_incumbent(trial),
             cells=tuple(
                 self.evidence.cell(trial, shape, self.comparisons)
                 for shape in range(len(self.shapes))
@@ -254,11 +265,11 @@ class _Summary:
     def _specialised(self, shape: int, general: General | None) -> Specialised | None:
         means: Mapping[int, float] = {
             trial: math.fsum(logs.values()) / len(logs)
-            for trial in self.trials
+            for trial in self.entrants
             if len(logs := self.evidence.logs(trial, shape)) >= MIN_PROCESSES
         }
         best = (
-            max(means, key=lambda trial: (means[trial], -trial))
+            max(means, key=lambda trial: (means[trial], -abs(trial)))
             if means
             else self.history.leader_for(shape)
         )
@@ -266,7 +277,7 @@ class _Summary:
             return None
         return Specialised(
             trial=best,
-            configuration=self.history.trials[best].configuration,
+            configuration=self.history.configuration(best),
             cell=self.evidence.cell(best, shape, self.comparisons)
             if means
             else self._searched_cell(best, shape),

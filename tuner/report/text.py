@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tuner.fleet import BASELINE, INCUMBENT
-from tuner.report.result import Cell, Portfolio, Result, ShapeOfRun
+from tuner.report.result import Cell, General, Portfolio, Result, ShapeOfRun
 from tuner.report.statistics import Comparison
 
 _ENDED = {
@@ -170,24 +170,15 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
 def _winners(result: Result) -> list[str]:
     lines = []
     if result.general:
-        general = result.general
-        lines.append(
-            f"general      trial {general.trial}: {general.configuration}\n"
-            f"             {speedup_text(general.speedup, general.comparison)} over the tune shapes"
-            + (f", {general.held_out:.3f}× over the held-out ones" if general.held_out else "")
-            + (
-                f"\n             {speedup_text(general.gain.speedup, general.gain)} against what "
-                "was there"
-                if general.gain
-                else ""
-            )
-        )
+        lines.append(f"general      {_general(result.general)}")
     else:
         lines.append(
             "general      none: no configuration is feasible and right on every tune shape"
         )
+    if result.tried:
+        lines.append(f"tried        {_general(result.tried)}")
     lines += [
-        f"specialised  {result.shapes[index].label}: trial {best.trial}: {best.configuration}"
+        f"specialised  {result.shapes[index].label}: {_who(best.trial)}: {best.configuration}"
         + (
             f"\n             {speedup_text(best.gain.speedup, best.gain)} against the general one"
             if best.gain
@@ -203,6 +194,26 @@ def _winners(result: Result) -> list[str]:
     if result.dead:
         lines.append(f"no effect    {', '.join(map(str, result.dead))}")
     return lines
+
+
+def _general(general: General) -> str:
+    """A configuration for all shapes, and what it is worth."""
+    return (
+        f"{_who(general.trial)}: {general.configuration}\n"
+        f"             {speedup_text(general.speedup, general.comparison)} over the tune shapes"
+        + (f", {general.held_out:.3f}× over the held-out ones" if general.held_out else "")
+        + _against_before(general.gain)
+    )
+
+
+def _against_before(gain: Comparison | None) -> str:
+    if gain is None:
+        return ""
+    return f"\n             {speedup_text(gain.speedup, gain)} against what was there"
+
+
+def _who(trial: int) -> str:
+    return "what was there" if trial <= INCUMBENT else f"trial {trial}"
 
 
 def _slower(portfolio: Portfolio, shapes: Sequence[ShapeOfRun]) -> list[str]:
@@ -230,6 +241,5 @@ def _portfolio(portfolio: Portfolio) -> str:
             continue
         member = members[case.trial]
         gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
-        who = "what was there" if member.trial == INCUMBENT else f"trial {member.trial}"
-        lines.append(f"{where}: {who}: {member.configuration}{gain}")
-    return "\n             ".join(lines)
+        lines.append(f"{where}: {_who(case.trial)}: {member.configuration}{gain}")
+    return "\n             ".join(lines) + _against_before(portfolio.gain)

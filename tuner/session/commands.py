@@ -31,7 +31,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Lower, check against the limits and compile one trial, the baseline or the incumbent.
+    """Lower, check against the limits and compile one trial, the baseline or an incumbent.
 
     ``configuration`` is empty for the baseline. The plan has a cell per tune shape, followed by one
     per held-out shape if ``held_out`` (for all but trials that are searched). Answered by
@@ -62,7 +62,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Time these compiled finalists, and the incumbent, beside the baseline in one fresh process.
+    """Time these compiled finalists, and the incumbents, beside the baseline in one fresh process.
 
     Answered by :class:`tuner.events.ConfirmationSampled` with the same ``process``.
     """

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import count
 
 from tuner.events import ConfirmationSampled, Fact, WinnersExamined
-from tuner.fleet import INCUMBENT
 from tuner.report.summary import winners
 from tuner.session.commands import Command, Confirm, Examine
 from tuner.session.history import History
@@ -94,7 +93,7 @@ class Confirming:
     def _unconfirmed(self) -> list[int]:
         """Finalists that need to be seen in more processes, if any are left to spend.
 
-        The incumbent is seen beside all of them, as the baseline is.
+        The incumbents are seen beside all of them, as the baseline is.
         """
         wanted = self._history.experiment.confirm.processes
         spent = len(self._history.confirmations) + len(self._processes)
@@ -105,13 +104,14 @@ class Confirming:
             seen.update({sample.trial for sample in confirmation.samples})
         finalists = self._history.finalists()
         unsure = [n for n in finalists if n not in self._refused and seen[n] < wanted]
-        return [*unsure, *self._incumbent()] if unsure else []
+        return [*unsure, *self._incumbents()] if unsure else []
 
-    def _incumbent(self) -> tuple[int, ...]:
-        failed = INCUMBENT in self._refused or INCUMBENT in self._history.refuted
-        return () if self._history.incumbent is None or failed else (INCUMBENT,)
+    def _incumbents(self) -> list[int]:
+        failed = self._refused | self._history.refuted.keys()
+        return [number for number in self._history.entered if number not in failed]
 
     def _unexamined(self) -> tuple[int, ...]:
-        """Confirmed winners that no checker has seen."""
+        """Confirmed winners that no checker has seen; incumbents were where they were found."""
         seen = {number for fact in self._history.examinations for number in fact.trials}
-        return tuple(n for n in winners(self._history) if n not in self._refused | seen)
+        passed = self._refused | seen | set(self._history.entered)
+        return tuple(n for n in winners(self._history) if n not in passed)

@@ -73,7 +73,7 @@ class History:
         self.device: Device | None = None
         self.environment = ""
         self.epochs = 0
-        self.incumbent: IncumbentEntered | None = None
+        self.incumbents: list[IncumbentEntered] = []
         self.baseline: tuple[Full, ...] = ()
         self.notes: tuple[str, ...] = ()
         self._doubts: list[str] = []
@@ -111,7 +111,7 @@ class History:
             case EpochOpened():
                 self._open_epoch(fact)
             case IncumbentEntered():
-                self.incumbent = fact
+                self.incumbents.append(fact)
             case BaselinePrepared(cells=cells, notes=notes):
                 self._doubts += [n for n in self._doubts_of(cells) if n not in self._doubts]
                 self.baseline = self._prior = cells
@@ -181,10 +181,10 @@ class History:
         Whoever led is measured again. A finished run stays as it is.
         """
         if self.epochs and not self.finished and fact.environment != self.environment:
-            incumbents = self.finalists()
+            leading = self.finalists()
             for trial in self.trials.values():
                 trial.current = False
-            for number in incumbents:
+            for number in leading:
                 self._settle(self.trials[number], None)
             self._race_again()
             self.confirmations.clear()
@@ -233,16 +233,21 @@ class History:
         """Trials that still want an outcome, in order."""
         return [t for t in self.trials.values() if t.outcome is None and not t.abandoned]
 
+    @property
+    def entered(self) -> range:
+        """The incumbents' numbers, the general one's first."""
+        return range(INCUMBENT, INCUMBENT - len(self.incumbents), -1)
+
     def configuration(self, number: int) -> Configuration:
-        """That of a trial, or of the incumbent."""
-        if number == INCUMBENT and self.incumbent is not None:
-            return self.incumbent.configuration
+        """That of a trial, or of an incumbent."""
+        if number <= INCUMBENT:
+            return self.incumbents[INCUMBENT - number].configuration
         return self.trials[number].configuration
 
     def template(self, number: int) -> Template | None:
-        """What a trial, or the incumbent, is a configuration of."""
-        if number == INCUMBENT and self.incumbent is not None:
-            return self.incumbent.template
+        """What a trial, or an incumbent, is a configuration of."""
+        if number <= INCUMBENT:
+            return self.incumbents[INCUMBENT - number].template
         return self.experiment.template
 
     def loss(self, number: int) -> float | None:

@@ -40,10 +40,10 @@ def finished_run(
     seed: int = 0,
     failed: Mapping[int, Rejected] | None = None,
     confirmed: Callable[[int], bool] = lambda trial: True,
-    incumbent: tuple[IncumbentEntered, Times] | None = None,
+    incumbents: Sequence[tuple[IncumbentEntered, Times]] = (),
     told: Callable[[Fact], Fact] = lambda fact: fact,
 ) -> History:
-    """A run in which each trial, and the incumbent, took these times, log-normal noise apart.
+    """A run in which each trial, and each incumbent, took these times, log-normal noise apart.
 
     ``told`` adds to each fact.
     """
@@ -76,9 +76,8 @@ def finished_run(
         for number, (_, times) in enumerate(trials)
         if not isinstance(times, Rejected) and confirmed(number)
     }
-    if incumbent:
-        facts.insert(1, incumbent[0])
-        finalists[INCUMBENT] = incumbent[1]
+    facts[1:1] = [entered for entered, _ in incumbents]
+    finalists |= {INCUMBENT - place: times for place, (_, times) in enumerate(incumbents)}
     for process in range(processes):
         samples = [
             Sample(

@@ -232,10 +232,12 @@ def test_an_incumbent_that_serves_a_shape_is_exported_from_its_own_template(tmp_
         device,
         baseline,
         [(corners(experiment)[0].as_dict(), [500.0] * 4)],
-        incumbent=(
-            IncumbentEntered(template=before, configuration=chosen),
-            [2000.0, 250.0, 2000.0, 2000.0],
-        ),
+        incumbents=[
+            (
+                IncumbentEntered(template=before, configuration=chosen),
+                [2000.0, 250.0, 2000.0, 2000.0],
+            )
+        ],
     )
     files = export_files(history)
     assert "#define OLD 5\n" in files["k_2_in_1_incumbent.cu"]

@@ -88,9 +88,43 @@ def test_the_incumbent_serves_where_it_is_faster():
     template = Template(source=Source(name="o.cu", text=""), entry="f", parameters={"y": (7,)})
     entered = IncumbentEntered(template=template, configuration=Configuration.of({"y": 7}))
     times = [1000.0, 1000.0, 1000.0, 400.0, 1000.0, 400.0]
-    found, text = portfolio_of([500.0] * 6, incumbent=(entered, times))
+    found, text = portfolio_of([500.0] * 6, incumbents=[(entered, times)])
     assert found.serves == (0, 0, 0, INCUMBENT, 0, INCUMBENT)
     assert "n > 512: what was there: y=7 (adds" in text
+
+
+def two_incumbents(*trials, **options):
+    """The first serves all in half the time, the second n > 512 in a quarter of it."""
+    incumbents = []
+    for value, times in ((7, [500.0] * 6), (8, [900.0, 900.0, 900.0, 250.0, 900.0, 250.0])):
+        template = Template(
+            source=Source(name="o.cu", text=""), entry="f", parameters={"y": (value,)}
+        )
+        entered = IncumbentEntered(template=template, configuration=Configuration.of({"y": value}))
+        incumbents.append((entered, times))
+    return portfolio_of(*trials, incumbents=incumbents, **options)
+
+
+def test_all_incumbents_may_serve_and_their_own_portfolio_is_what_is_to_be_beaten():
+    found, text = two_incumbents([800.0, 250.0, 800.0, 800.0, 800.0, 800.0], noise=0.001)
+    assert found.serves[:4] == (INCUMBENT, 0, INCUMBENT, INCUMBENT - 1)
+    assert found.otherwise == INCUMBENT
+    assert found.gain.speedup == pytest.approx(2**0.25, rel=0.01)
+    assert found.gain.surely_faster
+    assert f"{found.gain.speedup:.3f}× [{found.gain.low:.3f}, " in text
+    assert "what was there: y=8 (adds" in text
+
+
+def test_where_nothing_is_added_the_portfolio_gains_nothing_on_itself():
+    found, _ = two_incumbents([600.0] * 6, noise=0.001)
+    assert set(found.serves) == {INCUMBENT, INCUMBENT - 1}
+    assert found.gain.speedup == pytest.approx(1)
+    assert not found.gain.surely_faster
+
+
+def test_without_incumbents_there_is_no_gain_to_speak_of():
+    found, _ = portfolio_of([500.0] * 6)
+    assert found.gain is None
 
 
 def test_where_all_are_slower_the_baseline_serves():

@@ -99,21 +99,34 @@ ENTERED = IncumbentEntered(
 
 
 def against(times, *trials, **options):
-    return summarise(run(*trials, incumbent=(ENTERED, times), **options))
+    return summarise(run(*trials, incumbents=[(ENTERED, times)], **options))
 
 
-def test_the_general_one_is_compared_with_the_incumbent_and_the_incumbent_never_wins():
+def test_the_incumbent_is_the_general_one_until_another_is_surely_faster():
     result = against([250.0, 500.0, 1000.0], [500.0, 1000.0, 2000.0], noise=0.001)
-    assert result.general.trial == 0
-    assert result.general.speedup == pytest.approx(2.0, rel=0.01)
-    assert result.general.gain.speedup == pytest.approx(0.5, rel=0.01)
-    assert result.general.gain.verdict == "slower"
-    assert [best.trial for best in result.specialised] == [0, 0]
-    assert f"[{result.general.gain.low:.3f}, {result.general.gain.high:.3f}] slower against" in (
+    assert result.general.trial == INCUMBENT
+    assert result.general.configuration == ENTERED.configuration
+    assert result.general.speedup == pytest.approx(4.0, rel=0.01)
+    assert result.general.gain is None
+    assert result.tried.trial == 0
+    assert result.tried.speedup == pytest.approx(2.0, rel=0.01)
+    assert result.tried.gain.speedup == pytest.approx(0.5, rel=0.01)
+    assert result.tried.gain.verdict == "slower"
+    assert [best.trial for best in result.specialised] == [INCUMBENT, INCUMBENT]
+    assert "general      what was there: y=7\n" in render(result)
+    assert f"[{result.tried.gain.low:.3f}, {result.tried.gain.high:.3f}] slower against" in (
         render(result)
     )
-    assert against([501.0, 1002.0, 2000.0], [500.0, 1000.0, 2000.0]).general.gain.speedup > 1
-    assert summarise(run([500.0, 1000.0, 2000.0])).general.gain is None
+    assert result.to_json()["tried"]["configuration"] == {"x": 0}
+
+
+def test_whoever_is_surely_faster_than_the_incumbent_is_the_general_one():
+    result = against([501.0, 1002.0, 2000.0], [500.0, 1000.0, 2000.0])
+    assert result.general.trial == 0
+    assert result.general.gain.speedup > 1
+    assert result.tried is None
+    alone = summarise(run([500.0, 1000.0, 2000.0]))
+    assert (alone.general.gain, alone.tried) == (None, None)
 
 
 def test_a_drift_from_process_to_process_leaves_the_paired_gain_alone():
@@ -157,6 +170,19 @@ def test_an_incumbent_that_fails_is_told_and_is_no_trial():
     assert result.general.gain is None
     assert result.rejections == ()
     assert result.advice == ("what was there (y=7) failed beside the others: out[3]: 1 is not 2",)
+
+
+def test_another_incumbent_that_fails_is_told_too():
+    other = replace(ENTERED, configuration=Configuration.of({"y": 8}))
+    result = summarise(
+        run(
+            [500.0, 1000.0, 2000.0],
+            incumbents=[(ENTERED, [900.0, 1800.0, 3600.0]), (other, BASE)],
+            failed={INCUMBENT - 1: WRONG},
+        )
+    )
+    assert result.general.gain.speedup == pytest.approx(1.8)
+    assert result.advice == ("what was there (y=8) failed beside the others: out[3]: 1 is not 2",)
 
 
 def test_what_became_of_a_lucky_leader_is_told():

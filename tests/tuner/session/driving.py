@@ -151,7 +151,7 @@ class Run:
     proposer_size: int = 200
     infeasible: frozenset[tuple[int, int]] = frozenset()
     """Pairs (value of x, tune shape) that are outside the constraints."""
-    incumbent: IncumbentEntered | None = None
+    incumbents: tuple[IncumbentEntered, ...] = ()
     facts: list[Fact] = field(default_factory=list)
     kill_after: int | None = None
 
@@ -183,8 +183,8 @@ class _Process:
             if isinstance(fact, TrialProposed):
                 self.proposer.record(fact.trial, fact.configuration)
         self.take(EpochOpened(device=self.journal.device, environment=self.journal.environment))
-        if self.journal.incumbent and self.session.history.incumbent is None:
-            self.take(self.journal.incumbent)
+        for entered in self.journal.incumbents[len(self.session.history.incumbents) :]:
+            self.take(entered)
         idle = 0
         while self.act():
             answers = await self.fleet.answers(timeout=0.5)

@@ -151,7 +151,7 @@ def entrants(busy: SimulatedFleet) -> list[list[int]]:
 
 
 def test_the_incumbent_is_in_every_process_that_confirms_and_is_no_trial():
-    alone, beside, busy = Run(experiment()), Run(experiment(), incumbent=ENTERED), fleet()
+    alone, beside, busy = Run(experiment()), Run(experiment(), incumbents=(ENTERED,)), fleet()
     plain, history = alone.drive(fleet()).history, beside.drive(busy).history
     assert history.trials == plain.trials
     assert history.finalists() == plain.finalists()
@@ -161,9 +161,17 @@ def test_the_incumbent_is_in_every_process_that_confirms_and_is_no_trial():
     assert [fact.kind for fact in beside.facts].count("incumbent.entered") == 1
 
 
+def test_every_incumbent_is_in_every_process_that_confirms():
+    further = replace(ENTERED, configuration=Configuration.of({"x": 14}))
+    run, busy = Run(experiment(), incumbents=(ENTERED, further)), fleet()
+    history = run.drive(busy).history
+    assert entrants(busy) == [[*history.finalists(), INCUMBENT, INCUMBENT - 1]] * 3
+    assert history.configuration(INCUMBENT - 1).as_dict() == {"x": 14}
+
+
 def test_who_is_confirmed_later_meets_the_incumbent_too():
     first = Run(experiment()).drive(fleet()).history.finalists()[0]
-    run, busy = Run(experiment(), incumbent=ENTERED), fleet(faults={first: Fault.WRONG_LATER})
+    run, busy = Run(experiment(), incumbents=(ENTERED,)), fleet(faults={first: Fault.WRONG_LATER})
     history = run.drive(busy).history
     assert len(entrants(busy)) > 3
     assert all(trials[-1] == INCUMBENT for trials in entrants(busy))
@@ -185,7 +193,7 @@ def trials_of(confirmation: ConfirmationSampled) -> set[int]:
     ],
 )
 def test_an_incumbent_that_fails_leaves_the_others_alone(fault, processes, refuted):
-    run, busy = Run(experiment(), incumbent=ENTERED), fleet(faults={INCUMBENT: fault})
+    run, busy = Run(experiment(), incumbents=(ENTERED,)), fleet(faults={INCUMBENT: fault})
     history = run.drive(busy).history
     assert history.finished
     assert sum(INCUMBENT in trials for trials in entrants(busy)) == processes
@@ -194,7 +202,7 @@ def test_an_incumbent_that_fails_leaves_the_others_alone(fault, processes, refut
 
 
 def test_where_nothing_is_valid_there_is_nobody_to_beat_the_incumbent():
-    run = Run(experiment(), incumbent=ENTERED)
+    run = Run(experiment(), incumbents=(ENTERED,))
     busy = fleet(faults=dict.fromkeys(range(12), Fault.WRONG))
     assert run.drive(busy).history.finished
     assert entrants(busy) == []
@@ -203,10 +211,10 @@ def test_where_nothing_is_valid_there_is_nobody_to_beat_the_incumbent():
 @pytest.mark.parametrize("device", [GPU, CPU])
 @pytest.mark.parametrize("faults", [FAULTS, {INCUMBENT: Fault.WRONG_LATER}])
 def test_beside_an_incumbent_too_a_killed_run_ends_as_if_undisturbed(device, faults):
-    undisturbed = Run(experiment(), device, incumbent=ENTERED)
+    undisturbed = Run(experiment(), device, incumbents=(ENTERED,))
     undisturbed.drive(fleet(device, faults=faults))
     for cut in range(len(undisturbed.facts)):
-        run = Run(experiment(), device, incumbent=ENTERED, kill_after=cut)
+        run = Run(experiment(), device, incumbents=(ENTERED,), kill_after=cut)
         with pytest.raises(KilledError):
             run.drive(fleet(device, faults=faults))
         run.kill_after = None
@@ -401,6 +409,14 @@ def test_a_finalist_that_fails_confirmation_is_replaced_by_the_next_best():
     for number in history.finalists():
         seen = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
         assert len(seen) == 3
+
+
+def test_the_checkers_do_not_see_again_what_was_there():
+    best = replace(ENTERED, configuration=Configuration.of({"x": 11}))
+    history = Run(experiment(trials=20), incumbents=(best,)).drive(fleet()).history
+    assert INCUMBENT in winners(history)
+    seen = [number for fact in history.examinations for number in fact.trials]
+    assert sorted(seen) == sorted(set(winners(history)) - {INCUMBENT})
 
 
 def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_they_see_too():

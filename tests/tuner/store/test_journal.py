@@ -20,8 +20,10 @@ def _facts():
     run = Run(
         experiment(trials=5),
         infeasible=frozenset({(x, 0) for x in range(0, 200, 3)}),
-        incumbent=IncumbentEntered(
-            template=twice().template, configuration=Configuration.of({"x": 3, "MODE": "sum"})
+        incumbents=(
+            IncumbentEntered(
+                template=twice().template, configuration=Configuration.of({"x": 3, "MODE": "sum"})
+            ),
         ),
     )
     run.drive(fleet(faults={1: Fault.COMPILE_ERROR, 2: Fault.WRONG}))
