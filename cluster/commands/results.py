@@ -19,7 +19,7 @@ from tuner.files import write_whole
 from tuner.report.export import export_files
 from tuner.report.result import Result
 from tuner.report.summary import summarise
-from tuner.report.text import render, speedup_text
+from tuner.report.text import ratio_text, render, speedup_text
 from tuner.session.history import History
 from tuner.store.run_directory import RunView
 
@@ -221,7 +221,7 @@ def _print_rounds(ledger: Ledger) -> None:
         if past.gain is not None:
             found += f", {speedup_text(past.gain.speedup, past.gain)} against the best before it"
         if (gain := past.portfolio_gain) is not None and gain != past.gain:
-            found += f"; its portfolio {speedup_text(gain.speedup, gain)} against the one before it"
+            found += f"; with it the portfolio is {ratio_text(gain)} the one before it"
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
         if past.roofline is not None:

@@ -63,8 +63,9 @@ def _grow(rows: list[tuple[Shape, int]], path: tuple[Condition, ...]) -> Iterato
         yield Case(when=path, trial=rows[0][1])
         return
     best, _ = min(tests, key=lambda found: (_disorder(rows, found[0]), -found[1]))
-    yield from _grow([row for row in rows if best.holds(row[0])], (*path, best))
-    yield from _grow([row for row in rows if not best.holds(row[0])], (*path, best.negated))
+    for side in (best, best.negated):
+        narrowed = tuple(test for test in path if not test.follows_from(side))
+        yield from _grow([row for row in rows if side.holds(row[0])], (*narrowed, side))
 
 
 def _tests(shapes: Sequence[Shape]) -> Iterator[tuple[Condition, float]]:

@@ -102,6 +102,17 @@ class Condition:
             return (given == self.value) == (self.relation == "==")
         return (int(given) <= int(self.value)) == (self.relation == "<=")
 
+    def follows_from(self, other: "Condition") -> bool:
+        """Whether it holds wherever ``other`` does."""
+        if self.symbol != other.symbol:
+            return False
+        if other.relation == "==":
+            return self.holds({self.symbol: other.value})
+        if self.relation != other.relation or self.relation == "!=":
+            return self == other
+        wider = (int(self.value) >= int(other.value)) == (self.relation == "<=")
+        return self.value == other.value or wider
+
     @property
     def negated(self) -> "Condition":
         """What holds exactly where this does not."""

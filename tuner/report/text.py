@@ -56,9 +56,14 @@ def speedup_text(speedup: float | None, comparison: Comparison | None) -> str:
         return "-"
     if comparison is None:
         return f"{speedup:.3f}× unconfirmed"
+    return f"{ratio_text(comparison)} {comparison.verdict}"
+
+
+def ratio_text(comparison: Comparison) -> str:
+    """A speedup with its interval, where there is one."""
     if comparison.low is None or comparison.high is None:
-        return f"{speedup:.3f}× {comparison.verdict}"
-    return f"{speedup:.3f}× [{comparison.low:.3f}, {comparison.high:.3f}] {comparison.verdict}"
+        return f"{comparison.speedup:.3f}×"
+    return f"{comparison.speedup:.3f}× [{comparison.low:.3f}, {comparison.high:.3f}]"
 
 
 def _heading(result: Result) -> str:
@@ -242,4 +247,6 @@ def _portfolio(portfolio: Portfolio) -> str:
         member = members[case.trial]
         gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
         lines.append(f"{where}: {_who(case.trial)}: {member.configuration}{gain}")
-    return "\n             ".join(lines) + _against_before(portfolio.gain)
+    if portfolio.gain:
+        lines.append(f"{ratio_text(portfolio.gain)} the portfolio that was there")
+    return "\n             ".join(lines)
