@@ -81,6 +81,8 @@ def validate(
         typer.echo(f"{experiment.name}: {_verdict(guesses)}")
         for output, bound in tolerances.items():
             typer.echo(f"  {output}: {bound}")
+        if experiment.cost is None or experiment.cost.bytes is None:
+            typer.echo("  no cost in bytes: how near a shape is to the possible is not told")
         if space is not None and model is not None:
             _print_space(space, model)
             agents = f", in {rounds} rounds with model {asked}" if rounds else ""
@@ -101,7 +103,7 @@ def guesses_left(lines: tuple[int, ...]) -> str:
 def _verdict(guesses: tuple[int, ...]) -> str:
     if not guesses:
         return "nothing is wrong that can be seen without running it"
-    return f"nothing is wrong, but {guesses_left(guesses)}"
+    return f"it can be read; whether it is right nobody knows yet: {guesses_left(guesses)}"
 
 
 def _device(

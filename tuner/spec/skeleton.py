@@ -1,7 +1,7 @@
 """A first spec for a kernel: written from its signature, with every guess marked as one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,12 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
         hint = nearest(name, found) or f"; there are: {', '.join(found)}"
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
     draft = _Draft(
-        found[name], language, _axes(source), _read_and_written(source), _required(source)
+        found[name],
+        language,
+        _axes(source),
+        _read_and_written(source),
+        _required(source),
+        _factors(source),
     )
     return "\n".join(_lines(draft, kernel.name)) + "\n"
 
@@ -74,6 +79,7 @@ class _Draft:
     axes: int
     updated: frozenset[str]
     required: tuple[int, ...]
+    factors: Mapping[str, frozenset[str]]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,6 +124,14 @@ class _Draft:
     def shape(self) -> tuple[str, ...]:
         return self.sizes[:_MAX_AXES]
 
+    def extents(self, array: str) -> tuple[str, ...]:
+        """An array's shape; of a matrix, what a row is multiplied by in its index is the last."""
+        multiplied = [size for size in self.shape if size in self.factors.get(array, ())]
+        if len(self.shape) != 2 or len(multiplied) != 1:
+            return self.shape
+        (last,) = multiplied
+        return (*(size for size in self.shape if size != last), last)
+
 
 def _axes(source: str) -> int:
     """How many dimensions of its launch a source asks for: 1, 2 or 3."""
@@ -152,6 +166,15 @@ def _read_and_written(source: str) -> frozenset[str]:
     return frozenset(updated - set(re.findall(element + r"=(?!=)", source)))
 
 
+def _factors(source: str) -> dict[str, frozenset[str]]:
+    """By array, the names that something is multiplied by in its indices."""
+    found: dict[str, set[str]] = {}
+    for array, index in re.findall(r"\b(\w+)\s*\[([^\[\];]*)\]", source):
+        words = re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
+        found.setdefault(array, set()).update(words)
+    return {array: frozenset(names) for array, names in found.items()}
+
+
 def _is_integer(parameter: Parameter) -> bool:
     integers = ("int", "uint")
     return not parameter.pointer and (parameter.dtype or "").startswith(integers)
@@ -181,7 +204,7 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
         yield _argument(draft, argument, parameter)
     yield ""
     yield "shapes:"
-    yield '  # domain: ["d % 8 == 0"]    # where the kernel promises to work'
+    yield f'  # domain: ["1 <= {draft.sizes[-1]}"]    # where the kernel promises to work'
     size, small = _SIZES[len(draft.shape)]
     yield "  tune:                 # guess: the sizes that matter to you"
     yield f"    - {_bound(draft, size)}"
@@ -217,7 +240,7 @@ def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:
             kind, why = "in", "const, so read"
         elif name in draft.updated:
             kind, why = "inout", "updated in place, so read and written"
-        shape = ", ".join(map(_quoted, draft.shape))
+        shape = ", ".join(map(_quoted, draft.extents(name)))
         text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]}}"
         return f"{text}    # guess: {why}" + (f"; {doubt}" if doubt else "")
     if not parameter.dtype:

@@ -154,6 +154,27 @@ def test_a_skeleton_sees_an_array_that_is_updated_in_place(tmp_path, body, kind)
     assert f"{{name: out, kind: {kind}, dtype: float32, shape: [n]}}" in skeleton(kernel)
 
 
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        ("y * rows + x", "[cols, rows]"),
+        ("rows*y+x", "[cols, rows]"),
+        ("y * cols + x", "[rows, cols]"),
+        ("(y * rows + x) * cols", "[rows, cols]"),
+        ("i", "[rows, cols]"),
+    ],
+)
+def test_what_a_row_is_multiplied_by_is_the_last_extent(tmp_path, index, shape):
+    kernel = tmp_path / "f.cl"
+    kernel.write_text(
+        "__kernel void f(__global const float* in, __global float* out, int rows, int cols) "
+        f"{{ int x = 1, y = 2, i = 3; out[{index}] = in[y * cols + x]; }}"
+    )
+    text = skeleton(kernel)
+    assert f"{{name: out, kind: out, dtype: float32, shape: {shape}}}" in text
+    assert "{name: in, kind: in, dtype: float32, shape: [rows, cols]}" in text
+
+
 def test_what_a_skeleton_guesses(tmp_path):
     kernel = tmp_path / "scale.cl"
     kernel.write_text(specs.KERNEL)
