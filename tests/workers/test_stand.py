@@ -16,7 +16,8 @@ from tuner.spec.experiment import Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
 from workers.bench.bounds import Bounds
-from workers.bench.supervisor import Deadlines, Shot, _agree
+from workers.bench.protocol import Fire, Look, decode_requests
+from workers.bench.supervisor import Deadlines, Shot, Supervisor, _agree
 from workers.devices.port import DeviceFailure, Rotation
 
 HANGS_LATER = "global int runs[65536];\n" + GOOD.replace(
@@ -41,9 +42,9 @@ def recorded(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> list[Sh
     seen: list[Shot] = []
     real = server.fire
 
-    def record(shots, *more):
+    def record(shots, *more, **options):
         seen.extend(shots)
-        return real(shots, *more)
+        return real(shots, *more, **options)
 
     monkeypatch.setattr(server, "fire", record)
     return seen
@@ -148,12 +149,44 @@ def test_a_kernel_that_hangs_within_a_burst_costs_its_deadline(laboratory) -> No
     assert time.monotonic() - began < 6.0, "not one deadline for each launch of the burst"
 
 
-def test_what_is_wrong_before_it_crashes_is_told_first(laboratory) -> None:
-    outcome = laboratory.outcome(WRONG_THEN_CRASHES)
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_is_wrong_before_it_crashes_is_told_first(laboratory, monkeypatch, apart) -> None:
+    real = Supervisor.fire
+    monkeypatch.setattr(
+        Supervisor,
+        "fire",
+        lambda self, shots, slowest=0.0, **_: real(self, shots, slowest, apart=apart),
+    )
+    outcome = laboratory.outcome(WRONG_THEN_CRASHES.replace("3 *", "4 *" if apart else "3 *"))
     assert isinstance(outcome, Rejected)
     assert outcome.code == Code.WRONG_RESULT
-    assert not laboratory.bench._working.alive
-    trial(laboratory, "after a crash behind a wrong answer")
+    assert laboratory.bench._working.alive is apart, "all are carried out first, or nothing behind"
+    trial(laboratory, f"after a crash behind a wrong answer, apart: {apart}")
+
+
+def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_at(
+    laboratory, monkeypatch
+) -> None:
+    laboratory.outcome(f"{GOOD} /* warm for frames */")
+    child, frames = laboratory.bench._working._server._child, []
+    send = child.send
+    monkeypatch.setattr(
+        child,
+        "send",
+        lambda text, *more, **options: (frames.append(text), send(text, *more, **options))[1],
+    )
+    trial(laboratory, "frames")
+    asked = [decode_requests(text) for text in frames]
+    fires = [one for requests in asked for one in requests if isinstance(one, Fire)]
+    looks = [requests for requests in asked if any(isinstance(one, Look) for one in requests)]
+    assert all(one.inspect is None and not one.expected for one in fires)
+    assert len(looks) >= 8
+    assert all(len(requests) == 1 for requests in looks)
+    spare = [len({*one.restored} - {*one.order}) for one in fires if len({*one.order}) < 16]
+    assert set(spare[-8:]) <= {0, 1}
+    assert spare.count(1) > spare.count(0), (
+        "one more is restored than launched on, looked at or not"
+    )
 
 
 def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory) -> None:
@@ -238,8 +271,8 @@ def test_a_timing_under_throttling_is_taken_again(laboratory, monkeypatch, told,
     taken = []
     take, fire = stand._take, stand._server.fire
 
-    def told_so(shots, *more):
-        for shot, seen in zip(shots, fire(shots, *more), strict=True):
+    def told_so(shots, *more, **options):
+        for shot, seen in zip(shots, fire(shots, *more, **options), strict=True):
             yield seen._replace(vitals=next(answers)) if shot.watch else seen
 
     monkeypatch.setattr(stand._server, "fire", told_so)

@@ -24,6 +24,8 @@ from workers.bench.protocol import (
     Fire,
     Fired,
     Load,
+    Look,
+    Looked,
     PlanRotation,
     Refill,
     Release,
@@ -102,14 +104,18 @@ class _Server:
                 launchable.awaken(request.index)
             case Fire():
                 return self._fire(request)
+            case Look():
+                _, looked_at = self._launchables[request.launchable]
+                seen = looked_at.inspect(request.index, {})
+                reply = Looked(damage=seen.damage, outputs=tuple(seen.outputs))
+                return reply, list(seen.outputs.values())
             case Release():
                 self._release(request)
         return Done(), []
 
     def _fire(self, request: Fire) -> tuple[Reply, list[bytes]]:
         launchable, case = self._launchables[request.launchable]
-        watched = () if request.inspect is None else (request.inspect,)
-        case.restore(sorted({*request.order, *watched}), request.poison)
+        case.restore(request.restored, request.poison)
         began = time.perf_counter_ns()
         times = launchable.burst(request.order)
         host_ns = float(time.perf_counter_ns() - began)

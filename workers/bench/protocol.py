@@ -96,18 +96,32 @@ class Awaken:
 class Fire:
     """Restore, burst, inspect: the one way to launch, for checks and timing alike.
 
-    ``inspect`` names the set to look at afterwards, if any; it need not be one of those launched.
-    Without a ``poison`` outputs hold what earlier launches left. Answered by :class:`Fired`, which
-    tells how the device is if it is to ``watch``.
+    The sets ``restored`` are made whole before; ``inspect`` names the one to look at afterwards, if
+    any; it need not be one of those launched. Without a ``poison`` outputs hold what earlier
+    launches left. Answered by :class:`Fired`, which tells how the device is if it is to ``watch``.
     """
 
     kind: Literal["fire"] = "fire"
     launchable: int
     order: tuple[int, ...]
+    restored: tuple[int, ...]
     poison: int | None
     inspect: int | None = None
     expected: dict[str, Expected] = field(default_factory=dict)
     watch: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Inspect a set of a launchable's case, asked when nothing of it runs any more.
+
+    For kernels that share the child's memory, and could read in a :class:`Fire` what will be looked
+    at. Answered by :class:`Looked`.
+    """
+
+    kind: Literal["look"] = "look"
+    launchable: int
+    index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +133,7 @@ class Release:
 
 
 Request = Annotated[
-    Describe | PlanRotation | Stage | Refill | Load | Bind | Awaken | Fire | Release,
+    Describe | PlanRotation | Stage | Refill | Load | Bind | Awaken | Fire | Look | Release,
     Field(discriminator="kind"),
 ]
 
@@ -165,6 +179,15 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """The inspection; its outputs follow as blobs, in order."""
+
+    kind: Literal["looked"] = "looked"
+    damage: Damage | None
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """A :class:`workers.devices.port.DeviceFailure`."""
 
@@ -182,7 +205,9 @@ class Broken:
     detail: str
 
 
-Reply = Annotated[Done | Described | Rotated | Fired | Failed | Broken, Field(discriminator="kind")]
+Reply = Annotated[
+    Done | Described | Rotated | Fired | Looked | Failed | Broken, Field(discriminator="kind")
+]
 
 _REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request])
 _REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)

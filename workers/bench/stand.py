@@ -409,16 +409,25 @@ class Stand:
                     inspect=aim.volley.look,
                     expected={} if self._device.is_cpu or aim.volley.look is None else expected,
                     watch=watch and aim is aims[-1],
+                    also=() if poison is None else self._decoy(aim),
                 )
                 for aim, poison in zip(aims, poisons, strict=True)
             ],
             entrant.slowest_ns.get(shape, 0.0),
+            apart=self._device.is_cpu,
         )
         for aim, poison, (times, seen, vitals) in zip(aims, poisons, fired, strict=True):
             if watch:
                 self.vitals = vitals
             entrant.slowest_ns[shape] = max(entrant.slowest_ns.get(shape, 0.0), *times)
             yield _Fired(aim.volley, poison, times, seen)
+
+    def _decoy(self, aim: _Aim) -> tuple[int, ...]:
+        """A set to restore in vain, where a kernel could read that one beside it is restored."""
+        idle = set(range(self._cases[aim.place].sets)).difference(aim.volley.order)
+        if not self._device.is_cpu or not idle or aim.volley.look in idle:
+            return ()
+        return (sorted(idle)[pick(len(idle), self._rng)],)
 
     def _named(self, shape: int) -> dict[str, ResolvedArgument]:
         return {argument.name: argument for argument in self._arguments[shape]}

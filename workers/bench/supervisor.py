@@ -49,7 +49,8 @@ class Shot:
     """Launches of one go, the slowest of ``deadline`` seconds at most, and the set to look at then.
 
     What is ``expected`` of its outputs is compared in the child, the others are handed out. With
-    ``watch`` the device itself is looked at, too.
+    ``watch`` the device itself is looked at, too. The sets ``also`` are restored besides those that
+    are launched on or looked at.
     """
 
     launchable: int
@@ -59,6 +60,7 @@ class Shot:
     inspect: int | None = None
     expected: Mapping[str, Expected] = field(default_factory=dict)
     watch: bool = False
+    also: tuple[int, ...] = ()
 
 
 class Seen(NamedTuple):
@@ -199,20 +201,35 @@ class Supervisor:
         request = protocol.Awaken(launchable=launchable, index=index, poison=poison)
         self._hold(request, self._deadlines.first)
 
-    def fire(self, shots: Sequence[Shot], slowest_ns: float = 0.0) -> Iterator[Seen]:
+    def fire(
+        self, shots: Sequence[Shot], slowest_ns: float = 0.0, *, apart: bool = False
+    ) -> Iterator[Seen]:
         """Of each in turn: restore, launch in order, look at one set if asked.
 
         All are carried out before the first is told of, so that the device waits for nobody; the
-        first that fails is the last.
+        first that fails is the last. With ``apart`` each waits for the one before, and the child is
+        told what to look at when the launches are over; nothing is compared there.
 
         Args:
             shots: of one kernel on one shape.
             slowest_ns: what its slowest launch so far took, 0 if there was none.
+            apart: for kernels that share the child's memory.
         """
+        if not apart:
+            yield from self._together(shots, slowest_ns)
+            return
+        for shot in shots:
+            unseen = replace(shot, inspect=None, also=_whole(shot))
+            (seen,) = self._together([unseen], slowest_ns)
+            slowest_ns = max([slowest_ns, *seen.times])
+            yield seen if shot.inspect is None else self._looked(shot, seen)
+
+    def _together(self, shots: Sequence[Shot], slowest_ns: float) -> Iterator[Seen]:
         requests = [
             protocol.Fire(
                 launchable=shot.launchable,
                 order=tuple(shot.order),
+                restored=_whole(shot),
                 poison=shot.poison,
                 inspect=shot.inspect,
                 expected=dict(shot.expected),
@@ -275,6 +292,17 @@ class Supervisor:
             )
         return Seen(reply.times, inspection, reply.vitals)
 
+    def _looked(self, shot: Shot, seen: Seen) -> Seen:
+        """What was seen of a shot, with the look at it that was not announced."""
+        assert shot.inspect is not None
+        request = protocol.Look(launchable=shot.launchable, index=shot.inspect)
+        reply, blobs = self._answer(protocol.Looked, request)
+        if len(reply.outputs) != len(blobs):
+            raise self._lost("the bench child answered something else")
+        outputs = dict(zip(reply.outputs, blobs, strict=True))
+        inspection = Inspection(damage=reply.damage, outputs=outputs, comparisons={})
+        return seen._replace(inspection=inspection)
+
     def _hold(
         self, request: protocol.Request, deadline: float, blobs: Sequence[bytes] = ()
     ) -> None:
@@ -285,11 +313,14 @@ class Supervisor:
         self._expect(protocol.Done, request)
 
     def _expect(self, kind: type[_R], request: protocol.Request) -> _R:
+        return self._answer(kind, request)[0]
+
+    def _answer(self, kind: type[_R], request: protocol.Request) -> tuple[_R, list[bytes]]:
         self._ask([request], self._deadlines.control)
-        reply, _ = self._receive(self._deadlines.control)
+        reply, blobs = self._receive(self._deadlines.control)
         if not isinstance(reply, kind):
             raise self._lost("the bench child answered something else")
-        return reply
+        return reply, blobs
 
     def _ask(self, requests: Sequence[protocol.Request], timeout: float) -> None:
         """Send in one frame what is held and what is asked; wait for all but the latter."""
@@ -342,6 +373,12 @@ class Supervisor:
     def _lost(self, detail: str) -> DeviceFailure:
         self._child.kill()
         return DeviceFailure(Code.CRASH, detail, sticky=True)
+
+
+def _whole(shot: Shot) -> tuple[int, ...]:
+    """The sets that a shot restores: those launched on, the one looked at, and any others."""
+    watched = () if shot.inspect is None else (shot.inspect,)
+    return tuple(sorted({*shot.order, *watched, *shot.also}))
 
 
 def _dead(failure: ChildFailed) -> DeviceFailure:
