@@ -1,8 +1,8 @@
 """One bench child with shapes staged on it: check an entrant on a question, time it on a shape.
 
-Owns the cases and handles of one child's life, the random order of everything, and the points at
-which timing is checked. Checks and timing go through the same request, so that no kernel can tell
-them apart. Which questions, and what follows from a failure, is for :mod:`workers.bench.bench`.
+Owns the entrants of one child's life, the random order of everything, and the points at which
+timing is checked. Checks and timing go through the same request, so that no kernel can tell them
+apart. Which questions, and what follows from a failure, is for :mod:`workers.bench.bench`.
 """
 
 import itertools
@@ -22,11 +22,11 @@ from tuner.spec.resolve import ResolvedArgument
 from tuner.telemetry import Vitals
 from workers.bench.bounds import Bounds
 from workers.bench.bursts import Volley, bursts, drifting, further, pick, random_order
+from workers.bench.cases import Cases, Place
 from workers.bench.interval import LEAST_BURSTS, hopeless, settled
 from workers.bench.judge import Contents, Question, agreeing, check, check_bystander
-from workers.bench.staging import staged
 from workers.bench.supervisor import Deadlines, Shot, Supervisor
-from workers.devices.port import Inspection, Rotation
+from workers.devices.port import Inspection
 from workers.verify import Expected
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
@@ -51,7 +51,7 @@ class Entrant:
 
     candidate: Candidate
     module: int
-    launchables: dict[tuple[int, bool], int] = field(default_factory=dict)
+    launchables: dict[Place, int] = field(default_factory=dict)
     awakened: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class Entrant:
 class _Aim:
     """A volley at a shape's buffers, exactly aligned or not."""
 
-    place: tuple[int, bool]
+    place: Place
     volley: Volley
 
 
@@ -74,28 +74,10 @@ class _Fired:
     seen: Inspection | None
 
 
-@dataclass(slots=True)
-class _Case:
-    """``first`` are the contents it was staged with, ``contents`` what it holds now.
-
-    ``walk`` goes on over the sets as the last timing did, so that no launch is known by its place.
-    """
-
-    handle: int
-    sets: int
-    first: Contents
-    contents: Contents
-    walk: Iterator[int]
-
-
 class Stand:
     """Cases and entrants of one child. Raises :class:`DeviceFailure`; after a sticky one, drop it.
 
     ``notes`` are for the report; ``vitals`` is how the device was after the last timing.
-
-    Each shape is staged twice: with one set on addresses aligned to exactly what the experiment
-    promises, for checks alone, and on addresses as an allocator gives them, for timing and checks,
-    since that is what the application runs on.
 
     Args:
         server: the child.
@@ -121,26 +103,18 @@ class Stand:
         self._deadlines = deadlines
         self._device = device
         self._rng = rng
-        self._cases: dict[tuple[int, bool], _Case] = {}
-        self._rotations: dict[tuple[int, Cache, int, int], Rotation] = {}
+        self._cases = Cases(server, arguments, device.base_align)
         self.notes: dict[str, None] = {}
         self.vitals: Vitals | None = None
         self._ordinary = bool(rng.integers(2))
 
     def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
         """Stage the question's shape, with as many sets as timing needs."""
-        arguments, contents = self._arguments[question.shape], question.contents
-        needed = max(self._rotation(question.shape, cache, 0, repeats).sets for cache in caches)
-        for exact, sets in ((True, 1), (False, needed)):
-            handle = self._server.stage(staged(arguments, contents, self._least_align(exact)), sets)
-            self._cases[question.shape, exact] = _Case(
-                handle, sets, contents, contents, itertools.cycle(range(sets))
-            )
+        self._cases.stage(question, caches, repeats)
 
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers; entrants must have left it."""
-        for exact in (True, False):
-            self._server.release(self._cases.pop((shape, exact)).handle)
+        self._cases.unstage(shape)
 
     def enter(self, candidate: Candidate) -> Entrant:
         """Load a candidate's binaries; where that fails, the next request does."""
@@ -157,7 +131,7 @@ class Stand:
         """
         for place in entrant.launchables:
             if place in self._cases:
-                self._refill(place, self._cases[place].first)
+                self._cases.refill(place, self._cases[place].first)
         self._server.release(*entrant.launchables.values(), entrant.module)
 
     def leave_shape(self, entrant: Entrant, shape: int) -> None:
@@ -181,9 +155,9 @@ class Stand:
         for asked in (poisoned, question) if question.standing else (question,):
             target = (self._next(entrant, place, question.contents, baseline_ns),)
             if asked.standing:
-                self._hold(place, self._cases[place].first)
+                self._cases.hold(place, self._cases[place].first)
                 self._fire(entrant, place, baseline_ns, target)
-            self._hold(place, question.contents)
+            self._cases.hold(place, question.contents)
             volley = Volley(target * question.launches, look=target[0], stands=asked.standing)
             deque(self._judged(entrant, baseline_ns, asked, [_Aim(place, volley)]), maxlen=0)
 
@@ -224,8 +198,8 @@ class Stand:
 
     def drifts(self, shape: int, measure: Measure) -> bool:
         """Whether a launch of a timing may find what another one left."""
-        rotation = self._rotation(shape, measure.cache, measure.warmup, measure.repeats)
-        return drifting(rotation, in_place=self._in_place(shape))
+        rotation = self._cases.rotation(shape, measure.cache, measure.warmup, measure.repeats)
+        return drifting(rotation, in_place=self._cases.in_place(shape))
 
     def time(
         self,
@@ -256,9 +230,9 @@ class Stand:
         if check:
             place = question.shape, True
             target = self._next(entrant, place, question.contents, baseline_ns)
-            self._hold(place, question.contents)
+            self._cases.hold(place, question.contents)
             before.append(_Aim(place, Volley((target,), look=target)))
-        self._hold((question.shape, False), question.contents)
+        self._cases.hold((question.shape, False), question.contents)
         for _ in range(_TAKES):
             samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns, before)
             before = []
@@ -279,10 +253,10 @@ class Stand:
         before: Sequence[_Aim],
     ) -> list[float]:
         place = question.shape, False
-        rotation = self._rotation(question.shape, cache, measure.warmup, measure.repeats)
+        rotation = self._cases.rotation(question.shape, cache, measure.warmup, measure.repeats)
         order = random_order(rotation, self._rng)
         self._cases[place].walk = itertools.cycle(order[: rotation.sets])
-        in_place = self._in_place(question.shape)
+        in_place = self._cases.in_place(question.shape)
         ahead = bursts(rotation, order, self._rng, in_place=in_place)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
@@ -312,7 +286,7 @@ class Stand:
     def _next(
         self,
         entrant: Entrant,
-        place: tuple[int, bool],
+        place: Place,
         contents: Contents | None,
         baseline_ns: float,
     ) -> int:
@@ -323,7 +297,7 @@ class Stand:
         """
         case = self._cases[place]
         if contents is not case.first and not place[1]:
-            self._hold(place, case.first)
+            self._cases.hold(place, case.first)
             order = tuple(
                 next(case.walk) for _ in range(1 + pick(min(case.sets, _GOES_ON), self._rng))
             )
@@ -344,8 +318,8 @@ class Stand:
         """
         place = shape, False
         target = self._next(entrant, place, None, baseline_ns)
-        self._refill(place, contents)
-        self._refill(place, contents)
+        self._cases.refill(place, contents)
+        self._cases.refill(place, contents)
         aims = [_Aim(place, Volley((target,), look=target))]
         (one,) = self._fired(entrant, baseline_ns, aims, expected)
         return one
@@ -353,7 +327,7 @@ class Stand:
     def _fire(
         self,
         entrant: Entrant,
-        place: tuple[int, bool],
+        place: Place,
         baseline_ns: float,
         order: tuple[int, ...],
     ) -> None:
@@ -432,21 +406,18 @@ class Stand:
     def _named(self, shape: int) -> dict[str, ResolvedArgument]:
         return {argument.name: argument for argument in self._arguments[shape]}
 
-    def _in_place(self, shape: int) -> bool:
-        return any(argument.kind == "inout" for argument in self._arguments[shape])
-
     def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float) -> float:
         """Seconds for a launch, and for another that may still run before it."""
         launches = 1 + (shape in entrant.awakened)
         entrant.awakened.discard(shape)
         return launches * self._deadlines.of(baseline_ns)
 
-    def _bound(self, entrant: Entrant, place: tuple[int, bool]) -> int:
+    def _bound(self, entrant: Entrant, place: Place) -> int:
         if place not in entrant.launchables:
             shape, exact = place
             cell = entrant.candidate.plan.cells[shape]
             assert isinstance(cell, CellPlan)
-            least = self._least_align(exact)
+            least = self._cases.least_align(exact)
             scratch = tuple(replace(s, align=max(s.align, least)) for s in cell.scratch)
             entrant.launchables[place] = self._server.bind(
                 entrant.module, replace(cell, scratch=scratch), self._cases[place].handle
@@ -455,28 +426,6 @@ class Stand:
                 self._server.awaken(entrant.launchables[place], 0, _POISONS[0][0])
                 entrant.awakened.add(shape)
         return entrant.launchables[place]
-
-    def _least_align(self, exact: bool) -> int:
-        return 1 if exact else self._device.base_align
-
-    def _hold(self, place: tuple[int, bool], contents: Contents) -> None:
-        """Have the shape's case hold these inputs."""
-        if self._cases[place].contents is not contents:
-            self._refill(place, contents)
-
-    def _refill(self, place: tuple[int, bool], contents: Contents) -> None:
-        case = self._cases[place]
-        self._server.refill(case.handle, contents)
-        case.contents = contents
-
-    def _rotation(self, shape: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
-        asked = shape, cache, warmup, repeats
-        if asked not in self._rotations:
-            size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
-            self._rotations[asked] = self._server.rotation(
-                size, cache, warmup, repeats, in_place=self._in_place(shape)
-            )
-        return self._rotations[asked]
 
     def _poison(self) -> int:
         self._ordinary = not self._ordinary
