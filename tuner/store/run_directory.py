@@ -30,7 +30,7 @@ from tuner.spec.experiment import Experiment
 from tuner.spec.load import dump_resolved, load_resolved
 from tuner.store.journal import Journal, read_journal
 
-FORMAT = 2
+FORMAT = 3
 """To be raised with every change after which what was written before cannot be gone on with."""
 
 SPEC, JOURNAL, RESULTS = "spec.resolved.yaml", "journal.jsonl", "results.jsonl"
