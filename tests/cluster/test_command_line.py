@@ -109,6 +109,13 @@ def test_a_trial_is_reproduced_alone(tmp_path):
     assert [cell["kind"] for cell in report["cells"]] == ["full"]
 
 
+def test_what_a_trial_says_of_its_spread_is_of_one_process(tmp_path):
+    settings = ("--set", "ITEMS=2", "--set", "BLOCK=16", "--shape", "n=99")
+    said = kernelwright("trial", write_experiment(tmp_path), *settings).stdout
+    assert "±" not in said
+    assert re.search(r"\d× \(median of \d+ timings in one process, half of them within \d", said)
+
+
 BAD = [
     (("run", "no/such.yaml"), 2, ["no such file: no/such.yaml"]),
     (("run", "silu_and_mull"), 2, ["did you mean 'silu_and_mul'?"]),
