@@ -319,8 +319,12 @@ def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
     process.kill()
     process.communicate()
     before = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
+    cut_short = last_line(kernelwright("report", run))
+    assert re.match(r"kernelwright: outcome=unfinished unconfirmed=\d", cut_short)
+    assert "speedup=" not in cut_short
     result = kernelwright("resume", run)
     assert result.returncode == 0, result.stderr
+    assert re.search(" speedup=[0-9]", last_line(result))
     assert "starting Ray" not in result.stderr
     after = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
     assert after[: len(before)] == before
