@@ -326,6 +326,8 @@ def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
     assert result.returncode == 0, result.stderr
     assert re.search(" speedup=[0-9]", last_line(result))
     assert "starting Ray" not in result.stderr
+    rest = 6 - len(before)
+    assert (f"then {rest} of 396 configurations" if rest else "then confirming") in result.stderr
     after = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
     assert after[: len(before)] == before
     environment = json.loads((run / "environment" / "000.json").read_text())
