@@ -1,5 +1,7 @@
 """How a command ends that does not end well: one message, and the exit code of its kind.
 
+That goes for SIGINT and SIGTERM too, unless a command answers them itself.
+
 Knows no command. Imports nothing heavy, like the command line.
 """
 
@@ -12,6 +14,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 import typer
@@ -24,6 +27,10 @@ _EXHAUSTED = frozenset(
 """What the machine may run out of at any call: the reason is never ours."""
 
 
+class _Interrupted(SystemExit):
+    """A signal asked for an end; passes through what looks after failures."""
+
+
 @contextmanager
 def clear_ending() -> Iterator[None]:
     """Turn any failure inside into one message on stderr and an exit code.
@@ -32,7 +39,7 @@ def clear_ending() -> Iterator[None]:
     and the exit code is that of other programs.
     """
     try:
-        with _message():
+        with _message(), _signals():
             yield
     except (BrokenPipeError, SystemExit) as ended:
         # Typer turns a broken pipe into an exit with status 1, whichever pipe it was.
@@ -50,9 +57,30 @@ def clear_ending() -> Iterator[None]:
 
 
 @contextmanager
+def _signals() -> Iterator[None]:
+    """Leave by an exception, so that children and scratch folders go; a second signal kills."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+        raise _Interrupted(128 + number)
+
+    before = [signal.signal(number, leave) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
 def _message() -> Iterator[None]:
     try:
         yield
+    except _Interrupted:
+        typer.echo("kernelwright: interrupted", err=True)
+        raise
     except KernelwrightError as error:
         typer.echo(f"kernelwright: error: {error}", err=True)
         sys.exit(error.exit_code)

@@ -154,7 +154,8 @@ class Attended:
         step = request.position.step
         kept = self._steps / UNANSWERED
         again = f" (attempt {step.attempt + 1})" if step.attempt else ""
-        self._tell(Doing(round=step.round, words=f"{step.role}{again}"))
+        heat = f"-d{step.draft}" if step.draft else ""
+        self._tell(Doing(round=step.round, heat=heat, words=f"{step.role}{again}"))
         call = asyncio.ensure_future(self._model.complete(request))
         try:
             while self._asked() is None:

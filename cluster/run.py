@@ -15,7 +15,7 @@ from typing import Literal
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
 from cluster.driver import Driver
-from cluster.progress import Progress
+from cluster.progress import Pace, Progress
 from tuner.device import Backend, Device
 from tuner.errors import NothingValid, SpecError
 from tuner.events import EpochOpened, Fact, IncumbentEntered, TrialProposed
@@ -136,14 +136,16 @@ async def pursue(
             journal=journal,
             secret=directory.secret,
         )
-        due = 0.0
+        due, pace = 0.0, Pace(expected.space)
+        most = min(directory.experiment.search.trials, expected.space)
         async for progress in driver.run():
             if (reason := asked()) is not None:
                 driver.stop(reason)
             if time.monotonic() >= due:
                 directory.write("status.json", status_json(summarise(session.history)))
                 due = time.monotonic() + STATUS_SECONDS
-            yield replace(progress, trials=expected.trials, estimate=str(expected))
+            known = replace(progress, trials=most, estimate=str(expected))
+            yield replace(known, left=pace.left(known))
         journal.sync()
         result = summarise(session.history)
         _write_derived(directory, session.history, result)
@@ -180,9 +182,24 @@ def _restore(
         journal.append(fact)
         session.apply(fact)
     expected = estimate(
-        experiment, device, len(space), checker_bytes=checker_bytes(device), **slots
+        experiment,
+        device,
+        len(space),
+        checker_bytes=checker_bytes(device),
+        trials=_trials_left(session.history, len(space)),
+        searched=session.history.searched,
+        confirmed=len(session.history.confirmations),
+        **slots,
     )
     return session, proposer, expected
+
+
+def _trials_left(history: History, space: int) -> int:
+    """How many a search has still to do."""
+    if history.ended is not None:
+        return len(history.open())
+    done = history.outcomes.total()
+    return max(0, min(history.experiment.search.trials + history.merged, space) - done)
 
 
 def _write_derived(directory: RunDirectory, history: History, result: Result) -> None:

@@ -22,7 +22,7 @@ from agents.testing import Admitted, Refused, Verdict, judge, refused
 from agents.workshop import StopAsked
 from cluster.driver import TICK_SECONDS
 from cluster.fleets.shared import SharedFleet
-from cluster.progress import Progress
+from cluster.progress import ENDLESS, Progress
 from cluster.run import StopReason, pursue
 from tuner.ceilings import Ceilings
 from tuner.device import Device
@@ -60,8 +60,6 @@ from tuner.store.run_directory import RunDirectory, RunView
 from tuner.trial import Code, Configuration, Full, Rejected, Stage, Value
 
 A = TypeVar("A", Compiled, Prepared, Benched)
-
-ENDLESS = 10**9
 
 ATTEMPTS = 3
 """A job is sent this often before its loss counts."""
@@ -195,7 +193,7 @@ class FleetWorkshop:
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
-        verdict = await self._pursued(path, round_number, self._asked, incumbents)
+        verdict = await self._pursued(path, round_number, heat, self._asked, incumbents)
         if verdict is None:
             raise StopAsked
         return verdict
@@ -225,7 +223,7 @@ class FleetWorkshop:
             return "interrupted" if until() or self._asked() is not None else None
 
         with suppress(DeviceNeeded):
-            await self._pursued(path, best.round, asked, incumbents)
+            await self._pursued(path, best.round, heat, asked, incumbents)
 
     async def settle(
         self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
@@ -241,7 +239,7 @@ class FleetWorkshop:
         if History.of(view.experiment, view.facts()).leader() in (None, *old):
             return None
         verdict = await self._pursued(
-            path, best.round, lambda: self._asked() or "stopped", incumbents
+            path, best.round, heat, lambda: self._asked() or "stopped", incumbents
         )
         if verdict is None:
             raise StopAsked
@@ -251,6 +249,7 @@ class FleetWorkshop:
         self,
         path: Path,
         round_number: int,
+        heat: str,
         asked: Callable[[], StopReason | None],
         incumbents: tuple[IncumbentEntered, ...],
     ) -> Verdict | None:
@@ -265,7 +264,7 @@ class FleetWorkshop:
             experiment = directory.experiment
             async with aclosing(pursue(directory, self._fleet, asked, ended, incumbents)) as steps:
                 async for progress in steps:
-                    self._tell(replace(progress, round=round_number))
+                    self._tell(replace(progress, round=round_number, heat=heat))
         await self._fleet.settle()
         verdict = found[0] if found else None
         if verdict is None or verdict.configuration is None:

@@ -1,7 +1,6 @@
 """``relay``: answers a mailbox through a language model, from a node that has a network."""
 
 import asyncio
-import sys
 from pathlib import Path
 
 import typer
@@ -41,10 +40,7 @@ def relay(
     model = Redacting(network, secret_values(keys))
     served = Relay(directory, model, max_cost_usd)
     asyncio.run(model.ready())
-    try:
-        asyncio.run(_serve(served, once=once))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    asyncio.run(_serve(served, once=once))
 
 
 async def _serve(served: Relay, *, once: bool) -> None:

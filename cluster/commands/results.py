@@ -199,7 +199,7 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
             f"follows is of round {ledger.searched}:"
         )
     typer.echo(render(result))
-    figures = "" if result.speedup is None else f" speedup={result.speedup:.2f}"
+    figures = _figure(result)
     if ledger is not None:
         _print_rounds(ledger)
         _print_account(run_dir)
@@ -210,6 +210,14 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
             f" cost={spent.cost_usd:.2f}"
         )
     typer.echo(f"kernelwright: outcome={result.outcome}{figures} run={run_dir}")
+
+
+def _figure(result: Result) -> str:
+    """The speedup for the last line; under another name where it is the search's alone."""
+    if result.speedup is None:
+        return ""
+    name = "speedup" if result.confirmed else "unconfirmed"
+    return f" {name}={result.speedup:.2f}"
 
 
 def _print_rounds(ledger: Ledger) -> None:

@@ -134,9 +134,11 @@ def _show(
         typer.echo(f"{experiment.name}: {configuration}")
         for shape, cell in zip(shapes, outcome.cells, strict=True):
             if isinstance(cell, Full):
-                took = f"{cell.median_ns / 1000:.2f} ± {cell.mad_ns / 1000:.2f} µs"
+                took = f"{cell.median_ns / 1000:.2f} µs"
                 baseline = f"baseline {cell.baseline_ns / 1000:.2f} µs"
-                typer.echo(f"  {shape}: {took}, {baseline}, {1 / cell.ratio:.2f}×")
+                near = f"half of them within {cell.mad_ns / 1000:.2f} µs"
+                of = f"median of {cell.samples} timings in one process, {near}"
+                typer.echo(f"  {shape}: {took}, {baseline}, {1 / cell.ratio:.2f}× ({of})")
             elif isinstance(cell, Infeasible):
                 typer.echo(f"  {shape}: infeasible: {cell.reason}")
 

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
@@ -11,8 +12,10 @@ import typer
 
 from cluster.commands.results import result_view
 from cluster.fleets.local import choose
+from cluster.progress import Display, Doing, display
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
+from tuner.report.estimate import duration, seconds_left
 from tuner.report.export import export_files
 from tuner.report.record import NAME, Record, RecordedVariant, read_record
 from tuner.report.verification import Recheck, recheck
@@ -41,11 +44,9 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             f"`kernelwright export {run_dir}` writes it anew"
         )
     record = read_record(files[NAME])
-    checks = recheck(
-        record,
-        view.experiment.measure.cache,
-        _measured(view.experiment, record, files, device),
-    )
+    with display() as shown:
+        answers = _measured(view.experiment, record, files, device, shown)
+    checks = recheck(record, view.experiment.measure.cache, answers)
     holds = all(check.verdict != "fails" for check in checks)
     if as_json:
         listed = [asdict(check) for check in checks]
@@ -89,7 +90,11 @@ def _changed(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
 
 
 def _measured(
-    experiment: Experiment, record: Record, files: Mapping[str, str], wanted: str | None
+    experiment: Experiment,
+    record: Record,
+    files: Mapping[str, str],
+    wanted: str | None,
+    shown: Display,
 ) -> list[Confirmed]:
     """One answer for each of the spec's confirming processes.
 
@@ -103,24 +108,33 @@ def _measured(
         raise EnvironmentProblem(
             f"the claims are about {record.device}, and this device is {model.model}"
         )
+    shown.show(Doing(words="measuring again: compiling what was exported"))
     with CompileWorker(model) as compiler, closing(Bench(backend, indices[0])) as bench:
         baseline, *finalists = (
             _compiled(compiler, experiment, variant, files) for variant in record.variants
         )
         setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
+        shown.show(Doing(words="measuring again: checking and timing the baseline"))
         prepared = bench.prepare(setup)
         if isinstance(prepared.result, Rejected):
             raise NothingValid(f"the baseline was rejected: {prepared.result.detail}")
-        answers = []
-        for process in range(experiment.confirm.processes):
-            step = f"process {process + 1} of {experiment.confirm.processes}"
-            typer.echo(f"kernelwright: measuring again: {step}", err=True)
+        answers, processes, began = [], experiment.confirm.processes, time.monotonic()
+        for process in range(processes):
+            step = f"process {process + 1} of {processes}"
+            shown.show(Doing(words=f"measuring again: {step}{_left(began, process, processes)}"))
             harder = () if process else tuple(candidate.trial for candidate in finalists)
             job = ConfirmJob(process=process, finalists=tuple(finalists), harder=harder)
             answers.append(bench.confirm(job))
+        shown.show(Doing(words="measuring again: under the checkers"))
         examined = bench.examine(ExamineJob(winners=tuple(finalists)))
         answers.append(Confirmed(process=len(answers), samples=(), failed=examined.failed))
     return answers
+
+
+def _left(began: float, done: int, processes: int) -> str:
+    """How long the processes that are not done yet take, by the pace of those that are."""
+    left = seconds_left(time.monotonic() - began, [(done, processes - done)])
+    return f", about {duration(left)} left" if left else ""
 
 
 def _compiled(

@@ -109,6 +109,13 @@ def test_a_trial_is_reproduced_alone(tmp_path):
     assert [cell["kind"] for cell in report["cells"]] == ["full"]
 
 
+def test_what_a_trial_says_of_its_spread_is_of_one_process(tmp_path):
+    settings = ("--set", "ITEMS=2", "--set", "BLOCK=16", "--shape", "n=99")
+    said = kernelwright("trial", write_experiment(tmp_path), *settings).stdout
+    assert "±" not in said
+    assert re.search(r"\d× \(median of \d+ timings in one process, half of them within \d", said)
+
+
 BAD = [
     (("run", "no/such.yaml"), 2, ["no such file: no/such.yaml"]),
     (("run", "silu_and_mull"), 2, ["did you mean 'silu_and_mul'?"]),
@@ -312,9 +319,15 @@ def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
     process.kill()
     process.communicate()
     before = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
+    cut_short = last_line(kernelwright("report", run))
+    assert re.match(r"kernelwright: outcome=unfinished unconfirmed=\d", cut_short)
+    assert "speedup=" not in cut_short
     result = kernelwright("resume", run)
     assert result.returncode == 0, result.stderr
+    assert re.search(" speedup=[0-9]", last_line(result))
     assert "starting Ray" not in result.stderr
+    rest = 6 - len(before)
+    assert (f"then {rest} of 396 configurations" if rest else "then confirming") in result.stderr
     after = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
     assert after[: len(before)] == before
     environment = json.loads((run / "environment" / "000.json").read_text())

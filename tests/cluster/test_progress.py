@@ -3,7 +3,9 @@
 from dataclasses import replace
 from io import StringIO
 
-from cluster.progress import Progress, display
+import pytest
+
+from cluster.progress import ENDLESS, Doing, Pace, Progress, display, phase_left
 from tests.tuner.session.driving import Run, experiment, fleet
 from tuner.events import EpochOpened, TrialFinished
 from tuner.session.session import Session
@@ -11,14 +13,15 @@ from tuner.simulation import Fault
 
 SEARCHING = Progress(
     phase="search",
-    proposed=4,
+    now=106.2,
     finished=3,
+    merged=0,
     rejected=1,
     trials=10,
-    compiling=0,
-    benching=1,
     searched=6.2,
     seconds=20.0,
+    device=3.0,
+    device_seconds=None,
     speedup=2.97,
     leader="TC=1 TR=64",
     confirmations=2,
@@ -36,6 +39,97 @@ def test_what_only_the_search_saw_is_not_told_as_the_result():
     )
     finished = replace(SEARCHING, phase="finished", round=2)
     assert str(finished) == (f"round 2: finished: 3 trials, 1 rejected; best of the search {found}")
+
+
+def test_what_is_left_is_told_once_it_is_known():
+    assert "3/10 trials, 1 rejected, 6/20 s, about 14 s left; best" in str(
+        replace(SEARCHING, left=14.4)
+    )
+    assert "left" not in str(replace(SEARCHING, left=0.4))
+    confirming = replace(SEARCHING, phase="confirm", left=300.0)
+    assert "confirm: 2/5 processes, 1 rejected, about 5 min left; best" in str(confirming)
+
+
+BEGUN = replace(SEARCHING, now=0.0, finished=0, searched=0.0, seconds=1e6, device=0.0, trials=60)
+LATER = replace(BEGUN, now=30.0, finished=3, searched=30.0, device=6.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "space", "seconds"),
+    [
+        ({}, 1000, 570),
+        ({"finished": 2}, 1000, None),
+        ({"merged": 3}, 60, 270),
+        ({"merged": 3}, 1000, 570),
+        ({"seconds": 100.0}, 1000, 70),
+        ({"device_seconds": 8.0}, 1000, 10),
+        ({"seconds": ENDLESS}, 1000, None),
+        ({"again": "1 measured again, since it is"}, 1000, None),
+    ],
+)
+def test_a_search_ends_with_the_first_budget_that_is_spent(changed, space, seconds):
+    assert phase_left(BEGUN, replace(LATER, **changed), space) == (
+        None if seconds is None else pytest.approx(seconds)
+    )
+
+
+def test_a_resumed_search_goes_by_its_own_pace():
+    begun = replace(BEGUN, finished=40, searched=4000.0)
+    later = replace(begun, now=30.0, finished=43, searched=4030.0)
+    assert phase_left(begun, later, 1000) == pytest.approx(170)
+
+
+def test_confirming_goes_by_its_own_pace_and_other_phases_have_none():
+    pace = Pace(1000)
+    pace.left(BEGUN)
+    assert pace.left(LATER) == pytest.approx(570)
+    first = replace(LATER, phase="confirm", now=100.0, confirmations=0)
+    assert pace.left(first) is None
+    second = replace(first, now=120.0, confirmations=1)
+    assert pace.left(second) == pytest.approx(80)
+    assert pace.left(replace(second, phase="finished")) is None
+
+
+def test_time_that_passes_without_an_answer_is_taken_off_what_is_left():
+    pace = Pace(1000)
+    pace.left(BEGUN)
+    assert pace.left(LATER) == pytest.approx(570)
+    assert pace.left(replace(LATER, now=50.0, searched=50.0)) == pytest.approx(550)
+    assert pace.left(replace(LATER, now=999.0, searched=999.0)) == 0
+
+
+def shown_lines(*pictures):
+    stream = StringIO()
+    with display(stream) as shown:
+        for picture in pictures:
+            shown.show(picture)
+    return stream.getvalue().splitlines()
+
+
+def test_no_line_is_printed_twice():
+    further = replace(SEARCHING, round=1, heat="-on2")
+    asking = Doing(round=2, words="planning")
+    assert shown_lines(further, asking, further, asking) == [
+        f"kernelwright: {further}",
+        f"kernelwright: {asking}",
+    ]
+
+
+def test_the_searches_of_a_round_and_what_is_asked_for_a_draft_are_told_apart():
+    heats = [replace(SEARCHING, round=1, heat=heat) for heat in ("-d0-h0", "-d1-h0", "")]
+    drafts = [Doing(round=1, heat=heat, words="generation") for heat in ("", "-d1")]
+    lines = shown_lines(*drafts, *heats)
+    assert [line.split(": ")[1] for line in lines] == [
+        "round 1",
+        "round 1-d1",
+        "round 1-d0-h0",
+        "round 1-d1-h0",
+        "round 1",
+    ]
+
+
+def test_a_search_without_an_end_names_none():
+    assert "6 s; best" in str(replace(SEARCHING, seconds=float(ENDLESS)))
 
 
 def progress_lines(session, facts):

@@ -481,11 +481,14 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
 
     async def go():
         replying = asyncio.create_task(reply())
-        async for _ in Rounds(path, opener, Asking()).progress():
-            pass
+        shown = [str(one) async for one in Rounds(path, opener, Asking()).progress()]
         replying.cancel()
+        return shown
 
-    asyncio.run(go())
+    shown = asyncio.run(go())
+    further_on = [line for line in shown if line.startswith("round 1-on2: search: ")]
+    assert further_on
+    assert not any("left" in line or "1000000000 s" in line for line in further_on)
     ledger = read_ledger(path)
     assert (ledger.searched, ledger.heat) == (1, "-on2")
     best = json.loads((path / "llm" / "r2-d1-tuning-a0.json").read_text())["result"]

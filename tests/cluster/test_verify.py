@@ -1,10 +1,15 @@
 """``verify`` on a real run: its numbers hold, and an export that was touched is seen."""
 
 import json
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from tests.cluster.kernels import kernelwright, write_experiment
+from tests.cluster.kernels import ROOT, command, kernelwright, write_experiment
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +29,50 @@ def test_claims_are_measured_again_from_the_export_alone(run):
     failing = [check for check in report["checks"] if check["verdict"] == "fails"]
     assert report["holds"] == (not failing)
     assert result.returncode == (4 if failing else 0), result.stderr
+    first, second, *steps, last = (
+        line.removeprefix("kernelwright: measuring again: ")
+        for line in result.stderr.splitlines()
+        if "measuring again" in line
+    )
+    assert (first, second) == (
+        "compiling what was exported",
+        "checking and timing the baseline",
+    )
+    assert [step.partition(",")[0] for step in steps] == ["process 1 of 2", "process 2 of 2"]
+    assert "left" not in steps[0]
+    assert last == "under the checkers"
+
+
+def living_with(folder):
+    """Processes that were started with a folder's path in their environment."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(folder).encode() in (process / "environ").read_bytes():
+                yield process.name
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "at"),
+    [(signal.SIGINT, 130, "process 1 of 2"), (signal.SIGTERM, 143, "compiling")],
+)
+def test_a_signal_ends_it_and_all_that_it_started(run, tmp_path, number, code, at):
+    process = subprocess.Popen(
+        command("verify", run),
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    for line in process.stderr:
+        if at in line:
+            break
+    os.killpg(process.pid, number)
+    said, errors = process.communicate(timeout=30)
+    assert (process.returncode, said, errors) == (code, "", "kernelwright: interrupted\n")
+    assert list(living_with(tmp_path)) == []
+    assert list(tmp_path.rglob("*.scratch")) == []
 
 
 @pytest.mark.parametrize("name", ["scale_general.cl", "scale.h", "record.json"])

@@ -1,5 +1,6 @@
-"""What a run will cost, before it starts: trials, and roughly the time that they take."""
+"""What a run costs: trials and roughly the time, before it starts, and by its pace once it goes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.device import Device
@@ -43,7 +44,7 @@ BYTES_PER_SECOND = {True: 5e9, False: 1e12}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Trials, and seconds of preparing, searching and confirming on a machine with nothing else.
+    """Trials to do, and seconds of preparing, searching and confirming on an idle machine.
 
     Rough, since nobody knows yet how long the kernel takes: it is taken to do nothing but move its
     data; nor how soon hopeless configurations are given up.
@@ -57,8 +58,27 @@ class Estimate:
 
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
-        time = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
-        return f"{self.trials} of {self.space} configurations, roughly {time}"
+        what = f"{self.trials} of {self.space} configurations" if self.trials else "confirming"
+        return f"{what}, roughly {duration(whole)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds or minutes, as precise as a guess is."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def seconds_left(seconds: float, budgets: Iterable[tuple[float, float]]) -> float | None:
+    """How long it takes until the first budget is spent, at the pace of the last ``seconds``.
+
+    Args:
+        seconds: not 0.
+        budgets: how much of each was spent in them, and how much is left.
+
+    Returns:
+        ``None`` where nothing was spent.
+    """
+    each = [seconds * max(0.0, rest) / spent for spent, rest in budgets if spent > 0]
+    return min(each, default=None)
 
 
 def estimate(
@@ -70,8 +90,11 @@ def estimate(
     bench_slots: int,
     rounds: int = 1,
     checker_bytes: int = 0,
+    trials: int | None = None,
+    searched: float = 0.0,
+    confirmed: int = 0,
 ) -> Estimate:
-    """How long a run would take.
+    """How long a run would take, or what is left of one.
 
     Args:
         experiment: its budgets, shapes and ``cost.bytes``; its arguments where that is not given.
@@ -81,8 +104,12 @@ def estimate(
         bench_slots: devices.
         rounds: of agents; each confirms what it found.
         checker_bytes: the largest shape that a checker takes; 0 where there is no checker.
+        trials: how many are left of a run that was begun.
+        searched: seconds that it has searched.
+        confirmed: processes that it has confirmed in.
     """
-    trials = min(experiment.search.trials, space)
+    most = min(experiment.search.trials, space)
+    trials = most if trials is None else trials
     shapes, measure = experiment.shapes, experiment.measure
     launches = measure.warmup + measure.repeats
     tune = [_bytes(experiment, binding) for binding in shapes.tune]
@@ -100,9 +127,10 @@ def estimate(
     compiling = COMPILE_SECONDS[device.backend] / compile_slots
     timing = time(tune) / bench_slots
     trial = compiling + timing if device.is_cpu else max(compiling, timing)
-    finalists = 1 + min(trials, experiment.confirm.top)
+    finalists = 1 + min(most, experiment.confirm.top)
     process = PROCESS_SECONDS + finalists * time(tune + held_out)
-    confirming = experiment.confirm.processes * process / bench_slots
+    processes = max(0, experiment.confirm.processes - confirmed)
+    confirming = processes * process / bench_slots
     seen = max((size for size in tune + held_out + odd if size <= checker_bytes), default=0)
     if seen:
         per_mib = CHECKER_SECONDS_PER_MIB[device.backend]
@@ -111,7 +139,7 @@ def estimate(
         trials=trials,
         space=space,
         prepare_seconds=PROCESS_SECONDS + SEEDS * oracle + time(tune + held_out + odd),
-        search_seconds=min(trials * trial, experiment.search.seconds),
+        search_seconds=min(trials * trial, max(0.0, experiment.search.seconds - searched)),
         confirm_seconds=rounds * (HARDER * oracle + finalists * time(odd) + confirming),
     )
 

@@ -237,15 +237,19 @@ class Result:
 
     @property
     def speedup(self) -> float | None:
-        """The figure for one line: the general configuration's, else the best specialised one's."""
+        """The figure for one line: the general configuration's, else the best specialised one's.
+
+        One of the search only where none is confirmed.
+        """
         if self.general:
             return self.general.speedup
-        found = [s.cell.speedup for s in self.specialised if s and s.cell.speedup]
-        return max(found, default=None)
+        cells = [s.cell for s in self.specialised if s]
+        sure = [cell for cell in cells if cell.comparison]
+        return max((cell.speedup for cell in sure or cells if cell.speedup), default=None)
 
     @property
     def confirmed(self) -> bool:
-        """Whether the figures come from fresh processes."""
+        """Whether that figure comes from fresh processes."""
         if self.general:
             return self.general.comparison is not None
         return any(s and s.cell.comparison for s in self.specialised)

@@ -107,11 +107,6 @@ class Session:
         return Phase.SEARCH if self.history.ended is None or self._open else Phase.CONFIRM
 
     @property
-    def in_flight(self) -> tuple[int, int]:
-        """How many trials are being compiled, and how many are on a bench or queued for one."""
-        return len(self._compiling), self._benching.in_flight
-
-    @property
     def again(self) -> list[Trial]:
         """Open trials that were measured before: elsewhere, or only until they were given up."""
         return [self.history.trials[n] for n in self._open if self.history.trials[n].bench]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,3 +127,22 @@ def test_the_command(tmp_path: Path, server: Server) -> None:
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert KEY not in path.read_text(), path
     assert json.loads(next((tmp_path / "accepted").iterdir()).read_text())["text"] == "Hello."
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_command(tmp_path: Path, server: Server, number: int, code: int) -> None:
+    post(tmp_path, request_at())
+    options = ["--model", "openai/gpt-4o-mini", "--base-url", server.url]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cluster", "relay", str(tmp_path), *options],
+        cwd=ROOT,
+        env=os.environ | {"OPENAI_API_KEY": KEY},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "1000 tokens read" in process.stdout.readline()
+        process.send_signal(number)
+        said, errors = process.communicate(timeout=60)
+    assert (process.returncode, said, errors) == (code, "", "kernelwright: interrupted\n")

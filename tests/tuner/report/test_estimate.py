@@ -2,17 +2,30 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.tuner.session.driving import CPU, GPU, experiment
 from tuner.expressions import Expression
-from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate
+from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate, seconds_left
 from tuner.spec.experiment import Cost
 
 
-def of(trials=100, device=GPU, space=1000, slots=1, benches=1, seconds=1e6, size=None, **more):
+def of(
+    trials=100,
+    device=GPU,
+    space=1000,
+    slots=1,
+    benches=1,
+    seconds=1e6,
+    size=None,
+    left=None,
+    **more,
+):
     given = experiment(trials=trials, seconds=seconds)
     if size:
         given = replace(given, cost=Cost(bytes=Expression.parse(size)))
-    return estimate(given, device, space, compile_slots=slots, bench_slots=benches, **more)
+    slots_of = {"compile_slots": slots, "bench_slots": benches}
+    return estimate(given, device, space, trials=left, **slots_of, **more)
 
 
 def test_trials_are_bounded_by_the_space_and_seconds_by_the_budget():
@@ -60,6 +73,23 @@ def test_the_checkers_at_the_end_count_as_far_as_a_shape_fits_them():
     assert of(device=CPU, checker_bytes=1 << 19).confirm_seconds > without + 0.3
     assert of(device=CPU, checker_bytes=1).confirm_seconds == without
     assert of(checker_bytes=8 << 20, rounds=2).confirm_seconds > 2 * of().confirm_seconds + 1
+
+
+def test_of_a_run_that_was_begun_only_what_is_left_counts():
+    whole, rest = of(trials=40), of(trials=40, left=10, confirmed=1)
+    assert (whole.trials, rest.trials) == (40, 10)
+    assert rest.search_seconds == pytest.approx(whole.search_seconds / 4)
+    assert rest.confirm_seconds < whole.confirm_seconds
+    assert rest.prepare_seconds == whole.prepare_seconds
+    assert of(trials=10**6, space=10**7, seconds=30.0, searched=20.0).search_seconds == 10.0
+    assert str(of(trials=40, left=0)).startswith("confirming, roughly ")
+
+
+def test_the_budget_that_is_spent_first_ends_it():
+    assert seconds_left(10.0, [(2, 6), (5.0, 10.0)]) == 20
+    assert seconds_left(10.0, [(2, 6), (0, 10)]) == 30
+    assert seconds_left(10.0, [(2, -1)]) == 0
+    assert seconds_left(10.0, [(0, 4)]) is None
 
 
 def test_it_reads_as_one_line():

@@ -16,6 +16,7 @@ from tuner.events import (
 )
 from tuner.fleet import BASELINE, INCUMBENT
 from tuner.report.rejections import advise
+from tuner.report.result import Cell
 from tuner.report.summary import summarise
 from tuner.report.tables import results_csv, results_jsonl, status_json
 from tuner.report.text import render, time_text
@@ -74,6 +75,9 @@ def test_a_configuration_for_one_shape_alone_can_be_the_gain():
     assert result.specialised[1] is None
     assert result.confirmed
     assert "none: no configuration is feasible" in render(result)
+    searched = replace(result.specialised[0], cell=Cell(shape=1, time_ns=1.0, speedup=9.0))
+    both = replace(result, specialised=(result.specialised[0], searched, None))
+    assert (both.speedup, both.confirmed) == (result.speedup, True)
 
 
 def test_nothing_valid_says_why():
