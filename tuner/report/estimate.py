@@ -50,7 +50,7 @@ class Estimate:
     """
 
     trials: int
-    space: int
+    space: int | None
     prepare_seconds: float
     search_seconds: float
     confirm_seconds: float
@@ -58,13 +58,14 @@ class Estimate:
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
         time = f"{whole:.0f} s" if whole < 120 else f"{whole / 60:.0f} min"
-        return f"{self.trials} of {self.space} configurations, roughly {time}"
+        tried = f"at most {self.trials}" if self.space is None else f"{self.trials} of {self.space}"
+        return f"{tried} configurations, roughly {time}"
 
 
 def estimate(
     experiment: Experiment,
     device: Device,
-    space: int,
+    space: int | None,
     *,
     compile_slots: int,
     bench_slots: int,
@@ -76,13 +77,15 @@ def estimate(
     Args:
         experiment: its budgets, shapes and ``cost.bytes``; its arguments where that is not given.
         device: what it runs on.
-        space: how many configurations are feasible.
+        space: how many configurations are feasible; ``None`` while there is no template.
         compile_slots: compile jobs at once.
         bench_slots: devices.
         rounds: of agents; each confirms what it found.
         checker_bytes: the largest shape that a checker takes; 0 where there is no checker.
     """
-    trials = min(experiment.search.trials, space)
+    trials = experiment.search.trials
+    if space is not None:
+        trials = min(trials, space)
     shapes, measure = experiment.shapes, experiment.measure
     launches = measure.warmup + measure.repeats
     tune = [_bytes(experiment, binding) for binding in shapes.tune]

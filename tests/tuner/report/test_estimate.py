@@ -64,3 +64,4 @@ def test_the_checkers_at_the_end_count_as_far_as_a_shape_fits_them():
 
 def test_it_reads_as_one_line():
     assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, roughly ")
+    assert str(of(trials=40, space=None)).startswith("at most 40 configurations, roughly ")
