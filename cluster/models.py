@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.llm.mailbox import Mailbox
+from agents.llm.mailbox import Mailbox, check_mailbox
 from agents.llm.network import NetworkModel, NetworkSettings, check_known
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
 from agents.llm.redaction import Redacting
@@ -23,10 +23,13 @@ from cluster.run import StopReason
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.files import write_whole
 from tuner.spec.experiment import Agents, Experiment
+from tuner.spec.load import problem_in
+from tuner.spec.models import MAILBOX
+from tuner.spec.problems import Problem, SpecProblems
+from tuner.spec.yaml_document import Path as DataPath
 
 TRANSCRIPT = "transcript.jsonl"
 UNANSWERED = "unanswered.json"
-MAILBOX = "mailbox:"
 
 
 def transcript_beside(spec: Path, experiment: Experiment) -> Path:
@@ -47,7 +50,7 @@ def chosen(spec: Path, experiment: Experiment, wanted: str | None) -> str:
 
     Raises:
         ModelUnavailable: ``replay`` is wanted, and no transcript of this kernel is there.
-        SpecError: the model's name is none.
+        SpecError: a mailbox is wanted, and its folder not named.
     """
     model = wanted or (experiment.agents.model if experiment.agents else "none")
     beside = transcript_beside(spec, experiment)
@@ -59,21 +62,50 @@ def chosen(spec: Path, experiment: Experiment, wanted: str | None) -> str:
         if not _fits(beside, experiment):
             raise ModelUnavailable(f"{beside} was recorded for another kernel or experiment")
     if model == MAILBOX or not model.strip():
-        raise SpecError("a mailbox needs a folder: --model mailbox:DIR")
+        raise SpecProblems.of([_of_model(spec, wanted, "a mailbox needs a folder: mailbox:DIR")])
     if model.startswith(MAILBOX):
         return f"{MAILBOX}{Path(model.removeprefix(MAILBOX)).absolute()}"
     return model
 
 
-def check_names(agents: Agents, model: str) -> None:
-    """Look up every model that a run would ask over the network.
+def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | None) -> None:
+    """Look up whom a run would ask, before it is begun; ``model`` is what :func:`chosen` says.
 
     Raises:
-        SpecError: nobody knows one of them.
+        SpecProblems: nobody knows some of the models.
+        EnvironmentProblem: the mailbox cannot be made.
     """
-    if model not in ("none", "replay") and not model.startswith(MAILBOX):
-        own = [name for name in (agents.planner, agents.generator) if name]
-        check_known([model, *agents.fallbacks, *own])
+    agents, problems = experiment.agents or Agents(), list[Problem]()
+    if model in ("none", "replay"):
+        return
+    if model.startswith(MAILBOX):
+        try:
+            check_mailbox(Path(model.removeprefix(MAILBOX)))
+        except EnvironmentProblem as problem:
+            raise EnvironmentProblem(str(_of_model(spec, wanted, str(problem)))) from None
+        return
+    others: dict[DataPath, str | None] = {("planner",): agents.planner}
+    others |= {("generator",): agents.generator}
+    others |= {("fallbacks", at): name for at, name in enumerate(agents.fallbacks)}
+    try:
+        check_known(model)
+    except SpecError as error:
+        problems.append(_of_model(spec, wanted, str(error)))
+    for place, name in others.items():
+        try:
+            if name is not None:
+                check_known(name)
+        except SpecError as error:
+            problems.append(problem_in(spec, ("agents", *place), str(error)))
+    if problems:
+        raise SpecProblems.of(problems)
+
+
+def _of_model(spec: Path, wanted: str | None, message: str) -> Problem:
+    """What is wrong with the model, where it is named: on the command line, or in the spec."""
+    if wanted is not None:
+        return Problem("--model", None, "", message)
+    return problem_in(spec, ("agents", "model"), message)
 
 
 def with_agents(experiment: Experiment, model: str) -> Experiment:

@@ -31,7 +31,7 @@ from tuner.session.history import History
 from tuner.session.session import Session
 from tuner.space.feasible import feasible_set
 from tuner.store.journal import Journal
-from tuner.store.run_directory import RunDirectory
+from tuner.store.run_directory import RESULTS, STATUS, RunDirectory
 from workers.sanitizers.tools import tools
 
 FleetOpener = Callable[[Backend], Awaitable[Fleet]]
@@ -136,19 +136,23 @@ async def pursue(
             journal=journal,
             secret=directory.secret,
         )
+        assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
-        async for progress in driver.run():
-            if (reason := asked()) is not None:
-                driver.stop(reason)
-            if time.monotonic() >= due:
-                directory.write("status.json", status_json(summarise(session.history)))
-                due = time.monotonic() + STATUS_SECONDS
-            known = replace(progress, trials=most, estimate=str(expected))
-            yield replace(known, left=pace.left(known))
-        journal.sync()
-        result = summarise(session.history)
-        _write_derived(directory, session.history, result)
+        try:
+            async for progress in driver.run():
+                if (reason := asked()) is not None:
+                    driver.stop(reason)
+                if time.monotonic() >= due:
+                    found = summarise(session.history)
+                    directory.write(STATUS, status_json(found, journal.synced))
+                    due = time.monotonic() + STATUS_SECONDS
+                known = replace(progress, trials=most, estimate=str(expected))
+                yield replace(known, left=pace.left(known))
+        finally:  # also where it is left in between
+            journal.sync()
+            result = summarise(session.history)
+            _write_derived(directory, session.history, result, journal.synced)
         if session.history.finished:
             ended(session.history, result)
 
@@ -202,10 +206,10 @@ def _trials_left(history: History, space: int) -> int:
     return max(0, min(history.experiment.search.trials + history.merged, space) - done)
 
 
-def _write_derived(directory: RunDirectory, history: History, result: Result) -> None:
+def _write_derived(directory: RunDirectory, history: History, result: Result, facts: int) -> None:
     """What can be rebuilt from the journal at any time."""
-    directory.write("status.json", status_json(result))
-    directory.write("results.jsonl", results_jsonl(history))
+    directory.write(STATUS, status_json(result, facts))
+    directory.write(RESULTS, results_jsonl(history))
     directory.write("results.csv", results_csv(history))
     if history.finished:
         with suppress(NothingValid):

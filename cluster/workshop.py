@@ -56,7 +56,7 @@ from tuner.space.lower import lower
 from tuner.space.occupancy import occupancy
 from tuner.spec.experiment import Experiment, Search, Template
 from tuner.spec.odd import every_shape
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.store.run_directory import RunDirectory, RunView, begun
 from tuner.trial import Code, Configuration, Full, Rejected, Stage, Value
 
 A = TypeVar("A", Compiled, Prepared, Benched)
@@ -88,8 +88,9 @@ def round_path(run: Path, number: int, heat: str = "") -> Path:
 
 
 def rounds_begun(run: Path) -> list[Path]:
-    """Where the searches of rounds lie so far, in order."""
-    return sorted(path for path in (run / "rounds").glob("*") if path.name.isdecimal())
+    """Where the searches of rounds lie so far, in order; a folder that holds none is no round."""
+    numbers = {int(path.name) for path in (run / "rounds").glob("*") if path.name.isdecimal()}
+    return [path for number in sorted(numbers) if begun(path := round_path(run, number))]
 
 
 class FleetWorkshop:
@@ -188,7 +189,7 @@ class FleetWorkshop:
         """
         self._check()
         path = round_path(self._directory.path, round_number, heat)
-        if not path.exists():
+        if not begun(path):
             seeded = replace(
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
@@ -208,7 +209,7 @@ class FleetWorkshop:
         """Search the best variant's template further, in a copy of its search without an end."""
         before = round_path(self._directory.path, best.round, best.heat)
         path = round_path(self._directory.path, best.round, heat)
-        if not path.exists():
+        if not begun(path):
             view = RunView.open(before)
             further = replace(view.experiment, search=_endless(view.experiment.search))
             copy = RunDirectory.create(path, further, "", secret=self._directory.secret)
@@ -232,7 +233,7 @@ class FleetWorkshop:
         self._check()
         before = round_path(self._directory.path, best.round, best.heat)
         path = round_path(self._directory.path, best.round, heat)
-        if not path.exists():
+        if not begun(path):
             return None
         view, known = RunView.open(path), RunView.open(before)
         old = {fact.trial for fact in known.facts() if isinstance(fact, TrialFinished)}

@@ -68,6 +68,26 @@ def make_folder(path: Path) -> None:
         raise EnvironmentProblem(f"{path}: cannot be created ({error.strerror})") from error
 
 
+def check_folder(path: Path) -> None:
+    """Find out whether a folder can be made, as far as that is seen without making anything.
+
+    Raises:
+        EnvironmentProblem: it cannot.
+    """
+    why = ""
+    try:
+        up = (path, *path.parents)
+        there = next(place for place in up if place.exists() or place.is_symlink())
+        if not there.is_dir():
+            why = f"{there} is no folder"
+        elif not os.access(there, os.W_OK | os.X_OK):
+            why = f"{there} may not be written"
+    except OSError as error:
+        why = str(error.strerror)
+    if why:
+        raise EnvironmentProblem(f"{path}: cannot be created ({why})")
+
+
 def read_bounded(path: Path, limit: int, *, follow: bool = False) -> str | None:
     """The text of a regular file of at most ``limit`` bytes; ``None`` if there is no such file.
 

@@ -34,9 +34,17 @@ from agents.llm.port import (
     Waiting,
 )
 from tuner.errors import EnvironmentProblem
-from tuner.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
+from tuner.files import (
+    UnreadableFile,
+    check_folder,
+    first_problem,
+    make_folder,
+    read_bounded,
+    write_whole,
+)
 
 LIMIT_BYTES = 16 * 1024 * 1024
+_FOLDERS = ("requests", "replies", "accepted", "problems")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +76,16 @@ class _Letter:
 _LETTERS: TypeAdapter[_Letter] = TypeAdapter(_Letter)
 
 
+def check_mailbox(directory: Path) -> None:
+    """Find out whether a mailbox can be made, and make none.
+
+    Raises:
+        EnvironmentProblem: it is seen that it cannot.
+    """
+    for name in _FOLDERS:
+        check_folder(directory / name)
+
+
 class Mailbox:
     """Asks through a folder.
 
@@ -90,7 +108,7 @@ class Mailbox:
         self._exit_when_waiting = exit_when_waiting
         self._poll_seconds = poll_seconds
         self._timeout_seconds = timeout_seconds
-        for name in ("requests", "replies", "accepted", "problems"):
+        for name in _FOLDERS:
             make_folder(directory / name)
 
     async def ready(self) -> None:

@@ -10,7 +10,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import chain
@@ -100,7 +100,8 @@ class NetworkModel:
         """
         litellm = await asyncio.to_thread(_litellm)
         models = dict.fromkeys([*self.models, *chain.from_iterable(self.roles.values())])
-        check_known(models)
+        for model in models:
+            check_known(model)
         for model in models:
             if lacking := self._lacking(litellm, model):
                 raise EnvironmentProblem(f"{model} needs a key: set {' and '.join(lacking)}")
@@ -221,21 +222,20 @@ class NetworkModel:
         return f"{type(error).__name__}: {' '.join(text.split())}"[:_MESSAGE_LENGTH]
 
 
-def check_known(models: Iterable[str]) -> None:
-    """Look up the providers of models; takes seconds the first time, and asks no one.
+def check_known(model: str) -> None:
+    """Look up a model's provider; takes seconds the first time, and asks no one.
 
     Raises:
         SpecError: LiteLLM knows no provider of that name.
     """
     litellm = _litellm()
-    for model in models:
-        try:
-            litellm.get_llm_provider(model)
-        except Exception:
-            raise SpecError(
-                f"'{model}' is no model that LiteLLM knows: write PROVIDER/MODEL, such as "
-                "openai/gpt-4o-mini"
-            ) from None
+    try:
+        litellm.get_llm_provider(model)
+    except Exception:
+        raise SpecError(
+            f"'{model}' is no model that LiteLLM knows: write PROVIDER/MODEL, such as "
+            "openai/gpt-4o-mini"
+        ) from None
 
 
 def _litellm() -> Any:

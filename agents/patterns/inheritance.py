@@ -28,10 +28,10 @@ def seeded(experiment: Experiment, patterns: tuple[Pattern, ...], device: str) -
     return replace(experiment, search=replace(search, seeds=(*search.seeds, *more)))
 
 
-def left_by(history: History, result: Result, strategy: str = "") -> Pattern | None:
+def left_by(history: History, result: Result) -> Pattern | None:
     """The pattern of a run's confirmed winner; ``None`` if nothing was surely gained.
 
-    ``strategy`` is shortened to one line in which no source survives.
+    Its strategy is why its template says it was made, as one line in which no source survives.
     """
     general = result.general
     if general is None or general.comparison is None or history.device is None:
@@ -40,11 +40,12 @@ def left_by(history: History, result: Result, strategy: str = "") -> Pattern | N
     speedup, low, high = general.speedup, general.comparison.low, general.comparison.high
     if general.comparison.verdict != "faster" or low is None or high is None or not values:
         return None
+    template = history.template(general.trial)
     return Pattern(
         kernel=kernel_digest(history.experiment.kernel)[:16],
         experiment=_line(history.experiment.name),
         features=features_of(history.experiment),
-        strategy=_line(strategy),
+        strategy=_line(template.rationale if template else ""),
         winners=(
             Winner(
                 device=_line(history.device.name),

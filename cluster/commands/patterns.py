@@ -70,8 +70,7 @@ def leave(settings: Settings, run_dir: Path, history: History, result: Result) -
     """
     if settings.home is None or not history.finished or _replays(RunView.open(run_dir)):
         return
-    template = history.template(result.general.trial) if result.general else None
-    pattern = left_by(history, result, template.rationale if template else "")
+    pattern = left_by(history, result)
     if pattern is not None:
         try:
             _store(settings).add(pattern)

@@ -9,7 +9,7 @@ import typer
 
 from agents.account import by_role, by_round, notes_of
 from agents.brief import inline
-from agents.ledger import STEPS, Ledger, ledger_json, read_ledger, spent_so_far
+from agents.ledger import FILE, STEPS, Ledger, ledger_json, read_ledger, spent_so_far
 from agents.llm.port import ModelUnavailable
 from agents.steps import recorded_exchanges
 from cluster.run import STOP_FILE
@@ -21,7 +21,7 @@ from tuner.report.result import Result
 from tuner.report.summary import summarise
 from tuner.report.text import ratio_text, render, speedup_text
 from tuner.session.history import History
-from tuner.store.run_directory import RunView
+from tuner.store.run_directory import JOURNAL, RunView, begun
 
 
 def is_over(run_dir: Path) -> bool:
@@ -38,18 +38,19 @@ def result_view(run_dir: Path) -> RunView:
 
     Raises:
         NothingValid: no round has found anything.
+        EnvironmentProblem: what it found is gone.
     """
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return view
     ledger = read_ledger(run_dir)
     if ledger is not None and ledger.searched is not None:
-        return RunView.open(round_path(run_dir, ledger.searched, ledger.heat))
-    begun = rounds_begun(run_dir) if ledger is None else []
-    if not begun:
+        return _ended(run_dir, ledger.searched, ledger.heat)
+    rounds = rounds_begun(run_dir) if ledger is None else []
+    if not rounds:
         why = "no round was searched yet" if ledger is None else ledger.detail
         raise NothingValid(f"there is no result: {why}")
-    return RunView.open(begun[-1])
+    return RunView.open(rounds[-1])
 
 
 def status(run_dir: Path, *, as_json: bool) -> None:
@@ -74,7 +75,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
 
 def _rounds_status(view: RunView) -> dict[str, object]:
     ledger, spent = read_ledger(view.path), spent_so_far(view.path)
-    histories = _of_rounds(view.path)
+    histories = _of_rounds(view.path, ledger)
     facts: dict[str, object] = {
         "run": view.info.run,
         "state": "waiting"
@@ -90,8 +91,28 @@ def _rounds_status(view: RunView) -> dict[str, object]:
     return facts if ledger is None else {**facts, "ended": ledger.detail}
 
 
-def _of_rounds(run_dir: Path) -> list[History]:
+def _of_rounds(run_dir: Path, ledger: Ledger | None) -> list[History]:
+    for past in ledger.rounds if ledger else ():
+        if past.speedup is not None:
+            _ended(run_dir, past.number)
     return [_history(RunView.open(path)) for path in rounds_begun(run_dir)]
+
+
+def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
+    """The search of a round that is known to have come to its end.
+
+    Raises:
+        EnvironmentProblem: its journal says otherwise.
+    """
+    path = round_path(run_dir, number, heat)
+    view = RunView.open(path) if begun(path) else None
+    if view is None or not _history(view).finished:
+        raise EnvironmentProblem(
+            f"{path / JOURNAL} has lost how the search of round {number} ended, of which "
+            f"{run_dir / FILE} tells: restore it from a copy; {run_dir / 'export'} holds what was "
+            "exported"
+        )
+    return view
 
 
 def _tried(histories: Sequence[History]) -> int:
@@ -190,13 +211,15 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     if as_json:
         found = result.to_json()
         if ledger is not None:
-            found["agents"] = {**ledger_json(ledger), "trials": _tried(_of_rounds(run_dir))}
+            trials = _tried(_of_rounds(run_dir, ledger))
+            found["agents"] = {**ledger_json(ledger), "trials": trials}
         typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
         return
     if ledger is not None and len(ledger.rounds) > 1:
+        tried = _tried(_of_rounds(run_dir, ledger))
         typer.echo(
-            f"{_tried(_of_rounds(run_dir))} configurations in {len(ledger.rounds)} rounds; what "
-            f"follows is of round {ledger.searched}:"
+            f"{tried} configurations in {len(ledger.rounds)} rounds; what follows is of round "
+            f"{ledger.searched}:"
         )
     typer.echo(render(result))
     figures = _figure(result)

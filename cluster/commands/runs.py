@@ -21,7 +21,7 @@ from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
 from cluster.commands.specs import guesses_left
 from cluster.fleets.local import open_local_fleet
 from cluster.fleets.target import open_target_fleet
-from cluster.models import bring_transcript, chosen, with_agents
+from cluster.models import bring_transcript, check_models, chosen, with_agents
 from cluster.progress import Shown, display
 from cluster.rounds import Asking, open_run
 from cluster.run import FleetOpener, StopReason
@@ -66,17 +66,18 @@ def run(
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
             typer.echo(f"kernelwright: {guesses_left(guesses)}", err=True)
-        model = chosen(path, given, model)
-        if model == "none":
+        asked = chosen(path, given, model)
+        check_models(path, given, asked, model)
+        if asked == "none":
             experiment = replace(tunable(given)[0], agents=None)
         else:
-            experiment = with_agents(given, model)
+            experiment = with_agents(given, asked)
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
         again = _given(None, device, exit_when_waiting)
         with closing(RunDirectory.create(folder, experiment, text, fleet=fleet)) as directory:
             patterns.copy_near(settings, directory)
-            if model == "replay":
+            if asked == "replay":
                 bring_transcript(path, experiment, folder)
         try:
             _follow(workplace.start(folder), folder, again, target)

@@ -11,9 +11,9 @@ import typer
 
 from agents.generation.corners import corners
 from cluster.commands.compiling import compiled
-from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
+from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
-from cluster.models import check_names, chosen
+from cluster.models import check_models, chosen
 from cluster.run import checker_bytes
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
@@ -21,6 +21,7 @@ from tuner.fleet import BASELINE
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.spec.experiment import Experiment, Template, Ulp
+from tuner.spec.load import load_experiment
 from tuner.spec.skeleton import unread_guesses
 from tuner.spec.tolerances import BASELINE_ERRORS, default_tolerance
 from tuner.trial import Configuration, Rejected
@@ -48,17 +49,18 @@ def validate(
         NothingValid: with ``compile_corners``, something did not compile.
     """
     path = find_spec(spec, lambda: target is not None or machine_has_gpu())
-    experiment, template = load_tunable(path)
+    experiment = load_experiment(path)
     asked = chosen(path, experiment, None)
+    check_models(path, experiment, asked, None)
     rounds = experiment.agents.rounds if experiment.agents and asked != "none" else 0
-    if experiment.agents:
-        check_names(experiment.agents, asked)
+    if experiment.template is not None or not rounds:
+        experiment = tunable(experiment)[0]
     model, why_not = _device(experiment, target, device)
     tolerances = _tolerances(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
-    if model is not None:
-        space = feasible_set(experiment, template, model)
+    if model is not None and experiment.template is not None:
+        space = feasible_set(experiment, experiment.template, model)
     attempts: list[Attempt] = []
     if compile_corners:
         if model is None:
@@ -72,8 +74,8 @@ def validate(
             "tolerances": tolerances,
             "space": None if space is None else _space_report(space),
             "estimate": None
-            if space is None or model is None
-            else asdict(_estimate(experiment, model, len(space), rounds)),
+            if model is None
+            else asdict(_estimate(experiment, model, space, rounds)),
             "compiled": [asdict(one) for one in attempts],
         }
         typer.echo(json.dumps(report, indent=2))
@@ -85,10 +87,14 @@ def validate(
             typer.echo("  no cost in bytes: how near a shape is to the possible is not told")
         if space is not None and model is not None:
             _print_space(space, model)
-            agents = f", in {rounds} rounds with model {asked}" if rounds else ""
-            typer.echo(f"a run: {_estimate(experiment, model, len(space), rounds)}{agents}")
-        else:
+        elif model is None:
             typer.echo(f"space: not counted: {why_not}")
+        if rounds:
+            aside = "; --model none searches the spec's own" if experiment.template else ""
+            typer.echo(f"space of a run: not known before {asked} writes a template{aside}")
+        if model is not None:
+            agents = f", in {rounds} rounds with model {asked}" if rounds else ""
+            typer.echo(f"a run: {_estimate(experiment, model, space, rounds)}{agents}")
         for one in attempts:
             typer.echo(f"  compiled {one.configuration}: {one.problem or 'ok'}")
     if failed := [one for one in attempts if one.problem]:
@@ -168,13 +174,15 @@ def _print_space(space: FeasibleSet, device: Device) -> None:
         typer.echo(f"  {rejection.points:,} rejected by {rejection.condition}")
 
 
-def _estimate(experiment: Experiment, device: Device, space: int, rounds: int) -> Estimate:
+def _estimate(
+    experiment: Experiment, device: Device, space: FeasibleSet | None, rounds: int
+) -> Estimate:
     """What a run on one such device would cost, with this machine's cores to compile."""
     cores = max(1, (os.cpu_count() or 2) - 1)
     return estimate(
         experiment,
         device,
-        space,
+        None if rounds or space is None else len(space),
         compile_slots=cores,
         bench_slots=1,
         rounds=max(1, rounds),

@@ -1,15 +1,25 @@
 """Where specs are found, and where runs are kept."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from agents.llm.mailbox import check_mailbox
 from cluster.commands.experiments import BUNDLED, bundled_names, find_spec
 from cluster.commands.runs import _run_directory
 from cluster.commands.specs import validate
+from cluster.models import check_models
 from cluster.settings import Settings
-from tests.cluster.kernels import write_experiment
-from tuner.errors import SpecError
+from tests.cluster.kernels import SPEC, kernelwright, write_experiment
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.spec.load import load_experiment
+from tuner.spec.problems import SpecProblems
+
+
+def plainly_validate(spec):
+    validate(str(spec), target=None, compile_corners=False, device=None, as_json=False)
+
 
 JOB = Settings(ray_address="127.0.0.1:6379", in_job=True)
 
@@ -25,14 +35,83 @@ def test_a_bundled_name_means_cuda_where_a_target_is_named(capsys):
     assert "space on NVIDIA H100" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "agents", ["{model: nosuch/model}", "{planner: nosuch/model, model: gpt-4o}"]
-)
-def test_a_model_that_nobody_knows_is_told_before_a_run(tmp_path, agents):
-    spec = write_experiment(tmp_path)
+def asks(folder, agents, **changed):
+    """A spec with such a line of agents, its 21st."""
+    spec = write_experiment(folder, **changed)
     spec.write_text(f"{spec.read_text()}\nagents: {agents}\n")
-    with pytest.raises(SpecError, match="'nosuch/model' is no model that LiteLLM knows"):
-        validate(str(spec), target=None, compile_corners=False, device=None, as_json=False)
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("agents", "columns"),
+    [
+        ("{model: nosuch/model}", [17]),
+        ("{planner: nosuch/model, model: gpt-4o}", [19]),
+        ("{model: gpt-4o, fallbacks: [gpt-4o, nosuch/model]}", [45]),
+        ("{model: nosuch/model, generator: nosuch/model}", [17, 42]),
+    ],
+)
+def test_a_model_that_nobody_knows_is_told_before_a_run_with_its_place(tmp_path, agents, columns):
+    spec = asks(tmp_path, agents)
+    with pytest.raises(SpecProblems) as told:
+        plainly_validate(spec)
+    words = "'nosuch/model' is no model that LiteLLM knows"
+    assert re.findall(rf"^{spec}:22:(\d+): {words}", str(told.value), re.MULTILINE) == [
+        str(column) for column in columns
+    ]
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_who_cannot_be_asked_is_told_before_there_is_a_run(tmp_path, command):
+    (tmp_path / "file").write_text("")
+    options = ("--fleet", "local", "--run-dir", tmp_path / "run") if command == "run" else ()
+    for number, (model, code, words) in enumerate(
+        (
+            ("nosuch/model", 2, "'nosuch/model' is no model"),
+            ("'mailbox:'", 2, "a mailbox needs a folder"),
+            (f"'mailbox:{tmp_path}/file/box'", 3, f"({tmp_path}/file is no folder)"),
+        )
+    ):
+        spec = asks(tmp_path / str(number), f"{{model: {model}}}")
+        result = kernelwright(command, spec, *options)
+        assert result.returncode == code, result.stderr
+        assert f"{spec}:22:17: " in result.stderr
+        assert words in result.stderr
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_the_command_line_is_told_of_there(tmp_path):
+    experiment = load_experiment(write_experiment(tmp_path))
+    with pytest.raises(SpecProblems, match=r"^--model: 'nosuch/x' is no model"):
+        check_models(tmp_path / "spec.yaml", experiment, "nosuch/x", "nosuch/x")
+
+
+def test_a_mailbox_is_looked_at_and_not_made(tmp_path):
+    check_mailbox(tmp_path / "deep" / "box")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "replies").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    for box in (tmp_path / "box", tmp_path / ("y" * 300), tmp_path / "loop"):
+        with pytest.raises(EnvironmentProblem, match="cannot be created"):
+            check_mailbox(box)
+
+
+def test_before_a_model_writes_a_template_its_space_is_not_known(tmp_path, capsys):
+    spec = SPEC.replace("template: template.yaml\n", "")
+    plainly_validate(asks(tmp_path / "own", f"{{model: 'mailbox:{tmp_path}/box'}}", spec=spec))
+    told, noted = capsys.readouterr()
+    assert f"space of a run: not known before mailbox:{tmp_path}/box writes a template\n" in told
+    assert "a run: at most 6 configurations, roughly" in told
+    assert "feasible" not in told
+    assert noted == "", "no template is made by rules"
+    plainly_validate(asks(tmp_path / "given", f"{{model: 'mailbox:{tmp_path}/box'}}"))
+    told = capsys.readouterr().out
+    assert "6 of 6 configurations are feasible" in told
+    assert "writes a template; --model none searches the spec's own\n" in told
+    assert "a run: at most 6 configurations" in told
+    plainly_validate(asks(tmp_path / "none", "{model: none}", spec=spec))
+    assert "at most" not in capsys.readouterr().out
 
 
 def test_a_file_wins_over_a_bundled_name(tmp_path, monkeypatch):

@@ -51,14 +51,15 @@ class Estimate:
     """
 
     trials: int
-    space: int
+    space: int | None
     prepare_seconds: float
     search_seconds: float
     confirm_seconds: float
 
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
-        what = f"{self.trials} of {self.space} configurations" if self.trials else "confirming"
+        tried = f"at most {self.trials}" if self.space is None else f"{self.trials} of {self.space}"
+        what = f"{tried} configurations" if self.trials else "confirming"
         return f"{what}, roughly {duration(whole)}"
 
 
@@ -84,7 +85,7 @@ def seconds_left(seconds: float, budgets: Iterable[tuple[float, float]]) -> floa
 def estimate(
     experiment: Experiment,
     device: Device,
-    space: int,
+    space: int | None,
     *,
     compile_slots: int,
     bench_slots: int,
@@ -99,7 +100,7 @@ def estimate(
     Args:
         experiment: its budgets, shapes and ``cost.bytes``; its arguments where that is not given.
         device: what it runs on.
-        space: how many configurations are feasible.
+        space: how many configurations are feasible; ``None`` while there is no template.
         compile_slots: compile jobs at once.
         bench_slots: devices.
         rounds: of agents; each confirms what it found.
@@ -108,7 +109,9 @@ def estimate(
         searched: seconds that it has searched.
         confirmed: processes that it has confirmed in.
     """
-    most = min(experiment.search.trials, space)
+    most = experiment.search.trials
+    if space is not None:
+        most = min(most, space)
     trials = most if trials is None else trials
     shapes, measure = experiment.shapes, experiment.measure
     launches = measure.warmup + measure.repeats

@@ -93,6 +93,6 @@ def results_csv(history: History) -> str:
     return text.getvalue()
 
 
-def status_json(result: Result) -> str:
-    """The result so far, as ``status.json`` keeps it."""
-    return json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n"
+def status_json(result: Result, facts: int) -> str:
+    """The result so far as ``status.json`` keeps it, and how many facts the journal holds."""
+    return json.dumps({**result.to_json(), "facts": facts}, indent=2, allow_nan=False) + "\n"

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJs
 from tuner.device import Backend
 from tuner.expressions import Expression
 from tuner.spec.fields import FunctionName, OneOrMany, Seeds, SourceFile
+from tuner.spec.models import Address, ModelId, RoleModelId
 from tuner.trial import Value
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -333,29 +334,26 @@ class Measure:
     at_most: Annotated[int, Field(ge=3, le=1_000_000)] = 2_000
 
 
-ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][!-~]*$", max_length=400)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
     """Who writes templates, and what that may cost over the whole run.
 
     ``model`` is ``auto`` (a recorded transcript of this very kernel if one lies beside the spec,
     else ``none``), ``replay``, ``none``, ``mailbox:DIR``, or the id of a model that LiteLLM knows.
-    ``fallbacks`` are asked in order where it gives no reply; ``planner`` and ``generator`` replace
-    it for their role. ``base_url`` is of a server of one's own. A run ends after ``patience``
-    rounds in a row without a gain. ``max_tokens`` counts those read and written, ``seconds`` the
-    time of all steps. Each round asks for ``width`` drafts: templates, or whole kernels where
-    ``mode`` is ``direct``. With ``overlap`` the devices go on searching the best template while a
-    model is asked; those trials are beside the search's budget.
+    ``fallbacks``, such ids too, are asked in order where it gives no reply; ``planner`` and
+    ``generator``, likewise, replace it for their role. ``base_url`` is of a server of one's own. A
+    run ends after ``patience`` rounds in a row without a gain. ``max_tokens`` counts those read and
+    written, ``seconds`` the time of all steps. Each round asks for ``width`` drafts: templates, or
+    whole kernels where ``mode`` is ``direct``. With ``overlap`` the devices go on searching the
+    best template while a model is asked; those trials are beside the search's budget.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     model: ModelId = "auto"
-    fallbacks: Annotated[tuple[ModelId, ...], OneOrMany(0, 8)] = ()
-    planner: ModelId | None = None
-    generator: ModelId | None = None
-    base_url: Annotated[str, Field(pattern=r"^https?://[!-~]+$", max_length=400)] | None = None
+    fallbacks: Annotated[tuple[RoleModelId, ...], OneOrMany(0, 8)] = ()
+    planner: RoleModelId | None = None
+    generator: RoleModelId | None = None
+    base_url: Address | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
     rounds: Annotated[int, Field(ge=1, le=100)] = 5

@@ -63,6 +63,11 @@ def load_experiment(path: str | Path) -> Experiment:
     return _sound(experiment, problems, (document, template_document))
 
 
+def problem_in(path: Path, where: DataPath, message: str) -> Problem:
+    """What is wrong at a place of a spec's file, found once it had been loaded."""
+    return _read(path).problem(where, message)
+
+
 def _expected(finding: Finding, unread: set[str]) -> bool:
     """Whether it only says that what could not be read, or was misspelt, is absent."""
     absent = finding.absent

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tuner.errors import SpecError
+from tuner.spec.models import hidden
 
 _WIDTH = 100
 
@@ -26,14 +27,15 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
+        message = hidden(self.message)
         if self.mark is None:
-            return f"{self.file}: {self.message}"
+            return f"{self.file}: {message}"
         number = f"{self.mark.line:5d}"
         column = self.mark.column - 1
         start = max(0, column - _WIDTH * 3 // 4)
-        shown = self.text[start : start + _WIDTH].expandtabs(1).rstrip()
+        shown = hidden(self.text)[start : start + _WIDTH].expandtabs(1).rstrip()
         return (
-            f"{self.file}:{self.mark.line}:{self.mark.column}: {self.message}\n"
+            f"{self.file}:{self.mark.line}:{self.mark.column}: {message}\n"
             f"{number} | {shown}\n"
             f"{' ' * len(number)} | {' ' * (column - start)}^"
         )

@@ -9,6 +9,7 @@ of sessions.
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -22,6 +23,9 @@ from tuner.events import Fact, TrialFinished, TrialProposed
 
 VERSION = 2
 HEADER = json.dumps({"journal": "kernelwright", "version": VERSION}).encode() + b"\n"
+
+_HEADERS = re.compile(rb'\{"journal": "kernelwright", "version": ([0-9]{1,9})\}\n')
+_LONGEST_HEADER = 64
 
 _SUM = b'{"sum":"%08x",'
 _SUM_LENGTH = len(_SUM % 0)
@@ -43,24 +47,40 @@ def read_journal(path: Path) -> list[Fact]:
     """Every fact of a journal, in order, while it may still be growing.
 
     Raises:
-        EnvironmentProblem: it cannot be read, is of another version, or is damaged.
+        EnvironmentProblem: it cannot be read, is none or of another version, or is damaged.
     """
     return _decode(path, _whole_lines(path))[0]
 
 
 def _whole_lines(path: Path) -> bytes:
     if not path.is_file():
-        raise EnvironmentProblem(f"cannot read {path}: not a regular file")
+        raise _no_journal(path, "is not a regular file")
     try:
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            start = stream.read(_LONGEST_HEADER)
+            if start[: len(HEADER)] != HEADER[: len(start)]:
+                raise _foreign(path, start)
+            data = start + stream.read()
     except OSError as error:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
-    if data[: len(HEADER)] != HEADER[: len(data)]:
-        raise EnvironmentProblem(
-            f"{path}:1: no journal of version {VERSION}: go on with the version of kernelwright "
-            "that wrote it, or begin a new run"
-        )
     return data[: data.rfind(b"\n") + 1]
+
+
+def _foreign(path: Path, start: bytes) -> EnvironmentProblem:
+    """What is said of a file that begins in another way than a journal of this version."""
+    if version := _HEADERS.match(start):
+        return EnvironmentProblem(
+            f"{path}:1: a journal of version {int(version[1])}, and this kernelwright reads "
+            f"version {VERSION}: go on with the one that wrote it, or begin a new run"
+        )
+    return _no_journal(path, "does not begin as one")
+
+
+def _no_journal(path: Path, what: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"{path} is no journal (it {what}): something else was put in its place; restore it from "
+        "a copy, or begin a new run"
+    )
 
 
 def _decode(path: Path, data: bytes) -> tuple[list[Fact], int]:
@@ -111,27 +131,31 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or begin a journal; a torn last line is cut off, :attr:`facts` are what it holds.
 
+        :attr:`synced` is how many facts no crash of the machine can take any more.
+
         Raises:
             EnvironmentProblem: it cannot be read or written, or is damaged.
         """
         self.path = path
         data = _whole_lines(path) if path.exists() else b""
         self.facts, self._checksum = _decode(path, data)
+        self._written, self.synced = len(self.facts), 0
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             os.ftruncate(self._descriptor, len(data))
             os.lseek(self._descriptor, 0, os.SEEK_END)
         except OSError as error:
             raise EnvironmentProblem(f"cannot write {path}: {error.strerror}") from None
-        self._dirty = False
+        self._dirty = True  # whoever wrote before may have died before syncing
         if not data:
             self._write(HEADER)
-            self.sync()
+        self.sync()
 
     def append(self, fact: Fact) -> None:
         """Hand a fact to the operating system, so that it survives this process."""
         line, self._checksum = _encode(fact, self._checksum)
         self._write(line)
+        self._written += 1
 
     def sync(self) -> None:
         """Force all that was appended to the disk, so that it survives the machine."""
@@ -140,7 +164,7 @@ class Journal:
                 os.fsync(self._descriptor)
             except OSError as error:
                 raise EnvironmentProblem(f"cannot sync {self.path}: {error.strerror}") from None
-            self._dirty = False
+            self._dirty, self.synced = False, self._written
 
     def _write(self, data: bytes) -> None:
         try:

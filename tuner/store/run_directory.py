@@ -17,6 +17,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +34,8 @@ from tuner.store.journal import Journal, read_journal
 FORMAT = 3
 """To be raised with every change after which what was written before cannot be gone on with."""
 
-SPEC, JOURNAL, RESULTS = "spec.resolved.yaml", "journal.jsonl", "results.jsonl"
+INFO, SPEC, JOURNAL = "run.json", "spec.resolved.yaml", "journal.jsonl"
+STATUS, RESULTS = "status.json", "results.jsonl"
 MAX_FILE_BYTES = 64 << 20
 
 
@@ -54,6 +56,16 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class _Status:
+    """What of ``status.json`` is read again: how many facts the journal surely held."""
+
+    facts: int = 0
+
+
+_STATUS = TypeAdapter(_Status)
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """A run directory as anyone may read it, also while the run goes on."""
 
@@ -67,16 +79,24 @@ class RunView:
 
         Raises:
             SpecError: there is no run.
-            EnvironmentProblem: its format is not understood, or its spec was changed.
+            EnvironmentProblem: a part of it is gone or not understood, or its spec was changed.
         """
-        text, resolved = _read(path / "run.json"), _read(path / SPEC)
-        if text is None or resolved is None:
+        if not begun(path):
             raise SpecError(f"{path} is not a run directory")
+        text, resolved = _read(path / INFO), _read(path / SPEC)
+        if text is None or resolved is None:
+            gone = path / (INFO if text is None else SPEC)
+            raise EnvironmentProblem(
+                f"{gone} is gone, though something was measured there: restore it from a copy, or "
+                f"move {path} away"
+            )
         try:
             info = TypeAdapter(RunInfo).validate_json(text)
         except ValidationError as error:
             what = error.errors(include_url=False)[0]["msg"]
-            raise EnvironmentProblem(f"{path / 'run.json'} cannot be understood: {what}") from None
+            raise EnvironmentProblem(
+                f"{path / INFO} cannot be understood ({what}): restore it from a copy"
+            ) from None
         if info.format != FORMAT:
             raise EnvironmentProblem(
                 f"{path} was begun by another version of kernelwright (its run format is "
@@ -149,7 +169,7 @@ class RunDirectory:
             building.chmod(0o755)
             lock = _lock(building)
             (building / "environment").mkdir()
-            (building / "run.json").write_bytes(TypeAdapter(RunInfo).dump_json(info) + b"\n")
+            (building / INFO).write_bytes(TypeAdapter(RunInfo).dump_json(info) + b"\n")
             (building / "spec.yaml").write_text(spec_text)
             (building / SPEC).write_text(resolved, encoding="utf-8")
             with os.fdopen(
@@ -163,9 +183,12 @@ class RunDirectory:
             if building:
                 shutil.rmtree(building, ignore_errors=True)
             if error.errno != errno.ENAMETOOLONG and path.exists():
+                found = f"{path} is there already"
                 raise EnvironmentProblem(
-                    f"{path} is there already: go on with `kernelwright resume {path}`, or name "
-                    "another folder with --run-dir"
+                    f"{found}: go on with `kernelwright resume {path}`, or name another folder "
+                    "with --run-dir"
+                    if begun(path)
+                    else f"{found} and is no run directory: move it away"
                 ) from None
             raise EnvironmentProblem(
                 f"cannot make the run directory {path}: {error.strerror}; name another with "
@@ -237,24 +260,31 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _told(path: Path) -> int:
-    """How many trials were in the journal when the results were written."""
-    try:
-        with (path / RESULTS).open("rb") as stream:
-            return sum(1 for _ in stream)
-    except OSError:
-        return 0
+def begun(path: Path) -> bool:
+    """Whether a run lies there: all that :meth:`RunDirectory.create` makes, or what it measured."""
+    return (path / JOURNAL).exists() or all((path / name).exists() for name in (INFO, SPEC))
 
 
-def _check_whole(path: Path, facts: Sequence[Fact], told: int) -> None:
+def _told(path: Path) -> dict[str, int]:
+    """How many trials were in the journal when the results were written, and how many facts."""
+    told = {RESULTS: 0, STATUS: 0}
+    with suppress(EnvironmentProblem):
+        told[RESULTS] = (_read(path / RESULTS) or "").count("\n")
+    with suppress(EnvironmentProblem, ValidationError):
+        told[STATUS] = _STATUS.validate_json(_read(path / STATUS) or "{}").facts
+    return told
+
+
+def _check_whole(path: Path, facts: Sequence[Fact], told: Mapping[str, int]) -> None:
     """Refuse a journal that knows less than what was made from it: nothing shall be lost twice."""
-    known = sum(isinstance(fact, TrialProposed) for fact in facts)
-    if told > known:
-        raise EnvironmentProblem(
-            f"{path / JOURNAL} tells of {known} trials, and {RESULTS}, which was made from it, of "
-            f"{told}: it was cut or replaced; restore it from a copy, or move {path / RESULTS} "
-            "away to go on from what is left"
-        )
+    trials = sum(isinstance(fact, TrialProposed) for fact in facts)
+    for name, known, things in ((RESULTS, trials, "trials"), (STATUS, len(facts), "facts")):
+        if told[name] > known:
+            raise EnvironmentProblem(
+                f"{path / JOURNAL} tells of {known} {things}, and {name}, which was made from it, "
+                f"of {told[name]}: it was cut or replaced; restore it from a copy, or move "
+                f"{RESULTS} and {STATUS} beside it away to go on from what is left"
+            )
 
 
 def _read(file: Path) -> str | None:

@@ -86,14 +86,16 @@ def test_a_winner_of_this_device_is_preferred() -> None:
 
 
 def test_a_confirmed_winner_leaves_a_pattern_without_source() -> None:
-    experiment = twice()
+    template = replace(twice().template, rationale="use `vectors`;\n" + KERNEL)
+    experiment = replace(twice(), template=template)
     values = {"VEC": 8, "BLOCK": 16, "MODE": "sum"}
     shapes = len(experiment.shapes.tune) + len(experiment.shapes.held_out)
     history = finished_run(
         experiment, CPU, [1000.0] * shapes, [(values, [500.0] * shapes)], noise=0.001
     )
-    left = left_by(history, summarise(history), "use `vectors`;\n" + KERNEL)
+    left = left_by(history, summarise(history))
     assert left is not None
+    assert left.strategy.startswith("use vectors")
     (won,) = left.winners
     assert (won.values, won.device) == (values, CPU.name)
     assert left.experiment == "twice"

@@ -79,7 +79,7 @@ def test_a_result_says_how_near_a_copy_it_is_and_how_the_device_was():
 
 def test_it_is_there_for_programs_too():
     history = run()
-    status = json.loads(status_json(summarise(history)))
+    status = json.loads(status_json(summarise(history), 9))
     assert status["ceilings"]["launch_ns"] == 500
     assert status["telemetry"]["celsius"] == {"low": 30, "median": 50, "high": 61}
     (row,) = map(json.loads, results_jsonl(history).splitlines())

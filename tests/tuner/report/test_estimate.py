@@ -94,3 +94,4 @@ def test_the_budget_that_is_spent_first_ends_it():
 
 def test_it_reads_as_one_line():
     assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, roughly ")
+    assert str(of(trials=40, space=None)).startswith("at most 40 configurations, roughly ")

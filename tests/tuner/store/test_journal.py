@@ -1,5 +1,6 @@
 """The journal: what was written is read, torn ends are dropped, damage is named."""
 
+import os
 import resource
 import zlib
 
@@ -160,13 +161,39 @@ def test_what_no_writer_writes_names_its_line(tmp_path, line, complaint):
 
 
 @pytest.mark.parametrize(
-    "data", [b'{"journal": "kernelwright", "version": 1}\n', b"\x80" * 99, HEADER[:-1] + b" "]
+    ("data", "complaint"),
+    [
+        (b'{"journal": "kernelwright", "version": 1}\n', r"of version 1, and .* reads version 2"),
+        *(
+            (data, r"is no journal .* restore it from a copy, or begin a new run")
+            for data in (b"\x80" * 99, bytes(99), HEADER[:-1] + b" ", HEADER[:-1] + bytes(99))
+        ),
+    ],
 )
-def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, data):
+def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, data, complaint):
     path = write(tmp_path / "journal.jsonl", data)
-    with pytest.raises(EnvironmentProblem, match="version 2"):
-        Journal(path)
+    for use in (Journal, read_journal):
+        with pytest.raises(EnvironmentProblem, match=complaint):
+            use(path)
     assert path.read_bytes() == data
+
+
+def test_what_is_no_journal_is_not_read_however_large_it_is(tmp_path):
+    path = write(tmp_path / "journal.jsonl", b"x")
+    os.truncate(path, 1 << 42)
+    with pytest.raises(EnvironmentProblem, match="is no journal"):
+        read_journal(path)
+
+
+def test_it_knows_how_many_facts_no_crash_takes_any_more(tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        for fact in FACTS[:3]:
+            journal.append(fact)
+        assert journal.synced == 0
+        journal.sync()
+        assert journal.synced == 3
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        assert journal.synced == 3
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_message(tmp_path):

@@ -184,6 +184,46 @@ def test_a_journal_that_lost_trials_is_neither_read_nor_gone_on_with(tmp_path, l
     directory.close()
 
 
+def test_a_journal_that_lost_its_end_is_told_of_though_no_trial_is_missing(tmp_path):
+    directory = create(tmp_path / "run")
+    simulated = Run(EXPERIMENT)
+    simulated.drive(fleet())
+    with directory.journal() as journal:
+        for fact in simulated.facts:
+            journal.append(fact)
+        journal.sync()
+        directory.write("status.json", json.dumps({"facts": journal.synced, "more": []}))
+    path = directory.path / "journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    for read in (RunView.open(directory.path).facts, directory.journal):
+        with pytest.raises(
+            EnvironmentProblem, match=r"status\.json, which .* cut or replaced; restore .* move "
+        ):
+            read()
+    (directory.path / "status.json").rename(directory.path / "moved.json")
+    directory.journal().close()
+    path.write_bytes(whole)
+    for text in ("", "[]", "{", '{"facts": "many"}'):
+        directory.write("status.json", text)
+        assert RunView.open(directory.path).facts() == simulated.facts, "it only ever adds doubt"
+    directory.close()
+
+
+def test_a_run_lost_but_for_what_it_measured_is_no_folder_without_a_run(tmp_path):
+    directory = create(tmp_path / "run")
+    directory.journal().close()
+    directory.close()
+    (directory.path / "run.json").unlink()
+    with pytest.raises(EnvironmentProblem, match=r"run\.json is gone, though .* restore it"):
+        RunView.open(directory.path)
+    (directory.path / "journal.jsonl").unlink()
+    with pytest.raises(SpecError, match="is not a run directory"):
+        RunView.open(directory.path)
+    with pytest.raises(EnvironmentProblem, match="is there already and is no run directory: move"):
+        create(directory.path)
+
+
 def test_a_name_too_long_is_one_clear_message(tmp_path):
     with pytest.raises(EnvironmentProblem, match=r"File name too long.*--run-dir"):
         create(tmp_path / ("x" * 300))

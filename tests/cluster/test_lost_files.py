@@ -1,0 +1,95 @@
+"""Runs with agents whose files were lost, cut or never filled: nothing measured goes unnoticed."""
+
+import json
+from functools import partial
+
+import pytest
+
+from agents.ledger import read_ledger
+from cluster.commands.results import conclude, export, report, status
+from cluster.workshop import round_path, rounds_begun
+from tests.agents.test_loop import plain
+from tests.cluster.test_rounds import begin, follow
+from tuner.errors import EnvironmentProblem
+from tuner.store.run_directory import RunDirectory
+
+
+def no_searches(rounds):
+    """What a killed process, a copy or a hand may leave beside the searches of rounds."""
+    rounds.mkdir(exist_ok=True)
+    for name in ("03", "04", "xx", "100"):
+        (rounds / name).mkdir()
+    (rounds / "04" / "run.json").write_text("{}")
+    (rounds / "05").write_text("")
+    (rounds / "06").symlink_to("nowhere")
+    (rounds / "1").symlink_to("01")
+
+
+def test_a_folder_that_holds_no_search_is_no_round(tmp_path, capsys):
+    path = begin(tmp_path / "run")
+    follow(path)
+    no_searches(path / "rounds")
+    status(path, as_json=True)
+    assert json.loads(capsys.readouterr().out)["rounds"] == 2
+    (path / "rounds.json").unlink()
+    report(path, as_json=True)
+    assert json.loads(capsys.readouterr().out)["outcome"] in ("improved", "no_gain")
+
+
+def test_a_folder_that_holds_no_search_is_filled_or_named(tmp_path):
+    path = begin(tmp_path / "run")
+    (path / "rounds" / "01").mkdir(parents=True)
+    follow(path)
+    assert read_ledger(path).searched == 1
+    path = begin(tmp_path / "other")
+    (path / "rounds").mkdir()
+    (path / "rounds" / "01").write_text("")
+    with pytest.raises(EnvironmentProblem, match=r"rounds/01 is .* no run directory: move it away"):
+        follow(path)
+
+
+def test_the_last_of_a_hundred_rounds_is_the_hundredth(tmp_path):
+    for number in (2, 99, 100, 10):
+        RunDirectory.create(round_path(tmp_path, number), plain(), "").close()
+    assert rounds_begun(tmp_path) == [round_path(tmp_path, n) for n in (2, 10, 99, 100)]
+
+
+@pytest.mark.parametrize("number", ["01", "02"])
+def test_a_round_whose_journal_lost_its_end_is_told_of_by_all_that_show_it(tmp_path, number):
+    path = begin(tmp_path / "run")
+    follow(path)
+    folder = path / "rounds" / number
+    journal = folder / "journal.jsonl"
+    whole = journal.read_bytes()
+    journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    shows = [partial(status, as_json=False), partial(report, as_json=False)]
+    if number == "01":
+        shows += [partial(export, output=tmp_path / "exported"), partial(conclude, as_json=False)]
+    for show in shows:
+        with pytest.raises(EnvironmentProblem, match=rf"rounds/{number}/.* was cut or replaced"):
+            show(path)
+    for name in ("status.json", "results.jsonl"):
+        (folder / name).unlink()
+    lost = rf"rounds/{number}/journal\.jsonl has lost how the .* ended.*: restore it from a copy"
+    for show in shows:
+        with pytest.raises(EnvironmentProblem, match=lost):
+            show(path)
+    journal.write_bytes(whole)
+    for show in shows:
+        show(path)
+    folder.rename(tmp_path / "away")
+    for show in shows:
+        with pytest.raises(EnvironmentProblem, match=lost):
+            show(path)
+
+
+def test_a_round_that_goes_on_measures_nothing_anew_that_its_journal_lost(tmp_path):
+    path = begin(tmp_path / "run")
+    journal = path / "rounds" / "01" / "journal.jsonl"
+    while not (journal.exists() and "trial.finished" in journal.read_text()):
+        follow(path, leave_after=8, how="interrupted")
+    cut = b"".join(journal.read_bytes().splitlines(keepends=True)[:-1])
+    journal.write_bytes(cut)
+    with pytest.raises(EnvironmentProblem, match=r"rounds/01/.* was cut or replaced; restore it"):
+        follow(path)
+    assert journal.read_bytes() == cut
