@@ -142,8 +142,8 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
     return Refused(by=_FINDERS[rejected.stage], detail=f"{shown}{where}")
 
 
-def judge(history: History, result: Result) -> Verdict:
-    """The verdict on a finished run of one template."""
+def judge(history: History, result: Result, where: str = "") -> Verdict:
+    """The verdict on a finished run of one template; ``where`` names it for people."""
     tried = result.tried or result.general
     general = tried if tried and tried.comparison else None
     comparison = general.comparison if general else None
@@ -161,7 +161,7 @@ def judge(history: History, result: Result) -> Verdict:
         high=comparison.high if comparison else None,
         gain=comparison if alone or general is None else general.gain,
         portfolio_gain=result.portfolio.gain if result.portfolio else None,
-        incumbents=tuple(_incumbents(history, result)),
+        incumbents=tuple(_incumbents(history, result, where)),
         baseline_us=tuple(_microseconds(result.shapes[shape].baseline_ns) for shape in tune),
         best_us=tuple(_microseconds(times.get(shape)) for shape in tune),
         observations=observations(history),
@@ -172,7 +172,7 @@ def judge(history: History, result: Result) -> Verdict:
     )
 
 
-def _incumbents(history: History, result: Result) -> Iterator[IncumbentEntered]:
+def _incumbents(history: History, result: Result, where: str) -> Iterator[IncumbentEntered]:
     """What the result would have applications run, the general configuration first."""
     general = result.general
     if general is None or general.comparison is None:
@@ -180,8 +180,14 @@ def _incumbents(history: History, result: Result) -> Iterator[IncumbentEntered]:
     members = result.portfolio.members if result.portfolio else ()
     for trial in dict.fromkeys([general.trial, *(member.trial for member in members)]):
         template = history.template(trial)
-        if template is not None:
-            yield IncumbentEntered(template=template, configuration=history.configuration(trial))
+        if trial <= INCUMBENT:
+            yield history.incumbents[INCUMBENT - trial]
+        elif template is not None:
+            yield IncumbentEntered(
+                template=template,
+                configuration=history.configuration(trial),
+                origin=f"{where}, trial {trial}" if where else "",
+            )
 
 
 def _microseconds(nanoseconds: float | None) -> float | None:

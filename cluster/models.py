@@ -128,9 +128,16 @@ def bring_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
 
 
 def open_model(
-    run: Path, agents: Agents, *, keys: Mapping[str, str], exit_when_waiting: bool
+    run: Path,
+    agents: Agents,
+    *,
+    keys: Mapping[str, str],
+    exit_when_waiting: bool,
+    tell: Callable[[str], None],
 ) -> LanguageModel:
     """The model of a run directory. What it is asked and answers holds none of the keys.
+
+    A mailbox is to ``tell`` what it waits for.
 
     Raises:
         SpecError: its transcript is missing or damaged.
@@ -141,7 +148,8 @@ def open_model(
     secrets = secret_values(keys)
     if agents.model.startswith(MAILBOX):
         box = Path(agents.model.removeprefix(MAILBOX))
-        return Redacting(Mailbox(box, exit_when_waiting=exit_when_waiting), secrets)
+        mailbox = Mailbox(box, exit_when_waiting=exit_when_waiting, tell=tell)
+        return Redacting(mailbox, secrets)
     own = {Role.PLANNING: agents.planner, Role.GENERATION: agents.generator}
     network = NetworkModel(
         models=(agents.model, *agents.fallbacks),

@@ -122,6 +122,7 @@ class Rounds:
             agents,
             keys=self._asking.keys,
             exit_when_waiting=self._asking.exit_when_waiting,
+            tell=lambda words: shown.put_nowait(Doing(words=words)),
         )
 
         async def first() -> Baseline:

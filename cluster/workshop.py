@@ -259,7 +259,7 @@ class FleetWorkshop:
         found: list[Verdict] = []
 
         def ended(history: History, result: Result) -> None:
-            found.append(judge(history, result))
+            found.append(judge(history, result, f"round {round_number}"))
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment

@@ -43,12 +43,14 @@ class IncumbentEntered:
     """What this search must beat: the best confirmed so far, perhaps of another template.
 
     It is timed beside all finalists, so that the verdict on it comes from the same processes. The
-    first is the general one; each that follows served some shapes better.
+    first is the general one; each that follows served some shapes better. ``origin`` says, for
+    people, which search found it.
     """
 
     kind: Literal["incumbent.entered"] = "incumbent.entered"
     template: Template
     configuration: Configuration
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ Owns atomic writing and bounded reading; knows nothing of what the files mean.
 """
 
 import os
+import secrets
 import stat
-import tempfile
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -37,7 +37,9 @@ def write_whole(path: Path, text: str) -> None:
     """
     temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        temporary = str(path.parent / f".{path.name[:200]}.{secrets.token_hex(8)}.part")
+        # Not private, as what tempfile makes is: others read what a run leaves, if umask lets them.
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()

@@ -14,7 +14,7 @@ stays the answer whatever comes later. Files that nobody asked for are never rea
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,7 @@ class Mailbox:
         exit_when_waiting: Return :class:`Waiting` at once where no reply lies ready.
         poll_seconds: How often to look for a reply.
         timeout_seconds: How long to wait for one reply.
+        tell: Is told what is waited for, and again when that changes.
     """
 
     def __init__(
@@ -103,11 +104,13 @@ class Mailbox:
         exit_when_waiting: bool = False,
         poll_seconds: float = 1.0,
         timeout_seconds: float = 24 * 3600.0,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._directory = directory
         self._exit_when_waiting = exit_when_waiting
         self._poll_seconds = poll_seconds
         self._timeout_seconds = timeout_seconds
+        self._tell = tell
         for name in _FOLDERS:
             make_folder(directory / name)
 
@@ -125,13 +128,17 @@ class Mailbox:
         asked = self._directory / "requests" / f"{name}.json"
         if not asked.exists():
             write_whole(asked, _request_file(request, name))
-        end = time.monotonic() + self._timeout_seconds
+        end, told = time.monotonic() + self._timeout_seconds, ""
         while True:
             reply = self._take(request, name)
             if reply is not None:
                 return reply
+            where = f"{asked}{self._complaint(name)}"
             if self._exit_when_waiting:
-                return Waiting(where=f"{asked}{self._complaint(name)}")
+                return Waiting(where=where)
+            if where != told:
+                told = where
+                self._tell(f"waiting for a reply to {where}")
             if time.monotonic() >= end:
                 raise ModelUnavailable(
                     f"{asked}: no valid reply within {self._timeout_seconds:g} s"

@@ -240,7 +240,9 @@ def _figure(result: Result) -> str:
     if result.speedup is None:
         return ""
     name = "speedup" if result.confirmed else "unconfirmed"
-    return f" {name}={result.speedup:.2f}"
+    served = result.portfolio if result.portfolio and len(result.portfolio.members) > 1 else None
+    portfolio = f" portfolio={served.speedup:.2f}" if served else ""
+    return f" {name}={result.speedup:.2f}{portfolio}"
 
 
 def _print_rounds(ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
 from tuner.report.estimate import duration, seconds_left
 from tuner.report.export import export_files
 from tuner.report.record import NAME, Record, RecordedVariant, read_record
-from tuner.report.verification import Recheck, recheck
+from tuner.report.verification import Recheck, outcome, recheck
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment
 from tuner.trial import Configuration, Rejected
@@ -47,15 +48,21 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     with display() as shown:
         answers = _measured(view.experiment, record, files, device, shown)
     checks = recheck(record, view.experiment.measure.cache, answers)
-    holds = all(check.verdict != "fails" for check in checks)
+    found = outcome(checks)
     if as_json:
         listed = [asdict(check) for check in checks]
-        typer.echo(json.dumps({"run": str(run_dir), "holds": holds, "checks": listed}, indent=2))
+        told = {"run": str(run_dir), "outcome": found, "holds": found == "holds", "checks": listed}
+        typer.echo(json.dumps(told, indent=2))
     else:
         for check in checks:
             typer.echo(_line(check))
-        typer.echo(f"kernelwright: outcome={'holds' if holds else 'fails'} run={run_dir}")
-    if not holds:
+        counts = Counter(check.verdict for check in checks)
+        figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
+        typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
+    if found == "unclear":
+        said = "nothing is told by figures that scatter so: ask again when the device is quiet"
+        typer.echo(f"kernelwright: {said}", err=True)
+    if found == "fails":
         raise NothingValid("not every number of this run holds")
 
 

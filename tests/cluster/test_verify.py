@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,9 +27,12 @@ def test_claims_are_measured_again_from_the_export_alone(run):
     report = json.loads(result.stdout)
     assert {check["shape"] for check in report["checks"]} == {"n=1000", "n=4096", "n=777"}
     assert all(check["measured"]["processes"] == 2 for check in report["checks"])
-    failing = [check for check in report["checks"] if check["verdict"] == "fails"]
-    assert report["holds"] == (not failing)
-    assert result.returncode == (4 if failing else 0), result.stderr
+    verdicts = {check["verdict"] for check in report["checks"]}
+    assert (report["outcome"] == "fails") == ("fails" in verdicts)
+    assert (report["outcome"] == "unclear") == (verdicts == {"unclear"})
+    assert report["holds"] == (report["outcome"] == "holds")
+    assert ("ask again when the device is quiet" in result.stderr) == (verdicts == {"unclear"})
+    assert result.returncode == (4 if "fails" in verdicts else 0), result.stderr
     first, second, *steps, last = (
         line.removeprefix("kernelwright: measuring again: ")
         for line in result.stderr.splitlines()
@@ -71,7 +75,9 @@ def test_a_signal_ends_it_and_all_that_it_started(run, tmp_path, number, code, a
     os.killpg(process.pid, number)
     said, errors = process.communicate(timeout=30)
     assert (process.returncode, said, errors) == (code, "", "kernelwright: interrupted\n")
-    assert list(living_with(tmp_path)) == []
+    end = time.monotonic() + 10
+    while left := list(living_with(tmp_path)):  # the kernel ends children a little later
+        assert time.monotonic() < end, left
     assert list(tmp_path.rglob("*.scratch")) == []
 
 

@@ -57,6 +57,19 @@ def decision_rule(shapes: Sequence[Shape], wanted: Sequence[int]) -> tuple[Case,
     return tuple(_grow(list(zip(shapes, wanted, strict=True)), ()))
 
 
+def other_symbols(
+    rule: Sequence[Case], shapes: Sequence[Shape], wanted: Sequence[int]
+) -> Iterator[str]:
+    """Symbols that a rule does not ask for, by each of which alone one as short is as exact."""
+    asked = {condition.symbol for case in rule for condition in case.when}
+    for symbol in shapes[0]:
+        alone: list[Shape] = [{symbol: shape[symbol]} for shape in shapes]
+        other = decision_rule(alone, wanted)
+        exact = all(choose(other, one) == want for one, want in zip(alone, wanted, strict=True))
+        if symbol not in asked and exact and 1 < len(other) <= len(rule):
+            yield symbol
+
+
 def _grow(rows: list[tuple[Shape, int]], path: tuple[Condition, ...]) -> Iterator[Case]:
     tests = list(_tests([shape for shape, _ in rows])) if len({w for _, w in rows}) > 1 else []
     if not tests:
@@ -167,6 +180,13 @@ class _Choice:
             cells=tuple(self.served_cell(trial, shape) for shape, trial in served.items()),
             serves=tuple(served.values()),
             gain=self.gain(served),
+            as_well=tuple(
+                other_symbols(
+                    rule,
+                    [dict(symbols[shape]) for shape in self.tune],
+                    [serving[shape] for shape in self.tune],
+                )
+            ),
         )
 
     def start(self) -> dict[int, int]:

@@ -156,7 +156,8 @@ class Portfolio:
     weighted geometric mean over tune shapes with each served by the rule, ``held_out`` that over
     held-out shapes; ``serves`` and ``cells`` have one entry per shape, tune then held-out: who
     serves it, and how that did. ``gain`` compares it with the portfolio of the incumbents alone,
-    ``None`` without any.
+    ``None`` without any. ``as_well`` are symbols that the rule does not ask for, and by each of
+    which alone it could be as short.
     """
 
     members: tuple[Member, ...]
@@ -168,6 +169,7 @@ class Portfolio:
     serves: tuple[int, ...]
     cells: tuple[Cell, ...]
     gain: Comparison | None = None
+    as_well: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +207,7 @@ class Result:
     share; ``dead`` are the parameters that change nothing.
     ``general`` is the incumbent unless one of the run's own is surely faster; ``tried`` is the best
     of those then, ``None`` where it is the general one itself.
+    ``origins`` say of each incumbent which search found it, the general one first.
     ``outcome`` is ``unfinished`` until the run is over. ``refused`` says why the baseline cannot
     serve as one. ``advice`` are lines for the user to act on, ``notes`` what was not checked.
     ``ceilings`` and ``telemetry`` are of the device, ``None`` where they could not be had.
@@ -234,6 +237,7 @@ class Result:
     refused: Rejected | None
     ceilings: Ceilings | None = None
     telemetry: Telemetry | None = None
+    origins: tuple[str, ...] = ()
 
     @property
     def speedup(self) -> float | None:

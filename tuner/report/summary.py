@@ -125,6 +125,7 @@ class _Summary:
             refused=history.refused,
             ceilings=history.ceilings,
             telemetry=Telemetry.of(history.vitals),
+            origins=tuple(entered.origin for entered in history.incumbents),
         )
 
     def _portfolio(self, general: General | None) -> Portfolio | None:

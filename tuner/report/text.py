@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tuner.fleet import BASELINE, INCUMBENT
-from tuner.report.result import Cell, General, Portfolio, Result, ShapeOfRun
+from tuner.report.result import Cell, General, Portfolio, Result, ShapeOfRun, Specialised
 from tuner.report.statistics import Comparison
 
 _ENDED = {
@@ -175,36 +175,45 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
 def _winners(result: Result) -> list[str]:
     lines = []
     if result.general:
-        lines.append(f"general      {_general(result.general)}")
+        lines.append(f"general      {_general(result, result.general)}")
     else:
         lines.append(
             "general      none: no configuration is feasible and right on every tune shape"
         )
     if result.tried:
-        lines.append(f"tried        {_general(result.tried)}")
+        lines.append(f"tried        {_general(result, result.tried)}")
     lines += [
-        f"specialised  {result.shapes[index].label}: {_who(best.trial)}: {best.configuration}"
-        + (
-            f"\n             {speedup_text(best.gain.speedup, best.gain)} against the general one"
-            if best.gain
-            else ""
-        )
+        _specialised(result, index, best)
         for index, best in enumerate(result.specialised)
         if best and not (result.general and best.trial == result.general.trial)
     ]
     if result.portfolio:
         if len(result.portfolio.rule) > 1:
-            lines.append(_portfolio(result.portfolio))
+            lines.append(_portfolio(result, result.portfolio))
         lines += _slower(result.portfolio, result.shapes)
     if result.dead:
         lines.append(f"no effect    {', '.join(map(str, result.dead))}")
     return lines
 
 
-def _general(general: General) -> str:
+def _specialised(result: Result, index: int, best: Specialised) -> str:
+    """A shape's own winner, and whether it is exported."""
+    members = result.portfolio.members if result.portfolio else ()
+    unused = "" if any(member.trial == best.trial for member in members) else " (not exported)"
+    shape = result.shapes[index].label
+    text = f"specialised  {shape}: {_who(result, best.trial)}: {best.configuration}"
+    if best.gain is None:
+        return text
+    return (
+        f"{text}\n             {speedup_text(best.gain.speedup, best.gain)} against the general "
+        f"one{unused}"
+    )
+
+
+def _general(result: Result, general: General) -> str:
     """A configuration for all shapes, and what it is worth."""
     return (
-        f"{_who(general.trial)}: {general.configuration}\n"
+        f"{_who(result, general.trial)}: {general.configuration}\n"
         f"             {speedup_text(general.speedup, general.comparison)} over the tune shapes"
         + (f", {general.held_out:.3f}× over the held-out ones" if general.held_out else "")
         + _against_before(general.gain)
@@ -217,8 +226,11 @@ def _against_before(gain: Comparison | None) -> str:
     return f"\n             {speedup_text(gain.speedup, gain)} against what was there"
 
 
-def _who(trial: int) -> str:
-    return "what was there" if trial <= INCUMBENT else f"trial {trial}"
+def _who(result: Result, trial: int) -> str:
+    if trial > INCUMBENT:
+        return f"trial {trial}"
+    origin = result.origins[INCUMBENT - trial]
+    return f"what was there ({origin})" if origin else "what was there"
 
 
 def _slower(portfolio: Portfolio, shapes: Sequence[ShapeOfRun]) -> list[str]:
@@ -232,7 +244,7 @@ def _slower(portfolio: Portfolio, shapes: Sequence[ShapeOfRun]) -> list[str]:
     ]
 
 
-def _portfolio(portfolio: Portfolio) -> str:
+def _portfolio(result: Result, portfolio: Portfolio) -> str:
     """Who serves which shapes, and what that is worth."""
     members = {member.trial: member for member in portfolio.members}
     lines = [
@@ -246,7 +258,12 @@ def _portfolio(portfolio: Portfolio) -> str:
             continue
         member = members[case.trial]
         gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
-        lines.append(f"{where}: {_who(case.trial)}: {member.configuration}{gain}")
+        lines.append(f"{where}: {_who(result, case.trial)}: {member.configuration}{gain}")
     if portfolio.gain:
         lines.append(f"{ratio_text(portfolio.gain)} the portfolio that was there")
+    if portfolio.as_well:
+        others = ", ".join(portfolio.as_well)
+        lines.append(
+            f"({others} would tell the tune shapes apart as well: a further one shows what counts)"
+        )
     return "\n             ".join(lines)

@@ -74,6 +74,14 @@ def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[R
     return tuple(found)
 
 
+def outcome(checks: Sequence[Recheck]) -> Holds:
+    """Of all claims: one that fails decides; where nothing is told of any, all is unclear."""
+    verdicts = {check.verdict for check in checks}
+    if "fails" in verdicts:
+        return "fails"
+    return "unclear" if verdicts == {"unclear"} else "holds"
+
+
 def _verdict(claim: Claim, measured: Comparison) -> Holds:
     difference = math.log(measured.speedup / claim.speedup)
     if abs(difference) <= math.log1p(WITHIN):

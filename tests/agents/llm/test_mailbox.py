@@ -69,6 +69,31 @@ def test_a_waiting_run_is_woken_by_the_reply(tmp_path: Path) -> None:
     assert asyncio.run(both()) == Reply(text="now")
 
 
+def test_what_is_waited_for_is_told_once_and_again_when_a_reply_is_no_good(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def both() -> Reply | Waiting:
+        asking = asyncio.create_task(
+            Mailbox(tmp_path, poll_seconds=0.001, timeout_seconds=60, tell=told.append).complete(
+                request_at()
+            )
+        )
+        while not told:
+            await asyncio.sleep(0)
+        reply_path(tmp_path).write_text("nonsense")
+        while len(told) < 2:
+            await asyncio.sleep(0.001)
+        reply_path(tmp_path).write_text(letter(request_at()))
+        return await asking
+
+    assert asyncio.run(both()) == Reply(text="hello")
+    asked = tmp_path / "requests" / reply_path(tmp_path).name
+    assert told[0] == f"waiting for a reply to {asked}"
+    assert told[1].startswith(f"{told[0]} (")
+    assert "half-written" in told[1]
+    assert len(told) == 2
+
+
 def test_a_person_needs_to_give_only_digest_and_text(tmp_path: Path) -> None:
     ask(tmp_path)
     reply_path(tmp_path).write_text(letter(request_at()))

@@ -12,7 +12,7 @@ from tests.tuner.report.runs import finished_run
 from tests.tuner.session.driving import GPU, experiment
 from tuner.events import IncumbentEntered
 from tuner.fleet import BASELINE, INCUMBENT
-from tuner.report.portfolio import choose, decision_rule
+from tuner.report.portfolio import choose, decision_rule, other_symbols
 from tuner.report.summary import summarise
 from tuner.report.text import render
 from tuner.spec.experiment import ShapeBinding, Shapes, Template
@@ -191,3 +191,38 @@ def test_of_symbols_that_tell_as_much_the_one_that_differs_most_decides():
         (["columns <= 5724"], 1),
         (["columns > 5724"], 2),
     ]
+
+
+def test_symbols_that_would_do_as_well_are_told():
+    shapes = [{"n": 64, "m": 2, "d": 8, "k": 1}, {"n": 8, "m": 64, "d": 8, "k": 1}]
+    rule = decision_rule(shapes, [0, 1])
+    assert list(other_symbols(rule, shapes, [0, 1])) == ["n"]
+    more = [*shapes, {"n": 64, "m": 64, "d": 8, "k": 1}]
+    told_apart = decision_rule(more, [0, 1, 1])
+    assert list(other_symbols(told_apart, more, [0, 1, 1])) == []
+
+
+def test_the_report_says_so():
+    four = replace(
+        experiment(),
+        shapes=Shapes(
+            tune=(ShapeBinding({"n": 64, "d": 2}), ShapeBinding({"n": 8, "d": 64})), held_out=()
+        ),
+    )
+    rows = [({"x": 0}, [500.0, 500.0]), ({"x": 1}, [800.0, 200.0])]
+    text = render(summarise(finished_run(four, GPU, [1000.0] * 2, rows)))
+    assert "(n would tell the tune shapes apart as well: a further one shows what counts)" in text
+
+
+def test_what_is_named_but_not_exported_says_so():
+    _, text = portfolio_of([500.0] * 6, [493.0] + [900.0] * 5, noise=0.0005)
+    assert text.count("against the general one (not exported)") == 1
+
+
+def test_whose_find_an_incumbent_is_is_told():
+    template = Template(source=Source(name="o.cu", text=""), entry="f", parameters={"y": (7,)})
+    entered = IncumbentEntered(
+        template=template, configuration=Configuration.of({"y": 7}), origin="round 1, trial 4"
+    )
+    _, text = portfolio_of([500.0] * 6, incumbents=[(entered, [400.0] * 6)])
+    assert "general      what was there (round 1, trial 4): y=7\n" in text

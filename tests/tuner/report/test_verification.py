@@ -13,7 +13,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.fleet import BASELINE, Confirmed, Sample
 from tuner.report.export import export_files
 from tuner.report.record import NAME, read_record
-from tuner.report.verification import recheck
+from tuner.report.verification import outcome, recheck
 from tuner.space.lower import lower
 from tuner.spec.load import load_experiment
 from tuner.spec.odd import odd_shapes
@@ -101,6 +101,7 @@ def test_claims_hold_within_two_percent_or_their_intervals(speedup, noise, verdi
     record = read_record(exported()[3][NAME])
     checks = recheck(record, "hot", answers(record, speedup, noise=noise))
     assert {check.verdict for check in checks} == {verdict}
+    assert outcome(checks) == ("fails" if verdict == "fails" else "holds")
     assert all(check.claimed.speedup == pytest.approx(2.0, rel=0.01) for check in checks)
 
 
@@ -108,6 +109,9 @@ def test_one_process_settles_nothing_and_a_failure_is_told():
     record = read_record(exported()[3][NAME])
     once = recheck(record, "hot", answers(record, 1.5, processes=1))
     assert {check.verdict for check in once} == {"unclear"}
+    assert outcome(once) == "unclear"
+    sure = recheck(record, "hot", answers(record, 2.0))
+    assert outcome([*once, *sure]) == "holds"
     why = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="out[0] is 3 instead of 2")
     wrong = recheck(record, "hot", answers(record, 2.0, failed=((0, why),)))
     assert {(check.verdict, check.reason) for check in wrong} == {("fails", why.detail)}
