@@ -12,10 +12,15 @@ from pydantic import AfterValidator, BeforeValidator, Field
 MAILBOX = "mailbox:"
 
 _SECRET = re.compile(
-    r"(?<=://)[^\s'\"]+(?=@)"
+    r"(?<=//)[^\s'\"]+(?=@)"
+    r"|(?<=//)[^\s'\"#]+#[^\s'\"]+"
+    r"|[^\s/'\":]+:(?!//)[^\s@'\"]+(?=@)"
+    r"|\bsk-[\w-]{6,}"
     r"|(?<=[?&#;])[\w.%-]*(?:key|token|secret|pass|pwd|auth|cred|sig)[\w.%-]*=[^\s&#'\"]+",
     re.IGNORECASE,
 )
+_ADDRESS = r"^https?://[!-\"$-~]+$"
+"""No fragment: a server never sees one."""
 
 
 def _of_network(name: str) -> str:
@@ -35,17 +40,17 @@ def hidden(text: str) -> str:
 
 
 def check_address(given: object) -> object:
-    """Refuse an address that holds a secret; raises ``ValueError`` saying where it belongs."""
+    """Refuse an address that holds a secret, or is none; raises ``ValueError`` saying why."""
     if isinstance(given, str) and _SECRET.search(given):
         raise ValueError(
             f"{hidden(given)} holds a user, a password or a key, and runs keep their specs: leave "
             "it out, and set the key as PROVIDER_API_KEY (for openai/… OPENAI_API_KEY) in the "
             "environment"
         )
+    if isinstance(given, str) and not re.match(_ADDRESS, given):
+        raise ValueError("is no address of a server: https://HOST or http://HOST:PORT/PATH")
     return given
 
 
-Address = Annotated[
-    str, Field(pattern=r"^https?://[!-~]+$", max_length=400), BeforeValidator(check_address)
-]
+Address = Annotated[str, Field(pattern=_ADDRESS, max_length=400), BeforeValidator(check_address)]
 """Where a server of one's own is, without a secret."""

@@ -32,12 +32,16 @@ def told(folder, agents):
         f"https://host/v1?api_key={SECRET}",
         f"https://host/v1?version=1&X-Auth-Token={SECRET}",
         f"https://host/v1#key={SECRET}",
+        f"https://host/v1#{SECRET}",
+        f"https://host/sk-{SECRET}/v1",
         f"ftp://user:{SECRET}@host/",
+        f"//user:{SECRET}@host/",
+        f"user:{SECRET}@host/v1",
     ],
 )
 def test_an_address_with_a_secret_is_refused_and_not_shown(tmp_path, address):
     words = told(tmp_path, f"{{base_url: '{address}', rounds: many}}")
-    assert re.match(r".*spec\.yaml:2:20: https?://|.*ftp://", words)
+    assert re.match(r".*spec\.yaml:2:20: (\w+:)?(//|\*)", words)
     assert "holds a user, a password or a key" in words
     assert "OPENAI_API_KEY" in words
     assert "rounds" in words
@@ -49,6 +53,10 @@ def test_a_secret_is_hidden_in_a_line_that_is_wrong_in_another_way(tmp_path):
     words = told(tmp_path, f"{{base_ur: 'https://user:{SECRET}@host', model: [}}")
     assert SECRET not in words
     assert "https://***********@host" in words
+
+
+def test_what_is_no_address_is_told_what_one_looks_like(tmp_path):
+    assert "is no address of a server: https://HOST" in told(tmp_path, "{base_url: localhost}")
 
 
 @pytest.mark.parametrize(
