@@ -25,6 +25,7 @@ from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.report.statistics import Comparison
 from tuner.spec.experiment import Experiment, Template
+from tuner.spec.tolerances import compared
 
 _LEAST_SOURCE_BYTES = 2_000
 _COMPLAINT_BYTES = 4_000
@@ -264,4 +265,5 @@ def _environment() -> jinja2.Environment:
         "percent": lambda value: f"{100 * value:.0f} %",
     }
     environment.filters.update(filters)
+    environment.globals["compared"] = compared
     return environment

@@ -2,7 +2,6 @@
 
 import json
 import os
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,10 +19,10 @@ from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.fleet import BASELINE
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
-from tuner.spec.experiment import Experiment, Template, Ulp
+from tuner.spec.experiment import Experiment, Template
 from tuner.spec.load import load_experiment
 from tuner.spec.skeleton import unread_guesses
-from tuner.spec.tolerances import BASELINE_ERRORS, default_tolerance
+from tuner.spec.tolerances import compared
 from tuner.trial import Configuration, Rejected
 from workers.compilers.worker import CompileWorker
 from workers.devices.architectures import device_for
@@ -56,7 +55,7 @@ def validate(
     if experiment.template is not None or not rounds:
         experiment = tunable(experiment)[0]
     model, why_not = _device(experiment, target, device)
-    tolerances = _tolerances(experiment)
+    tolerances = compared(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
     if model is not None and experiment.template is not None:
@@ -127,32 +126,6 @@ def _device(
         if wanted is not None:
             raise
         return None, str(problem)
-
-
-def _tolerances(experiment: Experiment) -> dict[str, str]:
-    """How each output is compared."""
-    table = {}
-    for argument in experiment.arguments:
-        if not argument.is_output:
-            continue
-        if isinstance(argument.compare, Ulp):
-            table[argument.name] = f"within {argument.compare.ulp} units in the last place"
-        elif argument.compare != "close":
-            table[argument.name] = argument.compare
-        else:
-            bound = argument.tolerance
-            where = "given"
-            if bound is None:
-                with suppress(KeyError, SpecError):
-                    bound = default_tolerance(argument.dtype)
-                where = f"default for {argument.dtype}"
-            if bound is None:
-                table[argument.name] = "the default of each shape's element type"
-                continue
-            table[argument.name] = f"rtol {bound.rtol:g}, atol {bound.atol:g} ({where})"
-            if experiment.reference is not None:
-                table[argument.name] += f", or {BASELINE_ERRORS:g} × the baseline's own error"
-    return table
 
 
 def _space_report(space: FeasibleSet) -> dict[str, object]:

@@ -5,7 +5,7 @@ reference an element may err by the larger of its tolerance and :data:`BASELINE_
 baseline's own error; without one the tolerance alone holds.
 """
 
-from tuner.spec.experiment import Tolerance
+from tuner.spec.experiment import Experiment, Tolerance, Ulp
 
 BASELINE_ERRORS = 2.0
 """The ``c`` of the bound: how many times the baseline's own error a candidate may err."""
@@ -23,3 +23,24 @@ DEFAULT_TOLERANCES = {
 def default_tolerance(dtype: str) -> Tolerance:
     """The table's entry; integers and bools compare exactly."""
     return DEFAULT_TOLERANCES.get(dtype, EXACT)
+
+
+def compared(experiment: Experiment) -> dict[str, str]:
+    """How each output is compared, in words, by its name."""
+    table = {}
+    for argument in experiment.arguments:
+        if not argument.is_output:
+            continue
+        if isinstance(argument.compare, Ulp):
+            table[argument.name] = f"within {argument.compare.ulp} units in the last place"
+        elif argument.compare != "close":
+            table[argument.name] = argument.compare
+        elif argument.tolerance is None and argument.dtype in experiment.shapes.tune[0].symbols:
+            table[argument.name] = "the default of each shape's element type"
+        else:
+            bound = argument.tolerance or default_tolerance(argument.dtype)
+            where = "given" if argument.tolerance else f"default for {argument.dtype}"
+            table[argument.name] = f"rtol {bound.rtol:g}, atol {bound.atol:g} ({where})"
+            if experiment.reference is not None:
+                table[argument.name] += f", or {BASELINE_ERRORS:g} × the baseline's own error"
+    return table
