@@ -63,8 +63,8 @@ class RoundSummary:
 
     ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds; ``gain`` compares
     it with the best before it, in the same processes, and ``portfolio_gain`` the portfolio with
-    that before it; ``roofline`` is the least and greatest share
-    of the possible speed over the tune shapes; ``static`` is of the best configuration.
+    that before it; ``roofline`` is the least and greatest share of the possible speed over the tune
+    shapes; ``static`` is of the best configuration.
     """
 
     number: int

@@ -179,10 +179,9 @@ def _incumbents(history: History, result: Result, where: str) -> Iterator[Incumb
         return
     members = result.portfolio.members if result.portfolio else ()
     for trial in dict.fromkeys([general.trial, *(member.trial for member in members)]):
-        template = history.template(trial)
         if trial <= INCUMBENT:
-            yield history.incumbents[INCUMBENT - trial]
-        elif template is not None:
+            yield history.incumbent(trial)
+        elif (template := history.template(trial)) is not None:
             yield IncumbentEntered(
                 template=template,
                 configuration=history.configuration(trial),

@@ -133,7 +133,8 @@ class Mailbox:
             reply = self._take(request, name)
             if reply is not None:
                 return reply
-            where = f"{asked}{self._complaint(name)}"
+            complaint = self._complaint(name)
+            where = f"{asked}{complaint}"
             if self._exit_when_waiting:
                 return Waiting(where=where)
             if where != told:
@@ -141,8 +142,7 @@ class Mailbox:
                 self._tell(f"waiting for a reply to {where}")
             if time.monotonic() >= end:
                 raise ModelUnavailable(
-                    f"{asked}: no valid reply within {self._timeout_seconds:g} s"
-                    f"{self._complaint(name)}"
+                    f"{asked}: no valid reply within {self._timeout_seconds:g} s{complaint}"
                 )
             await asyncio.sleep(self._poll_seconds)
 

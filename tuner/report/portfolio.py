@@ -3,8 +3,8 @@
 Starts from the general configuration where that is confirmed faster, else from the baseline, and
 adds the configuration that gains most, as long as one gains enough: over the tune shapes that it
 is confirmed faster on than what serves them so far. Incumbents may be among them, and what they
-make of a portfolio alone is what the whole is compared with. The rule is a
-decision tree over the symbols, exact on tune shapes; held-out shapes judge it and are not asked.
+make of a portfolio alone is what the whole is compared with. The rule is a decision tree over the
+symbols, exact on tune shapes; held-out shapes judge it and are not asked.
 """
 
 import math
@@ -150,9 +150,9 @@ class _Choice:
         if set(serving.values()) == {BASELINE}:
             return None
         symbols: list[Mapping[str, Value]] = [binding.symbols for binding in self.bindings]
-        rule = decision_rule(
-            [dict(symbols[shape]) for shape in self.tune], [serving[s] for s in self.tune]
-        )
+        learned = [dict(symbols[shape]) for shape in self.tune]
+        wanted = [serving[shape] for shape in self.tune]
+        rule = decision_rule(learned, wanted)
         served = {
             shape: self.feasible(choose(rule, dict(symbols[shape])), shape)
             for shape in range(len(symbols))
@@ -180,13 +180,7 @@ class _Choice:
             cells=tuple(self.served_cell(trial, shape) for shape, trial in served.items()),
             serves=tuple(served.values()),
             gain=self.gain(served),
-            as_well=tuple(
-                other_symbols(
-                    rule,
-                    [dict(symbols[shape]) for shape in self.tune],
-                    [serving[shape] for shape in self.tune],
-                )
-            ),
+            as_well=tuple(other_symbols(rule, learned, wanted)),
         )
 
     def start(self) -> dict[int, int]:

@@ -110,8 +110,8 @@ class Condition:
             return self.holds({self.symbol: other.value})
         if self.relation != other.relation or self.relation == "!=":
             return self == other
-        wider = (int(self.value) >= int(other.value)) == (self.relation == "<=")
-        return self.value == other.value or wider
+        own, its = int(self.value), int(other.value)
+        return own >= its if self.relation == "<=" else own <= its
 
     @property
     def negated(self) -> "Condition":

@@ -71,7 +71,8 @@ class _Summary:
             self.comparisons += len(self.trials)
 
     def winners(self) -> tuple[int, ...]:
-        general, tried = self._general(), self._tried()
+        tried = self._tried()
+        general = self._general(tried)
         named = [one.trial for one in (general, tried) if one and one.comparison]
         for shape in self.tune:
             best = self._specialised(shape, general)
@@ -81,8 +82,8 @@ class _Summary:
         return tuple(dict.fromkeys(named))
 
     def result(self) -> Result:
-        history = self.history
-        general, tried = self._general(), self._tried()
+        history, tried = self.history, self._tried()
+        general = self._general(tried)
         specialised = tuple(self._specialised(shape, general) for shape in self.tune)
         rejections = count_rejections(history)
         trials, refuted = history.trials.values(), history.refuted
@@ -191,9 +192,8 @@ class _Summary:
             ),
         )
 
-    def _general(self) -> General | None:
+    def _general(self, tried: General | None) -> General | None:
         """The best of this run where it is surely faster than the incumbent, else that one."""
-        tried = self._tried()
         stands = len(self._over(INCUMBENT, self.tune)) >= MIN_PROCESSES
         if not stands or (tried and tried.gain and tried.gain.surely_faster):
             return tried

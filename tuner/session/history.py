@@ -238,16 +238,20 @@ class History:
         """The incumbents' numbers, the general one's first."""
         return range(INCUMBENT, INCUMBENT - len(self.incumbents), -1)
 
+    def incumbent(self, number: int) -> IncumbentEntered:
+        """The incumbent of such a number."""
+        return self.incumbents[INCUMBENT - number]
+
     def configuration(self, number: int) -> Configuration:
         """That of a trial, or of an incumbent."""
         if number <= INCUMBENT:
-            return self.incumbents[INCUMBENT - number].configuration
+            return self.incumbent(number).configuration
         return self.trials[number].configuration
 
     def template(self, number: int) -> Template | None:
         """What a trial, or an incumbent, is a configuration of."""
         if number <= INCUMBENT:
-            return self.incumbents[INCUMBENT - number].template
+            return self.incumbent(number).template
         return self.experiment.template
 
     def loss(self, number: int) -> float | None:

@@ -281,12 +281,12 @@ class Supervisor:
         self._ask((), self._deadlines.control)
 
     def _fired(self, shot: Shot, reply: protocol.Reply, blobs: Sequence[bytes]) -> Seen:
-        if not isinstance(reply, protocol.Fired) or len(reply.outputs) != len(blobs):
+        if not isinstance(reply, protocol.Fired):
             raise self._lost("the bench child answered something else")
+        outputs = self._outputs(reply, blobs)
         _agree(reply.times, len(shot.order), reply.host_ns)
         inspection = None
         if shot.inspect is not None:
-            outputs = dict(zip(reply.outputs, blobs, strict=True))
             inspection = Inspection(
                 damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
             )
@@ -297,11 +297,17 @@ class Supervisor:
         assert shot.inspect is not None
         request = protocol.Look(launchable=shot.launchable, index=shot.inspect)
         reply, blobs = self._answer(protocol.Looked, request)
-        if len(reply.outputs) != len(blobs):
-            raise self._lost("the bench child answered something else")
-        outputs = dict(zip(reply.outputs, blobs, strict=True))
+        outputs = self._outputs(reply, blobs)
         inspection = Inspection(damage=reply.damage, outputs=outputs, comparisons={})
         return seen._replace(inspection=inspection)
+
+    def _outputs(
+        self, reply: protocol.Fired | protocol.Looked, blobs: Sequence[bytes]
+    ) -> dict[str, bytes]:
+        """What was handed out, by the arguments' names."""
+        if len(reply.outputs) != len(blobs):
+            raise self._lost("the bench child answered something else")
+        return dict(zip(reply.outputs, blobs, strict=True))
 
     def _hold(
         self, request: protocol.Request, deadline: float, blobs: Sequence[bytes] = ()
