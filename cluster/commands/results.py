@@ -92,10 +92,12 @@ def _rounds_status(view: RunView) -> dict[str, object]:
 
 
 def _of_rounds(run_dir: Path, ledger: Ledger | None) -> list[History]:
+    found = {path: _history(RunView.open(path)) for path in rounds_begun(run_dir)}
     for past in ledger.rounds if ledger else ():
-        if past.speedup is not None:
-            _ended(run_dir, past.number)
-    return [_history(RunView.open(path)) for path in rounds_begun(run_dir)]
+        history = found.get(path := round_path(run_dir, past.number))
+        if past.speedup is not None and not (history and history.finished):
+            raise _lost(run_dir, past.number, path)
+    return list(found.values())
 
 
 def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
@@ -105,14 +107,19 @@ def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
         EnvironmentProblem: its journal says otherwise.
     """
     path = round_path(run_dir, number, heat)
-    view = RunView.open(path) if begun(path) else None
-    if view is None or not _history(view).finished:
-        raise EnvironmentProblem(
-            f"{path / JOURNAL} has lost how the search of round {number} ended, of which "
-            f"{run_dir / FILE} tells: restore it from a copy; {run_dir / 'export'} holds what was "
-            "exported"
-        )
-    return view
+    if begun(path):
+        view = RunView.open(path)
+        if _history(view).finished:
+            return view
+    raise _lost(run_dir, number, path)
+
+
+def _lost(run_dir: Path, number: int, path: Path) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"{path / JOURNAL} has lost how the search of round {number} ended, of which "
+        f"{run_dir / FILE} tells: restore it from a copy; {run_dir / 'export'} holds what was "
+        "exported"
+    )
 
 
 def _tried(histories: Sequence[History]) -> int:
