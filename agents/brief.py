@@ -26,6 +26,7 @@ from tuner.errors import SpecError
 from tuner.report.statistics import Comparison
 from tuner.spec.experiment import Experiment, Template
 from tuner.spec.tolerances import compared
+from tuner.trial import Configuration
 
 _LEAST_SOURCE_BYTES = 2_000
 _COMPLAINT_BYTES = 4_000
@@ -79,10 +80,20 @@ class RoundSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Specialist:
+    """A configuration of the portfolio and the ``shapes`` it serves, with its times as ``best``."""
+
+    template: Template
+    configuration: Configuration
+    shapes: tuple[ShapeTimes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
     """What is known at the start of a step. ``incumbent`` is the best confirmed template so far.
 
     ``static`` is of the kernel as it stands, ``best_static`` of the incumbent's best configuration.
+    ``specialists`` are what is faster than that on some shapes.
     """
 
     experiment: Experiment
@@ -91,10 +102,20 @@ class Brief:
     static: Static = UNKNOWN
     best_static: Static = UNKNOWN
     incumbent: Template | None = None
+    specialists: tuple[Specialist, ...] = ()
     landscape: Landscape | None = None
     rounds: tuple[RoundSummary, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     profile: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def other_templates(self) -> tuple[Template, ...]:
+        """Those of specialists that are not the incumbent, each once."""
+        found: list[Template] = []
+        for one in self.specialists:
+            if one.template not in (self.incumbent, *found):
+                found.append(one.template)
+        return tuple(found)
 
 
 BRIEFS: TypeAdapter[Brief] = TypeAdapter(Brief)
@@ -116,6 +137,7 @@ _SECTIONS = (
     _Section("usage", 20),
     _Section("profile", 45),
     _Section("incumbent", 50),
+    _Section("specialists", 28),
     _Section("landscape", 40),
     _Section("rounds", 30),
     _Section("patterns", 25),

@@ -6,7 +6,7 @@ Owns the state of the loop between rounds and every reason to stop. What a round
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ from agents.brief import (
     Brief,
     RoundSummary,
     ShapeTimes,
+    Specialist,
     planning_messages,
     repair_messages,
 )
@@ -254,29 +255,43 @@ def brief_of(task: Task, progress: Progress) -> Brief:
         found = landscape(last.template.parameters, last.verdict.observations)
         if None in baselines:  # the run began where the device was not at hand
             baselines = last.verdict.baseline_us
+    shapes = tuple(
+        ShapeTimes(
+            shape=str(shape),
+            baseline=baseline,
+            best=time,
+            floor=floor,
+            moved=moved_bytes(task.experiment, shape.symbols),
+        )
+        for shape, baseline, time, floor in zip(
+            task.experiment.shapes.tune, baselines, best, task.floor_us, strict=True
+        )
+    )
     return Brief(
         experiment=replace(task.experiment, template=None),
         device=task.device,
-        shapes=tuple(
-            ShapeTimes(
-                shape=str(shape),
-                baseline=baseline,
-                best=time,
-                floor=floor,
-                moved=moved_bytes(task.experiment, shape.symbols),
-            )
-            for shape, baseline, time, floor in zip(
-                task.experiment.shapes.tune, baselines, best, task.floor_us, strict=True
-            )
-        ),
+        shapes=shapes,
         static=task.static,
         best_static=progress.best.verdict.static if progress.best else UNKNOWN,
         incumbent=progress.best.template if progress.best else None,
+        specialists=tuple(_specialists(progress, shapes)),
         landscape=found,
         rounds=progress.rounds,
         patterns=task.patterns,
         profile=progress.variants[-1].verdict.profile if progress.variants else (),
     )
+
+
+def _specialists(progress: Progress, shapes: tuple[ShapeTimes, ...]) -> Iterator[Specialist]:
+    served = progress.stands.verdict.served if progress.stands else ()
+    for place, incumbent in enumerate(progress.incumbents):
+        times = tuple(
+            replace(shapes[one.shape], best=one.us) for one in served if one.incumbent == place
+        )
+        if times:
+            yield Specialist(
+                template=incumbent.template, configuration=incumbent.configuration, shapes=times
+            )
 
 
 def brief_step(round_number: int, width: int) -> StepKey:

@@ -56,6 +56,19 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A tune shape, by index, that the portfolio gives to another than the general winner.
+
+    ``incumbent`` is the place of who serves it among the verdict's, ``us`` its microseconds there.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = PLAIN
+    shape: int
+    incumbent: int
+    us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What a round's search came to. Times in microseconds, one per tune shape.
 
@@ -65,7 +78,8 @@ class Verdict:
     says how the general incumbent failed in them, if it did, and ``outdated`` that another did.
     ``advice`` says why, for people and models; ``profile`` are hardware counters by name, where
     they can be read; ``static`` is of the configuration, compiled. ``incumbents`` are what a later
-    round must beat if this one is what stands: the general winner, then the portfolio's others.
+    round must beat if this one is what stands: the general winner, then the portfolio's others;
+    ``served`` are the shapes of these.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
@@ -87,6 +101,7 @@ class Verdict:
     static: Static = UNKNOWN
     fallen: str = ""
     outdated: bool = False
+    served: tuple[Served, ...] = ()
 
     @property
     def gained(self) -> bool:
@@ -114,6 +129,7 @@ class Verdict:
             gain=None,
             portfolio_gain=None,
             incumbents=(),
+            served=(),
             advice=(*self.advice, why),
         )
 
@@ -151,6 +167,7 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
     fallen = history.refuted.get(INCUMBENT)
     alone = not history.incumbents or fallen is not None
+    incumbents = dict(_incumbents(history, result, where))
     return Verdict(
         trials=result.trials - history.merged,
         seconds=result.searched_seconds,
@@ -161,7 +178,7 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
         high=comparison.high if comparison else None,
         gain=comparison if alone or general is None else general.gain,
         portfolio_gain=result.portfolio.gain if result.portfolio else None,
-        incumbents=tuple(_incumbents(history, result, where)),
+        incumbents=tuple(incumbents.values()),
         baseline_us=tuple(_microseconds(result.shapes[shape].baseline_ns) for shape in tune),
         best_us=tuple(_microseconds(times.get(shape)) for shape in tune),
         observations=observations(history),
@@ -169,24 +186,38 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
         fallen=fallen.detail if fallen else "",
         outdated=any(number in history.refuted for number in history.entered[1:]),
+        served=tuple(_served(result, list(incumbents), len(tune))),
     )
 
 
-def _incumbents(history: History, result: Result, where: str) -> Iterator[IncumbentEntered]:
-    """What the result would have applications run, the general configuration first."""
+def _incumbents(
+    history: History, result: Result, where: str
+) -> Iterator[tuple[int, IncumbentEntered]]:
+    """What the result would have applications run, by trial, the general configuration first."""
     general = result.general
     if general is None or general.comparison is None:
         return
     members = result.portfolio.members if result.portfolio else ()
     for trial in dict.fromkeys([general.trial, *(member.trial for member in members)]):
         if trial <= INCUMBENT:
-            yield history.incumbent(trial)
+            yield trial, history.incumbent(trial)
         elif (template := history.template(trial)) is not None:
-            yield IncumbentEntered(
-                template=template,
-                configuration=history.configuration(trial),
-                origin=f"{where}, trial {trial}" if where else "",
+            origin = f"{where}, trial {trial}" if where else ""
+            configuration = history.configuration(trial)
+            yield (
+                trial,
+                IncumbentEntered(template=template, configuration=configuration, origin=origin),
             )
+
+
+def _served(result: Result, incumbents: list[int], tuned: int) -> Iterator[Served]:
+    """Who else than the first of ``incumbents`` serves which of the first ``tuned`` shapes."""
+    if result.portfolio is None:
+        return
+    served = zip(result.portfolio.serves[:tuned], result.portfolio.cells[:tuned], strict=True)
+    for shape, (trial, cell) in enumerate(served):
+        if trial in incumbents[1:] and cell.time_ns is not None:
+            yield Served(shape=shape, incumbent=incumbents.index(trial), us=cell.time_ns / 1000)
 
 
 def _microseconds(nanoseconds: float | None) -> float | None:

@@ -5,7 +5,7 @@ from functools import cache
 
 from pydantic import TypeAdapter
 
-from agents.brief import Brief, RoundSummary, ShapeTimes
+from agents.brief import Brief, RoundSummary, ShapeTimes, Specialist
 from agents.landscape import landscape
 from agents.profile import Static
 from agents.replies import Suggestion
@@ -14,6 +14,7 @@ from tuner.plan import Usage
 from tuner.report.parameters import Observation
 from tuner.report.statistics import Comparison
 from tuner.spec.experiment import Experiment
+from tuner.spec.fields import Source
 from tuner.trial import Configuration
 
 KERNEL = """\
@@ -25,6 +26,7 @@ kernel void twice(global float *out, global const float *x, int d) {
 }
 """
 
+OTHER = "kernel void twice(global float *out, global const float *x, int d) {}\n"
 FAMILY = """\
 // out[t][i] = 2 * x[t][i]; VEC neighbours to a work-item.
 kernel void twice(global float *out, global const float *x, int d) {
@@ -112,15 +114,14 @@ def full_brief() -> Brief:
             if number % 7
             else Observation(configuration=Configuration.of(point), rejected="wrong_result")
         )
+    small = ShapeTimes(
+        shape="tokens=16,d=4096", baseline=81.25, best=40.5, floor=11.0, moved=524288
+    )
+    large = ShapeTimes(shape="tokens=32,d=5120", baseline=1501.0)
     return Brief(
         experiment=replace(experiment, template=None),
         device=CPU,
-        shapes=(
-            ShapeTimes(
-                shape="tokens=16,d=4096", baseline=81.25, best=40.5, floor=11.0, moved=524288
-            ),
-            ShapeTimes(shape="tokens=32,d=5120", baseline=1501.0),
-        ),
+        shapes=(small, large),
         static=Static(
             usage=Usage(
                 registers=32,
@@ -132,6 +133,18 @@ def full_brief() -> Brief:
         ),
         best_static=Static(usage=Usage(registers=40), occupancy=0.5),
         incumbent=template,
+        specialists=(
+            Specialist(
+                template=template,
+                configuration=Configuration.of({"VEC": 8, "BLOCK": 16, "MODE": "sum"}),
+                shapes=(replace(small, best=38.0),),
+            ),
+            Specialist(
+                template=replace(template, source=Source(name="other.cl", text=OTHER)),
+                configuration=Configuration.of({"VEC": 2, "BLOCK": 1, "MODE": "product"}),
+                shapes=(replace(small, best=38.5), replace(large, best=1400.0)),
+            ),
+        ),
         landscape=landscape(template.parameters, trials),
         rounds=(
             RoundSummary(

@@ -364,6 +364,13 @@ def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
         second.template,
     ]
     assert third.verdict.incumbents == ending.progress.incumbents
+    brief = brief_of(task(), ending.progress)
+    (specialist,) = brief.specialists
+    assert specialist.template == second.template
+    (served,) = specialist.shapes
+    assert served.shape == brief.shapes[0].shape
+    assert served.best is not None
+    assert brief.shapes[0].best == pytest.approx(served.best * 0.6 / 0.35, rel=0.02)
     entered = [fact for fact in disk.facts["3"] if fact.kind == "incumbent.entered"]
     assert tuple(entered) == ending.progress.incumbents
     assert Ledger.of(ending).searched == 2
