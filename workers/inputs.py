@@ -38,6 +38,8 @@ _BLOCK = 2_097_143
 """Elements drawn one by one; a prime, so that no row of an array is like another of its blocks."""
 _FLIPS = 2
 """So few that who looks at a part of the inputs alone will hardly look at all that changed."""
+_PLACES = 3
+"""Units in the last place by which a number is moved at the most."""
 _SPECIALS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 PythonFill = Callable[[FromPython, str, int], NDArray[Any]]
@@ -62,7 +64,7 @@ def fill(
     Raises:
         SpecError: a file or function gives another shape or a type that does not convert.
     """
-    if isinstance(argument.fill, FromFile | FromPython):
+    if is_foreign(argument):
         return _foreign(argument, rng, python)
     if argument.elements > _BLOCK and independent(argument):
         block = fill(_row(argument, _BLOCK), rng, distribution, python)
@@ -86,7 +88,7 @@ def flipped(
     contents: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator
 ) -> NDArray[Any]:
     """The same contents with a few elements drawn anew (swapped, in a permutation)."""
-    if argument.fill in ("offsets", "zeros") or isinstance(argument.fill, FromFile | FromPython):
+    if argument.fill in ("offsets", "zeros") or is_foreign(argument):
         return contents
     changed = contents.copy().reshape(-1)
     if argument.fill == "permutation":
@@ -99,6 +101,33 @@ def flipped(
         with np.errstate(over="ignore"):
             changed[places] = fresh.astype(changed.dtype)
     return changed.reshape(contents.shape)
+
+
+def is_foreign(argument: ResolvedArgument) -> bool:
+    """Whether the contents come from a file or a function of the user's, so are not drawn."""
+    return isinstance(argument.fill, FromFile | FromPython)
+
+
+def can_renew(argument: ResolvedArgument) -> bool:
+    """Whether other contents can be made that serve as well: drawn ones, or :func:`nudged`."""
+    return is_float(argument.dtype) if is_foreign(argument) else argument.fill != "zeros"
+
+
+def nudged(contents: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """The same floats, each a few units in the last place off: other numbers that mean the same.
+
+    What is foreign may promise anything (an order, a triangle, zeros), which this leaves as it is:
+    zeros, infinities and NaNs stay, and no number becomes one of them.
+    """
+    words = np.ascontiguousarray(contents).view(f"u{contents.dtype.itemsize}")
+    infinity = np.array(np.inf, contents.dtype).view(words.dtype)
+    sign = np.array(-0.0, contents.dtype).view(words.dtype)
+    magnitude = words & ~sign
+    moved = magnitude + rng.integers(1, _PLACES, words.shape, endpoint=True).astype(words.dtype)
+    moved = np.where(moved < infinity, moved, magnitude - _PLACES)
+    fixed = (magnitude == 0) | (magnitude >= infinity)
+    found: NDArray[Any] = np.where(fixed, words, moved | words & sign).view(contents.dtype)
+    return found
 
 
 def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:

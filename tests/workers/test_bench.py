@@ -421,6 +421,40 @@ def test_an_input_that_never_matters_is_noted(tmp_path) -> None:
     assert laboratory.prepared.notes == ("input y does not change the result",)
 
 
+@pytest.mark.parametrize(
+    ("constant", "note"),
+    [
+        ("x", "input x never changes: a kernel that remembers what follows from it would not be"),
+        ("xy", "no input ever changes: a kernel that kept its first answer would be right"),
+        ("y", ""),
+    ],
+)
+def test_an_input_that_never_changes_is_noted_if_none_like_it_can_be_made(
+    tmp_path, constant, note
+) -> None:
+    """Whole numbers may be indices; of fractions others are made that are close by."""
+    fill = "values: {python: reference.py:same}"
+    texts = {
+        "affine": {"const float *x": "const int *x"},
+        "experiment": {"x, kind: in, dtype: float32": "x, kind: in, dtype: int32"},
+        "reference": {
+            "def affine": "def same(shape, argument, seed):\n    import numpy as np\n"
+            "    return np.arange(shape['n'], dtype='i4' if argument == 'x' else 'f4')\n\n\n"
+            "def affine"
+        },
+    }
+    for name in constant:
+        dtype = "int32" if name == "x" else "float32"
+        line = f"{name}, kind: in, dtype: {dtype}, shape: [n], align: 4"
+        texts["experiment"][line] = f"{line}, {fill}"
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected), laboratory.prepared.result
+    found = laboratory.prepared.notes
+    assert len(found) == bool(note)
+    assert all(one.startswith(note) for one in found)
+
+
 def counted(extra: str) -> dict[str, dict[str, str]]:
     """The affine baseline, every second launch off by ``extra``, and no reference."""
     return {

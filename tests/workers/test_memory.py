@@ -36,6 +36,12 @@ def test_one_that_takes_its_time_whatever_it_is_asked_is_believed_at_once() -> N
     assert asked([21e3], [22e3]) == 0
 
 
+def test_where_no_inputs_are_new_the_known_ones_decide() -> None:
+    assert asked([21e3], []) == 0
+    with pytest.raises(DeviceFailure, match="is not as fast as it was timed"):
+        asked([90e3], [])
+
+
 def test_a_hiccup_costs_another_launch() -> None:
     assert asked([90e3, 21e3], [20e3]) == 0
     assert asked([20e3], [90e3, 21e3]) == 0

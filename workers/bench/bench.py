@@ -5,6 +5,7 @@ processes (:mod:`workers.bench.supervisor`): a working one for trials, one for t
 fresh one for each confirmation.
 """
 
+import filecmp
 import socket
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -46,6 +48,7 @@ from workers.bench.working import Working
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
 from workers.environment import opencl_caches
+from workers.inputs import can_renew, is_foreign
 from workers.profiler.ncu import profile
 from workers.runtime import PrivateFolder, device_lock
 from workers.sanitizers.examination import Site, examine
@@ -271,7 +274,7 @@ class Bench:
             prep.questions[question.shape] = (*known, question)
         if refused := proves_nothing(prep):
             return refused
-        self._look_for_idle_inputs(prep, oracle)
+        self._look_at_inputs(prep, oracle)
         prep.ceilings = self._ceilings(server, oracle)
         oracle.rest()
         try:
@@ -304,19 +307,33 @@ class Bench:
         oracle.rest()
         return question.contents if isinstance(question, Question) else None
 
-    def _look_for_idle_inputs(self, prep: Prep, oracle: Oracle) -> None:
-        """Note each input that may be drawn anew without changing the first shape's answer."""
+    def _look_at_inputs(self, prep: Prep, oracle: Oracle) -> None:
+        """Note each input that does not change the first shape's answer, or does not itself."""
         first = prep.questions[0][0]
-        for argument in prep.arguments[0]:
-            if argument.kind not in ("in", "inout"):
-                continue
+        inputs = [a for a in prep.arguments[0] if a.name in first.contents]
+        constant: list[ResolvedArgument] = []
+        for argument in inputs:
             recipe = Recipe(label=f"{argument.name} drawn anew", redraw=argument.name)
             other = oracle.ask(0, recipe)
-            if isinstance(other, Question) and all(
+            if not isinstance(other, Question):
+                continue
+            was, now = (Path(one.contents[argument.name]) for one in (first, other))
+            if filecmp.cmp(was, now, shallow=False):
+                constant.append(argument)
+            elif all(
                 np.array_equal(want, other.wants[name], equal_nan=True)
                 for name, want in first.wants.items()
             ):
                 oracle.note(f"input {argument.name} does not change the result")
+        if len(constant) == len(inputs):
+            oracle.note("no input ever changes: a kernel that kept its first answer would be right")
+            return
+        for argument in constant:
+            if is_foreign(argument) and not can_renew(argument):
+                oracle.note(
+                    f"input {argument.name} never changes: a kernel that remembers what follows "
+                    "from it would not be found out"
+                )
 
     def _ready(self, candidate: Candidate) -> Working:
         """A working child whose baseline is timed; a new one where there is none.

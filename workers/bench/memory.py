@@ -8,7 +8,6 @@ each is checked: else a kernel could do nothing there as well.
 """
 
 import itertools
-import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.spec.experiment import FromFile, FromPython
+from tuner.spec.experiment import FromPython
 from tuner.spec.resolve import ResolvedArgument
 from tuner.trial import Code
 from workers.bench.judge import Contents
 from workers.bench.prep import Prep
 from workers.bench.stand import Entrant, Stand
 from workers.devices.port import DeviceFailure
-from workers.elements import to_storage
-from workers.inputs import fill
+from workers.elements import from_storage, to_storage
+from workers.inputs import can_renew, fill, is_foreign, nudged
 
 ALIKE = 1.25, 2_000
 """A launch so many times as long as one like it, and so many nanoseconds longer, is suspicious;"""
@@ -36,7 +35,6 @@ SINGLE = 1.5, 5_000
 TURNS = 3
 TIMES = 5
 """Of so many launches one is as fast as a kernel is, if it is now as fast, now slower."""
-_FOREIGN = FromFile | FromPython
 
 
 def doubt(
@@ -58,9 +56,9 @@ def doubt(
     """
     first, *_, last = prep.questions[shape]
     known_ns = prep.baseline_ns[shape]
-    drawn = _drawn(prep.arguments[shape], first.contents)
-    common = () if kin and drawn else (last,)
-    with _renewals(drawn, first.contents, rng) as renewals:
+    renewable = [a for a in prep.arguments[shape] if a.name in first.contents and can_renew(a)]
+    common = () if kin and renewable else (last,)
+    with _renewals(renewable, first.contents, rng) as renewals:
         return believed(
             samples,
             again,
@@ -94,7 +92,7 @@ def believed(
         samples: nanoseconds of launches while it was timed.
         again: times the kernel again.
         known: nanoseconds of one launch on the contents that were timed.
-        new: nanoseconds of launches, each on contents that the kernel never saw.
+        new: nanoseconds of launches, each on contents that the kernel never saw, while there are.
         lag: how much longer one launch of the baseline takes than it did while it was timed.
         drifts: whether most launches of a timing found other contents than ``known`` does.
 
@@ -104,7 +102,7 @@ def believed(
 
     def verdict(samples: Sequence[float]) -> str:
         timed_ns = statistics.median(samples)
-        known_ns = _fastest(known, SINGLE, timed_ns)
+        known_ns = _fastest(iter(known, None), SINGLE, timed_ns)
         if (
             not drifts
             and _slower(known_ns, SINGLE, timed_ns)
@@ -112,7 +110,7 @@ def believed(
         ):
             return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
         least_ns = max(timed_ns, known_ns)
-        new_ns = _fastest(lambda: next(new), ALIKE, least_ns)
+        new_ns = _fastest(new, ALIKE, least_ns)
         if _slower(new_ns, ALIKE, least_ns):
             return (
                 "remembers its inputs: a first launch on new ones took "
@@ -129,14 +127,14 @@ def believed(
     raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"{found}, {TURNS} times in a row")
 
 
-def _fastest(launch: Callable[[], float], than: tuple[float, float], other_ns: float) -> float:
-    """Of a few launches, until one is not slower than another."""
-    least_ns = math.inf
-    for _ in range(TIMES):
-        least_ns = min(least_ns, launch())
-        if not _slower(least_ns, than, other_ns):
+def _fastest(launches: Iterator[float], than: tuple[float, float], other_ns: float) -> float:
+    """Of a few launches, until one is not slower than another; 0 if there is none."""
+    found: list[float] = []
+    for launch_ns in itertools.islice(launches, TIMES):
+        found.append(launch_ns)
+        if not _slower(launch_ns, than, other_ns):
             break
-    return least_ns
+    return min(found, default=0.0)
 
 
 def _slower(first_ns: float, than: tuple[float, float], other_ns: float) -> bool:
@@ -146,17 +144,17 @@ def _slower(first_ns: float, than: tuple[float, float], other_ns: float) -> bool
 
 @contextmanager
 def _renewals(
-    drawn: Sequence[ResolvedArgument], contents: Contents, rng: np.random.Generator
+    arguments: Sequence[ResolvedArgument], contents: Contents, rng: np.random.Generator
 ) -> Iterator[Iterator[Contents]]:
-    """New numbers again and again, wherever they are drawn."""
+    """New numbers for the arguments again and again: none where there are none of these."""
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
 
         def renewed() -> Iterator[Contents]:
-            for number in itertools.count():
+            for number in itertools.count() if arguments else ():
                 found = dict(contents)
-                for argument in drawn:
+                for argument in arguments:
                     path = Path(folder) / f"{argument.name}-{number}.raw"
-                    values = fill(argument, rng, "default", _no_python)
+                    values = _renewed(argument, contents[argument.name], rng)
                     to_storage(values, argument).tofile(path)
                     found[argument.name] = str(path)
                 yield found
@@ -164,13 +162,11 @@ def _renewals(
         yield renewed()
 
 
-def _drawn(arguments: Sequence[ResolvedArgument], contents: Contents) -> list[ResolvedArgument]:
-    """Those whose contents can be drawn anew."""
-    return [
-        argument
-        for argument in arguments
-        if argument.name in contents and not isinstance(argument.fill, _FOREIGN)
-    ]
+def _renewed(argument: ResolvedArgument, known: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Numbers that a kernel never saw: drawn, or close to the ``known`` where these are foreign."""
+    if is_foreign(argument):
+        return nudged(from_storage(Path(known).read_bytes(), argument), rng)
+    return fill(argument, rng, "default", _no_python)
 
 
 def _no_python(function: FromPython, name: str, seed: int) -> NDArray[Any]:
