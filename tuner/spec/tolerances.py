@@ -2,7 +2,8 @@
 
 Owns the defaults that hold where an argument gives no ``tolerance`` of its own. With a float64
 reference an element may err by the larger of its tolerance and :data:`BASELINE_ERRORS` times the
-baseline's own error; without one the tolerance alone holds.
+baseline's own error; without one the tolerance alone holds. ``atol`` grows with the median
+magnitude of the answer: a default one from 1, one that is given from that of the first answer.
 """
 
 from tuner.spec.experiment import Experiment, Tolerance, Ulp

@@ -41,6 +41,8 @@ AT_ONCE = 4
 _BEARABLE_NS, _SLOWER = 2e8, 5.0
 """Where nothing is timed a launch of the baseline may take so long, or so many times as long as on
 the slowest shape that is: an odd shape may be far more work than its size says."""
+_LOOKED_AT = 2**16
+"""Elements of an output that say how large it is."""
 _POISONS = (0xFF, 0x7F)
 _AGREE = Comparison(failures=0, unwritten=0, poisoned=0, index=0, got=0.0, want=0.0, error=0.0)
 """What comparing an output with itself says."""
@@ -95,6 +97,7 @@ class Oracle:
         self._bindings = prep.bindings
         self._arguments = prep.arguments
         self._timed, self._baseline_ns = prep.timed, prep.baseline_ns
+        self._given = {a.name for a in prep.setup.experiment.arguments if a.tolerance is not None}
         self._server = server
         self._answers = answers
         self._deadlines = deadlines
@@ -196,15 +199,15 @@ class Oracle:
                 return replace(problem, shape=shape)
             if once and recipe.distribution == "default" and _holds_no_number(argument, first):
                 return _no_number(argument, shape)
-            own = _own_bound(argument)
             want = reference.get(argument.name, first)
             if argument.compare == "exact":
                 want = want.astype(first.dtype)
             elif want is not first:
                 want = _no_wider_than_needed(want, argument)
+            own = self._own_bound(argument, want, shape, recipe)
             error = _AGREE if want is first else compare(first, want, own)
             if error.failures:
-                return _disagreement(argument, error, shape, recipe)
+                return _disagreement(argument, error, own, shape, recipe)
             same = runs[0][argument.name] == runs[1][argument.name]
             noise = _AGREE if same else compare(second, first, own)
             if noise.failures and not once:
@@ -222,6 +225,30 @@ class Oracle:
                 atol=own.atol * factor,
             )
         return Answer(contents=contents, expected=expected, notes=tuple(notes))
+
+    def _own_bound(
+        self, argument: ResolvedArgument, want: NDArray[Any], shape: int, recipe: Recipe
+    ) -> Expected:
+        """The bound that the spec gives an output, before it is widened.
+
+        An absolute tolerance that is given is meant for the first answer, a default one for numbers
+        around 1: where an answer is larger on the whole, so may its errors be.
+        """
+        mode: Mode = "ulp" if isinstance(argument.compare, Ulp) else argument.compare
+        unit = 1.0
+        if argument.name in self._given:
+            first = (self._timed[0], FIRST)
+            asked = None if (shape, recipe) == first else self.ask(*first)
+            unit = magnitude(asked.wants[argument.name] if isinstance(asked, Question) else want)
+        growth = magnitude(want) / unit if unit and is_float(argument.dtype) else 1.0
+        return Expected(
+            path="",
+            dtype=argument.dtype,
+            mode=mode,
+            rtol=argument.tolerance.rtol,
+            atol=argument.tolerance.atol * max(1.0, growth),
+            ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
+        )
 
     def _inputs(self, shape: int, recipe: Recipe) -> dict[str, NDArray[Any]]:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
@@ -332,17 +359,15 @@ class Oracle:
         return {a.name: answer[a.name] for a in outputs}
 
 
-def _own_bound(argument: ResolvedArgument) -> Expected:
-    """The bound that the spec gives an output, before it is widened."""
-    mode: Mode = "ulp" if isinstance(argument.compare, Ulp) else argument.compare
-    return Expected(
-        path="",
-        dtype=argument.dtype,
-        mode=mode,
-        rtol=argument.tolerance.rtol,
-        atol=argument.tolerance.atol,
-        ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
-    )
+def magnitude(values: NDArray[Any]) -> float:
+    """How large the numbers of an array are that are none of 0, infinity and NaN: their median.
+
+    Of a large array some are looked at; 0 where there are none.
+    """
+    flat = values.reshape(-1)
+    some = np.abs(flat[:: flat.size // _LOOKED_AT | 1].astype(np.float64))
+    numbers = some[(some > 0) & np.isfinite(some)]
+    return float(np.median(numbers)) if numbers.size else 0.0
 
 
 def _no_wider_than_needed(want: NDArray[Any], argument: ResolvedArgument) -> NDArray[Any]:
@@ -382,7 +407,7 @@ def _no_number(argument: ResolvedArgument, shape: int) -> Rejected:
 
 
 def _disagreement(
-    argument: ResolvedArgument, found: Comparison, shape: int, recipe: Recipe
+    argument: ResolvedArgument, found: Comparison, own: Expected, shape: int, recipe: Recipe
 ) -> Rejected:
     place = element_name(argument, found.index)
     return Rejected(
@@ -390,17 +415,16 @@ def _disagreement(
         code=Code.WRONG_RESULT,
         detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({found.error:.3g} times the tolerance; {found.failures} of "
-        f"{argument.elements} elements; {_bound(argument)}); {recipe.label}",
+        f"{argument.elements} elements; {_bound(argument, own)}); {recipe.label}",
         shape=shape,
     )
 
 
-def _bound(argument: ResolvedArgument) -> str:
+def _bound(argument: ResolvedArgument, own: Expected) -> str:
     """How near is near, and where that is said."""
     if argument.compare != "close":
         return f"the spec compares {argument.name} otherwise than by a tolerance"
-    near = argument.tolerance
-    return f"the spec's `tolerance` of {argument.name} is rtol {near.rtol:g}, atol {near.atol:g}"
+    return f"the `tolerance` of {argument.name} is rtol {own.rtol:g}, here atol {own.atol:.3g}"
 
 
 def _unsteady(argument: ResolvedArgument, found: Comparison, shape: int) -> Rejected:
