@@ -11,6 +11,8 @@ from tuner.spec.experiment import Experiment, Tolerance, Ulp
 BASELINE_ERRORS = 2.0
 """The ``c`` of the bound: how many times the baseline's own error a candidate may err."""
 
+_GROWS = "; atol times the answer's median magnitude where that is above 1"
+
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 
 DEFAULT_TOLERANCES = {
@@ -40,7 +42,7 @@ def compared(experiment: Experiment) -> dict[str, str]:
             table[argument.name] = "the default of each shape's element type"
         else:
             bound = argument.tolerance or default_tolerance(argument.dtype)
-            where = "given" if argument.tolerance else f"default for {argument.dtype}"
+            where = "given" if argument.tolerance else f"default for {argument.dtype}{_GROWS}"
             table[argument.name] = f"rtol {bound.rtol:g}, atol {bound.atol:g} ({where})"
             if experiment.reference is not None:
                 table[argument.name] += f", or {BASELINE_ERRORS:g} × the baseline's own error"

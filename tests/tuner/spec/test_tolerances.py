@@ -20,7 +20,8 @@ def said(**changes):
 
 def test_each_way_to_compare_has_its_words():
     given = Tolerance(rtol=0.5, atol=0.25)
-    assert said(dtype="float32") == {"rtol 1e-05, atol 1e-05 (default for float32)"}
+    grows = "; atol times the answer's median magnitude where that is above 1"
+    assert said(dtype="float32") == {f"rtol 1e-05, atol 1e-05 (default for float32{grows})"}
     assert said(tolerance=given) == {"rtol 0.5, atol 0.25 (given)"}
     assert said(dtype="T") == {"the default of each shape's element type"}
     assert said(dtype="T", tolerance=given) == {"rtol 0.5, atol 0.25 (given)"}
