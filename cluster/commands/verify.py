@@ -22,6 +22,7 @@ from tuner.report.record import NAME, Record, RecordedVariant, read_record
 from tuner.report.verification import Recheck, outcome, recheck
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment
+from tuner.spec.odd import every_shape
 from tuner.trial import Configuration, Rejected
 from workers.bench.bench import Bench
 from workers.compilers.worker import CompileWorker
@@ -47,7 +48,8 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     record = read_record(files[NAME])
     with display() as shown:
         answers = _measured(view.experiment, record, files, device, shown)
-    checks = recheck(record, view.experiment.measure.cache, answers)
+    places = [str(binding) for binding in every_shape(view.experiment)]
+    checks = recheck(record, view.experiment.measure.cache, answers, places)
     found = outcome(checks)
     if as_json:
         listed = [asdict(check) for check in checks]
@@ -56,6 +58,8 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     else:
         for check in checks:
             typer.echo(_line(check))
+        for variant, reason in dict.fromkeys((c.variant, c.reason) for c in checks if c.reason):
+            typer.echo(f"{variant} {reason}")
         counts = Counter(check.verdict for check in checks)
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
@@ -161,7 +165,7 @@ def _compiled(
 def _line(check: Recheck) -> str:
     name = f"claimed {check.claimed.speedup:.3f}×"
     if check.measured is None:
-        return f"{check.variant}, {check.shape}: {name}, {check.verdict}: {check.reason}"
+        return f"{check.variant}, {check.shape}: {name}: {check.verdict}"
     seen = f"measured {check.measured.speedup:.3f}×"
     if check.measured.low is not None and check.measured.high is not None:
         seen += f" [{check.measured.low:.3f}, {check.measured.high:.3f}]"

@@ -34,14 +34,22 @@ class Recheck:
     reason: str = ""
 
 
-def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[Recheck, ...]:
-    """Judge every claim of a record.
+def recheck(
+    record: Record, cache: str, answers: Sequence[Confirmed], places: Sequence[str]
+) -> tuple[Recheck, ...]:
+    """Judge every claim of a record; ``places`` name the shapes that answers are about.
 
     A claim *holds* if what was measured is within 2 %, or within what both intervals allow
     together; beyond that it *fails*, or the new figure is *higher*. Without an interval, or with
     one that tells nothing, it is *unclear*.
     """
-    failed = {trial: rejected.detail for answer in answers for trial, rejected in answer.failed}
+    failed = {
+        trial: rejected.detail
+        if rejected.shape is None
+        else f"at {places[rejected.shape]}: {rejected.detail}"
+        for answer in answers
+        for trial, rejected in answer.failed
+    }
     samples = Samples(answers, cache, failed)
     claims = [(variant, claim) for variant in record.variants for claim in variant.claims]
     found = []
@@ -49,7 +57,7 @@ def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[R
         shape = ",".join(f"{name}={value}" for name, value in record.shapes[claim.shape].items())
         own = list(samples.logs(variant.trial, claim.shape).values())
         if not own:
-            reason = failed.get(variant.trial, "was not measured there")
+            reason = failed.get(variant.trial, f"was not measured at {shape}")
             found.append(
                 Recheck(
                     variant=variant.name,
