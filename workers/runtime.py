@@ -9,6 +9,7 @@ import stat
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -99,7 +100,7 @@ def _taken(descriptor: int) -> bool:
 
 
 class PrivateFolder:
-    """A scratch folder as long-lived as its maker; those of dead makers are swept away first."""
+    """A scratch folder as long-lived as this object; those of dead makers are swept away first."""
 
     def __init__(self, purpose: str) -> None:
         with _scratch_lock():
@@ -109,15 +110,19 @@ class PrivateFolder:
                 prefix=f"{purpose}-", suffix=".scratch", dir=runtime_directory()
             )
             self.path = Path(made)
-            self._life = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(self._life, fcntl.LOCK_EX)
+            life = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+            # Whoever makes one may be interrupted before there is a way to clean up.
+            self._end = weakref.finalize(self, _end_private, self.path, life)
+            fcntl.flock(life, fcntl.LOCK_EX)
 
     def remove(self) -> None:
         """Remove it. Safe to call twice."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        if self._life >= 0:
-            os.close(self._life)
-            self._life = -1
+        self._end()
+
+
+def _end_private(folder: Path, life: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(life)
 
 
 class SharedFolder:

@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import signal
 import subprocess
 import sys
@@ -114,3 +115,9 @@ def test_scratch_of_the_dead_is_swept_and_of_the_living_kept(tmp_path, monkeypat
         folder.remove()
         folder.remove()
         assert not folder.path.exists()
+
+
+def test_a_scratch_folder_goes_with_whoever_forgets_it() -> None:
+    path = PrivateFolder("test").path
+    gc.collect()
+    assert not path.exists()
