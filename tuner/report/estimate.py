@@ -103,7 +103,7 @@ def estimate(
         space: how many configurations are feasible; ``None`` while there is no template.
         compile_slots: compile jobs at once.
         bench_slots: devices.
-        rounds: of agents; each confirms what it found.
+        rounds: of agents; each prepares its baseline, and confirms what it found.
         checker_bytes: the largest shape that a checker takes; 0 where there is no checker.
         trials: how many are left of a run that was begun.
         searched: seconds that it has searched.
@@ -141,7 +141,7 @@ def estimate(
     return Estimate(
         trials=trials,
         space=space,
-        prepare_seconds=PROCESS_SECONDS + SEEDS * oracle + time(tune + held_out + odd),
+        prepare_seconds=rounds * (PROCESS_SECONDS + SEEDS * oracle + time(tune + held_out + odd)),
         search_seconds=min(trials * trial, max(0.0, experiment.search.seconds - searched)),
         confirm_seconds=rounds * (HARDER * oracle + finalists * time(odd) + confirming),
     )
