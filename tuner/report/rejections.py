@@ -26,6 +26,7 @@ _WORDS = {
     Code.OUT_OF_BOUNDS: "wrote out of bounds",
     Code.DEFECT: "right only by luck",
     Code.IMPOSSIBLE_TIME: "impossibly fast",
+    Code.SLOWER_AGAIN: "slower than when timed",
     Code.WORKER_LOST: "lost with the worker",
 }
 
@@ -54,7 +55,8 @@ _REMEDIES = {
     Code.INPUT_OVERWRITTEN: "declaring the argument inout, if that is meant",
     Code.OUT_OF_BOUNDS: "the bounds of the template's accesses",
     Code.DEFECT: "what the message below names: it is undefined, or a race",
-    Code.IMPOSSIBLE_TIME: "the experiment's cost.bytes, if the kernel is right",
+    Code.IMPOSSIBLE_TIME: "the experiment's cost.bytes, if the message below names it",
+    Code.SLOWER_AGAIN: "again on an idle machine: one that is busy may be why",
     Code.WORKER_LOST: "the worker's log: a machine may be out of memory",
 }
 

@@ -23,6 +23,7 @@ _STAGES = {
     Code.INPUT_OVERWRITTEN: Stage.VERIFY,
     Code.OUT_OF_BOUNDS: Stage.VERIFY,
     Code.IMPOSSIBLE_TIME: Stage.TIME,
+    Code.SLOWER_AGAIN: Stage.TIME,
 }
 
 
