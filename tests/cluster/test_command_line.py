@@ -188,6 +188,15 @@ def test_what_the_machine_has_not_is_no_bug(line, words):
 BROKEN = [
     ({"kernel": KERNEL.replace("3.0f", "3.0f +* 2")}, 4, ["scale.cl", ":3"]),
     ({"reference": REFERENCE.replace("3.0", "4.0")}, 4, ["out"]),
+    (
+        {"spec": SPEC.replace("[16]}", "[16]}  # guess").replace("[n]}", "[n - 8]}  # guess", 1)},
+        4,
+        [
+            "error: the baseline cannot be used: the baseline itself fails: writes ",
+            " behind the end of out",
+            "; guesses wait for your eye: 2, at lines 7, 9\n",
+        ],
+    ),
     ({"family": FAMILY.replace("3.0f", "5.0f")}, 4, ["6 of 6 rejected", "wrong"]),
     ({"family": FAMILY.replace("3.0f", "(oops)")}, 4, ["6 of 6 rejected", "compile"]),
     ({"template": TEMPLATE + "constraints: [ITEMS * BLOCK > 1000000]\n"}, 2, ["ITEMS * BLOCK"]),
