@@ -11,6 +11,7 @@ import time
 import pytest
 
 from cluster import cli
+from cluster.settings import Settings
 from tests.cluster.kernels import (
     FAMILY,
     KERNEL,
@@ -22,6 +23,7 @@ from tests.cluster.kernels import (
     kernelwright,
     write_experiment,
 )
+from tuner.errors import EnvironmentProblem
 from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
 
@@ -255,6 +257,27 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     assert result.returncode == 3
     assert "cannot use 127.0.0.1:1" in result.stderr
     assert "Traceback" not in result.stderr
+    assert "\nray          cannot use 127.0.0.1:1: " in kernelwright("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "words"),
+    [
+        (ConnectionError("No Ray at x"), "ray.exceptions.AuthenticationError: …", "=token, and"),
+        (ValueError("An address.\n  To mend it:\n  1. Do"), "", "An address. To mend it: 1. Do ("),
+    ],
+)
+def test_why_a_cluster_cannot_be_joined_is_said_in_full(monkeypatch, error, cause, words):
+    from cluster import on_ray
+
+    def init(**_):
+        raise error from RuntimeError(cause)
+
+    monkeypatch.setattr(on_ray.ray, "init", init)
+    settings = Settings(ray_address="x", in_job=False)
+    with pytest.raises(EnvironmentProblem) as refused, on_ray.connected(settings):
+        pass
+    assert words in str(refused.value)
 
 
 def test_a_run_directory_in_use_is_named(tmp_path):
