@@ -248,8 +248,10 @@ def overspent(limits: Limits, spent: Spent, *, tokens: int, price: float) -> Sto
 
 def brief_of(task: Task, progress: Progress) -> Brief:
     """What a model is told now."""
-    best = progress.best.verdict.best_us if progress.best else (None,) * len(task.baseline_us)
+    best: tuple[float | None, ...] = (None,) * len(task.baseline_us)
     found, baselines = None, task.baseline_us
+    if progress.best:  # times from different processes are not compared
+        best, baselines = progress.best.verdict.best_us, progress.best.verdict.baseline_us
     if progress.variants:
         last = progress.variants[-1]
         found = landscape(last.template.parameters, last.verdict.observations)
@@ -283,10 +285,14 @@ def brief_of(task: Task, progress: Progress) -> Brief:
 
 
 def _specialists(progress: Progress, shapes: tuple[ShapeTimes, ...]) -> Iterator[Specialist]:
-    served = progress.stands.verdict.served if progress.stands else ()
+    if progress.stands is None:
+        return
+    verdict = progress.stands.verdict
     for place, incumbent in enumerate(progress.incumbents):
         times = tuple(
-            replace(shapes[one.shape], best=one.us) for one in served if one.incumbent == place
+            replace(shapes[one.shape], best=one.us, baseline=verdict.baseline_us[one.shape])
+            for one in verdict.served
+            if one.incumbent == place
         )
         if times:
             yield Specialist(

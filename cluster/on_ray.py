@@ -47,8 +47,7 @@ def connected(settings: Settings) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError, RayError) as error:
         where = settings.ray_address or "a local Ray"
         raise EnvironmentProblem(
-            f"cannot use {where}: {str(error).strip().partition(chr(10))[0]} "
-            "(`--fleet local` runs without Ray)"
+            f"cannot use {where}: {_why(error)} (`--fleet local` runs without Ray)"
         ) from error
     try:
         yield
@@ -56,11 +55,27 @@ def connected(settings: Settings) -> Iterator[None]:
         ray.shutdown()
 
 
+def _why(error: Exception) -> str:
+    """What Ray says on one line, unless a token is amiss, which it says in passing at best."""
+    if "AuthenticationError" in f"{type(error)} {error.__cause__}":
+        return (
+            "it wants its token: set RAY_AUTH_MODE=token, and copy the token of its head node into "
+            "~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
+        )
+    return " ".join(str(error).split())
+
+
 def _check_reachable(address: str) -> None:
     """Fail at once where Ray would try for ten minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=REACHING_SECONDS).close()
+
+
+def extent() -> str:
+    """What the cluster has, in words."""
+    nodes, found = sum(node["Alive"] for node in ray.nodes()), ray.cluster_resources()
+    return f"{nodes} nodes, {found.get('CPU', 0):.0f} processors, {found.get('GPU', 0):.0f} GPUs"
 
 
 def has_gpu() -> bool:

@@ -85,6 +85,7 @@ class Code(StrEnum):
     OUT_OF_BOUNDS = "out_of_bounds"
     DEFECT = "defect"
     IMPOSSIBLE_TIME = "impossible_time"
+    SLOWER_AGAIN = "slower_again"
     WORKER_LOST = "worker_lost"
 
 

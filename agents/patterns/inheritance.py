@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from agents.patterns.features import features_of
-from agents.patterns.pattern import Pattern, Winner, nearest, seeds
+from agents.patterns.pattern import FARTHEST, SIMILAR, Pattern, Winner, nearest, seeds
 from agents.planning import kernel_digest
 from tuner.report.result import Result
 from tuner.session.history import History
@@ -16,9 +16,15 @@ _STRATEGY_LENGTH = 200
 def inherited(
     patterns: tuple[Pattern, ...], experiment: Experiment, device: str
 ) -> tuple[Pattern, ...]:
-    """The patterns worth reading for an experiment on a device model, nearest first."""
-    kernel = kernel_digest(experiment.kernel)[:16]
-    return nearest(patterns, features_of(experiment), device, kernel)
+    """The patterns worth reading for an experiment on a device model, nearest first.
+
+    To a template those with values for its parameters; to a model those of similar kernels.
+    """
+    kernel, farthest = kernel_digest(experiment.kernel)[:16], SIMILAR
+    if (template := experiment.template) is not None:
+        farthest = FARTHEST
+        patterns = tuple(one for one in patterns if one.fits(template.parameters))
+    return nearest(patterns, features_of(experiment), device, kernel, farthest)
 
 
 def seeded(experiment: Experiment, patterns: tuple[Pattern, ...], device: str) -> Experiment:

@@ -6,7 +6,7 @@ on the strategy. Knows nothing of where patterns are kept.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -17,7 +17,10 @@ from tuner.spec.experiment import STRICT, Name
 from tuner.trial import Value
 
 FARTHEST = 3.0
-"""A pattern farther away than this says nothing about a kernel."""
+"""A pattern farther away than this says nothing about a kernel;"""
+SIMILAR = 1.8
+"""and one farther than this, whose kernel differs in two features, only values that a template has
+a parameter for."""
 
 MOST_INHERITED = 3
 
@@ -68,6 +71,10 @@ class Pattern:
         own = [winner for winner in self.winners if winner.device == device]
         return (own or sorted(self.winners, key=lambda winner: -winner.low))[0]
 
+    def fits(self, parameters: Collection[str]) -> bool:
+        """Whether some winner has a value for one of these parameters."""
+        return any(name in parameters for winner in self.winners for name in winner.values)
+
     def with_winners_of(self, other: "Pattern") -> "Pattern":
         """This pattern, with the winners of ``other`` on further devices."""
         mine = {winner.device for winner in self.winners}
@@ -79,7 +86,11 @@ PATTERNS: TypeAdapter[Pattern] = TypeAdapter(Pattern)
 
 
 def nearest(
-    patterns: Iterable[Pattern], features: Features, device: str, kernel: str = ""
+    patterns: Iterable[Pattern],
+    features: Features,
+    device: str,
+    kernel: str = "",
+    farthest: float = FARTHEST,
 ) -> tuple[Pattern, ...]:
     """The few patterns whose kernels are most like one with ``features``, nearest first.
 
@@ -96,7 +107,7 @@ def nearest(
             pattern.name,
         )
 
-    near = [one for one in patterns if distance(one.features, features) <= FARTHEST]
+    near = [one for one in patterns if distance(one.features, features) <= farthest]
     return tuple(sorted(near, key=order)[:MOST_INHERITED])
 
 

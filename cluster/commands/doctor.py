@@ -9,7 +9,7 @@ import sys
 import typer
 
 from cluster.commands.experiments import bundled_names
-from cluster.settings import Settings
+from cluster.settings import Settings, environment_for_ray
 from tuner.errors import EnvironmentProblem
 from workers.devices.discover import Found, list_devices
 
@@ -28,19 +28,21 @@ PACKAGES = (
 
 
 def doctor(*, as_json: bool) -> None:
-    """Print devices, packages and the cluster that a run would join.
+    """Print devices, packages and the cluster that a run would join, which it tries to.
 
     Raises:
         EnvironmentProblem: there is no device at all to tune for.
     """
     found = list_devices()
-    address = Settings.read().ray_address
+    settings = Settings.read()
+    cluster = _cluster(settings)
     packages = {name: _version(name) for name in PACKAGES}
     if as_json:
         report = {
             "python": platform.python_version(),
             "cpus": len(os.sched_getaffinity(0)),
-            "ray_address": address,
+            "ray_address": settings.ray_address,
+            "ray": cluster,
             "packages": packages,
             "devices": [_as_dict(one) for one in found],
             "experiments": bundled_names(),
@@ -49,7 +51,7 @@ def doctor(*, as_json: bool) -> None:
     else:
         typer.echo(f"python       {platform.python_version()} in {sys.prefix}")
         typer.echo(f"processors   {len(os.sched_getaffinity(0))}")
-        typer.echo(f"ray          {address or 'no RAY_ADDRESS: a run starts its own'}")
+        typer.echo(f"ray          {cluster}")
         for name, version in packages.items():
             typer.echo(f"package      {name} {version or 'is not installed'}")
         for one in found:
@@ -60,6 +62,20 @@ def doctor(*, as_json: bool) -> None:
             "no device to tune for: `pip install 'kernelwright[cpu]'` brings OpenCL for the "
             "processor, `pip install 'kernelwright[cuda13]'` CUDA for NVIDIA GPUs"
         )
+
+
+def _cluster(settings: Settings) -> str:
+    """The cluster that a run would join, or why it could not."""
+    if settings.ray_address is None:
+        return "no RAY_ADDRESS: a run starts its own"
+    try:
+        with environment_for_ray(settings):
+            from cluster import on_ray
+
+            with on_ray.connected(settings):
+                return f"{settings.ray_address}: {on_ray.extent()}"
+    except EnvironmentProblem as problem:
+        return str(problem)
 
 
 def _version(name: str) -> str | None:

@@ -60,7 +60,8 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     if near:
         directory.write(PATTERNS_FILE, dump_patterns(near))
         names = ", ".join(map(str, near))
-        typer.echo(f"kernelwright: what won for similar kernels is tried first: {names}", err=True)
+        used = "tried first" if directory.experiment.template else "told to the model"
+        typer.echo(f"kernelwright: what won for similar kernels is {used}: {names}", err=True)
 
 
 def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:

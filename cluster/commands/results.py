@@ -2,7 +2,7 @@
 
 import fcntl
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -17,6 +17,7 @@ from cluster.workshop import round_path, rounds_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.files import write_whole
 from tuner.report.export import export_files
+from tuner.report.rejections import rejected_in_short
 from tuner.report.result import Result
 from tuner.report.summary import summarise
 from tuner.report.text import ratio_text, render, speedup_text
@@ -75,7 +76,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
 
 def _rounds_status(view: RunView) -> dict[str, object]:
     ledger, spent = read_ledger(view.path), spent_so_far(view.path)
-    histories = _of_rounds(view.path, ledger)
+    histories = list(_of_rounds(view.path, ledger).values())
     facts: dict[str, object] = {
         "run": view.info.run,
         "state": "waiting"
@@ -91,13 +92,14 @@ def _rounds_status(view: RunView) -> dict[str, object]:
     return facts if ledger is None else {**facts, "ended": ledger.detail}
 
 
-def _of_rounds(run_dir: Path, ledger: Ledger | None) -> list[History]:
-    found = {path: _history(RunView.open(path)) for path in rounds_begun(run_dir)}
+def _of_rounds(run_dir: Path, ledger: Ledger | None) -> dict[int, History]:
+    """The searches of rounds by number, as far as they were begun."""
+    found = {int(path.name): _history(RunView.open(path)) for path in rounds_begun(run_dir)}
     for past in ledger.rounds if ledger else ():
-        history = found.get(path := round_path(run_dir, past.number))
+        history = found.get(past.number)
         if past.speedup is not None and not (history and history.finished):
-            raise _lost(run_dir, past.number, path)
-    return list(found.values())
+            raise _lost(run_dir, past.number, round_path(run_dir, past.number))
+    return found
 
 
 def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
@@ -122,7 +124,7 @@ def _lost(run_dir: Path, number: int, path: Path) -> EnvironmentProblem:
     )
 
 
-def _tried(histories: Sequence[History]) -> int:
+def _tried(histories: Iterable[History]) -> int:
     """How many configurations searches have tried."""
     return sum(trial.outcome is not None for each in histories for trial in each.trials.values())
 
@@ -215,23 +217,27 @@ def conclude(
 
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     ledger = read_ledger(run_dir)
+    histories = _of_rounds(run_dir, ledger) if ledger else {}
+    rejected = {number: rejected_in_short(history) for number, history in histories.items()}
     if as_json:
         found = result.to_json()
         if ledger is not None:
-            trials = _tried(_of_rounds(run_dir, ledger))
-            found["agents"] = {**ledger_json(ledger), "trials": trials}
+            found["agents"] = {
+                **ledger_json(ledger),
+                "trials": _tried(histories.values()),
+                "rejected": rejected,
+            }
         typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
         return
     if ledger is not None and len(ledger.rounds) > 1:
-        tried = _tried(_of_rounds(run_dir, ledger))
         typer.echo(
-            f"{tried} configurations in {len(ledger.rounds)} rounds; what follows is of round "
-            f"{ledger.searched}:"
+            f"{_tried(histories.values())} configurations in {len(ledger.rounds)} rounds; what "
+            f"follows is of round {ledger.searched}:"
         )
     typer.echo(render(result))
     figures = _figure(result)
     if ledger is not None:
-        _print_rounds(ledger)
+        _print_rounds(ledger, rejected)
         _print_account(run_dir)
         spent = ledger.spent
         tokens = spent.input_tokens + spent.output_tokens
@@ -252,7 +258,7 @@ def _figure(result: Result) -> str:
     return f" {name}={result.speedup:.2f}{portfolio}"
 
 
-def _print_rounds(ledger: Ledger) -> None:
+def _print_rounds(ledger: Ledger, rejected: Mapping[int, str]) -> None:
     typer.echo("rounds:")
     for past in ledger.rounds:
         found = "" if past.speedup is None else f", {past.speedup:.2f}×"
@@ -264,6 +270,8 @@ def _print_rounds(ledger: Ledger) -> None:
             found += f"; with it the portfolio is {ratio_text(gain)} the one before it"
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
+        if failures := rejected.get(past.number):
+            typer.echo(f"     {inline(failures)}")
         if past.roofline is not None:
             least, most = past.roofline
             typer.echo(f"     {100 * least:.0f} to {100 * most:.0f} % of the possible speed")

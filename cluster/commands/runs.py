@@ -26,7 +26,7 @@ from cluster.progress import Shown, display
 from cluster.rounds import Asking, open_run
 from cluster.run import FleetOpener, StopReason
 from cluster.settings import Settings, environment_for_ray, take_keys
-from tuner.errors import DeviceNeeded, KernelwrightError, SpecError
+from tuner.errors import DeviceNeeded, KernelwrightError, NothingValid, SpecError
 from tuner.spec.experiment import Experiment
 from tuner.spec.load import load_experiment
 from tuner.spec.skeleton import unread_guesses
@@ -65,7 +65,7 @@ def run(
         given = load_experiment(path)
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
-            typer.echo(f"kernelwright: {guesses_left(guesses)}", err=True)
+            _say(guesses_left(guesses))
         asked = chosen(path, given, model)
         check_models(path, given, asked, model)
         if asked == "none":
@@ -80,11 +80,13 @@ def run(
             if asked == "replay":
                 bring_transcript(path, experiment, folder)
         try:
-            _follow(workplace.start(folder), folder, again, target)
+            with _reminding(guesses):
+                _follow(workplace.start(folder), folder, again, target)
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
-    results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+    with _reminding(guesses):
+        results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
 def resume(
@@ -106,6 +108,17 @@ def resume(
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
         _follow(workplace.start(folder), folder, again, target)
     results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+
+
+@contextmanager
+def _reminding(guesses: tuple[int, ...]) -> Iterator[None]:
+    """Where nothing was valid, guesses that nobody has read may be why."""
+    try:
+        yield
+    except NothingValid as error:
+        if not guesses:
+            raise
+        raise NothingValid(f"{error}; {guesses_left(guesses)}") from error
 
 
 def _with_budget(experiment: Experiment, trials: int | None, seconds: float | None) -> Experiment:

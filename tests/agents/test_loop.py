@@ -369,6 +369,8 @@ def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
     assert specialist.template == second.template
     (served,) = specialist.shapes
     assert served.shape == brief.shapes[0].shape
+    assert served.baseline == second.verdict.baseline_us[0]
+    assert [row.baseline for row in brief.shapes] == list(first.verdict.baseline_us)
     assert served.best is not None
     assert brief.shapes[0].best == pytest.approx(served.best * 0.6 / 0.35, rel=0.02)
     entered = [fact for fact in disk.facts["3"] if fact.kind == "incumbent.entered"]

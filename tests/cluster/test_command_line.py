@@ -11,6 +11,7 @@ import time
 import pytest
 
 from cluster import cli
+from cluster.settings import Settings
 from tests.cluster.kernels import (
     FAMILY,
     KERNEL,
@@ -22,6 +23,7 @@ from tests.cluster.kernels import (
     kernelwright,
     write_experiment,
 )
+from tuner.errors import EnvironmentProblem
 from tuner.spec.load import load_experiment
 from tuner.store.run_directory import RunDirectory, RunView
 
@@ -188,6 +190,15 @@ def test_what_the_machine_has_not_is_no_bug(line, words):
 BROKEN = [
     ({"kernel": KERNEL.replace("3.0f", "3.0f +* 2")}, 4, ["scale.cl", ":3"]),
     ({"reference": REFERENCE.replace("3.0", "4.0")}, 4, ["out"]),
+    (
+        {"spec": SPEC.replace("[16]}", "[16]}  # guess").replace("[n]}", "[n - 8]}  # guess", 1)},
+        4,
+        [
+            "error: the baseline cannot be used: the baseline itself fails: writes ",
+            " behind the end of out",
+            "; guesses wait for your eye: 2, at lines 7, 9\n",
+        ],
+    ),
     ({"family": FAMILY.replace("3.0f", "5.0f")}, 4, ["6 of 6 rejected", "wrong"]),
     ({"family": FAMILY.replace("3.0f", "(oops)")}, 4, ["6 of 6 rejected", "compile"]),
     ({"template": TEMPLATE + "constraints: [ITEMS * BLOCK > 1000000]\n"}, 2, ["ITEMS * BLOCK"]),
@@ -246,6 +257,27 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     assert result.returncode == 3
     assert "cannot use 127.0.0.1:1" in result.stderr
     assert "Traceback" not in result.stderr
+    assert "\nray          cannot use 127.0.0.1:1: " in kernelwright("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "words"),
+    [
+        (ConnectionError("No Ray at x"), "ray.exceptions.AuthenticationError: …", "=token, and"),
+        (ValueError("An address.\n  To mend it:\n  1. Do"), "", "An address. To mend it: 1. Do ("),
+    ],
+)
+def test_why_a_cluster_cannot_be_joined_is_said_in_full(monkeypatch, error, cause, words):
+    from cluster import on_ray
+
+    def init(**_):
+        raise error from RuntimeError(cause)
+
+    monkeypatch.setattr(on_ray.ray, "init", init)
+    settings = Settings(ray_address="x", in_job=False)
+    with pytest.raises(EnvironmentProblem) as refused, on_ray.connected(settings):
+        pass
+    assert words in str(refused.value)
 
 
 def test_a_run_directory_in_use_is_named(tmp_path):

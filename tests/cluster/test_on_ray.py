@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -84,6 +85,19 @@ def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
     after = facts(run, "trial.finished")
     assert after[: len(before)] == before
     assert sorted(fact.trial for fact in after) == list(range(6))
+
+
+def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
+    told = subprocess.run(
+        command("doctor"),
+        cwd=ROOT,
+        env=os.environ | {"RAY_ADDRESS": ray_cluster.address},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert re.search(rf"^ray +{ray_cluster.address}: \d nodes, \d processors, ", told.stdout, re.M)
 
 
 def test_a_ray_of_its_own_ends_with_the_run_and_no_file_of_theirs_holds_a_key(tmp_path):

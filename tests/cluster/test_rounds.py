@@ -118,6 +118,18 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, caps
     assert told.startswith(f"{tried} configurations in 2 rounds; what follows is of round 1:\n")
 
 
+def test_the_report_says_what_was_rejected_in_which_round(tmp_path, capsys):
+    run = begin(tmp_path / "run")
+    follow(run, faults={0: Fault.HANG})
+    report(run, as_json=True)
+    rejected = json.loads(capsys.readouterr().out)["agents"]["rejected"]
+    assert list(rejected) == ["1", "2"]
+    assert re.fullmatch(r"1 of \d rejected: 1 hung at tokens=\S+ \(trial 0: .+\)", rejected["1"])
+    report(run, as_json=False)
+    told = capsys.readouterr().out
+    assert all(f"     {words}\n" in told for words in rejected.values() if words)
+
+
 def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
     total = len(follow(begin(tmp_path / "whole")))
     expected = settled(tmp_path / "whole")

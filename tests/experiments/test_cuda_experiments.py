@@ -1,4 +1,4 @@
-"""The bundled CUDA experiments without a GPU: compiled for four architectures, judged, lowered.
+"""The bundled CUDA experiments without a GPU: compiled for every architecture, judged, lowered.
 
 What their kernels compute and how fast is for a machine with a GPU to tell.
 """

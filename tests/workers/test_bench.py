@@ -151,7 +151,7 @@ def test_inputs_differ_between_runs(laboratory) -> None:
         (
             {"affine": {"out[i] = fma": "out[i + 1] = out[i] = fma"}},
             Code.OUT_OF_BOUNDS,
-            "the baseline itself fails: damages out",
+            "the baseline itself fails: writes a byte behind the end of out",
         ),
         (
             {"affine": {"out[i] = fma(2.0f, x[i], y[i]);": "*(global int *)(ulong)n = 1;"}},

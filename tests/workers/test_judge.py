@@ -115,6 +115,7 @@ def test_a_bystander_must_hold_its_poison(tmp_path) -> None:
         (Code.WRONG_RESULT, Stage.VERIFY),
         (Code.OUT_OF_BOUNDS, Stage.VERIFY),
         (Code.IMPOSSIBLE_TIME, Stage.TIME),
+        (Code.SLOWER_AGAIN, Stage.TIME),
         (Code.HANG, Stage.LAUNCH),
         (Code.THREADS, Stage.LAUNCH),
     ],

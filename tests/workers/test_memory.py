@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from tuner.trial import Code
 from workers.bench.memory import TIMES, TURNS, believed
 from workers.devices.port import DeviceFailure
 
@@ -69,8 +70,9 @@ def test_one_that_remembers_most_of_the_time_is_refused(known_ns) -> None:
 
 
 def test_one_that_is_never_again_as_fast_as_it_was_timed_is_refused() -> None:
-    with pytest.raises(DeviceFailure, match="not as fast as it was timed: 3 times"):
+    with pytest.raises(DeviceFailure, match="not as fast as it was timed: 3 times") as refused:
         asked([60e3], [60e3])
+    assert refused.value.code is Code.SLOWER_AGAIN
 
 
 def test_what_the_baseline_lags_behind_too_is_allowed() -> None:

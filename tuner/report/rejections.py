@@ -26,6 +26,7 @@ _WORDS = {
     Code.OUT_OF_BOUNDS: "wrote out of bounds",
     Code.DEFECT: "right only by luck",
     Code.IMPOSSIBLE_TIME: "impossibly fast",
+    Code.SLOWER_AGAIN: "slower than when timed",
     Code.WORKER_LOST: "lost with the worker",
 }
 
@@ -54,7 +55,8 @@ _REMEDIES = {
     Code.INPUT_OVERWRITTEN: "declaring the argument inout, if that is meant",
     Code.OUT_OF_BOUNDS: "the bounds of the template's accesses",
     Code.DEFECT: "what the message below names: it is undefined, or a race",
-    Code.IMPOSSIBLE_TIME: "the experiment's cost.bytes, if the kernel is right",
+    Code.IMPOSSIBLE_TIME: "the experiment's cost.bytes, if the message below names it",
+    Code.SLOWER_AGAIN: "again on an idle machine: one that is busy may be why",
     Code.WORKER_LOST: "the worker's log: a machine may be out of memory",
 }
 
@@ -100,17 +102,32 @@ def advise(rejections: Sequence[Rejections], trials: int, labels: Sequence[str])
     """
     if not rejections:
         return ()
-    total = sum(group.count for group in rejections)
-    parts = [f"{group.count} {_WORDS[group.code]}{_at(group, labels)}" for group in rejections]
-    shown = parts[:SHOWN] + ([f"{len(parts) - SHOWN} more kinds"] if len(parts) > SHOWN else [])
     return (
-        f"{total} of {trials} rejected: {', '.join(shown)}; try {_REMEDIES[rejections[0].code]}",
+        f"{_counted(rejections, trials, labels)}; try {_REMEDIES[rejections[0].code]}",
         *(
             f"  trial {group.trial} ({group.configuration}) {_WORDS[group.code]}"
             f"{_at(group, labels)}: {group.detail}"
             for group in rejections[:SHOWN]
         ),
     )
+
+
+def rejected_in_short(history: History) -> str:
+    """All failures, and why the first of the commonest kind was one; empty if there are none."""
+    rejections = count_rejections(history)
+    if not rejections:
+        return ""
+    shapes, first = history.experiment.shapes, rejections[0]
+    labels = [str(binding) for binding in (*shapes.tune, *shapes.held_out)]
+    counted = _counted(rejections, len(history.trials), labels)
+    return f"{counted} (trial {first.trial}: {first.detail})"
+
+
+def _counted(rejections: Sequence[Rejections], trials: int, labels: Sequence[str]) -> str:
+    total = sum(group.count for group in rejections)
+    parts = [f"{group.count} {_WORDS[group.code]}{_at(group, labels)}" for group in rejections]
+    shown = parts[:SHOWN] + ([f"{len(parts) - SHOWN} more kinds"] if len(parts) > SHOWN else [])
+    return f"{total} of {trials} rejected: {', '.join(shown)}"
 
 
 def _at(group: Rejections, labels: Sequence[str]) -> str:

@@ -1,25 +1,25 @@
 """A first spec for a kernel: written from its signature, with every guess marked as one."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.device import Backend
 from tuner.errors import SpecError
 from tuner.expressions import RESERVED, nearest
+from tuner.spec import indices
 from tuner.spec.fields import read_text
-from tuner.spec.signature import Parameter, Signature, signatures
+from tuner.spec.indices import Axis
+from tuner.spec.signature import Parameter, Signature, signatures, without_comments
 
 _LANGUAGES: dict[str, Backend] = {".cl": "opencl", ".cu": "cuda", ".cuh": "cuda"}
 _AMBIGUOUS = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
 multiples of any block that is guessed."""
-_MAX_AXES = 3
 _DIM = "n"
 _GUESS = re.compile(r"#\s*guess\b")
-_REQUIRED = re.compile(r"\breqd_work_group_size(?:__)?\s*\(([^()]*)\)")
 
 
 def skeleton(kernel: Path, entry: str | None = None) -> str:
@@ -54,14 +54,7 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
     if name not in found:
         hint = nearest(name, found) or f"; there are: {', '.join(found)}"
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
-    draft = _Draft(
-        found[name],
-        language,
-        _axes(source),
-        _read_and_written(source),
-        _required(source),
-        _factors(source),
-    )
+    draft = _Draft(found[name], language, without_comments(source))
     return "\n".join(_lines(draft, kernel.name)) + "\n"
 
 
@@ -72,14 +65,11 @@ def unread_guesses(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """The guesses about one kernel."""
+    """The guesses about one kernel; ``source`` is without comments."""
 
     signature: Signature
     language: Backend
-    axes: int
-    updated: frozenset[str]
-    required: tuple[int, ...]
-    factors: Mapping[str, frozenset[str]]
+    source: str
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,69 +100,55 @@ class _Draft:
 
     @property
     def launch(self) -> tuple[str, str]:
-        """Grid and block: one dimension over all elements, or as many as the source asks for."""
-        block = self.required or ((256,), (16, 16), (8, 8, 4))[self.axes - 1]
-        sizes = (*reversed(self.shape), *(["1"] * len(block)))[: len(block)]
-        if len(block) == 1:
-            sizes = (" * ".join(self.shape),)
-        grid = (
-            f'"ceil_div({size}, {threads})"' for size, threads in zip(sizes, block, strict=True)
-        )
+        """Grid and block: one dimension over all elements, or as many as the source asks for.
+
+        Blocks are one thread wide where the source reads no thread's index.
+        """
+        axes = indices.axes(self.source)
+        block = indices.required_block(self.source) or self._block(axes)
+        unseen = Axis(thread=True, block=True, bound=None)
+        axes = (*axes, *[unseen] * (len(block) - len(axes)))
+        block = (*block, *[1] * (len(axes) - len(block)))
+        bounds = [self._size(axis.bound) for axis in axes]
+        left = [size for size in reversed(self.shape) if size not in bounds]
+        if len(axes) == 1:
+            left = [" * ".join(self.shape)]
+        grid = []
+        for axis, bound, threads in zip(axes, bounds, block, strict=True):
+            size = bound or (left.pop(0) if left and (axis.thread or axis.block) else "1")
+            grid.append(_quoted(size) if threads == 1 else f'"ceil_div({size}, {threads})"')
         return ", ".join(grid), ", ".join(map(str, block))
+
+    def _block(self, axes: tuple[Axis, ...]) -> tuple[int, ...]:
+        threaded = [axis for axis in axes if axis.thread]
+        widths = iter(((), (256,), (16, 16), (8, 8, 4))[len(threaded)])
+        return tuple(next(widths) if axis.thread else 1 for axis in axes)
 
     @property
     def shape(self) -> tuple[str, ...]:
-        return self.sizes[:_MAX_AXES]
+        return self.sizes[: indices.MAX_AXES]
+
+    @property
+    def dimensions(self) -> int:
+        """How many the largest array has."""
+        shapes = [self.shape, *map(self.extents, self.names)]
+        return min(indices.MAX_AXES, max(map(len, shapes)))
 
     def extents(self, array: str) -> tuple[str, ...]:
         """An array's shape; of a matrix, what a row is multiplied by in its index is the last."""
-        multiplied = [size for size in self.shape if size in self.factors.get(array, ())]
-        if len(self.shape) != 2 or len(multiplied) != 1:
-            return self.shape
-        (last,) = multiplied
-        return (*(size for size in self.shape if size != last), last)
+        if length := self._size(indices.lengths(self.source).get(array)):
+            return (length,)
+        found = list(map(self._size, indices.factors(self.source).get(array, ())))
+        named = [size for size in found if size in self.shape]
+        multiplied = named or [size for size in found if size]
+        rest = tuple(size for size in self.shape if size not in multiplied)
+        return (*rest, *multiplied) if len(multiplied) == len(rest) == 1 else self.shape
 
-
-def _axes(source: str) -> int:
-    """How many dimensions of its launch a source asks for: 1, 2 or 3."""
-    asked = re.findall(r"get_(?:global|local|group)_id\s*\(\s*([12])\s*\)", source)
-    asked += [
-        "xyz".index(axis) for axis in re.findall(r"(?:thread|block)Idx\s*\.\s*([yz])", source)
-    ]
-    return 1 + max(map(int, asked), default=0)
-
-
-def _required(source: str) -> tuple[int, ...]:
-    """The one block that a source says it must be launched with; empty where it says none."""
-    macros = dict(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\d+)\b", source, re.M))
-    found = set()
-    for extents in _REQUIRED.findall(source):
-        words = [macros.get(word.strip(), word.strip()) for word in extents.split(",")]
-        if len(words) != _MAX_AXES or not all(re.fullmatch(r"[1-9]\d*", word) for word in words):
-            return ()
-        found.add(tuple(map(int, words)))
-    if len(found) != 1:
-        return ()
-    (block,) = found
-    while len(block) > 1 and block[-1] == 1:
-        block = block[:-1]
-    return block
-
-
-def _read_and_written(source: str) -> frozenset[str]:
-    """Names of arrays that are updated where they stand, and nowhere assigned afresh."""
-    element = r"\b(\w+)\s*\[[^;={}]*\]\s*"
-    updated = set(re.findall(element + r"(?:[-+*/%&|^]|<<|>>)=", source))
-    return frozenset(updated - set(re.findall(element + r"=(?!=)", source)))
-
-
-def _factors(source: str) -> dict[str, frozenset[str]]:
-    """By array, the names that something is multiplied by in its indices."""
-    found: dict[str, set[str]] = {}
-    for array, index in re.findall(r"\b(\w+)\s*\[([^\[\];]*)\]", source):
-        words = re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
-        found.setdefault(array, set()).update(words)
-    return {array: frozenset(names) for array, names in found.items()}
+    def _size(self, word: str | None) -> str | None:
+        """A word of the source as a size: a number, or an integer that the kernel is given."""
+        if word is None or word.isdecimal():
+            return word
+        return self.symbol(word) if self.symbol(word) in self.sizes else None
 
 
 def _is_integer(parameter: Parameter) -> bool:
@@ -205,7 +181,7 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
     yield ""
     yield "shapes:"
     yield f'  # domain: ["1 <= {draft.sizes[-1]}"]    # where the kernel promises to work'
-    size, small = _SIZES[len(draft.shape)]
+    size, small = _SIZES[draft.dimensions]
     yield "  tune:                 # guess: the sizes that matter to you"
     yield f"    - {_bound(draft, size)}"
     yield "  held_out:             # guess: sizes that only judge, one of them small for checkers"
@@ -238,7 +214,7 @@ def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:
         kind, why = "out", "not const, so written; 'inout' if also read"
         if parameter.const:
             kind, why = "in", "const, so read"
-        elif name in draft.updated:
+        elif name in indices.updated(draft.source):
             kind, why = "inout", "updated in place, so read and written"
         shape = ", ".join(map(_quoted, draft.extents(name)))
         text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]}}"

@@ -23,6 +23,7 @@ _STAGES = {
     Code.INPUT_OVERWRITTEN: Stage.VERIFY,
     Code.OUT_OF_BOUNDS: Stage.VERIFY,
     Code.IMPOSSIBLE_TIME: Stage.TIME,
+    Code.SLOWER_AGAIN: Stage.TIME,
 }
 
 
@@ -95,7 +96,7 @@ def check(
             not written, outputs wrong.
     """
     if inspection.damage is not None:
-        raise _damaged(inspection.damage, question)
+        raise damaged(inspection.damage, question.label)
     for name, expected in question.expected.items():
         argument = arguments[name]
         found = inspection.comparisons.get(name)
@@ -117,7 +118,7 @@ def check_bystander(
         DeviceFailure: a launch on other sets wrote to this one.
     """
     if inspection.damage is not None:
-        raise _damaged(inspection.damage, question)
+        raise damaged(inspection.damage, question.label)
     for name in question.expected:
         found = inspection.comparisons.get(name)
         if arguments[name].kind != "out":
@@ -159,13 +160,15 @@ def _compare(
     return compare(got, question.wants[argument.name], expected, poison if fresh else None)
 
 
-def _damaged(damage: Damage, question: Question) -> DeviceFailure:
+def damaged(damage: Damage, label: str) -> DeviceFailure:
+    """What a launch did to memory that was not its own, in words; ``label`` tells its inputs."""
     if damage.where == "input":
         detail = f"overwrites its input {damage.argument} (byte {damage.offset})"
-        return DeviceFailure(Code.INPUT_OVERWRITTEN, f"{detail}; {question.label}")
+        return DeviceFailure(Code.INPUT_OVERWRITTEN, f"{detail}; {label}")
     side = "before" if damage.where == "front" else "behind the end of"
-    detail = f"writes {damage.offset} bytes {side} {damage.argument}"
-    return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}; {question.label}")
+    far = "a byte" if damage.offset == 1 else f"{damage.offset} bytes"
+    detail = f"writes {far} {side} {damage.argument}"
+    return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}; {label}")
 
 
 def _wrong(argument: ResolvedArgument, found: Comparison, question: Question) -> DeviceFailure:

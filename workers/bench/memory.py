@@ -124,7 +124,7 @@ def believed(
         samples = again()
         if not (found := verdict(samples)):
             return samples
-    raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"{found}, {TURNS} times in a row")
+    raise DeviceFailure(Code.SLOWER_AGAIN, f"{found}, {TURNS} times in a row")
 
 
 def _fastest(launches: Iterator[float], than: tuple[float, float], other_ns: float) -> float:

@@ -24,7 +24,7 @@ from tuner.spec.resolve import ResolvedArgument
 from tuner.spec.tolerances import BASELINE_ERRORS
 from tuner.trial import Code, Rejected, Stage
 from workers.bench.answers import Answer, Answers
-from workers.bench.judge import Question, element_name, rejected
+from workers.bench.judge import Question, damaged, element_name, rejected
 from workers.bench.prep import Prep
 from workers.bench.staging import staged
 from workers.bench.supervisor import Deadlines, LostChild, Shot, Supervisor
@@ -306,12 +306,7 @@ class Oracle:
                     detail = f"a launch takes {max(times) / 1e9:.2g} s, which is too long to check"
                     raise DeviceFailure(Code.HANG, detail)
                 if seen.damage is not None:
-                    damage = seen.damage
-                    code = Code.INPUT_OVERWRITTEN
-                    if damage.where != "input":
-                        code = Code.OUT_OF_BOUNDS
-                    detail = f"damages {damage.argument} ({damage.where}); {recipe.label}"
-                    raise DeviceFailure(code, detail)
+                    raise damaged(seen.damage, recipe.label)
                 runs.append(seen.outputs)
             server.release(launchable, case)
         except DeviceFailure:

@@ -33,6 +33,8 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 #: shared memory per block and per multiprocessor in KiB, L2 in MiB, memory in GiB.
 _CARDS: dict[str, tuple[str, int, int, int, int, int, int, int]] = {
     "sm_80": ("NVIDIA A100-SXM4-80GB", 108, 2048, 32, 163, 164, 40, 80),
+    "sm_86": ("NVIDIA A10", 72, 1536, 16, 99, 100, 6, 24),
+    "sm_89": ("NVIDIA L4", 58, 1536, 24, 99, 100, 48, 24),
     "sm_90": ("NVIDIA H100 80GB HBM3", 132, 2048, 32, 227, 228, 50, 80),
     "sm_100": ("NVIDIA B200", 148, 2048, 32, 227, 228, 126, 180),
     "sm_120": ("NVIDIA GeForce RTX 5090", 170, 1536, 24, 99, 100, 96, 32),

@@ -121,6 +121,17 @@ def test_its_values_are_tried_after_the_specs_own() -> None:
     assert seeded(own, near, "here").search.seeds == ({"VEC": 2}, {"VEC": 8, "BLOCK": 16})
 
 
+def test_what_no_parameter_fits_is_not_inherited_nor_told_of_unlike_kernels() -> None:
+    experiment = twice()
+    model = replace(experiment, template=None)
+    features = features_of(experiment)
+    unlike = replace(features, reduces=not features.reduces, rank=features.rank + 2)
+    foreign = pattern("a" * 16, features, winner(ROWS=4))
+    remote = pattern("b" * 16, unlike)
+    assert inherited((foreign, remote), experiment, "here") == (remote,)
+    assert inherited((foreign, remote), model, "here") == (foreign,)
+
+
 def test_the_brief_tells_of_them() -> None:
     named = replace(pattern(), experiment="silu_and_mul")
     brief = replace(full_brief(), patterns=(named, pattern()))

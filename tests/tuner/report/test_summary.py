@@ -339,6 +339,15 @@ def test_many_kinds_of_failure_are_told_by_the_commonest():
     assert len(result.advice) == 5
 
 
+def test_one_that_was_slower_again_is_no_matter_of_its_cost():
+    again = Rejected(stage=Stage.TIME, code=Code.SLOWER_AGAIN, detail="2.4 times as long", shape=1)
+    result = summarise(run(again, [500.0, 1000.0, 2000.0]))
+    assert result.advice[0] == (
+        "1 of 2 rejected: 1 slower than when timed at n=1024; "
+        "try again on an idle machine: one that is busy may be why"
+    )
+
+
 @pytest.mark.parametrize(
     ("nanoseconds", "text"),
     [(None, "-"), (812.0, "812 ns"), (1500.0, "1.5 µs"), (2.5e6, "2.5 ms"), (3e9, "3 s")],

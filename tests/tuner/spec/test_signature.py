@@ -162,6 +162,7 @@ def test_a_skeleton_sees_an_array_that_is_updated_in_place(tmp_path, body, kind)
         ("y * cols + x", "[rows, cols]"),
         ("(y * rows + x) * cols", "[rows, cols]"),
         ("i", "[rows, cols]"),
+        ("(y * rows + x) * 2", "[cols, rows]"),
     ],
 )
 def test_what_a_row_is_multiplied_by_is_the_last_extent(tmp_path, index, shape):
@@ -203,14 +204,29 @@ def test_a_skeleton_holds_out_a_shape_that_every_checker_takes(tmp_path):
 @pytest.mark.parametrize(
     ("file", "index", "grid", "block"),
     [
-        ("turn.cl", "get_global_id( 1 )", '"ceil_div(cols, 16)", "ceil_div(rows, 16)"', "16, 16"),
-        ("turn.cu", "threadIdx.y", '"ceil_div(cols, 16)", "ceil_div(rows, 16)"', "16, 16"),
+        (
+            "turn.cl",
+            "get_global_id(0) * rows + get_global_id( 1 )",
+            '"ceil_div(cols, 16)", "ceil_div(rows, 16)"',
+            "16, 16",
+        ),
         (
             "turn.cu",
-            "blockIdx . z",
+            "threadIdx.x + threadIdx.y",
+            '"ceil_div(cols, 16)", "ceil_div(rows, 16)"',
+            "16, 16",
+        ),
+        ("turn.cu", "threadIdx.x + blockIdx . y", '"ceil_div(cols, 256)", rows', "256, 1"),
+        ("turn.cl", "get_group_id(1) + get_group_id(0)", "cols, rows", "1, 1"),
+        ("turn.cu", "blockIdx.z + threadIdx.x", '"ceil_div(cols, 256)", 1, rows', "256, 1, 1"),
+        (
+            "turn.cl",
+            "get_global_id(0) + get_global_id(1) + get_local_id(2)",
             '"ceil_div(cols, 8)", "ceil_div(rows, 8)", "ceil_div(1, 4)"',
             "8, 8, 4",
         ),
+        ("turn.cl", "0", '"ceil_div(rows * cols, 256)"', "256"),
+        ("turn.cl", "0 /* get_global_id(1) */", '"ceil_div(rows * cols, 256)"', "256"),
     ],
 )
 def test_a_skeleton_launches_as_many_dimensions_as_the_kernel_asks_for(
@@ -226,6 +242,54 @@ def test_a_skeleton_launches_as_many_dimensions_as_the_kernel_asks_for(
     spec.write_text(skeleton(kernel))
     assert f"grid: [{grid}]" in spec.read_text()
     assert f"block: [{block}]" in spec.read_text()
+    load_experiment(spec)
+
+
+HELD = """
+#define BINS 64  /* of a histogram */
+#define WIDE (BINS)
+kernel void held(global uint *bins, global const uint *table, global const float *bias,
+                 global float *out, int rows, int cols) {
+  local uint mine[BINS];
+  int c = get_group_id(0) * get_local_size(0) + get_local_id(0), r = get_group_id(1);
+  for (uint b = get_local_id(0); b < BINS; b += 2)
+    atomic_add(&bins[b], mine[b] + table[r * BINS + b]);
+  if (c >= cols || r < WIDE) return;
+  out[r * cols + c] = bias[c];
+}
+"""
+
+
+def test_a_skeleton_takes_sizes_from_guards_and_macros_and_sees_atomics(tmp_path):
+    kernel, spec = tmp_path / "held.cl", tmp_path / "spec.yaml"
+    kernel.write_text(HELD)
+    spec.write_text(skeleton(kernel))
+    text = spec.read_text()
+    for line in (
+        '    grid: ["ceil_div(cols, 256)", rows]',
+        "    block: [256, 1]",
+        '  - {name: bins, kind: inout, dtype: uint32, shape: ["64"]}',
+        "  - {name: table, kind: in, dtype: uint32, shape: [rows, cols]}",
+        "  - {name: bias, kind: in, dtype: float32, shape: [cols]}",
+        "  - {name: out, kind: out, dtype: float32, shape: [rows, cols]}",
+    ):
+        assert line in text
+    load_experiment(spec)
+
+
+def test_a_row_as_long_as_a_macro_says(tmp_path):
+    kernel, spec = tmp_path / "sum.cu", tmp_path / "spec.yaml"
+    kernel.write_text(
+        "#define COLS 512u\n__global__ void sum(int *sums, const int *mat, int rows) {\n"
+        "  int c = blockIdx.x * blockDim.x + threadIdx.x;\n  if (c >= COLS) return;\n"
+        "  for (int r = 0; r < rows; r++) atomicAdd(sums + c, mat[r * COLS + c]);\n}\n"
+    )
+    spec.write_text(skeleton(kernel))
+    text = spec.read_text()
+    assert 'grid: ["ceil_div(512, 256)"]' in text
+    assert "{name: sums, kind: inout, dtype: int32, shape: [rows]}" in text
+    assert '{name: mat, kind: in, dtype: int32, shape: [rows, "512"]}' in text
+    assert "    - {rows: 512}" in text
     load_experiment(spec)
 
 
