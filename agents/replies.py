@@ -7,7 +7,7 @@ a value; nothing a model can write raises here.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -40,6 +40,7 @@ Mode = Literal["template", "direct"]
 """Whether generation writes families whose parameters are searched, or whole kernels."""
 
 Prose = Annotated[str, Field(min_length=1, max_length=2_000)]
+Aside = Annotated[str, Field(max_length=2_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +54,22 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """What planning asks of the next rewrite: ``g``. ``stop`` says that nothing is left to try."""
+    """What planning asks of the next rewrite: ``g``. ``stop`` says that nothing is left to try.
+
+    Then alone may the others be empty; else ``ValueError``.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    bottleneck: Prose
-    strategy: Prose
-    expected_effect: Prose
-    refuted_by: Prose
+    bottleneck: Aside = ""
+    strategy: Aside = ""
+    expected_effect: Aside = ""
+    refuted_by: Aside = ""
     stop: bool = False
+
+    def __post_init__(self) -> None:
+        said = asdict(self)
+        if not self.stop and (empty := [name for name, value in said.items() if value == ""]):
+            raise ValueError(f"{', '.join(empty)} should say something, unless stop is true")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,15 @@ def test_ways_to_fence_it(text: str) -> None:
     assert found.template.source.text.removesuffix("```\n") == SOURCE
 
 
+def test_one_that_says_stop_need_say_no_more() -> None:
+    text = json.dumps(SUGGESTION | {"expected_effect": "", "stop": True})
+    found = read_suggestion(Reply(text=text))
+    assert isinstance(found, Suggestion)
+    found = read_suggestion(Reply(text=json.dumps(SUGGESTION | {"expected_effect": ""})))
+    assert isinstance(found, Unusable)
+    assert "expected_effect should say something, unless stop is true" in found.detail
+
+
 def test_a_suggestion_is_read_from_a_block_or_bare() -> None:
     body = json.dumps(SUGGESTION)
     expected = Suggestion(**SUGGESTION)  # type: ignore[arg-type]
@@ -110,7 +119,7 @@ def test_a_suggestion_is_read_from_a_block_or_bare() -> None:
         ('{"a": 1, "a": 2}', "malformed", "'a' occurs twice"),
         ('{"a": NaN}', "malformed", "NaN is not JSON"),
         ('{"a": ' + "[" * 100_000, "malformed", "nested too deeply"),
-        ('{"a": 1}', "schema", "bottleneck: Field required"),
+        ('{"a": 1}', "schema", "a: Unexpected keyword argument"),
         (json.dumps(SUGGESTION | {"extra": 1}), "schema", "extra"),
         (json.dumps(SUGGESTION | {"strategy": 7}), "schema", "strategy"),
         (json.dumps(SUGGESTION | {"strategy": "x" * 5000}), "schema", "strategy"),
