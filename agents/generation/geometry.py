@@ -76,11 +76,15 @@ def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
             return _strided(draft, experiment, axis, spoken)
     if knows_global or re.search(spoken.grid_size, code):
         why = "the grid depends on the block size, and work-items communicate or count blocks"
-        return draft.found(f"block[{axis}]", why)
+        return _untuned(draft, axis, why)
     if re.search(spoken.block_size, code):
         return _cooperative(draft, experiment, axis, spoken, code)
     why = "the kernel does not ask for its block size, so it may rely on it"
-    return draft.found(f"block[{axis}]", why)
+    return _untuned(draft, axis, why)
+
+
+def _untuned(draft: Draft, axis: int, why: str) -> Draft:
+    return draft.found(f"block[{axis}]", f"not tuned: {why}")
 
 
 def _global(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
@@ -136,15 +140,15 @@ def _cooperative(
     own = launch.block[axis].text
     if not _steps_by(spoken.block_size, code):
         why = "no loop steps by the block size, so a smaller block may leave elements out"
-        return draft.found(f"block[{axis}]", why)
+        return _untuned(draft, axis, why)
     if own.isdecimal() and _stands_for(int(own), code):
         why = f"a number in the source may stand for its size, {own}"
-        return draft.found(f"block[{axis}]", why)
+        return _untuned(draft, axis, why)
     fixed = [int(size.text) for size in launch.block if size.text.isdecimal()]
     most = int(own) if own.isdecimal() else _THREADS_PER_BLOCK // math.prod(fixed)
     sizes = tuple(size for size in spoken.cooperative_sizes if size < most)
     if not sizes:
-        return draft.found(f"block[{axis}]", "it cannot be smaller than it is")
+        return _untuned(draft, axis, "it cannot be smaller than it is")
     block = _block_name(draft, experiment, axis)
     grid = launch.grid[axis].text if axis < len(launch.grid) else "1"
     text = block if own.isdecimal() else f"min({own}, {block})"
