@@ -35,7 +35,7 @@ class Progress:
     spared, are not among those ``finished``. ``speedup`` is the leader's, unconfirmed, over the
     tune shapes. ``estimate`` says what the whole run may take, ``left`` what is left of the phase
     by its pace so far, and ``again`` how many trials are measured again, and why. ``heat`` names
-    one of several searches of a round.
+    one of several searches of a round. ``checkers``: this machine has some for winners.
     """
 
     phase: str
@@ -57,6 +57,7 @@ class Progress:
     again: str = ""
     round: int = 0
     heat: str = ""
+    checkers: bool = False
 
     @classmethod
     def of(cls, session: Session, now: float) -> "Progress":
@@ -99,7 +100,8 @@ class Progress:
                     f"{self.searched:.0f}{most} s{left}{again}{best}"
                 )
             case "confirm":
-                checked = "" if self.confirmations < self.processes else ", now under the checkers"
+                examined = self.checkers and self.confirmations >= self.processes
+                checked = ", now under the checkers" if examined else ""
                 done = f"{min(self.confirmations, self.processes)}/{self.processes}"
                 return f"confirm: {done} processes, {self.rejected} rejected{left}{checked}{best}"
         return f"{self.phase}: {self.finished} trials, {self.rejected} rejected{best}"

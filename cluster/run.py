@@ -139,6 +139,7 @@ async def pursue(
         assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
+        checkers = checker_bytes(fleet.device) > 0
         try:
             async for progress in driver.run():
                 if (reason := asked()) is not None:
@@ -148,7 +149,7 @@ async def pursue(
                     directory.write(STATUS, status_json(found, journal.synced))
                     due = time.monotonic() + STATUS_SECONDS
                 known = replace(progress, trials=most, estimate=str(expected))
-                yield replace(known, left=pace.left(known))
+                yield replace(known, left=pace.left(known), checkers=checkers)
         finally:  # also where it is left in between
             journal.sync()
             result = summarise(session.history)

@@ -14,6 +14,7 @@ import typer
 from cluster.commands.results import result_view
 from cluster.fleets.local import choose
 from cluster.progress import Display, Doing, display
+from cluster.run import checker_bytes
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
 from tuner.report.estimate import duration, seconds_left
@@ -136,7 +137,8 @@ def _measured(
             harder = () if process else tuple(candidate.trial for candidate in finalists)
             job = ConfirmJob(process=process, finalists=tuple(finalists), harder=harder)
             answers.append(bench.confirm(job))
-        shown.show(Doing(words="measuring again: under the checkers"))
+        if checker_bytes(model):
+            shown.show(Doing(words="measuring again: under the checkers"))
         examined = bench.examine(ExamineJob(winners=tuple(finalists)))
         answers.append(Confirmed(process=len(answers), samples=(), failed=examined.failed))
     return answers

@@ -34,7 +34,9 @@ def test_what_only_the_search_saw_is_not_told_as_the_result():
     assert str(SEARCHING) == f"search: 3/10 trials, 1 rejected, 6/20 s; best {found}"
     confirming = replace(SEARCHING, phase="confirm")
     assert str(confirming) == f"confirm: 2/5 processes, 1 rejected; best of the search {found}"
-    assert str(replace(confirming, confirmations=5)).startswith(
+    confirmed = replace(confirming, confirmations=5)
+    assert str(confirmed).startswith("confirm: 5/5 processes, 1 rejected; best")
+    assert str(replace(confirmed, checkers=True)).startswith(
         "confirm: 5/5 processes, 1 rejected, now under the checkers; best"
     )
     finished = replace(SEARCHING, phase="finished", round=2)
