@@ -23,6 +23,7 @@ from tuner.report.summary import summarise
 from tuner.report.text import ratio_text, render, speedup_text
 from tuner.session.history import History
 from tuner.store.run_directory import JOURNAL, RunView, begun
+from workers.devices.architectures import NO_DRIVER
 
 
 def is_over(run_dir: Path) -> bool:
@@ -63,7 +64,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
     history = _history(view)
     facts = {
         "run": view.info.run,
-        "state": _state(run_dir, over=history.finished),
+        "state": _state(run_dir, over=history.finished, waiting=_awaits_device(history)),
         "trials": _tried([history]),
         "budget": view.experiment.search.trials,
         "rejected": history.rejected,
@@ -79,9 +80,11 @@ def _rounds_status(view: RunView) -> dict[str, object]:
     histories = list(_of_rounds(view.path, ledger).values())
     facts: dict[str, object] = {
         "run": view.info.run,
-        "state": "waiting"
-        if ledger and ledger.waiting
-        else _state(view.path, over=ledger is not None and ledger.over),
+        "state": _state(
+            view.path,
+            over=ledger is not None and ledger.over,
+            waiting=ledger is not None and ledger.waiting,
+        ),
         "rounds": len(histories),
         "trials": _tried(histories),
         "calls": spent.calls,
@@ -292,10 +295,17 @@ def _words(ledger: Ledger) -> str:
     return "; ".join([ledger.detail, *(inline(words) for words in lost[-1:])])
 
 
-def _state(run_dir: Path, *, over: bool) -> str:
+def _state(run_dir: Path, *, over: bool, waiting: bool) -> str:
     if over:
         return "finished"
-    return "running" if _is_running(run_dir) else "interrupted"
+    if _is_running(run_dir):
+        return "running"
+    return "waiting" if waiting else "interrupted"
+
+
+def _awaits_device(history: History) -> bool:
+    """Whether the device that a run was last taken up for was not there."""
+    return history.device is not None and history.device.driver == NO_DRIVER
 
 
 def _history(view: RunView) -> History:

@@ -433,6 +433,9 @@ def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more,
     assert result.returncode == code, result.stderr
     assert "bug" not in result.stderr
     assert ("go on with: kernelwright resume " in result.stderr) == (code == 6)
+    if code == 6:
+        status = json.loads(kernelwright("status", tmp_path / "run", "--json").stdout)
+        assert status["state"] == "waiting"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,9 @@ DTYPES = (
     "float64",
 )
 
+NO_DRIVER = "none: limits from the table of architectures"
+"""What stands for the driver of a device that is not here."""
+
 BASE_ALIGN = 256
 """The least alignment of a fresh allocation, in bytes."""
 
@@ -60,7 +63,7 @@ def device_for(arch: str) -> Device:
         name=name,
         arch=arch,
         is_cpu=False,
-        driver="none: limits from the table of architectures",
+        driver=NO_DRIVER,
         max_threads_per_block=1024,
         max_block=(1024, 1024, 64),
         max_grid=(2**31 - 1, 65535, 65535),
