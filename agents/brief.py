@@ -30,6 +30,12 @@ from tuner.trial import Configuration
 
 _LEAST_SOURCE_BYTES = 2_000
 _COMPLAINT_BYTES = 4_000
+_COMPLAINT = re.compile(
+    r"That answer cannot be used\. The (?P<who>[^\n]*) says:\n\n(?P<fence>`{3,})\n"
+    r"(?P<quoted>.*?)\n(?P=fence)\n",
+    re.S,
+)
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +194,15 @@ def repair_messages(
     )
 
 
+def last_complaint(messages: Sequence[Message]) -> str:
+    """Who complained of the last answer and how, as :func:`repair_messages` quotes it, in a line.
+
+    Nothing in a conversation that was not mended.
+    """
+    found = _COMPLAINT.match(messages[-1].content)
+    return inline(f"the {found['who']} says: {found['quoted']}", _SHOWN) if found else ""
+
+
 def tokens(text: str) -> int:
     """An upper estimate of a text's tokens."""
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
@@ -203,7 +218,8 @@ def quoted(text: str, language: str = "", limit: int = _COMPLAINT_BYTES) -> str:
 
 def inline(text: str, limit: int = 300) -> str:
     """Foreign text as one line without marks that could end a code span."""
-    return shortened(" ".join(scrubbed(text).replace("`", "'").split()), limit)
+    line = " ".join(scrubbed(text).replace("`", "'").split())
+    return " ".join(shortened(line, limit).split())
 
 
 def scrubbed(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agents.brief import last_complaint
 from agents.llm.mailbox import Mailbox, check_mailbox
 from agents.llm.network import NetworkModel, NetworkSettings, check_known
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
@@ -193,7 +194,8 @@ class Attended:
         """
         step = request.position.step
         kept = self._steps / UNANSWERED
-        again = f" (attempt {step.attempt + 1})" if step.attempt else ""
+        why = f", since {said}" if (said := last_complaint(request.messages)) else ""
+        again = f" (attempt {step.attempt + 1}{why})" if step.attempt else ""
         heat = f"-d{step.draft}" if step.draft else ""
         self._tell(Doing(round=step.round, heat=heat, words=f"{step.role}{again}"))
         call = asyncio.ensure_future(self._model.complete(request))

@@ -10,6 +10,7 @@ from agents.brief import (
     BYTES_PER_TOKEN,
     generation_messages,
     inline,
+    last_complaint,
     planning_messages,
     quoted,
     repair_messages,
@@ -50,6 +51,13 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_wording_is_as_recorded(name: str) -> None:
     assert shown(CASES[name]()) == (GOLDEN / f"{name}.md").read_text()
+
+
+def test_who_complained_last_and_how_is_told_in_a_line() -> None:
+    assert last_complaint(CASES["repair"]()) == (
+        "the compiler says: k.cl:3: error: use of undeclared identifier ''''VEC'"
+    )
+    assert last_complaint(CASES["planning_full"]()) == ""
 
 
 def test_it_is_a_pure_function() -> None:

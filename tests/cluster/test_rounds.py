@@ -105,7 +105,9 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, caps
     assert len(list((tmp_path / "run" / "variants").iterdir())) == 2
     assert (tmp_path / "run" / "export" / "twice.h").is_file()
     assert any(text.startswith("round 2: search") for text in pictures)
-    assert "round 1: generation (attempt 2)" in pictures
+    (again,) = (text for text in pictures if "generation (attempt 2" in text)
+    assert again.startswith("round 1: generation (attempt 2, since the reader says: ")
+    assert "\n" not in again
     prepared = [job for job in fleets[0].submitted if isinstance(job, PrepareJob)]
     assert len(prepared) == 1, "the baseline is prepared once for all rounds"
     assert read_transcript(tmp_path / "run" / TRANSCRIPT) == TWO_ROUNDS
