@@ -251,7 +251,7 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
 
 def _leave(why: str, folder: Path, options: str, code: int) -> NoReturn:
     """End before the run does, with the command that goes on with it."""
-    _say(f"{why}; go on with: kernelwright resume {folder}{options}")
+    _say(f"{why}; go on with: kernelwright resume {shlex.quote(str(folder))}{options}")
     sys.exit(code)
 
 

@@ -231,10 +231,10 @@ class PooledFleet:
         job: BenchingJob | None = None
         while True:
             try:
-                life = await bench.ready()
-                held = await self._up_to_date(bench, life, held)
+                held = await self._up_to_date(bench, await bench.ready(), held)
                 job = job or await self._to_bench.get()
-                held = await self._up_to_date(bench, life, held)
+                # Asked again: it may have died, and come up bare, while it waited for the job.
+                held = await self._up_to_date(bench, await bench.ready(), held)
                 job = await self._carry_out(bench, held, job)
                 continue
             except _BatchEndedError as ended:

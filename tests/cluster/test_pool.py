@@ -158,6 +158,22 @@ def test_when_a_bench_dies_the_batch_behind_is_lost_too_and_no_other():
     with_benches(1, body)
 
 
+def test_a_bench_that_was_born_again_while_idle_prepares_before_it_takes_a_job():
+    async def body(fleet, benches):
+        (bench,) = benches
+        fleet.submit(PrepareJob(setup=SETUP))
+        await answers(fleet, 1)
+        assert await fleet.answers(timeout=0.01) == ()  # it waits for a job
+        bench.name = "born again"
+        bench.on.clear()
+        fleet.submit(jobs(1)[0])
+        while not bench.taken:
+            await asyncio.sleep(0)
+        assert bench.prepared == [SETUP, SETUP]
+
+    with_benches(1, body)
+
+
 def test_a_confirmation_waits_for_the_batch_in_front():
     async def body(fleet, benches):
         (bench,) = benches

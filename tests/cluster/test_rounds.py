@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
 from agents.planning import kernel_digest
 from agents.steps import recorded_exchanges
+from cluster.commands import runs
 from cluster.commands.results import export, report
 from cluster.fleets.shared import SharedFleet
 from cluster.models import TRANSCRIPT, UNANSWERED
@@ -402,6 +404,13 @@ def parked(tmp_path, *more):
     (path.parent / "scale.cu").write_text(CUDA_KERNEL)
     write_transcript_beside(path, CUDA_REPLIES)
     return kernelwright("run", path, "--target", "sm_90", "--run-dir", tmp_path / "run", *more)
+
+
+def test_the_hint_to_go_on_quotes_the_folder_for_the_shell(capsys):
+    with pytest.raises(SystemExit):
+        runs._leave("interrupted", Path("a b;$(c)"), " --target sm_90", 130)
+    hint = capsys.readouterr().err
+    assert hint.endswith("go on with: kernelwright resume 'a b;$(c)' --target sm_90\n")
 
 
 def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_path):
