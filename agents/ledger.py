@@ -68,8 +68,13 @@ class Ledger:
 
     @property
     def over(self) -> bool:
-        """Whether another process would find nothing to do: a model that failed may be back."""
-        return not self.waiting and (self.gained or self.reason != "model")
+        """Whether another process would find nothing to do.
+
+        A model that failed may be back, and what was stopped before it found anything goes on.
+        """
+        if self.waiting or (self.reason == "stopped" and not any(r.speedup for r in self.rounds)):
+            return False
+        return self.gained or self.reason != "model"
 
 
 _LEDGERS: TypeAdapter[Ledger] = TypeAdapter(Ledger)

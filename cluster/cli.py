@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cluster import shadow
-from cluster.ending import clear_ending
+from cluster.ending import clear_ending, open_standard_streams
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
 
@@ -349,5 +349,6 @@ def doctor(*, as_json: Json = False) -> None:
 def main() -> None:
     """Entry point: any failure becomes one message and the exit code of its kind."""
     use_one_algebra_thread()
+    open_standard_streams()
     with clear_ending():
         app()

@@ -31,6 +31,18 @@ class _Interrupted(SystemExit):
     """A signal asked for an end; passes through what looks after failures."""
 
 
+def open_standard_streams() -> None:
+    """Let what a closed stdin, stdout or stderr would hold go nowhere.
+
+    Else the next file that is opened would be in its place, for every child to write to.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
 @contextmanager
 def clear_ending() -> Iterator[None]:
     """Turn any failure inside into one message on stderr and an exit code.

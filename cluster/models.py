@@ -4,7 +4,6 @@ Owns the choice and the place of a run's transcript. What a model answers is :mo
 """
 
 import asyncio
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -123,9 +122,10 @@ def bring_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
         EnvironmentProblem: it cannot be copied.
     """
     try:
-        shutil.copyfile(transcript_beside(spec, experiment), run / TRANSCRIPT)
-    except OSError as error:
+        text = transcript_beside(spec, experiment).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentProblem(f"cannot copy the transcript: {error}") from None
+    write_whole(run / TRANSCRIPT, text)
 
 
 def open_model(

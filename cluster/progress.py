@@ -189,8 +189,9 @@ class Display(Protocol):
         ...
 
 
-def display(stream: TextIO = sys.stderr) -> Display:
-    """What fits the stream: a live line on a terminal, else plain lines."""
+def display(stream: TextIO | None = None) -> Display:
+    """What fits the stream, stderr by default: a live line on a terminal, else plain lines."""
+    stream = stream or sys.stderr
     return _Live(stream) if stream.isatty() else _Lines(stream)
 
 

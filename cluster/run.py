@@ -143,7 +143,8 @@ async def pursue(
         try:
             async for progress in driver.run():
                 if (reason := asked()) is not None:
-                    driver.stop(reason)
+                    # With nothing to confirm it is left as it is, so that it can go on later.
+                    driver.stop(reason if session.history.outcomes["measured"] else "interrupted")
                 if time.monotonic() >= due:
                     found = summarise(session.history)
                     directory.write(STATUS, status_json(found, journal.synced))

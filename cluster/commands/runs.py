@@ -24,7 +24,7 @@ from cluster.fleets.target import open_target_fleet
 from cluster.models import bring_transcript, check_models, chosen, with_agents
 from cluster.progress import Shown, display
 from cluster.rounds import Asking, open_run
-from cluster.run import FleetOpener, StopReason
+from cluster.run import STOP_FILE, FleetOpener, StopReason
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.errors import DeviceNeeded, KernelwrightError, NothingValid, SpecError
 from tuner.spec.experiment import Experiment
@@ -75,11 +75,12 @@ def run(
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
         again = _given(None, device, exit_when_waiting)
-        with closing(RunDirectory.create(folder, experiment, text, fleet=fleet)) as directory:
-            patterns.copy_near(settings, directory)
-            if asked == "replay":
-                bring_transcript(path, experiment, folder)
+        directory = RunDirectory.create(folder, experiment, text, fleet=fleet)
         try:
+            with closing(directory):
+                patterns.copy_near(settings, directory)
+                if asked == "replay":
+                    bring_transcript(path, experiment, folder)
             with _reminding(guesses):
                 _follow(workplace.start(folder), folder, again, target)
         except KernelwrightError:
@@ -212,8 +213,8 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
 
     Raises:
         SystemExit: with the command to go on, which has the options ``again``, and ``target`` until
-            the device itself is needed: 130 or 143 after a signal, 6 if a reply or the device is
-            awaited.
+            the device itself is needed: 130 or 143 after a signal, 130 where it was asked to stop
+            and had nothing yet, 6 if a reply or the device is awaited.
     """
     received: list[signal.Signals] = []
 
@@ -243,6 +244,8 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
     if received and not results.is_over(folder):
         words = "interrupted; all that was measured is kept"
         _leave(words, folder, on_target, 128 + received[0])
+    if (folder / STOP_FILE).exists() and not results.is_over(folder):
+        _leave("stopped before anything was measured", folder, on_target, 128 + signal.SIGINT)
     ledger = read_ledger(folder)
     if ledger is not None and ledger.waiting:
         options = again if ledger.reason == "device" else on_target

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import pytest
 
 from cluster import cli
+from cluster.run import STOP_FILE
 from cluster.settings import Settings
 from tests.cluster.kernels import (
     FAMILY,
@@ -374,6 +376,36 @@ def test_an_option_beats_the_fleet_that_a_run_was_begun_with(tmp_path, monkeypat
     result = kernelwright("resume", tmp_path / "run", "--fleet", "ray")
     assert result.returncode == 3
     assert "cannot use 127.0.0.1:1" in result.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
+def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
+    spec = write_experiment(tmp_path / "spec")
+    words = shlex.join(map(str, command("validate", spec)))
+    good = subprocess.run(["/bin/sh", "-c", f"{words} {closed}"], cwd=ROOT, check=False)
+    assert good.returncode == 0
+    words = shlex.join(map(str, command("resume", tmp_path / "none")))
+    bad = subprocess.run(["/bin/sh", "-c", f"{words} {closed}"], cwd=ROOT, check=False)
+    assert bad.returncode == 2
+    words = shlex.join(
+        map(str, command("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run"))
+    )
+    run = subprocess.run(["/bin/sh", "-c", f"{words} {closed}"], cwd=ROOT, check=False)
+    assert run.returncode == 0
+    assert any(fact.kind == "run.finished" for fact in RunView.open(tmp_path / "run").facts())
+
+
+def test_stopped_before_anything_was_measured_it_goes_on_later(tmp_path):
+    process, run = begin(tmp_path, LONG, finished=0)
+    until = time.monotonic() + 60
+    while not (run / "journal.jsonl").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    (run / STOP_FILE).touch()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "stopped before anything was measured; go on with: kernelwright resume" in errors
+    assert not any(fact.kind == "search.ended" for fact in RunView.open(run).facts())
 
 
 def test_stop_confirms_what_was_found(tmp_path):

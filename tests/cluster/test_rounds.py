@@ -225,6 +225,16 @@ def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
     assert ledger.over
 
 
+def test_asked_to_stop_before_it_found_anything_it_goes_on_later(tmp_path):
+    path = begin(tmp_path / "run")
+    pictures = follow(begin(tmp_path / "whole"))
+    first = next(n for n, text in enumerate(pictures) if text.startswith("round 1: planning"))
+    follow(path, leave_after=first, how="stopped")
+    assert not read_ledger(path).over
+    follow(path)
+    assert read_ledger(path).gained
+
+
 def test_a_template_that_fails_on_the_device_goes_back_to_its_author(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.5)] * 4)), rounds=1)
     faults = dict.fromkeys(range(24), Fault.WRONG)
