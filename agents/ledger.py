@@ -64,7 +64,7 @@ class Ledger:
         """Whether the model side ended it before anything was gained."""
         if self.gained:
             return False
-        return self.reason in _GAVE_OUT or not any(r.speedup for r in self.rounds)
+        return self.reason in _GAVE_OUT or self._fruitless
 
     @property
     def over(self) -> bool:
@@ -72,9 +72,14 @@ class Ledger:
 
         A model that failed may be back, and what was stopped before it found anything goes on.
         """
-        if self.waiting or (self.reason == "stopped" and not any(r.speedup for r in self.rounds)):
+        if self.waiting or (self.reason == "stopped" and self._fruitless):
             return False
         return self.gained or self.reason != "model"
+
+    @property
+    def _fruitless(self) -> bool:
+        """Whether no round confirmed anything."""
+        return not any(past.speedup for past in self.rounds)
 
 
 _LEDGERS: TypeAdapter[Ledger] = TypeAdapter(Ledger)

@@ -23,7 +23,6 @@ from tuner.report.record import NAME, Record, RecordedVariant, read_record
 from tuner.report.verification import Recheck, outcome, recheck
 from tuner.session.history import History
 from tuner.spec.experiment import Experiment
-from tuner.spec.odd import every_shape
 from tuner.trial import Configuration, Rejected
 from workers.bench.bench import Bench
 from workers.compilers.worker import CompileWorker
@@ -49,8 +48,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     record = read_record(files[NAME])
     with display() as shown:
         answers = _measured(view.experiment, record, files, device, shown)
-    places = [str(binding) for binding in every_shape(view.experiment)]
-    checks = recheck(record, view.experiment.measure.cache, answers, places)
+    checks = recheck(record, view.experiment.measure.cache, answers)
     found = outcome(checks)
     if as_json:
         listed = [asdict(check) for check in checks]

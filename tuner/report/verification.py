@@ -34,15 +34,16 @@ class Recheck:
     reason: str = ""
 
 
-def recheck(
-    record: Record, cache: str, answers: Sequence[Confirmed], places: Sequence[str]
-) -> tuple[Recheck, ...]:
-    """Judge every claim of a record; ``places`` name the shapes that answers are about.
+def recheck(record: Record, cache: str, answers: Sequence[Confirmed]) -> tuple[Recheck, ...]:
+    """Judge every claim of a record.
 
     A claim *holds* if what was measured is within 2 %, or within what both intervals allow
     together; beyond that it *fails*, or the new figure is *higher*. Without an interval, or with
     one that tells nothing, it is *unclear*.
     """
+    places = [
+        ",".join(f"{name}={value}" for name, value in shape.items()) for shape in record.shapes
+    ]
     failed = {
         trial: rejected.detail
         if rejected.shape is None
@@ -54,7 +55,7 @@ def recheck(
     claims = [(variant, claim) for variant in record.variants for claim in variant.claims]
     found = []
     for variant, claim in claims:
-        shape = ",".join(f"{name}={value}" for name, value in record.shapes[claim.shape].items())
+        shape = places[claim.shape]
         own = list(samples.logs(variant.trial, claim.shape).values())
         if not own:
             reason = failed.get(variant.trial, f"was not measured at {shape}")
