@@ -19,7 +19,7 @@ import typer
 from typer.models import ArgumentInfo
 
 from cluster.cli import app
-from tuner.spec.schema import json_schema
+from tuner.experiment.schema import json_schema
 
 FOLDER = Path(__file__).parent
 MARKER = "<!-- Generated below this line by `python -m docs.generate`; do not edit. -->\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.generate import documents, spec_fields
-from tuner.spec.schema import json_schema
+from tuner.experiment.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
