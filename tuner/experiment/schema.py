@@ -6,13 +6,13 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from tuner.experiment import model as experiment
+from tuner.experiment import model
 from tuner.experiment.validation import adapter
 
 
 def json_schema() -> dict[str, Any]:
     """A JSON schema (draft 2020-12) that accepts every spec that loads, and few others."""
-    schema = adapter(experiment.Experiment).json_schema()
+    schema = adapter(model.Experiment).json_schema()
     definitions = schema["$defs"]
     # Headers are read from include_dirs, and a template may be a file of its own.
     del definitions["Kernel"]["properties"]["headers"]
@@ -23,7 +23,7 @@ def json_schema() -> dict[str, Any]:
         ]
     }
     described = {"Experiment": schema, **definitions}
-    for name, descriptions in _field_descriptions(experiment).items():
+    for name, descriptions in _field_descriptions(model).items():
         for field, description in descriptions.items():
             described[name]["properties"][field]["description"] = description
     return {
