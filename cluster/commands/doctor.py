@@ -1,4 +1,4 @@
-"""``doctor``: what this machine can do, and what it lacks."""
+"""``doctor``: this machine's devices, packages and cluster, and what is missing."""
 
 import importlib.metadata
 import json
@@ -28,10 +28,10 @@ PACKAGES = (
 
 
 def doctor(*, as_json: bool) -> None:
-    """Print devices, packages and the cluster that a run would join, which it tries to.
+    """Print devices and packages, and try to join the cluster that a run would join.
 
     Raises:
-        EnvironmentProblem: there is no device at all to tune for.
+        EnvironmentProblem: there is no device.
     """
     found = list_devices()
     settings = Settings.read()
@@ -59,15 +59,15 @@ def doctor(*, as_json: bool) -> None:
         typer.echo(f"experiments  {', '.join(bundled_names())}")
     if not any(one.device for one in found):
         raise EnvironmentProblem(
-            "no device to tune for: `pip install 'kernelwright[cpu]'` brings OpenCL for the "
-            "processor, `pip install 'kernelwright[cuda13]'` CUDA for NVIDIA GPUs"
+            "no device found: `pip install 'kernelwright[cpu]'` for OpenCL on the processor, "
+            "`pip install 'kernelwright[cuda13]'` for CUDA on NVIDIA GPUs"
         )
 
 
 def _cluster(settings: Settings) -> str:
-    """The cluster that a run would join, or why it could not."""
+    """The cluster that a run would join, or why it cannot."""
     if settings.ray_address is None:
-        return "no RAY_ADDRESS: a run starts its own"
+        return "RAY_ADDRESS is not set: a run starts its own Ray"
     try:
         with environment_for_ray(settings):
             from cluster import ray_driver as on_ray
