@@ -115,8 +115,8 @@ def _measured(
     model, indices = choose(list_devices((backend,)), backend, wanted)
     if model.model != record.device:
         raise EnvironmentProblem(
-            f"the claims are about {record.device}, but this device is {model.model}: choose another "
-            "with --device, or use a machine that has one"
+            f"the claims are about {record.device}, but this device is {model.model}: choose "
+            "another with --device, or use a machine that has one"
         )
     shown.show(Doing(words="measuring again: compiling the exported sources"))
     with CompileWorker(model) as compiler, closing(Bench(backend, indices[0])) as bench:

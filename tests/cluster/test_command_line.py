@@ -28,6 +28,7 @@ from tests.cluster.kernels import (
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
+from tuner.version import VERSION
 
 HEAVY = ("numpy", "pydantic", "yaml", "ray", "rich")
 
@@ -48,6 +49,24 @@ def test_help_imports_nothing_heavy():
     )
     assert result.returncode == 0, result.stderr
     assert "resume" in result.stdout
+
+
+def test_the_version_is_printed_without_a_command():
+    assert kernelwright("--version").stdout == f"kernelwright {VERSION}\n"
+
+
+def test_a_shell_can_complete_commands():
+    program = "import sys; sys.argv = ['kernelwright']; from cluster.cli import main; main()"
+    asked = {"_KERNELWRIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "kernelwright re"}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | asked | {"COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.split() == ["resume", "report", "relay"]
 
 
 @pytest.mark.parametrize(
