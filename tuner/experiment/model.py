@@ -1,8 +1,8 @@
 """The experiment as its author wrote it: frozen dataclasses that pydantic validates as they stand.
 
-Owns the vocabulary of the YAML format and nothing else: reading files is :mod:`tuner.experiment.load`,
-what types cannot say is :mod:`tuner.experiment.check`. Every expression is parsed here and evaluated
-elsewhere. Field names are the YAML keys.
+Owns the vocabulary of the YAML format and nothing else: reading files is
+:mod:`tuner.experiment.load`, what types cannot say is :mod:`tuner.experiment.check`. Every
+expression is parsed here and evaluated elsewhere. Field names are the YAML keys.
 """
 
 from collections.abc import Mapping

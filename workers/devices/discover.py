@@ -23,7 +23,8 @@ _SECONDS = 60.0
 class Found:
     """One device, or why a backend has none: exactly one of ``device`` and ``problem`` is set.
 
-    ``index`` is what :class:`workers.bench.device_bench.Bench` takes; -1 where the whole backend failed.
+    ``index`` is what :class:`workers.bench.device_bench.Bench` takes; -1 where the whole backend
+    failed.
     """
 
     backend: Backend
