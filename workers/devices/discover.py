@@ -50,7 +50,7 @@ def open_device(backend: Backend, index: int) -> DeviceBackend:
     Raises:
         EnvironmentProblem: no such device, no driver or no package.
     """
-    module = importlib.import_module(f"workers.devices.{backend}")
+    module = importlib.import_module(f"workers.backends.{backend}.device")
     return cast("DeviceBackend", module.open_device(index))
 
 
@@ -68,7 +68,7 @@ def _ask(backend: Backend) -> tuple[Found, ...]:
 
 
 def _look(backend: Backend) -> tuple[Found, ...]:
-    module = importlib.import_module(f"workers.devices.{backend}")
+    module = importlib.import_module(f"workers.backends.{backend}.device")
     try:
         count = module.count_devices()
     except EnvironmentProblem as problem:
