@@ -19,7 +19,7 @@ from cluster.driver import Driver
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment, launch, template
 from tuner.events import EpochOpened
-from tuner.search.shuffled import ShuffledProposer
+from tuner.search.select import make_proposer
 from tuner.session.history import History
 from tuner.session.session import Session
 from tuner.simulation import SimulatedFleet
@@ -74,7 +74,7 @@ def rehearse(problem: Experiment, fleet: SimulatedFleet, path: Path) -> tuple[Hi
             driver = Driver(
                 session=session,
                 fleet=fleet,
-                proposer=ShuffledProposer(space, seed=0),
+                proposer=make_proposer(Search(strategy="random"), space),
                 journal=journal,
                 secret=1,
             )
