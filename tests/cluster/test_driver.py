@@ -5,11 +5,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from cluster.console import Progress
 from cluster.driver import Driver
-from cluster.progress import Progress
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment, launch, template
-from tuner.events import (
+from tuner.engine.fleet import BASELINE, BenchJob, Compiled, CompileJob, Job
+from tuner.engine.session import Session
+from tuner.engine.simulated_fleet import Fault, SimulatedFleet
+from tuner.experiment.model import ConfirmSettings, SearchSettings, ShapeBinding
+from tuner.journal.facts import (
     BaselineRefused,
     EpochOpened,
     Fact,
@@ -18,12 +22,8 @@ from tuner.events import (
     TrialFinished,
     TrialProposed,
 )
-from tuner.fleet import BASELINE, BenchJob, Compiled, CompileJob, Job
 from tuner.search.select import make_proposer
-from tuner.session.session import Session
-from tuner.simulation import Fault, SimulatedFleet
 from tuner.space.feasible import feasible_set
-from tuner.spec.experiment import Confirm, Search, ShapeBinding
 from tuner.trial import Code, Rejected
 
 GPU = cuda_device(90)
@@ -31,8 +31,8 @@ FAMILY = template({"B": (32, 64, 128, 2048)}, steps=(launch(block=("B",)),))
 EXPERIMENT = replace(
     experiment({"n": 256}, {"n": 4096}),
     template=FAMILY,
-    search=Search(trials=10, seconds=1e6),
-    confirm=Confirm(top=2, processes=3),
+    search=SearchSettings(trials=10, seconds=1e6),
+    confirm=ConfirmSettings(top=2, processes=3),
 )
 EXPERIMENT = replace(
     EXPERIMENT, shapes=replace(EXPERIMENT.shapes, held_out=(ShapeBinding({"n": 99}),))
@@ -76,7 +76,9 @@ def run(journal=None, stop_after=None, **options):
     fleet = Watched(
         device=GPU, baseline_ns=(100.0, 200.0, 300.0), cost=cost, journal=journal, **options
     )
-    proposer = make_proposer(Search(strategy="random"), feasible_set(EXPERIMENT, FAMILY, GPU))
+    proposer = make_proposer(
+        SearchSettings(strategy="random"), feasible_set(EXPERIMENT, FAMILY, GPU)
+    )
     session = Session(EXPERIMENT, compile_slots=fleet.compile_slots, bench_slots=fleet.bench_slots)
     for fact in (*journal.facts, EpochOpened(device=GPU, environment="one")):
         session.apply(fact)
@@ -161,7 +163,7 @@ def test_equal_code_with_equal_launches_is_measured_once():
         EXPERIMENT,
         template=family,
         kernel=replace(EXPERIMENT.kernel, language="cuda"),
-        search=Search(trials=6, seconds=1e6),
+        search=SearchSettings(trials=6, seconds=1e6),
     )
 
     class Careless(SimulatedFleet):
@@ -177,7 +179,7 @@ def test_equal_code_with_equal_launches_is_measured_once():
     journal = Recorder()
     session = Session(problem, compile_slots=1, bench_slots=1)
     session.apply(EpochOpened(device=GPU, environment="one"))
-    proposer = make_proposer(Search(strategy="random"), feasible_set(problem, family, GPU))
+    proposer = make_proposer(SearchSettings(strategy="random"), feasible_set(problem, family, GPU))
     driver = Driver(session=session, fleet=fleet, proposer=proposer, journal=journal, secret=1)
 
     async def follow():

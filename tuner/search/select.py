@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from functools import partial
 
+from tuner.experiment.model import SearchSettings
 from tuner.search.hyperopt_proposer import Algorithm, Constrained, HyperoptProposer, Shuffled
 from tuner.search.hyperopt_space import DiscreteSpace
 from tuner.search.port import Proposer
 from tuner.search.seeded import nearest
 from tuner.space.feasible import FeasibleSet
-from tuner.spec.experiment import Search
 
 
-def make_proposer(search: Search, space: FeasibleSet) -> Proposer:
+def make_proposer(search: SearchSettings, space: FeasibleSet) -> Proposer:
     """The proposer for ``search``: its seeds first, then a Hyperopt algorithm.
 
     ``auto`` is exhaustive where the budget covers the space, else ``gp``. Imports Hyperopt.
@@ -27,7 +27,7 @@ def make_proposer(search: Search, space: FeasibleSet) -> Proposer:
 
 def _algorithm(strategy: str, *, seeded: bool) -> Callable[[DiscreteSpace], Algorithm]:
     if strategy == "gp":
-        from tuner.search.gaussian_process.proposer import DESIGN, SPARED, GaussianProcess
+        from tuner.search.gaussian_process.suggest import DESIGN, SPARED, GaussianProcess
 
         return partial(GaussianProcess, design=DESIGN - SPARED * seeded)
     if strategy == "tpe":

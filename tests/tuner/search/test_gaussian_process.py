@@ -7,13 +7,13 @@ import pytest
 from scipy import integrate, stats
 
 from tests.conformance.proposer import small_space
+from tuner.experiment.model import SearchSettings
 from tuner.search.gaussian_process.acquisition import log_expected_improvement, log_ranks
+from tuner.search.gaussian_process.covariance import _Problem, fit
 from tuner.search.gaussian_process.encoding import MAX_LEVELS, Encoding
-from tuner.search.gaussian_process.kernel import _Problem, fit
 from tuner.search.gaussian_process.posterior import Posterior, Prediction
 from tuner.search.select import make_proposer
 from tuner.space.feasible import recorded_set
-from tuner.spec.experiment import Search
 
 SPACE = small_space()
 ENCODING = Encoding.of(SPACE)
@@ -46,7 +46,7 @@ def test_a_parameter_that_decides_everything_gets_the_weight():
 
 
 def gaussian_process(space, seed):
-    return make_proposer(Search(strategy="gp", seed=seed), space)
+    return make_proposer(SearchSettings(strategy="gp", seed=seed), space)
 
 
 def dense(kernel, values, known):

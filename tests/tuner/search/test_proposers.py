@@ -7,30 +7,30 @@ from functools import partial
 import pytest
 
 from tests.conformance.proposer import ProposerConformance, small_losses, small_space
+from tuner.experiment.model import SearchSettings
 from tuner.search import hyperopt_proposer
 from tuner.search.hyperopt_proposer import Constrained, HyperoptProposer, bounded
 from tuner.search.select import make_proposer
-from tuner.spec.experiment import Search
 
 
 class TestRandom(ProposerConformance):
     def make(self, space, seed):
-        return make_proposer(Search(strategy="random", seed=seed), space)
+        return make_proposer(SearchSettings(strategy="random", seed=seed), space)
 
 
 class TestExhaustive(ProposerConformance):
     def make(self, space, seed):
-        return make_proposer(Search(strategy="auto", trials=len(space), seed=seed), space)
+        return make_proposer(SearchSettings(strategy="auto", trials=len(space), seed=seed), space)
 
 
 class TestGaussianProcess(ProposerConformance):
     def make(self, space, seed):
-        return make_proposer(Search(strategy="gp", seed=seed), space)
+        return make_proposer(SearchSettings(strategy="gp", seed=seed), space)
 
 
 class TestTpe(ProposerConformance):
     def make(self, space, seed):
-        return make_proposer(Search(strategy="tpe", seed=seed), space)
+        return make_proposer(SearchSettings(strategy="tpe", seed=seed), space)
 
     @pytest.fixture(autouse=True)
     def few_attempts(self, monkeypatch):
@@ -39,7 +39,7 @@ class TestTpe(ProposerConformance):
 
 class TestAnneal(TestTpe):
     def make(self, space, seed):
-        return make_proposer(Search(strategy="anneal", seed=seed), space)
+        return make_proposer(SearchSettings(strategy="anneal", seed=seed), space)
 
 
 class TestAnyHyperoptAlgorithm(TestTpe):
@@ -51,7 +51,7 @@ class TestAnyHyperoptAlgorithm(TestTpe):
 
 def proposals(**search):
     """Fifteen configurations proposed for the small space, told their losses."""
-    proposer = make_proposer(Search(**search), small_space())
+    proposer = make_proposer(SearchSettings(**search), small_space())
     asked = []
     for trial in range(15):
         asked.append(proposer.ask(trial))
@@ -78,7 +78,7 @@ def test_a_template_without_parameters_has_one_point():
     from tuner.space.feasible import recorded_set
 
     for name in ("random", "gp", "tpe", "anneal", "auto"):
-        proposer = make_proposer(Search(strategy=name, trials=3), recorded_set({}, [[]]))
+        proposer = make_proposer(SearchSettings(strategy=name, trials=3), recorded_set({}, [[]]))
         assert proposer.ask(0).values == ()
         proposer.tell(0, (1.0,))
         assert proposer.ask(1) is None

@@ -1,0 +1,252 @@
+"""The strategy: expected improvement under a Gaussian process, as a Hyperopt algorithm.
+
+The mean over shapes is what every trial improves; later every third trial looks for gains on single
+shapes instead, so that specialists are found as well. All objectives share one posterior.
+
+A proposal is a function of the trials so far, their order of completion, and the seed. No fit
+builds on an earlier one, so a search that is resumed goes on as if undisturbed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tuner.search.explored import Explored, random_state
+from tuner.search.gaussian_process.acquisition import log_expected_improvement, log_ranks
+from tuner.search.gaussian_process.covariance import fit
+from tuner.search.gaussian_process.encoding import Encoding, Floats, Points
+from tuner.search.gaussian_process.posterior import Posterior
+from tuner.search.hyperopt_space import DiscreteSpace, read_space
+from tuner.search.port import Losses
+
+DESIGN = 10
+"""Trials spread over the space before the process is believed."""
+SPARED = 3
+"""So many of them fewer where the search was told where to begin: what won elsewhere shows the way
+at once, and to look everywhere first would only delay it."""
+SPREAD = 4096
+"""Points among which the design looks for the next one."""
+LEAST_TOLD = 3
+GROWTH, MOST_GROWTH = 0.15, 100
+"""Results, as a share of those before and at most so many, after which the fit is made anew."""
+BASE = 200
+"""Most results that a fit sees: the best ones for half of it, and a sample of the others."""
+POOL = 2048
+"""Candidates drawn for each fit, beside the neighbours of the best observations."""
+NEIGHBOURHOODS = 5
+BELIEVED = 100
+"""Trials for which the least value measured is what to improve upon; later, what the process makes
+of the measured values: that spares the end of a search the chase after lucky samples."""
+SPECIAL, SPECIAL_FROM = 3, 60
+"""One trial in so many looks for gains on single shapes, once the mean has told where to look."""
+
+
+@dataclass(slots=True, eq=False)
+class _Fit:
+    """The data of a fit, and the posterior that is computed once a proposal needs it.
+
+    ``trials`` are the results that it sees, with their ``targets``, then every other trial pending
+    at the time or proposed since; ``read`` counts the trials considered so far.
+    """
+
+    trials: list[int]
+    targets: Floats
+    rng: np.random.Generator
+    read: int
+    pool: Points = field(default_factory=lambda: np.empty(0, np.intp))
+    posterior: Posterior | None = None
+    observed: int = 0
+
+
+class GaussianProcess:
+    """A Hyperopt algorithm for one search: call it as ``suggest(new_ids, domain, trials, seed)``.
+
+    The process is fitted to the ranks of the losses. Constraints hold because only points of the
+    feasible set are proposed; none is proposed twice, and pending trials count as observed.
+
+    Args:
+        space: the feasible set, as the documents of the search's trials write it.
+        design: how many trials to spread over the space before the process is trusted.
+    """
+
+    def __init__(self, space: DiscreteSpace, design: int = DESIGN) -> None:
+        self._design = design
+        self._space = space.feasible
+        self._explored = Explored(space)
+        self._encoding = Encoding.of(space.feasible)
+        self._told: list[int] = []
+        self._sorted: list[Floats] = [np.empty(0)]
+        self._fit: _Fit | None = None
+        self._fit_at = LEAST_TOLD
+        self._neighbours: dict[int, Points] = {}
+
+    def __call__(self, new_ids: Sequence[int], domain: Any, trials: Any, seed: int) -> list[Any]:
+        """One trial document for each id; fewer once every feasible point has been proposed."""
+        for number in self._explored.read(trials):
+            self._tell(number, seed)
+        proposed: dict[int, int] = {}
+        for number in new_ids:
+            if not self._explored.untried.any():
+                break
+            proposed[number] = self._propose(number, seed)
+            self._explored.take(number, proposed[number])
+        return self._explored.space.documents(proposed, domain, trials)
+
+    def _propose(self, trial: int, seed: int) -> int:
+        """A point of the design at first, then the one of greatest expected improvement."""
+        if self._fit is None or len(self._explored.points) < self._design:
+            return self._spread(trial, seed)
+        return self._most_promising(self._fit, trial, seed)
+
+    def _tell(self, trial: int, seed: int) -> None:
+        self._told.append(trial)
+        self._sort_in(self._explored.losses[trial])
+        if len(self._told) >= self._fit_at:
+            growth = min(math.ceil(GROWTH * len(self._told)), MOST_GROWTH)
+            self._fit_at = len(self._told) + growth
+            self._fit = self._begin_fit(seed)
+
+    def _sort_in(self, losses: Losses | None) -> None:
+        """Keep each objective's values sorted: the mean's, and with several shapes theirs too."""
+        objectives = len(self._sorted)
+        if losses is not None and objectives == 1 and len(losses) > 2:
+            objectives = len(losses)
+            self._sorted = self._sorted * objectives
+        values = [math.inf] * objectives if losses is None else losses[:objectives]
+        self._sorted = [
+            np.insert(known, np.searchsorted(known, value), value)
+            for known, value in zip(self._sorted, values, strict=True)
+        ]
+
+    def _spread(self, trial: int, seed: int) -> int:
+        """The point nearest the median of each parameter; then that farthest from all proposed."""
+        rng = random_state(seed, trial)
+        candidates = np.flatnonzero(self._explored.untried)
+        if len(candidates) > SPREAD:
+            candidates = rng.choice(candidates, SPREAD, replace=False)
+        unit = self._encoding.unit(candidates)
+        proposed = np.array([*self._explored.points.values()], np.intp)
+        if len(proposed):
+            others = self._encoding.unit(proposed)
+            score = np.min([np.square(unit - other).sum(axis=1) for other in others], axis=0)
+        else:
+            score = -np.square(unit - np.median(unit, axis=0)).sum(axis=1)
+        return int(candidates[np.argmax(score + 1e-6 * rng.random(len(candidates)))])
+
+    def _begin_fit(self, seed: int) -> _Fit:
+        """Choose what the next fit sees, from the results so far."""
+        told = np.array(self._told)
+        losses = self._losses(self._told)[:, 0]
+        rng = random_state(seed, len(told))
+        if len(told) > BASE:
+            order = np.argsort(losses, kind="stable")
+            others = rng.choice(order[BASE // 2 :], BASE - BASE // 2, replace=False)
+            chosen = np.sort(np.concatenate([order[: BASE // 2], others]))
+            told, losses = told[chosen], losses[chosen]
+        known = set(self._told)
+        pending = [trial for trial in self._explored.points if trial not in known]
+        targets = log_ranks(losses, self._sorted[0])
+        return _Fit([*told.tolist(), *pending], targets, rng, read=len(self._explored.points))
+
+    def _most_promising(self, current: _Fit, trial: int, seed: int) -> int:
+        current.trials.extend(islice(self._explored.points, current.read, None))
+        current.read = len(self._explored.points)
+        posterior = self._posterior(current)
+        losses = self._losses(current.trials)
+        pending = np.isnan(losses[:, 0])
+        special = trial >= SPECIAL_FROM and trial % SPECIAL == 0 and losses.shape[1] > 1
+        objectives = range(1, losses.shape[1]) if special else range(1)
+        ranks = [log_ranks(losses[:, one], self._sorted[one]) for one in objectives]
+        values = np.where(pending, np.inf, ranks).T
+        weights = posterior.weights(values, pending)
+        least = values if trial < BELIEVED else posterior.smooth(values, weights)
+        best = least.min(axis=0)
+        gains = log_expected_improvement(posterior.pool(weights), best)
+        points = current.pool
+        if len(points) < len(self._space):
+            near = self._near(current, values)
+            points = np.concatenate([points, near])
+            gains = np.concatenate(
+                [gains, log_expected_improvement(posterior.at(near, weights), best)], axis=1
+            )
+        gains = np.logaddexp.reduce(gains, axis=0)
+        gains = np.where(self._explored.untried[points], gains, -np.inf)
+        if not len(gains) or gains.max() == -np.inf:
+            return self._spread(trial, seed)
+        return int(points[np.argmax(gains)])
+
+    def _posterior(self, current: _Fit) -> Posterior:
+        """The posterior of this fit, with everything proposed so far observed."""
+        points = np.array([self._explored.points[trial] for trial in current.trials], np.intp)
+        if current.posterior is None:
+            base = len(current.targets)
+            kernel = fit(self._encoding, points[:base], current.targets)
+            current.pool = self._draw_pool(current.rng)
+            current.posterior = Posterior(
+                self._encoding, kernel, current.pool, base + self._fit_at - len(self._told) + 64
+            )
+            current.posterior.observe(points[:base])
+            current.observed = base
+        for index in range(current.observed, len(points)):
+            current.posterior.observe(points[index : index + 1])
+        current.observed = len(points)
+        return current.posterior
+
+    def _draw_pool(self, rng: np.random.Generator) -> Points:
+        if len(self._space) <= POOL:
+            return np.arange(len(self._space))
+        return np.sort(rng.choice(len(self._space), POOL, replace=False))
+
+    def _near(self, current: _Fit, values: Floats) -> Points:
+        """Untried points one parameter away from the best observations of each objective."""
+        each = -(-NEIGHBOURHOODS // values.shape[1])
+        best = np.argsort(values, axis=0, kind="stable")[:each]
+        found = []
+        for index in np.unique(best):
+            point = self._explored.points[current.trials[index]]
+            if point not in self._neighbours:
+                self._neighbours[point] = self._space.neighbours(point)
+            found.append(self._neighbours[point])
+        near = np.unique(np.concatenate(found))
+        return near[self._explored.untried[near]]
+
+    def _losses(self, trials: list[int]) -> Floats:
+        """The losses of each trial, trials × objectives: infinite if failed, NaN if pending."""
+        told, count = self._explored.losses, len(self._sorted)
+        failed, pending = (math.inf,) * count, (math.nan,) * count
+        return np.array(
+            [
+                (known[:count] if (known := told[trial]) else failed) if trial in told else pending
+                for trial in trials
+            ],
+            np.float64,
+        ).reshape(len(trials), count)
+
+
+_searches: WeakKeyDictionary[Any, tuple[object, GaussianProcess]] = WeakKeyDictionary()
+"""The search that goes on in each ``Trials``: Hyperopt's contract has no other place for it."""
+
+
+def suggest(
+    new_ids: Sequence[int], domain: Any, trials: Any, seed: int, constraints: Sequence[str] = ()
+) -> list[Any]:
+    """Hyperopt's contract for an algorithm: new trial documents for ``new_ids``.
+
+    Use as ``hyperopt.fmin(…, algo=suggest)``, with constraints as
+    ``algo=functools.partial(suggest, constraints=["BLOCK * VEC <= 1024"])``. A result may hold
+    ``losses``, the loss followed by one for each of several objectives.
+
+    Raises:
+        SpecError: see :func:`tuner.search.hyperopt_space.read_space`.
+    """
+    key = (tuple(constraints), tuple(domain.params))
+    known, search = _searches.get(trials, (None, None))
+    if search is None or known != key:
+        search = GaussianProcess(read_space(domain, constraints))
+        _searches[trials] = key, search
+    return search(new_ids, domain, trials, seed)
