@@ -33,6 +33,6 @@ def suggest(
         tuner.errors.SpecError: the space is not discrete, a constraint is malformed, or no point
             meets all constraints.
     """
-    from tuner.search.gaussian_process import suggest as proposer
+    from tuner.search.gaussian_process.suggest import suggest as algorithm
 
-    return proposer.suggest(new_ids, domain, trials, seed, constraints)
+    return algorithm(new_ids, domain, trials, seed, constraints)
