@@ -16,8 +16,8 @@ import typer
 from cluster.error_exit import exit_with_message, open_standard_streams
 from cluster.package_check import check_packages
 from cluster.settings import use_one_algebra_thread
+from kernelwright import __version__
 from tuner.errors import EnvironmentProblem
-from tuner.version import VERSION
 
 app = typer.Typer(
     name="kernelwright",
@@ -80,7 +80,7 @@ PatternName = Annotated[
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"kernelwright {VERSION}")
+        typer.echo(f"kernelwright {__version__}")
         raise typer.Exit
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentProblem
 
-PACKAGES = ("agents", "cluster", "tuner", "workers")
+PACKAGES = ("agents", "cluster", "kernelwright", "tuner", "workers")
 _DISTRIBUTION = "kernelwright"
 
 

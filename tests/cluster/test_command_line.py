@@ -14,6 +14,7 @@ import pytest
 from cluster import cli
 from cluster.search_run import STOP_FILE
 from cluster.settings import Settings
+from kernelwright import __version__
 from tests.cluster.kernels import (
     FAMILY,
     KERNEL,
@@ -28,7 +29,6 @@ from tests.cluster.kernels import (
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
-from tuner.version import VERSION
 
 HEAVY = ("numpy", "pydantic", "yaml", "ray", "rich")
 
@@ -52,7 +52,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_the_version_is_printed_without_a_command():
-    assert kernelwright("--version").stdout == f"kernelwright {VERSION}\n"
+    assert kernelwright("--version").stdout == f"kernelwright {__version__}\n"
 
 
 def test_a_shell_can_complete_commands():
