@@ -24,7 +24,7 @@ from tuner.journal.history import History
 from tuner.report.estimate import duration, seconds_left
 from tuner.trial import Configuration, Rejected
 from workers.bench.device_bench import Bench
-from workers.checkers.tool import tools
+from workers.checkers.examination import tools
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
