@@ -1,4 +1,4 @@
-"""What a run costs: trials and roughly the time, before it starts, and by its pace once it goes."""
+"""Estimates of a run's duration: before it starts, and from its pace."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

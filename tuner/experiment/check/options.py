@@ -79,7 +79,7 @@ def check_features(experiment: Experiment) -> Iterator[Finding]:
 
 
 def check_options(experiment: Experiment) -> Iterator[Finding]:
-    """Every option is on the whitelist of the kernel's language."""
+    """Every option is on its language's whitelist, with a value that it takes."""
     language = experiment.kernel.language
     for index, option in enumerate(experiment.kernel.options):
         yield from _option(("kernel", "options", index), option, language)
@@ -95,7 +95,7 @@ def check_options(experiment: Experiment) -> Iterator[Finding]:
 def _option(path: Path, option: str, language: Backend) -> Iterator[Finding]:
     name, equals, value = option.partition("=")
     if option.startswith("-D"):
-        yield Finding(path, f"'{option}': macros are given as defines of a template, or by #define")
+        yield Finding(path, f"'{option}': write macros as defines of a template, or as #define")
         return
     known = _OPTIONS[language]
     if name not in known:
@@ -106,14 +106,14 @@ def _option(path: Path, option: str, language: Backend) -> Iterator[Finding]:
         yield Finding(path, f"'{name}' takes no value")
     elif values and value not in values:
         some = values if len(values) <= 5 else (values[0], "…", values[-1])
-        yield Finding(path, f"'{option}': {name}=VALUE wants one of {listed(some)}")
+        yield Finding(path, f"'{option}': {name}=VALUE takes one of {listed(some)}")
 
 
 def _flag(path: Path, option: CompilerFlag, language: Backend) -> Iterator[Finding]:
     if option.value is None or option.flag not in _OPTIONS[language]:
         yield from _option(path, option.flag, language)
     elif option.flag != _NUMBER:
-        yield Finding(path, f"'{option.flag}' takes no number as its value; use 'when'")
+        yield Finding(path, f"'{option.flag}' does not take a number; use 'when'")
 
 
 def _unknown(option: str, name: str, language: Backend) -> str:
