@@ -66,15 +66,8 @@ def validate(
 ) -> tuple[T | None, list[Path]]:
     """Validate data of a document.
 
-    Args:
-        cls: The dataclass to make.
-        data: The document's data, or a part of it.
-        document: Resolves paths to places.
-        directory: The folder of relative paths; ``None`` refuses files.
-        problems: Problems are appended here.
-
-    Returns:
-        The object, or ``None``; and the paths with problems.
+    Appends to ``problems``. Paths in the data are relative to ``directory``; ``None`` refuses
+    files. Returns the object, or ``None``, and the paths with problems.
     """
     try:
         # As JSON: strict validation of Python data would demand tuples and instances.
@@ -211,8 +204,8 @@ def _wanted(error: _Located) -> str:
         tag = error.branches[-1][1] if error.branches else ""
         keys = ", ".join(field.name for field in fields(_CLASSES[tag])) if tag in _CLASSES else ""
         return f"a mapping with {keys}" if keys else "a mapping"
-    said = error.error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return _TYPES.get(error.type, said)
+    wanted = error.error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return _TYPES.get(error.type, wanted)
 
 
 def _message(errors: list[_Located]) -> str:

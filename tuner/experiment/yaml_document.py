@@ -75,20 +75,20 @@ def parse(text: str, name: str) -> Document:
         data = reader.document(yaml.parse(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
-        said = error.problem or error.context or "not YAML"
+        message = error.problem or error.context or "not YAML"
         if error.problem and error.context:
-            said = f"{error.problem} {error.context}"
+            message = f"{error.problem} {error.context}"
         mark = Mark(place.line + 1, place.column + 1) if place else Mark(1, 1)
-        raise SpecProblems.of([reader.problem(mark, f"not YAML: {said}")]) from None
+        raise SpecProblems.of([reader.problem(mark, f"not YAML: {message}")]) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         column = len(before) - (before.rfind("\n") + 1) + 1
         mark = Mark(before.count("\n") + 1, column)
-        said = f"a character that YAML does not allow: {error.character!r}"
-        raise SpecProblems.of([reader.problem(mark, said)]) from None
+        message = f"a character that YAML does not allow: {error.character!r}"
+        raise SpecProblems.of([reader.problem(mark, message)]) from None
     except (yaml.YAMLError, RecursionError) as error:
-        said = f"not YAML: {type(error).__name__}"
-        raise SpecProblems.of([Problem(name, None, "", said)]) from None
+        message = f"not YAML: {type(error).__name__}"
+        raise SpecProblems.of([Problem(name, None, "", message)]) from None
     return Document(name, lines, data, reader.values, reader.keys, tuple(reader.problems))
 
 
@@ -172,8 +172,8 @@ class _Reader:
             key, mark = event.value, _mark(event)
             self._check_key(event, mark)
             if key in items:
-                said = f"duplicate key '{key}', first on line {self.keys[(*path, key)].line}"
-                self.problems.append(self.problem(mark, said))
+                message = f"duplicate key '{key}', first on line {self.keys[(*path, key)].line}"
+                self.problems.append(self.problem(mark, message))
                 self._node(next(events), events, (*path, key, "duplicate"))
             else:
                 self.keys[(*path, key)] = mark
@@ -197,13 +197,13 @@ class _Reader:
             return text
         if text in _SPECIAL:
             return _SPECIAL[text]
-        said = None
+        message = None
         if text.lower() in _AMBIGUOUS:
-            said = f"unquoted '{text}': write true or false, or quote it if it is a name"
+            message = f"unquoted '{text}': write true or false, or quote it if it is a name"
         elif _LEADING_ZERO.fullmatch(text):
-            said = f"{text} has a leading zero: drop it, or quote the text"
+            message = f"{text} has a leading zero: drop it, or quote the text"
         elif len(text) > 40 and (_INTEGER.fullmatch(text) or _RADIX.fullmatch(text)):
-            said = f"a number of {len(text)} digits is too long"
+            message = f"a number of {len(text)} digits is too long"
         elif _INTEGER.fullmatch(text):
             return int(text)
         elif _RADIX.fullmatch(text):
@@ -211,9 +211,9 @@ class _Reader:
         elif _FLOAT.fullmatch(text):
             if abs(number := float(text)) != float("inf"):
                 return number
-            said = f"{text} is beyond the range of float64"
-        if said:
-            self.problems.append(self.problem(mark, said))
+            message = f"{text} is beyond the range of float64"
+        if message:
+            self.problems.append(self.problem(mark, message))
         return text
 
 

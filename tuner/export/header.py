@@ -42,15 +42,7 @@ def render_header(
     rule: Sequence[DispatchRule],
     fallback: int,
 ) -> str:
-    """The header's text.
-
-    Args:
-        experiment: the tuned experiment.
-        device: its limits bound the launches.
-        variants: by trial, including the baseline.
-        rule: the trial that serves a shape.
-        fallback: the trial that serves where the rule's choice is infeasible.
-    """
+    """The header's text, for variants by trial; ``fallback`` serves where ``rule`` cannot."""
     return _Header(experiment, device, variants).text(rule, fallback)
 
 

@@ -29,15 +29,10 @@ def make_portfolio(
 ) -> Portfolio | None:
     """The portfolio of a run; ``None`` if it would be the baseline alone.
 
-    Args:
-        history: the run.
-        evidence: samples in the deciding cache state.
-        general: the general winner.
-        comparisons: number of verdicts in the whole run.
+    ``comparisons`` is the number of verdicts in the whole run.
     """
-    return _Choice(
-        history, evidence, evidence.trials, general.trial if general else BASELINE, comparisons
-    ).portfolio()
+    trial = general.trial if general else BASELINE
+    return _Choice(history, evidence, evidence.trials, trial, comparisons).portfolio()
 
 
 def choose(rule: Sequence[DispatchRule], shape: Shape) -> int:

@@ -97,10 +97,7 @@ def count_rejections(history: History) -> tuple[Rejections, ...]:
 def advise(rejections: Sequence[Rejections], trials: int, labels: Sequence[str]) -> tuple[str, ...]:
     """Lines for the user: counts with a hint, then an example of each kind.
 
-    Args:
-        rejections: the most frequent first.
-        trials: number of configurations tried.
-        labels: of the shapes.
+    ``rejections`` has the most frequent first, ``trials`` counts all, ``labels`` name the shapes.
     """
     if not rejections:
         return ()

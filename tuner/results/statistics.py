@@ -83,10 +83,7 @@ def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison
     but at most 10 %, is what comparing the baseline with itself would show. *Faster* and *slower*:
     the difference exceeds 1 % and its interval excludes 0. Otherwise *unclear*.
 
-    Args:
-        logs: at least one.
-        noise: between processes.
-        comparisons: number of verdicts in the whole run.
+    There is at least one log; ``comparisons`` is the number of verdicts in the whole run.
     """
     mean = math.fsum(logs) / len(logs)
     half = math.inf

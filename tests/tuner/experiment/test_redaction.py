@@ -42,7 +42,7 @@ def told(folder, agents):
 def test_an_address_with_a_secret_is_refused_and_not_shown(tmp_path, address):
     words = told(tmp_path, f"{{base_url: '{address}', rounds: many}}")
     assert re.match(r".*spec\.yaml:2:20: (\w+:)?(//|\*)", words)
-    assert "contains a user, a password or a key" in words
+    assert "holds a user, a password or a key" in words
     assert "OPENAI_API_KEY" in words
     assert "rounds" in words
     assert words.count("\n") == 5, "what else is wrong on that line is shown with it"
@@ -56,7 +56,7 @@ def test_a_secret_is_hidden_in_a_line_that_is_wrong_in_another_way(tmp_path):
 
 
 def test_what_is_no_address_is_told_what_one_looks_like(tmp_path):
-    assert "is not a server address: write https://HOST" in told(tmp_path, "{base_url: localhost}")
+    assert "is no address of a server: https://HOST" in told(tmp_path, "{base_url: localhost}")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_address_without_one_is_taken_as_it_stands(tmp_path, address):
 @pytest.mark.parametrize("role", ["planner", "generator", "fallbacks"])
 def test_what_serves_all_roles_takes_none_alone(tmp_path, role, name):
     words = told(tmp_path, f"{{model: gpt-4o, {role}: '{name}'}}")
-    assert f"'{name}' serves all roles: give it as model and remove this" in words
+    assert f"'{name}' serves all roles: write it as model, and leave this out" in words
     assert "spec.yaml:2:" in words
 
 
