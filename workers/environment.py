@@ -36,5 +36,10 @@ def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def opencl_caches(folder: Path) -> dict[str, str]:
-    """Have OpenCL keep in a folder what it compiles, where a kernel of another run forges none."""
-    return {"POCL_CACHE_DIR": str(folder), "PYOPENCL_NO_CACHE": "1"}
+    """Have OpenCL keep in a private folder what it compiles, so that no other run can forge it.
+
+    ``KERNELWRIGHT_OPENCL_CACHE`` names a lasting folder instead. Set it only where every kernel is
+    trusted: a kernel on a CPU device can write files.
+    """
+    kept = os.environ.get("KERNELWRIGHT_OPENCL_CACHE") or str(folder)
+    return {"POCL_CACHE_DIR": kept, "PYOPENCL_NO_CACHE": "1"}
