@@ -19,13 +19,13 @@ from pydantic import TypeAdapter
 from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
-from agents.profile import UNKNOWN, Static, roofline
 from agents.replies import Mode, Suggestion
+from agents.static_profile import UNKNOWN, Static, roofline
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.report.statistics import Comparison
-from tuner.spec.experiment import Experiment, Template
-from tuner.spec.tolerances import compared
+from tuner.experiment.model import Experiment, Template
+from tuner.experiment.tolerances import compared
+from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
 
 _LEAST_SOURCE_BYTES = 2_000

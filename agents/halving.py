@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from agents.generation.drafting import Drafted
-from agents.testing import Verdict
-from tuner.spec.experiment import Confirm, Experiment
+from agents.verdict import Verdict
+from tuner.experiment.model import ConfirmSettings, Experiment
 from tuner.trial import Value
 
 Seeds = tuple[dict[str, Value], ...]
@@ -18,7 +18,7 @@ Seeds = tuple[dict[str, Value], ...]
 Search = Callable[[int, int, Experiment, Seeds], Awaitable[Verdict]]
 """Searches the experiment of a draft in a heat, values to try first given."""
 
-SCREENING = Confirm(top=1, processes=2)
+SCREENING = ConfirmSettings(top=1, processes=2)
 CARRIED = 3
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tuner.report.parameters import Dead, Observation, dead_parameters, same_code
+from tuner.results.parameters import InactiveParameter, Observation, dead_parameters, same_code
 from tuner.trial import Configuration, Value
 
 Floats = npt.NDArray[np.float64]
@@ -78,7 +78,7 @@ class Landscape:
     interactions: tuple[Interaction, ...]
     boundaries: tuple[Boundary, ...]
     rejected: tuple[tuple[str, int], ...]
-    dead: tuple[Dead, ...] = ()
+    dead: tuple[InactiveParameter, ...] = ()
 
     @property
     def trials(self) -> int:

@@ -1,6 +1,6 @@
 """The loop of rounds: plan, generate, tune, test, until a budget or a reason to stop.
 
-A plain coroutine. Every step that costs anything is taken through :class:`agents.steps.Steps`, so
+A plain coroutine. Every step that costs anything is taken through :class:`agents.step_journal.Steps`, so
 that a run killed anywhere and started again ends the same and asks no model twice. Owns the order
 of steps and their keys; what they do is the roles' and the workshop's business.
 
@@ -17,6 +17,7 @@ from functools import partial
 from typing import Literal
 
 from agents.brief import BRIEFS, Brief, RoundSummary
+from agents.evaluator import StopAsked, Workshop
 from agents.generation.drafting import Drafted, write_template
 from agents.halving import Contest, Seeds, contest, heats
 from agents.llm.port import (
@@ -44,14 +45,13 @@ from agents.planning import (
     stop_reason,
     suggest,
 )
-from agents.profile import roofline
 from agents.replies import Suggestion, Unusable
-from agents.steps import ASKED, Asked, Spent, StepJournal, Steps
-from agents.testing import ADMISSIONS, FURTHER, VERDICTS, Admitted, Refused, Verdict
-from agents.tuning import round_experiment
-from agents.workshop import StopAsked, Workshop
+from agents.round_budget import round_experiment
+from agents.static_profile import roofline
+from agents.step_journal import ASKED, Asked, Spent, StepJournal, Steps
+from agents.verdict import ADMISSIONS, FURTHER, VERDICTS, Admitted, Refused, Verdict
 from tuner.errors import DeviceNeeded
-from tuner.spec.experiment import Experiment, Template
+from tuner.experiment.model import Experiment, Template
 
 EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]
 

@@ -25,14 +25,14 @@ from agents.brief import (
 from agents.landscape import landscape
 from agents.llm.port import Message, Role, StepKey
 from agents.patterns.pattern import Pattern
-from agents.profile import UNKNOWN, Static
 from agents.replies import Mode, Suggestion, Unusable, read_suggestion
-from agents.steps import Asked, Spent, StepFiles, Steps
-from agents.testing import Verdict
+from agents.static_profile import UNKNOWN, Static
+from agents.step_journal import Asked, Spent, StepFiles, Steps
+from agents.verdict import Verdict
 from tuner.device import Device
-from tuner.events import IncumbentEntered
-from tuner.spec.experiment import Experiment, Kernel, Template
-from tuner.spec.resolve import moved_bytes
+from tuner.experiment.arguments import moved_bytes
+from tuner.experiment.model import Experiment, Kernel, Template
+from tuner.journal.facts import IncumbentEntered
 
 StopReason = Literal[
     "rounds", "calls", "tokens", "cost", "seconds", "ceiling", "no_gain", "planned", "search"

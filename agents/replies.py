@@ -15,8 +15,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from agents.fences import Block, fenced
 from agents.generation.source import cut_short
 from agents.llm.port import Reply
-from tuner.expressions import Expression
-from tuner.spec.experiment import (
+from tuner.experiment.fields import MAX_FILE_BYTES, Source
+from tuner.experiment.model import (
     STRICT,
     CompilerFlag,
     Launch,
@@ -25,7 +25,7 @@ from tuner.spec.experiment import (
     ScratchArgument,
     Template,
 )
-from tuner.spec.fields import MAX_FILE_BYTES, Source
+from tuner.expressions import Expression
 from tuner.trial import Value
 
 T = TypeVar("T")

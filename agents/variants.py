@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 
 from agents.planning import Variant
 from agents.replies import Suggestion
-from agents.testing import VERDICTS
+from agents.verdict import VERDICTS
+from tuner.experiment.model import Template
 from tuner.files import make_folder, write_whole
-from tuner.spec.experiment import Template
 
 _TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
 _SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)

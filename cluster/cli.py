@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from cluster import shadow
-from cluster.ending import clear_ending, open_standard_streams
+from cluster import package_check as shadow
+from cluster.error_exit import clear_ending, open_standard_streams
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
 

@@ -1,6 +1,6 @@
 """The driver: a thin shell that executes a session's commands and feeds the answers back.
 
-Obeys the protocol of :mod:`tuner.session` and decides nothing. Owns the order of journal and acts,
+Obeys the protocol of :mod:`tuner.engine` and decides nothing. Owns the order of journal and acts,
 and the compiled candidates in flight. Knows nothing of Ray, of signals or of terminals.
 """
 
@@ -8,17 +8,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Literal, Protocol
 
-from cluster.progress import Progress
-from tuner.events import (
-    BaselinePrepared,
-    BaselineRefused,
-    ConfirmationSampled,
-    Fact,
-    TrialFinished,
-    TrialProposed,
-    WinnersExamined,
+from cluster.console import Progress
+from tuner.engine.commands import (
+    Bench,
+    Command,
+    Compile,
+    Confirm,
+    Examine,
+    Finish,
+    Prepare,
+    Propose,
+    Record,
+    Work,
 )
-from tuner.fleet import (
+from tuner.engine.fleet import (
     BASELINE,
     Answer,
     Benched,
@@ -37,31 +40,28 @@ from tuner.fleet import (
     Prepared,
     PrepareJob,
 )
-from tuner.plan import Binary, Plan
-from tuner.search.port import Proposer
-from tuner.session.commands import (
-    Bench,
-    Command,
-    Compile,
-    Confirm,
-    Examine,
-    Finish,
-    Prepare,
-    Propose,
-    Record,
-    Work,
-)
-from tuner.session.session import Session
-from tuner.session.signals import (
+from tuner.engine.session import Session
+from tuner.engine.signals import (
     CandidateCompiled,
     JobLost,
     Signal,
     SpaceExhausted,
     StopRequested,
 )
+from tuner.experiment.odd_shapes import every_shape
+from tuner.journal.facts import (
+    BaselinePrepared,
+    BaselineRefused,
+    ConfirmationSampled,
+    Fact,
+    TrialFinished,
+    TrialProposed,
+    WinnersExamined,
+)
+from tuner.plan import Binary, Plan
+from tuner.search.port import Proposer
 from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
-from tuner.spec.odd import every_shape
 from tuner.trial import Rejected
 
 TICK_SECONDS = 0.5

@@ -4,7 +4,7 @@ A bench job carries *cut-offs* as of its sending: time ÷ baseline of the k-th b
 shapes and on each. A cell that stays above its shape's is given up (:class:`tuner.trial.Short`),
 unless its configuration leads over all shapes; so a specialist is not lost for its mean, nor a
 general configuration for one shape. Cut-offs only fall, so that old ones give up less. Knows
-nothing of how timings are taken; that is :mod:`workers.bench.interval`.
+nothing of how timings are taken; that is :mod:`workers.bench.stopping`.
 """
 
 import math
@@ -15,7 +15,7 @@ from tuner.search.port import Losses
 from tuner.trial import Full, Measured, geometric_mean
 
 
-class Race:
+class CutoffTracker:
     """The ``places`` best trials so far, over all shapes and on each."""
 
     def __init__(self, places: int, weights: Sequence[float]) -> None:

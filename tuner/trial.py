@@ -110,7 +110,7 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Short:
+class CutShort:
     """A cell that was right but given up before the protocol's end: it leads nowhere.
 
     ``median_ns`` is over the ``samples`` timings there were by then: enough to rank the cell and to
@@ -142,7 +142,7 @@ class Infeasible:
         return 1.0
 
 
-Cell = Full | Short | Infeasible
+Cell = Full | CutShort | Infeasible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class Measured:
     @property
     def complete(self) -> bool:
         """Whether no cell was given up, so that what was measured may be reported."""
-        return not any(isinstance(cell, Short) for cell in self.cells)
+        return not any(isinstance(cell, CutShort) for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

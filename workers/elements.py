@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tuner.spec.resolve import ResolvedArgument
+from tuner.experiment.arguments import ResolvedArgument
 
 Array = NDArray[np.generic]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import SpecError
-from tuner.spec.experiment import FromFile, FromPython
-from tuner.spec.resolve import IntegerRange, ResolvedArgument, integer_limits
+from tuner.experiment.arguments import IntegerRange, ResolvedArgument, integer_limits
+from tuner.experiment.model import FromFile, FromPython
 from workers.elements import is_float, numpy_dtype
 
 Distribution = Literal["default", "large", "small", "outliers", "zeros", "few", "ends", "specials"]

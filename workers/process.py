@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from workers.environment import module_environment
-from workers.marks import end_marked, fresh_mark
+from workers.child_environment import module_environment
+from workers.process_tree import end_marked, fresh_mark
 
 START_SECONDS = 60.0
 _POLL_SECONDS = 0.05

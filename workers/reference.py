@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import SpecError
-from tuner.spec.fields import PythonFunction
+from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
 from workers.process import ChannelClosed, Child, ChildFailed, serve_as_child
-from workers.runtime import PrivateFolder
+from workers.scratch import PrivateFolder
 
 REFERENCE_SECONDS = 300.0
 _KINDS = "fiub"

@@ -1,17 +1,17 @@
 """Admission of a model's template as far as text alone can tell, before anything is compiled.
 
 Owns the order of the text gates and the wording of their findings for a model. What the spec
-requires of any template is :mod:`tuner.spec.check`; what no source may say is
-:mod:`tuner.spec.gate`.
+requires of any template is :mod:`tuner.experiment.check`; what no source may say is
+:mod:`tuner.integrity.source_rules`.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.generation.source import blank
-from tuner.spec.check import check
-from tuner.spec.experiment import Experiment, Template
-from tuner.spec.gate import gate
+from tuner.experiment.check import check
+from tuner.experiment.model import Experiment, Template
+from tuner.integrity.source_rules import gate
 from tuner.trial import Value
 
 _MOST_FINDINGS = 12

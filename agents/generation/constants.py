@@ -8,12 +8,12 @@ import math
 import re
 from dataclasses import replace
 
-from agents.generation.rules import Draft
+from agents.generation.draft import Draft
 from agents.generation.source import blank
 from tuner.errors import SpecError
+from tuner.experiment.arguments import item_bytes
+from tuner.experiment.model import Experiment, Launch
 from tuner.expressions import Expression
-from tuner.spec.experiment import Experiment, Launch
-from tuner.spec.resolve import item_bytes
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d+)[uU]?\)?[ \t]*$", re.MULTILINE)
 _DECLARED = re.compile(

@@ -12,8 +12,8 @@ from agents.generation.admission import refusal, usable_seeds
 from agents.llm.port import Message
 from agents.planning import Ask, Limits
 from agents.replies import GeneratedTemplate, Mode, Suggestion, Unusable, read_template
-from agents.testing import Admitted, Refused
-from tuner.spec.experiment import Experiment, Template
+from agents.verdict import Admitted, Refused
+from tuner.experiment.model import Experiment, Template
 from tuner.trial import Value
 
 REPAIRS = 3

@@ -19,10 +19,10 @@ import re
 from dataclasses import replace
 
 from agents.generation.dialect import Dialect, dialect
-from agents.generation.rules import Draft
+from agents.generation.draft import Draft
 from agents.generation.source import KernelText, blank, closing
+from tuner.experiment.model import Experiment, Launch
 from tuner.expressions import Expression
-from tuner.spec.experiment import Experiment, Launch
 
 _AXES = "xyz"
 _COMMUNICATES = re.compile(

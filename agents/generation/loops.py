@@ -3,9 +3,9 @@
 import re
 from dataclasses import replace
 
-from agents.generation.rules import Draft
+from agents.generation.draft import Draft
 from agents.generation.source import closing, code_only
-from tuner.spec.experiment import Experiment
+from tuner.experiment.model import Experiment
 
 _NUMERIC = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t(]+(\d+)\)?[ \t]*$", re.MULTILINE)
 _FOR = re.compile(r"\bfor\s*\(")

@@ -8,13 +8,13 @@ configuration. Knows no device: limits are the search's business.
 from dataclasses import dataclass, replace
 
 from agents.generation.constants import constants
+from agents.generation.draft import Draft, Finding
 from agents.generation.geometry import geometry
 from agents.generation.loops import unroll
-from agents.generation.rules import Draft, Finding
 from tuner.errors import SpecError
+from tuner.experiment.fields import Source
+from tuner.experiment.model import CompilerFlag, Experiment, Template
 from tuner.expressions import Expression
-from tuner.spec.experiment import CompilerFlag, Experiment, Template
-from tuner.spec.fields import Source
 
 REGISTER_CAPS = (0, 32, 64, 128)
 

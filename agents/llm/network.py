@@ -16,11 +16,11 @@ from email.utils import parsedate_to_datetime
 from itertools import chain
 from typing import Any
 
-from agents.llm.answers import reply_of
 from agents.llm.port import ModelUnavailable, Reply, Request, Role
+from agents.llm.provider_reply import reply_of
+from agents.llm.provider_settings import parameters, secret_values
 from agents.llm.redaction import redacted
 from agents.llm.transport import bounded_session, refusals
-from agents.llm.variables import parameters, secret_values
 from tuner.errors import EnvironmentProblem, SpecError
 
 _TRANSIENT = (

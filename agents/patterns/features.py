@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from agents.generation.source import code_only
 from tuner.device import Backend
-from tuner.spec.experiment import Experiment
+from tuner.experiment.model import Experiment
 
 Access = Literal["contiguous", "neighbours", "gathered"]
 

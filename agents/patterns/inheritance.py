@@ -6,9 +6,9 @@ from dataclasses import replace
 from agents.patterns.features import features_of
 from agents.patterns.pattern import FARTHEST, SIMILAR, Pattern, Winner, nearest, seeds
 from agents.planning import kernel_digest
-from tuner.report.result import Result
-from tuner.session.history import History
-from tuner.spec.experiment import Experiment
+from tuner.experiment.model import Experiment
+from tuner.journal.history import History
+from tuner.results.result import Result
 
 _STRATEGY_LENGTH = 200
 

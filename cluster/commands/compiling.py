@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from tuner.device import Device
-from tuner.fleet import Candidate
+from tuner.engine.fleet import Candidate
+from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.space.limits import over_limit, within_limits
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment, ShapeBinding, Template
 from tuner.trial import Configuration, Rejected
 from workers.compilers.worker import CompileWorker
 

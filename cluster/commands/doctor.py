@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from cluster.commands.experiments import bundled_names
+from cluster.commands.find_spec import bundled_names
 from cluster.settings import Settings, environment_for_ray
 from tuner.errors import EnvironmentProblem
 from workers.devices.discover import Found, list_devices
@@ -70,7 +70,7 @@ def _cluster(settings: Settings) -> str:
         return "no RAY_ADDRESS: a run starts its own"
     try:
         with environment_for_ray(settings):
-            from cluster import on_ray
+            from cluster import ray_driver as on_ray
 
             with on_ray.connected(settings):
                 return f"{settings.ray_address}: {on_ray.extent()}"

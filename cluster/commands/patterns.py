@@ -7,12 +7,12 @@ import typer
 from agents.patterns.inheritance import inherited, left_by
 from agents.patterns.pattern import PATTERNS
 from agents.patterns.store import PatternStore, dump_patterns
-from cluster.run import PATTERNS_FILE
+from cluster.search_run import PATTERNS_FILE
 from cluster.settings import Settings
 from tuner.errors import EnvironmentProblem
-from tuner.report.result import Result
-from tuner.session.history import History
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.journal.history import History
+from tuner.results.result import Result
+from tuner.run_directory import RunDirectory, RunView
 
 
 def list_all() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import typer
 
 from agents.llm.network import NetworkModel, NetworkSettings
+from agents.llm.provider_settings import secret_values
 from agents.llm.redaction import Redacting
-from agents.llm.relaying import Relay
-from agents.llm.variables import secret_values
+from agents.llm.relay import Relay
 from cluster.settings import take_keys
 
 POLL_SECONDS = 2.0

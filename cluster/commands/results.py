@@ -7,23 +7,23 @@ from pathlib import Path
 
 import typer
 
-from agents.account import by_role, by_round, notes_of
 from agents.brief import inline
-from agents.ledger import FILE, STEPS, Ledger, ledger_json, read_ledger, spent_so_far
+from agents.call_costs import by_role, by_round, notes_of
 from agents.llm.port import ModelUnavailable
-from agents.steps import recorded_exchanges
-from cluster.run import STOP_FILE
-from cluster.workshop import round_path, rounds_begun
+from agents.rounds_summary import FILE, STEPS, Ledger, ledger_json, read_ledger, spent_so_far
+from agents.step_journal import recorded_exchanges
+from cluster.evaluator import round_path, rounds_begun
+from cluster.search_run import STOP_FILE
 from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.export.bundle import export_files
 from tuner.files import write_whole
-from tuner.report.export import export_files
-from tuner.report.rejections import rejected_in_short
-from tuner.report.result import Result
-from tuner.report.summary import summarise
+from tuner.journal.history import History
 from tuner.report.text import ratio_text, render, speedup_text
-from tuner.session.history import History
-from tuner.store.run_directory import JOURNAL, RunView, begun
-from workers.devices.architectures import NO_DRIVER
+from tuner.results.rejections import rejected_in_short
+from tuner.results.result import Result
+from tuner.results.summary import summarise
+from tuner.run_directory import JOURNAL, RunView, begun
+from workers.backends.cuda.architectures import NO_DRIVER
 
 
 def is_over(run_dir: Path) -> bool:

@@ -15,22 +15,22 @@ from typing import NoReturn, Protocol
 
 import typer
 
-from agents.ledger import STEPS, read_ledger
+from agents.rounds_summary import STEPS, read_ledger
+from cluster.agent_run import Asking, open_run
 from cluster.commands import patterns, results
-from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
+from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.commands.specs import guesses_left
+from cluster.console import Shown, display
 from cluster.fleets.local import open_local_fleet
 from cluster.fleets.target import open_target_fleet
-from cluster.models import bring_transcript, check_models, chosen, with_agents
-from cluster.progress import Shown, display
-from cluster.rounds import Asking, open_run
-from cluster.run import STOP_FILE, FleetOpener, StopReason
+from cluster.model_choice import bring_transcript, check_models, chosen, with_agents
+from cluster.search_run import STOP_FILE, FleetOpener, StopReason
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.errors import DeviceNeeded, KernelwrightError, NothingValid, SpecError
-from tuner.spec.experiment import Experiment
-from tuner.spec.load import load_experiment
-from tuner.spec.skeleton import unread_guesses
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.experiment.draft_spec import unread_guesses
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment
+from tuner.run_directory import RunDirectory, RunView
 
 
 class Running(Protocol):
@@ -186,7 +186,7 @@ def _workplace(
         keys = stack.enter_context(environment_for_ray(settings))
 
         def start(folder: Path) -> Running:
-            from cluster import on_ray
+            from cluster import ray_driver as on_ray
 
             if not settings.ray_address:
                 _say("starting Ray on this machine (about ten seconds)")
@@ -201,7 +201,7 @@ def _workplace(
 
         has_gpu = machine_has_gpu
         if settings.ray_address:
-            from cluster import on_ray
+            from cluster import ray_driver as on_ray
 
             stack.enter_context(on_ray.connected(settings))
             has_gpu = on_ray.has_gpu

@@ -10,22 +10,22 @@ import typer
 
 from agents.generation.corners import corners
 from cluster.commands.compiling import compiled
-from cluster.commands.experiments import find_spec, machine_has_gpu, tunable
+from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
-from cluster.models import check_models, chosen
-from cluster.run import checker_bytes
+from cluster.model_choice import check_models, chosen
+from cluster.search_run import checker_bytes
 from tuner.device import Device
+from tuner.engine.fleet import BASELINE
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
-from tuner.fleet import BASELINE
+from tuner.experiment.draft_spec import unread_guesses
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment, Template
+from tuner.experiment.tolerances import compared
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
-from tuner.spec.experiment import Experiment, Template
-from tuner.spec.load import load_experiment
-from tuner.spec.skeleton import unread_guesses
-from tuner.spec.tolerances import compared
 from tuner.trial import Configuration, Rejected
+from workers.backends.cuda.architectures import device_for
 from workers.compilers.worker import CompileWorker
-from workers.devices.architectures import device_for
 from workers.devices.discover import list_devices
 
 
@@ -192,13 +192,13 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
         EnvironmentProblem: the output cannot be written.
     """
     if schema:
-        from tuner.spec.schema import json_schema
+        from tuner.experiment.schema import json_schema
 
         _write(json.dumps(json_schema(), indent=2) + "\n", output)
         return
     if kernel is None:
         raise SpecError("name a kernel file (.cu or .cl), or give --schema")
-    from tuner.spec.skeleton import skeleton
+    from tuner.experiment.draft_spec import skeleton
 
     _write(skeleton(kernel, entry), output)
     if output is not None:

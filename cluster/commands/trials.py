@@ -10,15 +10,15 @@ from dataclasses import asdict, replace
 import typer
 
 from cluster.commands.compiling import compiled
-from cluster.commands.experiments import find_spec, load_tunable, machine_has_gpu
+from cluster.commands.find_spec import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
 from tuner.device import Device
+from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
 from tuner.errors import NothingValid, SpecError
-from tuner.fleet import BASELINE, BenchSetup, Candidate
+from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.plan import CellPlan
-from tuner.spec.experiment import Experiment, ShapeBinding, Template
 from tuner.trial import Configuration, Full, Infeasible, Measured, Outcome, Rejected, Value
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 

@@ -12,19 +12,19 @@ from pathlib import Path
 import typer
 
 from cluster.commands.results import result_view
+from cluster.console import Display, Doing, display
 from cluster.fleets.local import choose
-from cluster.progress import Display, Doing, display
-from cluster.run import checker_bytes
+from cluster.search_run import checker_bytes
+from tuner.engine.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
 from tuner.errors import EnvironmentProblem, NothingValid
-from tuner.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
+from tuner.experiment.model import Experiment
+from tuner.export.bundle import export_files
+from tuner.export.recheck import Recheck, outcome, recheck
+from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
+from tuner.journal.history import History
 from tuner.report.estimate import duration, seconds_left
-from tuner.report.export import export_files
-from tuner.report.record import NAME, Record, RecordedVariant, read_record
-from tuner.report.verification import Recheck, outcome, recheck
-from tuner.session.history import History
-from tuner.spec.experiment import Experiment
 from tuner.trial import Configuration, Rejected
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
@@ -101,7 +101,7 @@ def _changed(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
 
 def _measured(
     experiment: Experiment,
-    record: Record,
+    record: ExportRecord,
     files: Mapping[str, str],
     wanted: str | None,
     shown: Display,

@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tuner.device import Backend, Device
-from tuner.errors import EnvironmentProblem, KernelwrightError
-from tuner.fleet import (
+from tuner.engine.fleet import (
     Benched,
     BenchJob,
     BenchSetup,
@@ -24,9 +23,10 @@ from tuner.fleet import (
     ExamineJob,
     Prepared,
 )
+from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import Found, list_devices
 

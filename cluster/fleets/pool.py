@@ -1,6 +1,6 @@
 """What every real fleet shares: two queues, a set of workers, and the answers that come back.
 
-Owns who works on what and what a worker's death means (:class:`tuner.fleet.Lost`). Knows nothing of
+Owns who works on what and what a worker's death means (:class:`tuner.engine.fleet.Lost`). Knows nothing of
 threads, child processes or Ray: a worker is one of the two small ports below. Decides nothing about
 the search.
 """
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from tuner.device import Device
-from tuner.errors import KernelwrightError
-from tuner.fleet import (
+from tuner.engine.fleet import (
     Answer,
     Benched,
     BenchJob,
@@ -29,6 +28,7 @@ from tuner.fleet import (
     Prepared,
     PrepareJob,
 )
+from tuner.errors import KernelwrightError
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 
@@ -115,7 +115,7 @@ class _Preparation:
 
 
 class PooledFleet:
-    """Port :class:`tuner.fleet.Fleet` over workers that each take one job at a time.
+    """Port :class:`tuner.engine.fleet.Fleet` over workers that each take one job at a time.
 
     Args:
         device: the model that every bench holds.

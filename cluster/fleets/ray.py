@@ -20,8 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from cluster.fleets.local import choose, compile_slots
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tuner.device import Backend, Device
-from tuner.errors import EnvironmentProblem, KernelwrightError
-from tuner.fleet import (
+from tuner.engine.fleet import (
     Benched,
     BenchJob,
     BenchSetup,
@@ -31,9 +30,10 @@ from tuner.fleet import (
     ExamineJob,
     Prepared,
 )
+from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 

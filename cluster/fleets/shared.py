@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 
 from cluster.driver import TICK_SECONDS
 from tuner.device import Device
-from tuner.fleet import Answer, BenchJob, Fleet, Job, Lost, Prepared, PrepareJob
-from tuner.spec.experiment import Experiment
+from tuner.engine.fleet import Answer, BenchJob, Fleet, Job, Lost, Prepared, PrepareJob
+from tuner.experiment.model import Experiment
 
 _Preparation = tuple[Experiment, int]
 """What decides how a baseline is prepared: of its experiment, and the secret of its inputs."""
 
 
 class SharedFleet:
-    """Port :class:`tuner.fleet.Fleet` over another fleet.
+    """Port :class:`tuner.engine.fleet.Fleet` over another fleet.
 
     Args:
         open_fleet: brings the other one up; called when work for it comes first, so that a run

@@ -10,13 +10,13 @@ from pathlib import Path
 from cluster.fleets.local import ThreadCompiler
 from cluster.fleets.pool import PooledFleet
 from tuner.device import Backend
+from tuner.engine.fleet import CompileJob, Job
 from tuner.errors import DeviceNeeded, SpecError
-from tuner.fleet import CompileJob, Job
-from workers.devices.architectures import device_for
+from workers.backends.cuda.architectures import device_for
 
 
 class TargetFleet(PooledFleet):
-    """Port :class:`tuner.fleet.Fleet` without a bench."""
+    """Port :class:`tuner.engine.fleet.Fleet` without a bench."""
 
     @property
     def bench_slots(self) -> int:

@@ -7,14 +7,14 @@ from pydantic import TypeAdapter
 
 from agents.brief import Brief, RoundSummary, ShapeTimes, Specialist
 from agents.landscape import landscape
-from agents.profile import Static
 from agents.replies import Suggestion
+from agents.static_profile import Static
 from tests.agents.devices import CPU
+from tuner.experiment.fields import Source
+from tuner.experiment.model import Experiment
 from tuner.plan import Usage
-from tuner.report.parameters import Observation
-from tuner.report.statistics import Comparison
-from tuner.spec.experiment import Experiment
-from tuner.spec.fields import Source
+from tuner.results.parameters import Observation
+from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
 
 KERNEL = """\

@@ -21,7 +21,7 @@ from agents.fences import fenced
 from agents.llm.port import Message
 from tests.agents.briefs import SUGGESTION, bare_brief, full_brief
 from tuner.errors import SpecError
-from tuner.spec.fields import Source
+from tuner.experiment.fields import Source
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from agents.landscape import landscape
-from tuner.report.parameters import Observation
+from tuner.results.parameters import Observation
 from tuner.trial import Configuration, Value
 
 PARAMETERS: dict[str, tuple[Value, ...]] = {

@@ -10,45 +10,47 @@ from types import MappingProxyType
 
 import pytest
 
-from agents.ledger import Ledger
 from agents.llm.mailbox import Mailbox, answer, pending
 from agents.llm.port import Reply, Request, Role, StepKey
 from agents.llm.port import Usage as Tokens
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
 from agents.planning import Limits, Task, Variant, brief_of, kernel_digest
-from agents.profile import Static
-from agents.steps import StepFiles, recorded_exchanges
-from agents.testing import Admitted, Refused, Verdict, judge
+from agents.rounds_summary import Ledger
+from agents.static_profile import Static
+from agents.step_journal import StepFiles, recorded_exchanges
+from agents.verdict import Admitted, Refused, Verdict, judge
 from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
+from tuner.engine.fleet import INCUMBENT
+from tuner.engine.session import Session
+from tuner.engine.simulated_fleet import Fault, SimulatedFleet
 from tuner.errors import DeviceNeeded
-from tuner.events import (
+from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template
+from tuner.journal.facts import (
     ConfirmationSampled,
     EpochOpened,
     Fact,
     IncumbentEntered,
     TrialProposed,
 )
-from tuner.fleet import INCUMBENT
 from tuner.plan import Usage
-from tuner.report.statistics import Comparison
-from tuner.report.summary import summarise
+from tuner.results.statistics import Comparison
+from tuner.results.summary import summarise
 from tuner.search.seeded import SeededProposer
 from tuner.search.select import make_proposer
-from tuner.session.session import Session
-from tuner.simulation import Fault, SimulatedFleet
 from tuner.space.feasible import feasible_set
-from tuner.spec.experiment import Confirm, Experiment, Search, Template
 from tuner.trial import Configuration, Value
 
 BASELINE_NS = (1000.0, 2000.0, 4000.0)
 
 
 def plain() -> Experiment:
-    search = Search(strategy="random", trials=9, seconds=1e6)
-    return replace(twice(), template=None, search=search, confirm=Confirm(top=2, processes=3))
+    search = SearchSettings(strategy="random", trials=9, seconds=1e6)
+    return replace(
+        twice(), template=None, search=search, confirm=ConfirmSettings(top=2, processes=3)
+    )
 
 
 def suggestion(stop: bool = False) -> str:

@@ -19,8 +19,8 @@ from agents.replies import (
 )
 from tests.agents.devices import CPU
 from tuner.errors import SpecError
+from tuner.experiment.load import load_experiment
 from tuner.space.feasible import feasible_set
-from tuner.spec.load import load_experiment
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "experiments" / "silu_and_mul"
 EXPERIMENT = replace(load_experiment(FOLDER / "opencl.yaml"), template=None)

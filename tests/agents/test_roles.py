@@ -12,8 +12,8 @@ from agents.llm.port import Message, Reply
 from agents.loop import run_rounds
 from agents.planning import Ask, Limits, recorded_brief, suggest
 from agents.replies import Suggestion
-from agents.steps import Asked, StepFiles
-from agents.testing import Admitted, Refused, Verdict, judge
+from agents.step_journal import Asked, StepFiles
+from agents.verdict import Admitted, Refused, Verdict, judge
 from tests.agents.test_loop import (
     GOOD,
     Counting,
@@ -25,9 +25,9 @@ from tests.agents.test_loop import (
     task,
 )
 from tuner.errors import SpecError
-from tuner.report.summary import summarise
-from tuner.session.history import History
-from tuner.spec.experiment import Experiment, Template
+from tuner.experiment.model import Experiment, Template
+from tuner.journal.history import History
+from tuner.results.summary import summarise
 from tuner.trial import Value
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from agents.planning import Variant
-from agents.testing import VERDICTS, Verdict
 from agents.variants import write_variants
+from agents.verdict import VERDICTS, Verdict
 from tests.agents.briefs import FAMILY, SUGGESTION, twice
-from tuner.report.statistics import Comparison
-from tuner.spec.experiment import Template
+from tuner.experiment.model import Template
+from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
 
 VERDICT = Verdict(

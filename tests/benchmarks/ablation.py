@@ -19,8 +19,8 @@ from pathlib import Path
 
 import yaml
 
-from agents.ledger import read_ledger
-from agents.steps import recorded_exchanges
+from agents.rounds_summary import read_ledger
+from agents.step_journal import recorded_exchanges
 
 ROOT = Path(__file__).parents[2]
 MODES = ("template", "direct")

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from tests.workers.harness import Laboratory
-from tuner.fleet import Candidate
+from tuner.engine.fleet import Candidate
+from tuner.experiment.odd_shapes import every_shape
 from tuner.plan import CellPlan
 from tuner.space.lower import lower
-from tuner.spec.odd import every_shape
 from tuner.trial import Configuration, Rejected
 from workers.bench.supervisor import Deadlines
 

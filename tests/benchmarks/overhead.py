@@ -18,14 +18,14 @@ from pathlib import Path
 from cluster.driver import Driver
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment, launch, template
-from tuner.events import EpochOpened
+from tuner.engine.session import Session
+from tuner.engine.simulated_fleet import SimulatedFleet
+from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings
+from tuner.journal.facts import EpochOpened
+from tuner.journal.file import Journal
+from tuner.journal.history import History
 from tuner.search.shuffled import ShuffledProposer
-from tuner.session.history import History
-from tuner.session.session import Session
-from tuner.simulation import SimulatedFleet
 from tuner.space.feasible import feasible_set
-from tuner.spec.experiment import Confirm, Experiment, Search
-from tuner.store.journal import Journal
 
 GPU = cuda_device(90)
 BASELINE_NS = (1000.0, 2000.0)
@@ -38,8 +38,8 @@ def rehearsed(trials: int) -> Experiment:
     return replace(
         experiment({"n": 256}, {"n": 4096}),
         template=family,
-        search=Search(strategy="exhaustive", trials=trials, seconds=1e9),
-        confirm=Confirm(top=2, processes=2),
+        search=SearchSettings(strategy="exhaustive", trials=trials, seconds=1e9),
+        confirm=ConfirmSettings(top=2, processes=2),
     )
 
 

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from agents.patterns.inheritance import inherited, left_by, seeded
-from tuner.report.summary import summarise
+from tuner.experiment.model import SearchSettings
+from tuner.journal.history import History
+from tuner.results.summary import summarise
+from tuner.run_directory import RunView
 from tuner.search.select import make_proposer
-from tuner.session.history import History
 from tuner.space.feasible import FeasibleSet, recorded_set
-from tuner.spec.experiment import Search
-from tuner.store.run_directory import RunView
 from tuner.trial import Configuration, loss
 
 NEAR = 1.02
@@ -103,7 +103,7 @@ def compare(runs, strategy, repeats, noise=0.05):
                 counts[name] = [
                     evaluations(
                         drawn(measured, seed, noise),
-                        Search(
+                        SearchSettings(
                             strategy=strategy,
                             trials=len(measured.space),
                             seed=seed,

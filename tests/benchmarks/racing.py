@@ -25,16 +25,16 @@ import numpy as np
 
 from cluster.commands.compiling import compiled
 from cluster.fleets.local import compile_slots
-from tuner.fleet import BASELINE, BenchSetup, Candidate
+from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment
+from tuner.experiment.odd_shapes import every_shape
 from tuner.plan import CellPlan
-from tuner.racing import Race
+from tuner.racing import CutoffTracker
 from tuner.search.port import Losses
 from tuner.space.feasible import feasible_set
-from tuner.spec.experiment import Experiment
-from tuner.spec.load import load_experiment
-from tuner.spec.odd import every_shape
-from tuner.trial import Configuration, Full, Measured, Rejected, Short
-from workers.bench.bench import Bench
+from tuner.trial import Configuration, CutShort, Full, Measured, Rejected
+from workers.bench.device_bench import Bench
 from workers.compilers.worker import CompileWorker
 
 SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
@@ -91,7 +91,7 @@ def compare(spec: Path, trials: int, seed: int) -> dict[str, Any]:
         setup = BenchSetup(experiment=experiment, baseline=candidates.pop(BASELINE), secret=seed)
         prepared = bench.prepare(setup)
         assert not isinstance(prepared.result, Rejected), prepared.result
-        race = Race(experiment.confirm.top, weights)
+        race = CutoffTracker(experiment.confirm.top, weights)
         seconds = {"full": 0.0, "raced": 0.0}
         full: dict[int, Measured] = {}
         raced: dict[int, Measured] = {}
@@ -121,7 +121,7 @@ def judged(
         timed = sorted(
             (cell.ratio, trial) for trial, (cell, _) in cells.items() if isinstance(cell, Full)
         )
-        short = {trial for trial, (_, cell) in cells.items() if isinstance(cell, Short)}
+        short = {trial for trial, (_, cell) in cells.items() if isinstance(cell, CutShort)}
         errors = [abs(cells[t][1].ratio / ratio - 1) for ratio, t in timed if t in short]
         best = [trial for _, trial in timed]
         found.append(

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.benchmarks.overhead import BASELINE_NS, GPU, ForgetfulFleet, cost, rehearse, rehearsed
-from tuner.events import TrialFinished
-from tuner.simulation import Durations
-from tuner.store.journal import read_journal
+from tuner.engine.simulated_fleet import Durations
+from tuner.journal.facts import TrialFinished
+from tuner.journal.file import read_journal
 
 COMPILE_SECONDS, BENCH_SECONDS, SPREAD = 0.11, 0.031, 0.4
 GPUS = (1, 2, 4, 8, 16, 32, 64)

@@ -37,12 +37,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: asks are tim
 
 import numpy as np
 
-from tuner.racing import Race
+from tuner.experiment.model import SearchSettings
+from tuner.racing import CutoffTracker
 from tuner.search.select import make_proposer
 from tuner.space.feasible import FeasibleSet, recorded_set
-from tuner.spec.experiment import Search
 from tuner.trial import Full, Measured
-from workers.bench.interval import hopeless
+from workers.bench.stopping import hopeless
 
 QUANTILES = (50, 100, 200)
 BURSTS, PLACES = 5, 5
@@ -129,7 +129,7 @@ class Bench:
     def __init__(self, recorded, timing, seed):
         self.recorded, self.timing = recorded, timing
         self.random = np.random.default_rng(seed)
-        self.race = Race(PLACES, (1.0,))
+        self.race = CutoffTracker(PLACES, (1.0,))
         self.bursts = 0
 
     def time(self, point):
@@ -158,7 +158,7 @@ def trace(recorded, strategy, seed, budget, workers, timing="exact"):
     Workers are busy for as long as each evaluation took when it was recorded; whoever becomes free
     is given the next proposal, made with what is known by then.
     """
-    search = Search(strategy=strategy, trials=budget, seed=seed)
+    search = SearchSettings(strategy=strategy, trials=budget, seed=seed)
     proposer = make_proposer(search, recorded.space)
     bench = Bench(recorded, timing, seed)
     best, told_best, asking, clock = recorded.worst, np.inf, 0.0, 0.0

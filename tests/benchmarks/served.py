@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
-from agents.ledger import read_ledger
 from agents.llm.replay import read_transcript
+from agents.rounds_summary import read_ledger
 from tests.agents.llm.server import KEY, Behaviour, answers, completion, drops, fails, serving
 
 ROOT = Path(__file__).parents[2]

@@ -20,15 +20,15 @@ from typing import Any
 
 from cluster.fleets.local import ThreadBench, ThreadCompiler, choose
 from cluster.fleets.pool import PooledFleet
-from cluster.run import Run
+from cluster.search_run import Run
 from tuner.device import Backend
+from tuner.experiment.load import load_experiment
 from tuner.expressions import Expression
-from tuner.report.summary import summarise
-from tuner.session.history import History
-from tuner.spec.load import load_experiment
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.journal.history import History
+from tuner.results.summary import summarise
+from tuner.run_directory import RunDirectory, RunView
 from tuner.trial import Configuration, Rejected
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.bench.supervisor import Deadlines
 from workers.devices.discover import list_devices
 

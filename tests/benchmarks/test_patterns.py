@@ -7,7 +7,7 @@ import pytest
 from tests.agents.briefs import twice
 from tests.agents.devices import CPU
 from tests.benchmarks import patterns
-from tests.tuner.report.runs import finished_run
+from tests.tuner.results.runs import finished_run
 from tuner.space.feasible import feasible_set
 
 

@@ -1,7 +1,7 @@
 """What is said of a space that was measured in full and raced."""
 
 from tests.benchmarks.racing import judged
-from tuner.trial import Full, Infeasible, Measured, Short
+from tuner.trial import CutShort, Full, Infeasible, Measured
 
 
 def full(ratio):
@@ -9,7 +9,7 @@ def full(ratio):
 
 
 def short(ratio):
-    return Short(median_ns=ratio * 100, samples=2, baseline_ns=100.0)
+    return CutShort(median_ns=ratio * 100, samples=2, baseline_ns=100.0)
 
 
 def test_it_says_what_was_given_up_and_whether_the_best_was():

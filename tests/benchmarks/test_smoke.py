@@ -11,8 +11,8 @@ import pytest
 
 from tests.benchmarks import enumeration, search_efficiency, storm
 from tests.benchmarks.verification_cost import unchecked
+from tests.workers.bench.test_device_bench import AFFINE, GOOD, WRONG
 from tests.workers.harness import Laboratory
-from tests.workers.test_bench import AFFINE, GOOD, WRONG
 from tuner.trial import Measured, Rejected
 
 

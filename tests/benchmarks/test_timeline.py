@@ -3,7 +3,7 @@
 import pytest
 
 from tests.benchmarks.timeline import all_busy, timeline
-from tuner.events import TrialFinished
+from tuner.journal.facts import TrialFinished
 from tuner.trial import Code, Measured, Rejected, Stage
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.timeline import all_busy, timeline
-from tuner.store.run_directory import RunView
+from tuner.run_directory import RunView
 
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "tests/gpu/data/silu_space/cuda.yaml"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tuner.events import EpochOpened, Fact, TrialFinished
-from tuner.store.run_directory import RunView
+from tuner.journal.facts import EpochOpened, Fact, TrialFinished
+from tuner.run_directory import RunView
 from tuner.trial import Measured
 
 FAIR = 0.5

@@ -19,12 +19,12 @@ from typing import Any
 from unittest import mock
 
 from cluster.fleets.local import open_local_fleet
-from cluster.run import Run
+from cluster.search_run import Run
 from tests.benchmarks.timeline import timeline
-from tuner.events import TrialFinished
-from tuner.spec.load import load_experiment
-from tuner.store.run_directory import RunDirectory, RunView
-from workers.bench.stand import Stand
+from tuner.experiment.load import load_experiment
+from tuner.journal.facts import TrialFinished
+from tuner.run_directory import RunDirectory, RunView
+from workers.bench.session import Stand
 
 SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
 SHARE, WALL = 0.5, 1.3
@@ -52,7 +52,7 @@ def unchecked() -> Iterator[None]:
         mock.patch.object(Stand, "check", return_value=None),
         mock.patch.object(Stand, "time", unasked),
         mock.patch.object(Stand, "_judged", blind),
-        mock.patch("workers.bench.working.doubt", trust),
+        mock.patch("workers.bench.trial_runner.doubt", trust),
     ):
         yield
 

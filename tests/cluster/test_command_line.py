@@ -12,7 +12,7 @@ import time
 import pytest
 
 from cluster import cli
-from cluster.run import STOP_FILE
+from cluster.search_run import STOP_FILE
 from cluster.settings import Settings
 from tests.cluster.kernels import (
     FAMILY,
@@ -26,8 +26,8 @@ from tests.cluster.kernels import (
     write_experiment,
 )
 from tuner.errors import EnvironmentProblem
-from tuner.spec.load import load_experiment
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory, RunView
 
 HEAVY = ("numpy", "pydantic", "yaml", "ray", "rich")
 
@@ -270,7 +270,7 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     ],
 )
 def test_why_a_cluster_cannot_be_joined_is_said_in_full(monkeypatch, error, cause, words):
-    from cluster import on_ray
+    from cluster import ray_driver as on_ray
 
     def init(**_):
         raise error from RuntimeError(cause)

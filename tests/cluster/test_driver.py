@@ -5,11 +5,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from cluster.console import Progress
 from cluster.driver import Driver
-from cluster.progress import Progress
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment, launch, template
-from tuner.events import (
+from tuner.engine.fleet import BASELINE, BenchJob, Compiled, CompileJob, Job
+from tuner.engine.session import Session
+from tuner.engine.simulated_fleet import Fault, SimulatedFleet
+from tuner.experiment.model import ConfirmSettings, SearchSettings, ShapeBinding
+from tuner.journal.facts import (
     BaselineRefused,
     EpochOpened,
     Fact,
@@ -18,12 +22,8 @@ from tuner.events import (
     TrialFinished,
     TrialProposed,
 )
-from tuner.fleet import BASELINE, BenchJob, Compiled, CompileJob, Job
 from tuner.search.shuffled import ShuffledProposer
-from tuner.session.session import Session
-from tuner.simulation import Fault, SimulatedFleet
 from tuner.space.feasible import feasible_set
-from tuner.spec.experiment import Confirm, Search, ShapeBinding
 from tuner.trial import Code, Rejected
 
 GPU = cuda_device(90)
@@ -31,8 +31,8 @@ FAMILY = template({"B": (32, 64, 128, 2048)}, steps=(launch(block=("B",)),))
 EXPERIMENT = replace(
     experiment({"n": 256}, {"n": 4096}),
     template=FAMILY,
-    search=Search(trials=10, seconds=1e6),
-    confirm=Confirm(top=2, processes=3),
+    search=SearchSettings(trials=10, seconds=1e6),
+    confirm=ConfirmSettings(top=2, processes=3),
 )
 EXPERIMENT = replace(
     EXPERIMENT, shapes=replace(EXPERIMENT.shapes, held_out=(ShapeBinding({"n": 99}),))
@@ -161,7 +161,7 @@ def test_equal_code_with_equal_launches_is_measured_once():
         EXPERIMENT,
         template=family,
         kernel=replace(EXPERIMENT.kernel, language="cuda"),
-        search=Search(trials=6, seconds=1e6),
+        search=SearchSettings(trials=6, seconds=1e6),
     )
 
     class Careless(SimulatedFleet):

@@ -7,7 +7,7 @@ from tests.cluster.kernels import write_experiment
 from tests.conformance.fleet import FleetConformance
 from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tuner.errors import EnvironmentProblem
-from tuner.spec.load import load_experiment
+from tuner.experiment.load import load_experiment
 from tuner.trial import Configuration
 from workers.devices.discover import Found
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from agents.profile import UNKNOWN
-from cluster.rounds import _task
-from cluster.workshop import Baseline
-from tests.tuner.session.driving import CPU, GPU, experiment
+from agents.static_profile import UNKNOWN
+from cluster.agent_run import _task
+from cluster.evaluator import Baseline
+from tests.tuner.engine.driving import CPU, GPU, experiment
 from tuner.ceilings import Ceilings
+from tuner.experiment.model import Agents, Cost, Measure
 from tuner.expressions import Expression
-from tuner.spec.experiment import Agents, Cost, Measure
 
 MEASURED = Ceilings(copy_bytes_per_second=1e9, launch_ns=1500.0)
 PINS = replace(GPU, memory_bytes_per_second=2e9)

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 from tests.cluster.kernels import ROOT, write_experiment
-from tuner.store.run_directory import RunView
+from tuner.run_directory import RunView
 
 PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
 

@@ -6,17 +6,17 @@ import signal
 
 import pytest
 
-from agents.ledger import read_ledger
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import Reply, Role
-from cluster.models import with_agents
-from cluster.workshop import round_path
+from agents.rounds_summary import read_ledger
+from cluster.evaluator import round_path
+from cluster.model_choice import with_agents
 from tests.agents.test_loop import suggestion
 from tests.cluster.kernels import SPEC, write_experiment
-from tests.cluster.test_rounds import REPLIES
+from tests.cluster.test_agent_run import REPLIES
 from tuner.errors import EnvironmentProblem
-from tuner.spec.load import load_experiment
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory, RunView
 
 POLL_SECONDS = 0.01
 BROKEN = REPLIES[Role.GENERATION].replace("3.0f", "undeclared")
@@ -65,7 +65,7 @@ def reply_to_all(box):
 
 async def live(run, box, deadly):
     """One driver's life, until ``deadly`` holds, if ever; whether it was killed."""
-    from cluster.on_ray import RemoteRun
+    from cluster.ray_driver import RemoteRun
 
     remote = RemoteRun(run)
     driver = await remote._actor.__ray_call__.remote(lambda _: os.getpid())

@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
-from agents.ledger import read_ledger
+from agents.rounds_summary import read_ledger
 from cluster.commands.results import conclude, export, report, status
-from cluster.workshop import round_path, rounds_begun
+from cluster.evaluator import round_path, rounds_begun
 from tests.agents.test_loop import plain
-from tests.cluster.test_rounds import begin, follow
+from tests.cluster.test_agent_run import begin, follow
 from tuner.errors import EnvironmentProblem
-from tuner.store.run_directory import RunDirectory
+from tuner.run_directory import RunDirectory
 
 
 def no_searches(rounds):

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from agents.ledger import read_ledger
 from agents.llm.network import NetworkModel
 from agents.llm.port import ModelUnavailable
+from agents.rounds_summary import read_ledger
+from cluster.agent_run import Asking, Rounds
 from cluster.commands.results import conclude, is_over
-from cluster.rounds import Asking, Rounds
 from tests.agents.devices import CPU
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
 from tests.agents.test_loop import BASELINE_NS, draft, plain, suggestion
-from tests.cluster.test_rounds import cost
-from tuner.simulation import SimulatedFleet
-from tuner.spec.experiment import Agents
-from tuner.store.run_directory import RunDirectory
+from tests.cluster.test_agent_run import cost
+from tuner.engine.simulated_fleet import SimulatedFleet
+from tuner.experiment.model import Agents
+from tuner.run_directory import RunDirectory
 
 MODEL = "openai/gpt-4o-mini"
 

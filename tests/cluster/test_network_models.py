@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from agents.ledger import read_ledger
+from agents.rounds_summary import read_ledger
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
 

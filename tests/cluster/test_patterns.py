@@ -12,8 +12,8 @@ from agents.patterns.store import PatternStore
 from cluster.commands import patterns
 from cluster.settings import Settings
 from tests.cluster.kernels import ROOT, command, write_experiment
-from tuner.spec.load import load_experiment
-from tuner.store.run_directory import RunDirectory, RunView
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory, RunView
 
 
 def kernelwright(home, *arguments):

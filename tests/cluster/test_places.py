@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from agents.llm.mailbox import check_mailbox
-from cluster.commands.experiments import BUNDLED, bundled_names, find_spec
+from cluster.commands.find_spec import BUNDLED, bundled_names, find_spec
 from cluster.commands.runs import _run_directory
 from cluster.commands.specs import validate
-from cluster.models import check_models
+from cluster.model_choice import check_models
 from cluster.settings import Settings
 from tests.cluster.kernels import SPEC, kernelwright, write_experiment
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.spec.load import load_experiment
-from tuner.spec.problems import SpecProblems
+from tuner.experiment.load import load_experiment
+from tuner.experiment.problems import SpecProblems
 
 
 def plainly_validate(spec):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment
-from tuner.fleet import (
+from tuner.engine.fleet import (
     BASELINE,
     Benched,
     BenchJob,

@@ -13,6 +13,7 @@ import pytest
 
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
 from tuner.trial import Code
+from workers.comparison import Expected, compare
 from workers.devices.port import (
     Case,
     DeviceBackend,
@@ -21,7 +22,6 @@ from workers.devices.port import (
     StagedBuffer,
     StagedScalar,
 )
-from workers.verify import Expected, compare
 
 N = 1000
 POISON = 0xFF

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tuner.fleet import (
+from tuner.engine.fleet import (
     BASELINE,
     Answer,
     Benched,
@@ -26,10 +26,10 @@ from tuner.fleet import (
     Prepared,
     PrepareJob,
 )
+from tuner.experiment.model import Experiment
 from tuner.plan import Plan
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment
-from tuner.trial import Configuration, Full, Measured, Rejected, Short, Stage
+from tuner.trial import Configuration, CutShort, Full, Measured, Rejected, Stage
 
 UNCOMPILABLE = 90
 """The trial whose source is no program; a simulated fleet has to be told so."""
@@ -156,7 +156,7 @@ class FleetConformance:
             fleet.submit(BenchJob(candidates=tuple(candidates[:2]), cutoffs=nowhere))
             for answer in await self.collect(fleet, 2):
                 assert isinstance(answer.outcome, Measured), answer.outcome
-                assert all(isinstance(cell, Short) for cell in answer.outcome.cells)
+                assert all(isinstance(cell, CutShort) for cell in answer.outcome.cells)
 
             for process in (0, 1):
                 fleet.submit(ConfirmJob(process=process, finalists=tuple(candidates[:2])))

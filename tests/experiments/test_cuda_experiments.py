@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tuner.experiment.load import load_experiment
+from tuner.integrity.source_rules import gate
 from tuner.plan import CellPlan, KernelStep
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
 from tuner.space.occupancy import occupancy
-from tuner.spec.gate import gate
-from tuner.spec.load import load_experiment
 from tuner.trial import Configuration
-from workers.compilers.nvrtc import open_compiler
-from workers.devices.architectures import ARCHITECTURES, device_for
+from workers.backends.cuda.architectures import ARCHITECTURES, device_for
+from workers.backends.cuda.compiler import open_compiler
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 

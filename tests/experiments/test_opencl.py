@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from tuner.csource.signature import signatures
 from tuner.device import Device
-from tuner.fleet import BASELINE, BenchSetup, Candidate
+from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment, Measure, ShapeBinding, Shapes, Template
 from tuner.plan import Plan
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment, Measure, ShapeBinding, Shapes, Template
-from tuner.spec.load import load_experiment
-from tuner.spec.signature import signatures
 from tuner.trial import Configuration, Measured, Rejected, Value
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.compilers.worker import CompileWorker
 
 ROOT = Path(__file__).parents[2]

@@ -10,11 +10,11 @@ from agents.llm.port import Role
 from agents.llm.replay import read_transcript
 from agents.planning import kernel_digest
 from agents.replies import GeneratedTemplate, Suggestion, read_suggestion, read_template
+from tuner.experiment.load import load_experiment
 from tuner.space.feasible import feasible_set
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
-from tuner.spec.load import load_experiment
-from workers.devices.architectures import device_for
+from workers.backends.cuda.architectures import device_for
 
 EXPERIMENTS = Path(__file__).parents[2] / "deploy" / "experiments"
 RECORDED = sorted(EXPERIMENTS.glob("*/transcript_cuda.jsonl"))
@@ -24,7 +24,7 @@ H100 = device_for("sm_90")
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.parent.name)
 def test_every_reply_of_a_cuda_transcript_can_be_used(path):
     pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
-    from workers.compilers.nvrtc import open_compiler
+    from workers.backends.cuda.compiler import open_compiler
 
     experiment = load_experiment(path.parent / "cuda.yaml")
     transcript = read_transcript(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentProblem
-from workers.devices.cuda_driver import count_devices
+from workers.backends.cuda.driver import count_devices
 
 HERE = Path(__file__).parent
 

@@ -17,19 +17,19 @@ import numpy as np
 
 from tests.gpu.anchors import ANCHORS, Figures
 from tuner.device import Device
-from tuner.fleet import Candidate
+from tuner.engine.fleet import Candidate
+from tuner.experiment.arguments import resolve_arguments
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.plan import Binary, Build, CellPlan
 from tuner.space.feasible import feasible_set
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment, ShapeBinding
-from tuner.spec.load import load_experiment
-from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Configuration, Rejected
-from workers.bench.staging import staged
-from workers.compilers.nvrtc import open_compiler
-from workers.devices.architectures import device_for
-from workers.devices.cuda import CudaDevice, open_device
+from workers.backends.cuda.architectures import device_for
+from workers.backends.cuda.compiler import open_compiler
+from workers.backends.cuda.device import CudaDevice, open_device
 from workers.devices.port import DeviceFailure, StagedBuffer
+from workers.devices.staging import staged
 
 EXPERIMENTS = Path(__file__).parents[2] / "deploy" / "experiments"
 Cache = Literal["hot", "cold"]

@@ -3,7 +3,7 @@
 Times copies of a bundled baseline against each other by the bench's own confirmation, at three
 sizes, hot and cold, and writes the per-process medians to ``OUT`` (``.json.gz``), by size and cache
 state: a list for each entrant with one time for each process. Put it into
-``tests/tuner/report/data/`` and the verdicts are tested on it.
+``tests/tuner/results/data/`` and the verdicts are tested on it.
 
 Beside the copies runs the same kernel made 2 % slower: it moves as many more bytes, of memory of
 its own, since rows that it does twice it would find in the cache. For every five processes, a
@@ -24,14 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tuner.engine.fleet import BASELINE, BenchSetup, Candidate, ConfirmJob
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment, ScratchArgument, ShapeBinding, Template
 from tuner.expressions import Expression
-from tuner.fleet import BASELINE, BenchSetup, Candidate, ConfirmJob
-from tuner.report.statistics import Noise, compare
+from tuner.results.statistics import Noise, compare
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment, ScratchArgument, ShapeBinding, Template
-from tuner.spec.load import load_experiment
 from tuner.trial import Configuration, Rejected
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.compilers.worker import CompileWorker
 
 SPEC = Path(__file__).parents[2] / "deploy/experiments/silu_and_mul/cuda.yaml"

@@ -11,15 +11,15 @@ import numpy as np
 
 from tuner.device import Device
 from tuner.plan import Binary, Build, CellPlan, KernelStep
+from workers.backends.cuda.compiler import open_compiler
+from workers.backends.cuda.device import open_device
+from workers.backends.cuda.driver import TO_DEVICE, import_cuda
 from workers.bench.supervisor import Deadlines, Shot, Supervisor
-from workers.compilers.nvrtc import open_compiler
-from workers.devices.cuda import open_device
-from workers.devices.cuda_driver import TO_DEVICE, import_cuda
+from workers.comparison import Expected
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
-from workers.verify import Expected
 
 _USED = """
-from workers.devices.cuda_driver import import_cuda
+from workers.backends.cuda.driver import import_cuda
 free, total = import_cuda().runtime.memGetInfo()
 print(total - free)
 """

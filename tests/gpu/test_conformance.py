@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.device_backend import DeviceBackendConformance
 from tests.gpu.rig import binary_of
 from tuner.plan import Binary
-from workers.devices.cuda import open_device
+from workers.backends.cuda.device import open_device
 
 pytestmark = pytest.mark.gpu
 

@@ -12,11 +12,11 @@ import pytest
 from tests.gpu.rig import Rig, binary_of, buffer, kernel, outcome_in_child, used_bytes
 from tuner.plan import CellPlan, MemsetStep, Scratch
 from tuner.trial import Code
-from workers.compilers.nvrtc import open_compiler
-from workers.devices.cuda_driver import TO_DEVICE, TO_HOST
+from workers.backends.cuda.compiler import open_compiler
+from workers.backends.cuda.driver import TO_DEVICE, TO_HOST
+from workers.comparison import Expected, compare
 from workers.devices.port import GUARD_BYTES, Damage, DeviceFailure, StagedNull, StagedScalar
 from workers.elements import numpy_dtype
-from workers.verify import Expected, compare
 
 pytestmark = pytest.mark.gpu
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.harness import Laboratory
-from tuner.fleet import Profile
+from tuner.engine.fleet import Profile
 
 pytestmark = pytest.mark.gpu
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from tuner.events import Fact, TrialFinished
-from tuner.racing import Race, leads_on, leads_over_all
-from tuner.trial import Full, Infeasible, Measured, Short, geometric_mean, loss
+from tuner.journal.facts import Fact, TrialFinished
+from tuner.racing import CutoffTracker, leads_on, leads_over_all
+from tuner.trial import CutShort, Full, Infeasible, Measured, geometric_mean, loss
 
 WEIGHTS = (1.0, 2.0, 1.0)
 
@@ -18,8 +18,8 @@ def full(ratio: float) -> Full:
     return Full(median_ns=ratio * 100, mad_ns=1.0, samples=5, baseline_ns=100.0)
 
 
-def short(ratio: float) -> Short:
-    return Short(median_ns=ratio * 100, samples=2, baseline_ns=100.0)
+def short(ratio: float) -> CutShort:
+    return CutShort(median_ns=ratio * 100, samples=2, baseline_ns=100.0)
 
 
 def cells() -> st.SearchStrategy:
@@ -35,7 +35,7 @@ def outcomes() -> st.SearchStrategy[list[Measured]]:
 
 @given(measured=outcomes(), places=st.integers(1, 4))
 def test_cutoffs_are_the_best_but_k_of_what_was_measured_in_full(measured, places):
-    race = Race(places, WEIGHTS)
+    race = CutoffTracker(places, WEIGHTS)
     for trial, outcome in enumerate(measured):
         race.take(trial, outcome)
     objectives = [
@@ -61,7 +61,7 @@ def test_cutoffs_are_the_best_but_k_of_what_was_measured_in_full(measured, place
 
 @given(measured=outcomes(), more=outcomes())
 def test_cutoffs_only_fall(measured, more):
-    race = Race(2, WEIGHTS)
+    race = CutoffTracker(2, WEIGHTS)
     for trial, outcome in enumerate(measured):
         race.take(trial, outcome)
     before = race.cutoffs
@@ -89,7 +89,7 @@ def test_a_specialist_keeps_its_shape_and_a_general_one_all(three, cutoffs):
 
 @given(st.tuples(cells(), cells(), cells()))
 def test_a_cell_that_was_given_up_counts_as_it_was_timed(three):
-    timed = tuple(full(c.ratio) if isinstance(c, Short) else c for c in three)
+    timed = tuple(full(c.ratio) if isinstance(c, CutShort) else c for c in three)
     assert loss(Measured(cells=three), WEIGHTS) == pytest.approx(
         loss(Measured(cells=timed), WEIGHTS)
     )

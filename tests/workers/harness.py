@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tuner.device import Device
-from tuner.fleet import (
+from tuner.engine.fleet import (
     BASELINE,
     BenchSetup,
     Candidate,
@@ -17,13 +17,13 @@ from tuner.fleet import (
     ExamineJob,
     Prepared,
 )
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment
+from tuner.experiment.odd_shapes import every_shape
 from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment
-from tuner.spec.load import load_experiment
-from tuner.spec.odd import every_shape
 from tuner.trial import Configuration, Outcome, Rejected
-from workers.bench.bench import Bench
+from workers.bench.device_bench import Bench
 from workers.bench.supervisor import Deadlines
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.spec.resolve import ResolvedArgument
+from tuner.experiment.arguments import ResolvedArgument
 from workers.elements import from_storage, gaps_changed, numpy_dtype, to_storage
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from tuner.errors import SpecError
-from tuner.spec.experiment import FromFile, FromPython
-from tuner.spec.fields import PythonFunction
-from tuner.spec.resolve import IntegerRange, ResolvedArgument
+from tuner.experiment.arguments import IntegerRange, ResolvedArgument
+from tuner.experiment.fields import PythonFunction
+from tuner.experiment.model import FromFile, FromPython
 from workers.elements import numpy_dtype
 from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
 

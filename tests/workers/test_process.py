@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.environment import allowed_environment, module_environment
+from workers.child_environment import allowed_environment, module_environment
 from workers.process import Child, ChildFailed
 
 MODULE = "tests.workers.children"

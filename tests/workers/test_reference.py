@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tuner.spec.fields import PythonFunction
+from tuner.experiment.fields import PythonFunction
 from workers.reference import ReferenceFailed, ReferenceProcess
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.workers.harness import Laboratory
 from tuner.trial import Measured, Rejected
-from workers.bench.judge import Question
 from workers.bench.oracle import FIRST, Recipe, magnitude
+from workers.integrity.launch_checks import Question
 
 ROWSUM = Path(__file__).parent.parent / "exploits" / "experiments" / "rowsum"
 GIVEN = ", tolerance: {rtol: 1e-5, atol: 1e-3}"

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.device import Device
-from tuner.spec.experiment import Experiment, ShapeBinding
-from tuner.spec.odd import odd_shapes
-from tuner.spec.resolve import moved_bytes, resolve_arguments
+from tuner.experiment.arguments import moved_bytes, resolve_arguments
+from tuner.experiment.model import Experiment, ShapeBinding
+from tuner.experiment.odd_shapes import odd_shapes
 
 COMPILE_SECONDS = {"cuda": 0.15, "opencl": 0.1}
 """One small kernel on one core."""

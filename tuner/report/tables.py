@@ -4,10 +4,10 @@ import csv
 import io
 import json
 
-from tuner.report.result import Result
-from tuner.report.summary import least_ns
-from tuner.session.history import History
-from tuner.trial import Cell, Full, Infeasible, Measured, Rejected, Short
+from tuner.journal.history import History
+from tuner.results.result import Result
+from tuner.results.summary import least_ns
+from tuner.trial import Cell, CutShort, Full, Infeasible, Measured, Rejected
 
 
 def results_jsonl(history: History) -> str:
@@ -56,7 +56,7 @@ def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
                 "baseline_ns": cell.baseline_ns,
                 **({} if least_ns is None else {"of_copy": least_ns / cell.median_ns}),
             }
-        case Short():
+        case CutShort():
             return {"given_up_at_ns": cell.median_ns, "samples": cell.samples}
         case Infeasible():
             return {"infeasible": cell.reason}

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tuner.fleet import BASELINE, INCUMBENT
-from tuner.report.result import Cell, General, Portfolio, Result, ShapeOfRun, Specialised
-from tuner.report.statistics import Comparison
+from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest, ShapeOfRun
+from tuner.results.statistics import Comparison
 
 _ENDED = {
     "trials": "the trial budget is spent",
@@ -196,7 +196,7 @@ def _winners(result: Result) -> list[str]:
     return lines
 
 
-def _specialised(result: Result, index: int, best: Specialised) -> str:
+def _specialised(result: Result, index: int, best: ShapeBest) -> str:
     """A shape's own winner, and whether it is exported."""
     members = result.portfolio.members if result.portfolio else ()
     unused = "" if any(member.trial == best.trial for member in members) else " (not exported)"

@@ -1,13 +1,13 @@
 """Which strategy searches a space: the one asked for, or the best that suits the budget."""
 
+from tuner.experiment.model import SearchSettings
 from tuner.search.port import Proposer
 from tuner.search.seeded import SeededProposer
 from tuner.search.shuffled import ShuffledProposer
 from tuner.space.feasible import FeasibleSet
-from tuner.spec.experiment import Search
 
 
-def make_proposer(search: Search, space: FeasibleSet) -> Proposer:
+def make_proposer(search: SearchSettings, space: FeasibleSet) -> Proposer:
     """The proposer for ``search``: its seeds first, then what its strategy says.
 
     ``auto`` is exhaustive where the budget covers the space, else ``gp``. SciPy and Hyperopt are
@@ -17,12 +17,12 @@ def make_proposer(search: Search, space: FeasibleSet) -> Proposer:
     return SeededProposer(proposer, space, search.seeds) if search.seeds else proposer
 
 
-def _strategy(search: Search, space: FeasibleSet) -> Proposer:
+def _strategy(search: SearchSettings, space: FeasibleSet) -> Proposer:
     strategy = search.strategy
     if strategy == "auto":
         strategy = "exhaustive" if search.trials >= len(space) else "gp"
     if strategy == "gp":
-        from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+        from tuner.search.gaussian_process.suggest import GaussianProcessProposer
 
         return GaussianProcessProposer(space, search.seed, seeded=bool(search.seeds))
     if strategy in ("tpe", "anneal"):

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.device import Device
+from tuner.experiment.arguments import item_bytes
+from tuner.experiment.model import CompilerFlag, Experiment, Launch, ScratchArgument, Template
 from tuner.expressions import Expression
 from tuner.space.limits import AXES
 from tuner.space.lower import INT64_MAX
-from tuner.spec.experiment import CompilerFlag, Experiment, Launch, ScratchArgument, Template
-from tuner.spec.resolve import item_bytes
 from tuner.trial import Value
 
 Column = npt.NDArray[np.generic] | Value

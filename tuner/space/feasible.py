@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from tuner.device import Device
 from tuner.errors import SpecError
+from tuner.experiment.check.device import require_dtypes
+from tuner.experiment.model import Experiment, Template
 from tuner.space.conditions import Bools, conditions
 from tuner.space.enumeration import Ordinals, Tally, enumerate_feasible
-from tuner.spec.check.device import require_dtypes
-from tuner.spec.experiment import Experiment, Template
 from tuner.trial import Configuration, Value
 
 Indices = npt.NDArray[np.intp]

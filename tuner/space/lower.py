@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.expressions import Expression, ExpressionError
-from tuner.plan import Build, CellPlan, Dim3, KernelStep, MemsetStep, Plan, Scratch, Step
-from tuner.space.limits import launch_excess
-from tuner.spec.experiment import (
+from tuner.experiment.arguments import item_bytes, kernel_arguments, type_name
+from tuner.experiment.model import (
     CompilerFlag,
     Experiment,
     Kernel,
@@ -24,7 +22,9 @@ from tuner.spec.experiment import (
     ShapeBinding,
     Template,
 )
-from tuner.spec.resolve import item_bytes, kernel_arguments, type_name
+from tuner.expressions import Expression, ExpressionError
+from tuner.plan import Build, CellPlan, Dim3, KernelStep, MemsetStep, Plan, Scratch, Step
+from tuner.space.limits import launch_excess
 from tuner.trial import Configuration, Infeasible, Value
 
 INT64_MAX = 2**63 - 1

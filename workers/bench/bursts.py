@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from workers.bench.interval import LEAST_BURSTS
+from workers.bench.stopping import LEAST_BURSTS
 from workers.devices.port import Rotation
 
 LOOKS = 8

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
+from tuner.experiment.model import Cache
 from tuner.plan import Binary, Build, CellPlan, KernelStep
-from tuner.spec.experiment import Cache
 from tuner.trial import Rejected
 from workers.bench.supervisor import Shot, Supervisor
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar

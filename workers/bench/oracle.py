@@ -18,21 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import SpecError
+from tuner.experiment.arguments import ResolvedArgument
+from tuner.experiment.model import FromPython, Ulp
+from tuner.experiment.tolerances import BASELINE_ERRORS
 from tuner.plan import CellPlan
-from tuner.spec.experiment import FromPython, Ulp
-from tuner.spec.resolve import ResolvedArgument
-from tuner.spec.tolerances import BASELINE_ERRORS
 from tuner.trial import Code, Rejected, Stage
-from workers.bench.answers import Answer, Answers
-from workers.bench.judge import Question, damaged, element_name, rejected
-from workers.bench.prep import Prep
-from workers.bench.staging import staged
+from workers.bench.oracle_files import Answer, Answers
+from workers.bench.preparation import Prep
 from workers.bench.supervisor import Deadlines, LostChild, Shot, Supervisor
+from workers.comparison import Comparison, Expected, Mode, compare
 from workers.devices.port import DeviceFailure
+from workers.devices.staging import staged
 from workers.elements import from_storage, holding, is_float, to_storage
 from workers.inputs import Distribution, fill, flipped, stream
+from workers.integrity.launch_checks import Question, damaged, element_name, rejected
 from workers.reference import ReferenceProcess
-from workers.verify import Comparison, Expected, Mode, compare
 
 REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""

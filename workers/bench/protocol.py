@@ -14,12 +14,12 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.device import Device
+from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
-from tuner.spec.experiment import Cache
 from tuner.telemetry import Vitals
 from tuner.trial import Code
+from workers.comparison import Comparison, Expected
 from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar
-from workers.verify import Comparison, Expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The parent's side of one bench child: requests with deadlines, and failures classified by code.
 
 Owns the child's process and what its death means. Knows nothing of experiments: what to stage,
-launch and expect is told by :mod:`workers.bench.stand`.
+launch and expect is told by :mod:`workers.bench.session`.
 """
 
 import itertools
@@ -12,11 +12,12 @@ from typing import NamedTuple, TypeVar
 
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
+from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
-from tuner.spec.experiment import Cache
 from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.bench import protocol
+from workers.comparison import Expected
 from workers.devices.port import (
     DeviceFailure,
     Inspection,
@@ -27,7 +28,6 @@ from workers.devices.port import (
     StagedScalar,
 )
 from workers.process import Child, ChildFailed
-from workers.verify import Expected
 
 _CODES: Mapping[str, Code] = {
     "hung": Code.HANG,

@@ -35,12 +35,12 @@ def _open(device: Device, cache: Path | None) -> Compiler:
         entries=("nothing",),
     )
     if device.backend == "cuda":
-        from workers.compilers import nvrtc
+        from workers.backends.cuda import compiler as nvrtc
 
         compiler = nvrtc.open_compiler(device)
         compiler.compile(nothing)
         return CachedCompiler(compiler, cache, compiler.fingerprint) if cache else compiler
-    from workers.compilers import opencl
+    from workers.backends.opencl import compiler as opencl
 
     opened = opencl.open_compiler(device)
     opened.compile(nothing)

@@ -8,10 +8,10 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
+from workers.child_environment import opencl_caches
 from workers.compilers.protocol import Problem, decode_result, encode_build, encode_opening
-from workers.environment import opencl_caches
 from workers.process import Child, ChildFailed, physical_memory
-from workers.runtime import PrivateFolder
+from workers.scratch import PrivateFolder
 
 _MAX_BINARY = 1 << 28
 

@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
+from workers.child_environment import opencl_caches
 from workers.devices.port import DeviceBackend
-from workers.environment import opencl_caches
 from workers.process import Child, ChildFailed, serve_as_child
-from workers.runtime import PrivateFolder
+from workers.scratch import PrivateFolder
 
 _SECONDS = 60.0
 
@@ -23,7 +23,7 @@ _SECONDS = 60.0
 class Found:
     """One device, or why a backend has none: exactly one of ``device`` and ``problem`` is set.
 
-    ``index`` is what :class:`workers.bench.bench.Bench` takes; -1 where the whole backend failed.
+    ``index`` is what :class:`workers.bench.device_bench.Bench` takes; -1 where the whole backend failed.
     """
 
     backend: Backend

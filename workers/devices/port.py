@@ -1,7 +1,7 @@
 """The port of a device: what the bench child can do with one device, and nothing more.
 
 Runs inside the bench child, beside candidate code, so it decides nothing: it stages buffers,
-launches, reads clocks and reports; :mod:`workers.bench.bench` judges. A backend is a module
+launches, reads clocks and reports; :mod:`workers.bench.device_bench` judges. A backend is a module
 ``workers.devices.<backend>`` with two functions, ``open_device(index: int) -> DeviceBackend`` and
 ``count_devices() -> int``; it obeys ``tests/conformance/device_backend.py``.
 
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tuner.device import Device
+from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan, KernelStep
 from tuner.space.limits import launch_excess
-from tuner.spec.experiment import Cache
 from tuner.telemetry import Vitals
 from tuner.trial import Code
-from workers.verify import Comparison, Expected
+from workers.comparison import Comparison, Expected
 
 GUARD_BYTES = 4096
 """At least so many canary bytes lie before and behind every buffer."""

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from agents.generation.mechanical import mechanical_template
+from tuner.experiment.load import load_experiment
 from tuner.plan import CellPlan
 from tuner.space.feasible import feasible_set
 from tuner.space.lower import lower
-from tuner.spec.load import load_experiment
 from tuner.trial import Rejected
-from workers.compilers.nvrtc import open_compiler
-from workers.devices.architectures import device_for
+from workers.backends.cuda.architectures import device_for
+from workers.backends.cuda.compiler import open_compiler
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 

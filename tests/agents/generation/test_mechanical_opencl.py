@@ -10,12 +10,12 @@ import pytest
 
 from agents.generation.mechanical import mechanical_template
 from tests.agents.devices import CPU
+from tuner.experiment.arguments import resolve_arguments
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment, ShapeBinding, Shapes, Template
 from tuner.plan import Build, CellPlan, KernelStep
 from tuner.space.feasible import feasible_set
 from tuner.space.lower import lower
-from tuner.spec.experiment import Experiment, ShapeBinding, Shapes, Template
-from tuner.spec.load import load_experiment
-from tuner.spec.resolve import resolve_arguments
 from tuner.trial import Configuration
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from agents.generation.admission import refusal
 from agents.generation.mechanical import MechanicalTemplate, mechanical_template
 from tuner.errors import SpecError
-from tuner.spec.experiment import Experiment
+from tuner.experiment.model import Experiment
 
 HALF = {"name": "x", "kind": "inout", "dtype": "float16", "shape": ["n"], "align": 16}
 

@@ -9,8 +9,8 @@ import pytest
 
 from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import MAX_TEXT, REPLIES, ModelUnavailable, Reply, Role
+from agents.llm.provider_settings import secret_values
 from agents.llm.transport import COMPRESSED, TOO_LONG
-from agents.llm.variables import secret_values
 from tests.agents.llm.server import (
     KEY,
     Behaviour,

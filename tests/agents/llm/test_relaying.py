@@ -15,7 +15,7 @@ import pytest
 from agents.llm.mailbox import Mailbox, pending
 from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import ModelUnavailable, Reply, Request, Waiting
-from agents.llm.relaying import Relay
+from agents.llm.relay import Relay
 from tests.agents.llm.server import KEY, Server, answers, completion, fails, serving
 from tests.conformance.language_model import request_at
 from tuner.errors import EnvironmentProblem

@@ -14,10 +14,10 @@ from agents.patterns.pattern import PATTERNS, Pattern, Winner, nearest
 from agents.patterns.store import PatternStore, dump_patterns, read_patterns
 from tests.agents.briefs import KERNEL, full_brief, twice
 from tests.agents.devices import CPU
-from tests.tuner.report.runs import finished_run
+from tests.tuner.results.runs import finished_run
 from tuner.errors import SpecError
-from tuner.report.summary import summarise
-from tuner.spec.load import load_experiment
+from tuner.experiment.load import load_experiment
+from tuner.results.summary import summarise
 
 EXPERIMENTS = Path(__file__).parents[3] / "deploy" / "experiments"
 

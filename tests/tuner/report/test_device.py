@@ -5,17 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tuner.report.runs import finished_run
-from tests.tuner.session.driving import GPU, experiment
+from tests.tuner.engine.driving import GPU, experiment
+from tests.tuner.results.runs import finished_run
 from tuner.ceilings import Ceilings
-from tuner.events import BaselinePrepared, ConfirmationSampled, EpochOpened, Fact, TrialFinished
+from tuner.experiment.model import Cost, Measure
 from tuner.expressions import Expression
-from tuner.report.summary import summarise
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    EpochOpened,
+    Fact,
+    TrialFinished,
+)
+from tuner.journal.file import Journal, read_journal
+from tuner.journal.history import History
 from tuner.report.tables import results_jsonl, status_json
 from tuner.report.text import render
-from tuner.session.history import History
-from tuner.spec.experiment import Cost, Measure
-from tuner.store.journal import Journal, read_journal
+from tuner.results.summary import summarise
 from tuner.telemetry import Span, Telemetry, Vitals
 
 CEILINGS = Ceilings(

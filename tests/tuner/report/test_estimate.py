@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tuner.session.driving import CPU, GPU, experiment
+from tests.tuner.engine.driving import CPU, GPU, experiment
+from tuner.experiment.model import Cost
 from tuner.expressions import Expression
 from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate, seconds_left
-from tuner.spec.experiment import Cost
 
 
 def of(

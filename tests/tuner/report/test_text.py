@@ -1,9 +1,9 @@
 """The report's tables: every sign in them is explained where it occurs, and only there."""
 
-from tests.tuner.report.runs import finished_run
-from tests.tuner.session.driving import GPU, experiment
-from tuner.report.summary import summarise
+from tests.tuner.engine.driving import GPU, experiment
+from tests.tuner.results.runs import finished_run
 from tuner.report.text import render
+from tuner.results.summary import summarise
 
 BASE = [1000.0, 2000.0, 4000.0]
 

@@ -8,8 +8,8 @@ from scipy import integrate, stats
 
 from tests.conformance.proposer import small_space
 from tuner.search.gaussian_process.acquisition import log_expected_improvement, log_ranks
+from tuner.search.gaussian_process.covariance import _Problem, fit
 from tuner.search.gaussian_process.encoding import MAX_LEVELS, Encoding
-from tuner.search.gaussian_process.kernel import _Problem, fit
 from tuner.search.gaussian_process.posterior import Posterior, Prediction
 from tuner.space.feasible import recorded_set
 
@@ -117,7 +117,7 @@ def test_log_expected_improvement_stays_finite_and_ordered_far_out():
 
 
 def test_points_that_look_the_same_do_no_harm():
-    from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+    from tuner.search.gaussian_process.suggest import GaussianProcessProposer
 
     space = recorded_set({"A": tuple(range(640))}, [[i] for i in range(640)])
     proposer = GaussianProcessProposer(space, seed=0)
@@ -129,7 +129,7 @@ def test_points_that_look_the_same_do_no_harm():
 
 
 def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
-    from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+    from tuner.search.gaussian_process.suggest import GaussianProcessProposer
 
     parameters = {"A": tuple(range(16)), "B": tuple(range(16)), "C": (0, 1, 2, 3)}
     rows = [(a, b, c) for a in range(16) for b in range(16) for c in range(4) if (a + b) % 2 == 0]
@@ -154,7 +154,7 @@ def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
 
 def test_told_of_each_shape_it_finds_both_specialists_beside_the_compromise():
     """The shapes' optima lie far from each other and from the mean's."""
-    from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+    from tuner.search.gaussian_process.suggest import GaussianProcessProposer
 
     parameters = {"A": tuple(range(24)), "B": tuple(range(24)), "C": (0, 1), "D": (0, 1, 2, 3)}
     space = recorded_set(parameters, np.argwhere(np.ones((24, 24, 2, 4))))

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tests.conformance.proposer import ProposerConformance, small_loss, small_space
+from tuner.experiment.model import SearchSettings
 from tuner.search import constrained, hyperopt_frame
 from tuner.search.constrained import HyperoptProposer
-from tuner.search.gaussian_process.proposer import GaussianProcessProposer
+from tuner.search.gaussian_process.suggest import GaussianProcessProposer
 from tuner.search.hyperopt_frame import (
     Frame,
     Observation,
@@ -19,7 +20,6 @@ from tuner.search.hyperopt_frame import (
 )
 from tuner.search.select import make_proposer
 from tuner.search.shuffled import ShuffledProposer
-from tuner.spec.experiment import Search
 
 
 class TestShuffled(ProposerConformance):
@@ -43,9 +43,11 @@ class TestAnneal(TestTpe):
 
 def test_auto_is_exhaustive_where_the_budget_covers_the_space():
     space = small_space()
-    covered = make_proposer(Search(trials=len(space)), space)
+    covered = make_proposer(SearchSettings(trials=len(space)), space)
     assert isinstance(covered, ShuffledProposer)
-    assert not isinstance(make_proposer(Search(trials=len(space) - 1), space), ShuffledProposer)
+    assert not isinstance(
+        make_proposer(SearchSettings(trials=len(space) - 1), space), ShuffledProposer
+    )
 
 
 def test_a_strategy_is_taken_by_name():
@@ -58,7 +60,7 @@ def test_a_strategy_is_taken_by_name():
         ("gp", GaussianProcessProposer),
         ("auto", GaussianProcessProposer),
     ):
-        assert isinstance(make_proposer(Search(strategy=name, trials=5), space), kind)
+        assert isinstance(make_proposer(SearchSettings(strategy=name, trials=5), space), kind)
 
 
 def test_the_view_given_to_hyperopt_is_bounded(monkeypatch):

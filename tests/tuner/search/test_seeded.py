@@ -3,10 +3,10 @@
 import pytest
 
 from tests.conformance.proposer import ProposerConformance, small_space
+from tuner.experiment.model import SearchSettings
 from tuner.search.seeded import SeededProposer, nearest
 from tuner.search.select import make_proposer
 from tuner.space.feasible import recorded_set
-from tuner.spec.experiment import Search
 
 SEED = {"A": 8, "FAST": False, "MODE": "plain", "B": 2, "FIXED": 7}
 WIDE = {**SEED, "A": 16}
@@ -14,18 +14,18 @@ WIDE = {**SEED, "A": 16}
 
 class TestSeeded(ProposerConformance):
     def make(self, space, seed):
-        search = Search(strategy="random", seed=seed, seeds=(SEED, WIDE, SEED))
+        search = SearchSettings(strategy="random", seed=seed, seeds=(SEED, WIDE, SEED))
         return make_proposer(search, space)
 
 
 class TestSeededProcess(ProposerConformance):
     def make(self, space, seed):
-        return make_proposer(Search(strategy="gp", seed=seed, seeds=(WIDE, SEED)), space)
+        return make_proposer(SearchSettings(strategy="gp", seed=seed, seeds=(WIDE, SEED)), space)
 
 
 def test_seeds_come_first_in_their_order():
     space = small_space()
-    inner = make_proposer(Search(strategy="random"), space)
+    inner = make_proposer(SearchSettings(strategy="random"), space)
     proposer = SeededProposer(inner, space, [{"Z": 1}, WIDE, SEED, {**SEED, "A": 9}])
     asked = [proposer.ask(trial) for trial in range(3)]
     assert [point.as_dict() for point in asked[:2]] == [WIDE, SEED]

@@ -2,14 +2,14 @@
 
 import math
 
-from tests.tuner.report.runs import finished_run
-from tests.tuner.session.driving import GPU, experiment
-from tests.tuner.spec import specs
+from tests.tuner.engine.driving import GPU, experiment
+from tests.tuner.experiment import specs
+from tests.tuner.results.runs import finished_run
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import SearchSettings
 from tuner.report.tables import results_jsonl
 from tuner.search.select import make_proposer
 from tuner.space.feasible import recorded_set
-from tuner.spec.experiment import Search
-from tuner.spec.load import load_experiment
 
 PARAMETERS = {"BLOCK": (32, 64, 128, 256, 512, 1024), "VEC": (1, 2, 4, 8, 16), "UNROLL": (1, 2, 4)}
 SPACE = recorded_set(
@@ -26,7 +26,7 @@ def ratio(configuration, device):
 
 def search(device, trials, seeds=()):
     """What was tried, in order."""
-    settings = Search(strategy="gp", trials=trials, seed=1, seeds=seeds)
+    settings = SearchSettings(strategy="gp", trials=trials, seed=1, seeds=seeds)
     proposer = make_proposer(settings, SPACE)
     tried = []
     for trial in range(trials):

@@ -1,7 +1,7 @@
 """Small experiments and templates for tests, built in Python."""
 
-from tuner.expressions import Expression
-from tuner.spec.experiment import (
+from tuner.experiment.fields import Source
+from tuner.experiment.model import (
     Argument,
     Experiment,
     Kernel,
@@ -10,7 +10,7 @@ from tuner.spec.experiment import (
     Shapes,
     Template,
 )
-from tuner.spec.fields import Source
+from tuner.expressions import Expression
 
 parse = Expression.parse
 

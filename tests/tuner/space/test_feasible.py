@@ -13,11 +13,11 @@ from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tests.tuner.space.experiments import experiment, launch, parse, template
 from tests.tuner.space.recorded import CONVOLUTION, DEDISPERSION, GEMM
 from tuner.errors import SpecError
+from tuner.experiment.model import CompilerFlag, ScratchArgument
 from tuner.plan import CellPlan
 from tuner.space import enumeration
 from tuner.space.feasible import feasible_set, recorded_set
 from tuner.space.lower import lower
-from tuner.spec.experiment import CompilerFlag, ScratchArgument
 from tuner.trial import Configuration
 
 DEVICE = opencl_cpu()

@@ -5,9 +5,9 @@ import pytest
 from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tests.tuner.space.experiments import experiment, launch, parse, template
 from tuner.errors import SpecError
+from tuner.experiment.model import CompilerFlag, Memset, ScratchArgument
 from tuner.plan import KernelStep, MemsetStep, Scratch
 from tuner.space.lower import lower
-from tuner.spec.experiment import CompilerFlag, Memset, ScratchArgument
 from tuner.trial import Configuration, Infeasible
 
 DEVICE = opencl_cpu()

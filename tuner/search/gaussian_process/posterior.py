@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
+from tuner.search.gaussian_process.covariance import Kernel
 from tuner.search.gaussian_process.encoding import Encoding, Floats, Points, Singles
-from tuner.search.gaussian_process.kernel import Kernel
 
 LEAST_VARIANCE = 1e-9
 

@@ -1,0 +1,84 @@
+"""What the mechanical rules share: the draft that each of them takes and returns.
+
+Owns no rule.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from agents.generation.source import KernelText, find_kernel
+from tuner.experiment.model import CompilerFlag, Experiment, Launch
+from tuner.expressions import Expression
+from tuner.trial import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule looked at or introduced, and why it did or did not act."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A template in the making. ``launch`` is ``None`` where the kernel has a sequence of them.
+
+    ``bounded`` says that the kernel carries launch bounds, beside which compilers ignore a register
+    cap.
+    """
+
+    source: str
+    entry: str
+    launch: Launch | None
+    parameters: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    constraints: tuple[Expression, ...] = ()
+    flags: tuple[CompilerFlag, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    bounded: bool = False
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Draft":
+        """The kernel as it stands."""
+        kernel = experiment.kernel
+        launch = kernel.steps[0] if len(kernel.steps) == 1 else None
+        text = find_kernel(kernel.source.text, kernel.entry)
+        return cls(
+            source=kernel.source.text,
+            entry=kernel.entry,
+            launch=launch if isinstance(launch, Launch) else None,
+            bounded=text is not None and "__launch_bounds__" in text.text(text.head),
+        )
+
+    @property
+    def kernel(self) -> KernelText | None:
+        """The kernel's parts in the source as it is now."""
+        return find_kernel(self.source, self.entry)
+
+    def fresh(self, wanted: str, experiment: Experiment) -> str:
+        """``wanted``, or a variant of it that nothing else is called."""
+        taken = set(re.findall(r"\w+", self.source)) | {name for name, _ in self.parameters}
+        taken |= set(experiment.shapes.tune[0].symbols)
+        taken |= {argument.name for argument in experiment.arguments}
+        name = wanted
+        while name in taken:
+            name = f"KW_{name}"
+        return name
+
+    def with_parameter(self, name: str, values: tuple[Value, ...]) -> "Draft":
+        """The draft with one more parameter."""
+        return replace(self, parameters=(*self.parameters, (name, values)))
+
+    def with_constraint(self, text: str) -> "Draft":
+        """The draft with one more constraint."""
+        return replace(self, constraints=(*self.constraints, Expression.parse(text)))
+
+    def found(self, what: str, why: str) -> "Draft":
+        """The draft with a finding noted."""
+        return replace(self, findings=(*self.findings, Finding(what, why)))
+
+
+def powers_of_two(first: int, last: int, *extra: int) -> tuple[int, ...]:
+    """The powers of two from ``first`` to ``last``, and ``extra``, in order."""
+    powers = (1 << bit for bit in range(first.bit_length() - 1, last.bit_length()))
+    return tuple(sorted({*powers, *extra}))

@@ -1,0 +1,203 @@
+"""One process's work on a run with agents: rounds over one fleet, until the loop ends.
+
+The counterpart of :class:`cluster.search_run.Run`, with the same face. Owns the layout of such a run:
+``llm/`` holds the loop's steps, ``rounds/NN`` each round's search, ``variants/`` every template,
+``rounds.json`` how it ended and ``transcript.jsonl`` what the models said. Knows no terminal.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from agents.call_costs import calls_csv
+from agents.llm.port import Role, StepKey
+from agents.llm.replay import Header, write_transcript
+from agents.loop import Ending, run_rounds
+from agents.patterns.store import read_patterns
+from agents.planning import Limits, Task, kernel_digest, least_times
+from agents.rounds_summary import STEPS, Ledger, discard_ledger, write_ledger
+from agents.step_journal import StepFiles, Steps, recorded_exchanges
+from agents.variants import write_variants
+from cluster.console import Doing, Shown
+from cluster.evaluator import BASELINES, Baseline, FleetWorkshop, round_path
+from cluster.fleets.shared import SharedFleet
+from cluster.model_choice import TRANSCRIPT, Attended, open_model
+from cluster.search_run import (
+    EXPORT,
+    PATTERNS_FILE,
+    FleetOpener,
+    Run,
+    StopReason,
+    StopRequests,
+)
+from tuner.ceilings import Ceilings
+from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem
+from tuner.experiment.model import Agents, Experiment
+from tuner.files import UnreadableFile, read_bounded
+from tuner.run_directory import RunDirectory, RunView
+
+LAUNCH_US: dict[Backend, float] = {"cuda": 0.8, "opencl": 0.0}
+"""An empty launch, where it was not measured: in a replayed graph on an H100; none on OpenCL."""
+
+_EXPORT_BYTES = 64 << 20
+_BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How this process reaches models: API keys by name, and whether it waits for replies."""
+
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    exit_when_waiting: bool = False
+
+
+def open_run(path: Path, open_fleet: FleetOpener, asking: Asking) -> "Run | Rounds":
+    """The work on a run directory, with or without agents."""
+    if RunView.open(path).experiment.agents is None:
+        return Run(path, open_fleet)
+    return Rounds(path, open_fleet, asking)
+
+
+class Rounds:
+    """A run with agents that this process goes on with, from whatever its steps say.
+
+    Args:
+        path: the run directory; its experiment names a model and has no template.
+        open_fleet: brings up workers for a backend.
+        asking: how to reach the model.
+    """
+
+    def __init__(self, path: Path, open_fleet: FleetOpener, asking: Asking) -> None:
+        self._path = path
+        self._open_fleet = open_fleet
+        self._asking = asking
+        self._asked = StopRequests(path)
+        self._task: asyncio.Task[None] | None = None
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
+        self._asked.add(reason)
+        if reason == "interrupted" and self._task is not None:
+            self._task.cancel()
+
+    async def progress(self) -> AsyncIterator[Shown]:
+        """Go on until the loop ends or was told to, yielding what it is busy with.
+
+        Raises:
+            KernelwrightError: spec or machine do not allow it; everything finished is kept.
+        """
+        with closing(RunDirectory.open(self._path)) as directory:
+            self._asked.begin()
+            language = directory.experiment.kernel.language
+            fleet = SharedFleet(partial(self._open_fleet, language))
+            shown: asyncio.Queue[Shown | None] = asyncio.Queue()
+            work = asyncio.create_task(self._work(directory, fleet, shown))
+            self._task = work
+            work.add_done_callback(lambda _: shown.put_nowait(None))
+            try:
+                while (one := await shown.get()) is not None:
+                    yield one
+                if self._asked() != "interrupted":
+                    await work
+            finally:
+                work.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await work
+                await fleet.close()
+
+    async def _work(
+        self, directory: RunDirectory, fleet: SharedFleet, shown: "asyncio.Queue[Shown | None]"
+    ) -> None:
+        experiment = directory.experiment
+        agents = experiment.agents or Agents()
+        journal = StepFiles(self._path / STEPS)
+        workshop = FleetWorkshop(fleet, directory, shown.put_nowait, self._asked)
+        model = open_model(
+            self._path,
+            agents,
+            keys=self._asking.keys,
+            exit_when_waiting=self._asking.exit_when_waiting,
+            tell=lambda words: shown.put_nowait(Doing(words=words)),
+        )
+
+        async def first() -> Baseline:
+            await model.ready()
+            shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
+            return await workshop.baseline()
+
+        baseline = await Steps(journal, time.monotonic).take(_BASELINE, BASELINES, first)
+        discard_ledger(self._path)
+        ending = await run_rounds(
+            _task(self._path, experiment, agents, baseline),
+            Attended(model, self._path / STEPS, shown.put_nowait, self._asked),
+            workshop,
+            journal,
+        )
+        _keep(directory, ending)
+
+
+def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline) -> Task:
+    device, ceilings = baseline.device, baseline.ceilings
+    limits = Limits(
+        rounds=agents.rounds,
+        patience=agents.patience,
+        calls=agents.max_calls,
+        cost_usd=agents.max_cost_usd,
+        tokens=float("inf") if agents.max_tokens is None else agents.max_tokens,
+        seconds=float("inf") if agents.seconds is None else agents.seconds,
+    )
+    return Task(
+        experiment=experiment,
+        device=device,
+        baseline_us=baseline.times_us,
+        floor_us=least_times(
+            experiment,
+            bytes_per_second=_memory_rate(experiment, device, ceilings),
+            flops_per_second=None,
+            launch_us=ceilings.launch_ns / 1000 if ceilings else LAUNCH_US[device.backend],
+        ),
+        static=baseline.static,
+        limits=limits,
+        patterns=read_patterns(run / PATTERNS_FILE),
+        mode=agents.mode,
+        width=agents.width,
+        overlap=agents.overlap,
+    )
+
+
+def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | None) -> float | None:
+    """What the memory carries for a copy, else at most, where a kernel must go through it."""
+    if experiment.measure.cache == "hot" or device.is_cpu:
+        return None
+    if ceilings is not None:
+        return ceilings.copy_bytes_per_second
+    return device.memory_bytes_per_second or None
+
+
+def _keep(directory: RunDirectory, ending: Ending) -> None:
+    """What can be rebuilt from the steps at any time."""
+    path, experiment = directory.path, directory.experiment
+    write_variants(path / "variants", ending.progress.variants)
+    ledger = Ledger.of(ending)
+    directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
+    if experiment.agents and experiment.agents.model != "replay":
+        header = Header(
+            experiment=experiment.name,
+            kernel=kernel_digest(experiment.kernel),
+            made=f"by {experiment.agents.model.partition(':')[0]} in run {directory.info.run}",
+        )
+        write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
+    if ledger.searched is not None:
+        exported = round_path(path, ledger.searched, ledger.heat) / EXPORT
+        for file in (one for one in exported.glob("*") if not one.is_dir()):
+            try:
+                text = read_bounded(file, _EXPORT_BYTES)
+            except UnreadableFile as error:
+                raise EnvironmentProblem(f"{file} {error}: move it away and resume") from error
+            directory.write(f"{EXPORT}/{file.name}", text or "")
+    write_ledger(path, ledger)

@@ -1,0 +1,90 @@
+"""Finding a spec, by path or by the name of a bundled experiment, and making it ready to tune."""
+
+import difflib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from agents.generation.mechanical import mechanical_template
+from tuner.errors import NothingValid, SpecError
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment, Template
+from tuner.integrity.source_rules import gate
+from workers.devices.discover import list_devices
+
+BUNDLED = Path(__file__).parents[2] / "deploy" / "experiments"
+
+
+def bundled_names() -> list[str]:
+    """The experiments that come with Kernelwright."""
+    return sorted(path.parent.name for path in BUNDLED.glob("*/opencl.yaml"))
+
+
+def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
+    """The spec's file. A bundled name means its CUDA variant where there is a GPU, else OpenCL's.
+
+    Args:
+        spec: what the user typed.
+        has_gpu: asked for a bundled name only.
+
+    Raises:
+        SpecError: there is neither such a file nor such an experiment.
+    """
+    path = Path(spec)
+    with suppress(OSError):
+        if path.is_file():
+            return path
+    names = bundled_names()
+    if spec in names:
+        cuda = BUNDLED / spec / "cuda.yaml"
+        if cuda.is_file() and has_gpu():
+            return cuda
+        return BUNDLED / spec / "opencl.yaml"
+    with suppress(OSError):
+        if path.is_dir():
+            raise SpecError(f"{spec} is a folder; name the .yaml file in it")
+    close = _files_like(path) or difflib.get_close_matches(spec, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"bundled experiments: {', '.join(names)}"
+    raise SpecError(f"no such file: {spec}; {hint}")
+
+
+def _files_like(path: Path) -> list[str]:
+    """The file beside it that is most likely meant."""
+    with suppress(OSError, ValueError):
+        files = {file.name: str(file) for file in path.parent.glob("*.y*ml")}
+        return [
+            files[name] for name in difflib.get_close_matches(path.name, files, n=1, cutoff=0.8)
+        ]
+    return []
+
+
+def load_tunable(path: Path) -> tuple[Experiment, Template]:
+    """The experiment in a file, and its template; raises what :func:`tunable` and loading raise."""
+    return tunable(load_experiment(path))
+
+
+def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
+    """The experiment and its template: the user's own, or one made from the plain kernel by rules.
+
+    Raises:
+        SpecError: it has no template and its kernel nothing to vary.
+        NothingValid: the static gate refuses the template.
+    """
+    template = experiment.template
+    if template is None:
+        made = mechanical_template(experiment)
+        template = made.template
+        typer.echo("kernelwright: no template, so one is made from the kernel:", err=True)
+        for finding in made.findings:
+            typer.echo(f"  {finding.what}: {finding.why}", err=True)
+    if reasons := gate(experiment, template):
+        raise NothingValid("the static gate refuses the template:\n  " + "\n  ".join(reasons))
+    return replace(experiment, template=template), template
+
+
+def machine_has_gpu() -> bool:
+    """Whether the CUDA backend finds a device here."""
+    return any(found.device is not None for found in list_devices(("cuda",)))

@@ -1,0 +1,172 @@
+"""Running on Ray: joining or starting it, and the driver actor on the entry point's node.
+
+To be imported inside :func:`cluster.settings.environment_for_ray`, since Ray reads its variables on
+import. What the driver does is :mod:`cluster.search_run`; where workers go is :mod:`cluster.fleets.ray`.
+"""
+
+import logging
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError, RuntimeEnvSetupError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.agent_run import Asking, open_run
+from cluster.console import Shown
+from cluster.fleets.ray import no_environment, open_ray_fleet
+from cluster.search_run import StopReason
+from cluster.settings import Settings, read_keys
+from tuner.errors import EnvironmentProblem, KernelwrightError
+
+NAMESPACE = "kernelwright"
+
+REACHING_SECONDS = 10.0
+"""How long a cluster may take to accept a connection."""
+
+
+@contextmanager
+def connected(settings: Settings) -> Iterator[None]:
+    """Ray, for as long as the context lasts: the cluster that the user named, or one started here.
+
+    Raises:
+        EnvironmentProblem: the cluster cannot be reached, or Ray cannot start.
+    """
+    common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if settings.ray_address:
+            _check_reachable(settings.ray_address)
+            ray.init(address=settings.ray_address, **common)
+        else:
+            ray.init(address="local", include_dashboard=False, **common)
+    except (OSError, ValueError, RuntimeError, RayError) as error:
+        where = settings.ray_address or "a local Ray"
+        raise EnvironmentProblem(
+            f"cannot use {where}: {_why(error)} (`--fleet local` runs without Ray)"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _why(error: Exception) -> str:
+    """What Ray says on one line, unless a token is amiss, which it says in passing at best."""
+    if "AuthenticationError" in f"{type(error)} {error.__cause__}":
+        return (
+            "it wants its token: set RAY_AUTH_MODE=token, and copy the token of its head node into "
+            "~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
+        )
+    return " ".join(str(error).split())
+
+
+def _check_reachable(address: str) -> None:
+    """Fail at once where Ray would try for ten minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=REACHING_SECONDS).close()
+
+
+def extent() -> str:
+    """What the cluster has, in words."""
+    nodes, found = sum(node["Alive"] for node in ray.nodes()), ray.cluster_resources()
+    return f"{nodes} nodes, {found.get('CPU', 0):.0f} processors, {found.get('GPU', 0):.0f} GPUs"
+
+
+def has_gpu() -> bool:
+    """Whether a node of the cluster has a GPU."""
+    return bool(ray.cluster_resources().get("GPU", 0) >= 1)
+
+
+class DriverActor:
+    """The one writer of a run directory, on the node where that lies. Asynchronous."""
+
+    def __init__(
+        self,
+        path: Path,
+        device: str | None,
+        gpus: bool | None,
+        keys: Path | None,
+        exit_when_waiting: bool,
+        cache: Path | None,
+    ) -> None:
+        opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache)
+        known = {} if keys is None else read_keys(keys)
+        self._run = open_run(path, opener, Asking(keys=known, exit_when_waiting=exit_when_waiting))
+
+    async def progress(self) -> AsyncIterator[Shown]:
+        """Go on with the run, streaming how far it is."""
+        async for progress in self._run.progress():
+            yield progress
+
+    async def stop(self, reason: StopReason) -> None:
+        """Ask for an end."""
+        self._run.stop(reason)
+
+
+class RemoteRun:
+    """The face of a run for one that a driver actor does.
+
+    Args:
+        path: the run directory, absolute.
+        device: part of the name of the device wanted.
+        gpus: whether benches take Ray's GPUs; by default where the backend is CUDA.
+        keys: the file with the models' keys, on this node.
+        exit_when_waiting: end instead of waiting for a model's reply in a mailbox.
+        cache: the folder where compiled binaries are kept from run to run, if they are.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str | None = None,
+        *,
+        gpus: bool | None = None,
+        keys: Path | None = None,
+        exit_when_waiting: bool = False,
+        cache: Path | None = None,
+    ) -> None:
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        # No CPU slot: it only waits, and must not dead-lock with its own workers on two cores.
+        remote = ray.remote(
+            num_cpus=0,
+            num_gpus=0,
+            max_restarts=0,
+            name=f"driver:{path}:{secrets.token_hex(4)}",
+            scheduling_strategy=here,
+        )(DriverActor)
+        self._path = path
+        self._actor: Any = remote.remote(path, device, gpus, keys, exit_when_waiting, cache)
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask for an end, without waiting for it."""
+        self._actor.stop.remote(reason)
+
+    async def progress(self) -> AsyncIterator[Shown]:
+        """Follow the run to its end.
+
+        Raises:
+            KernelwrightError: what the driver raised.
+            EnvironmentProblem: the driver died, or Ray could not start it; everything finished is
+                kept.
+        """
+        stream = self._actor.progress.options(num_returns="streaming").remote()
+        try:
+            async for progress in stream:
+                yield await progress
+        except RayTaskError as error:
+            if isinstance(error.cause, KernelwrightError):
+                raise error.cause from None
+            raise
+        except RuntimeEnvSetupError as error:
+            raise EnvironmentProblem(no_environment(error)) from error
+        except RayActorError as error:
+            raise EnvironmentProblem(
+                "the driver actor died; everything finished is kept: go on with "
+                f"`kernelwright resume {self._path}`"
+            ) from error

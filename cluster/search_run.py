@@ -1,0 +1,233 @@
+"""One process's work on a run directory: what is composed of domain, fleet and store, and run.
+
+The same object serves ``--fleet local`` in the entry point's process and Ray's driver actor. It is
+the only writer of the run directory. Knows no terminal and no signal.
+"""
+
+import importlib.metadata
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from agents.patterns.inheritance import seeded
+from agents.patterns.store import read_patterns
+from cluster.console import Pace, Progress
+from cluster.driver import Driver
+from tuner.device import Backend, Device
+from tuner.engine.fleet import Fleet
+from tuner.engine.session import Session
+from tuner.errors import NothingValid, SpecError
+from tuner.export.bundle import export_files
+from tuner.journal.facts import EpochOpened, Fact, IncumbentEntered, TrialProposed
+from tuner.journal.file import Journal
+from tuner.journal.history import History
+from tuner.report.estimate import Estimate, estimate
+from tuner.report.tables import results_csv, results_jsonl, status_json
+from tuner.results.result import Result
+from tuner.results.summary import summarise
+from tuner.run_directory import RESULTS, STATUS, RunDirectory
+from tuner.search.port import Proposer
+from tuner.search.select import make_proposer
+from tuner.space.feasible import feasible_set
+from workers.checkers.tool import tools
+
+FleetOpener = Callable[[Backend], Awaitable[Fleet]]
+StopReason = Literal["stopped", "interrupted"]
+
+STOP_FILE = "stop"
+"""``kernelwright stop`` leaves this file in the run directory, and the run looks for it."""
+
+PATTERNS_FILE = "patterns.json"
+"""The patterns that this run reads, copied when it began so that a resume reads the same."""
+
+EXPORT = "export"
+"""Where the tuned sources lie in a run directory."""
+
+STATUS_SECONDS = 1.0
+
+COMPILERS: Mapping[Backend, tuple[str, ...]] = {
+    "cuda": ("nvidia-cuda-nvrtc", "cupy-cuda13x"),
+    "opencl": ("pyopencl", "pocl-binary-distribution"),
+}
+"""Distributions whose version changes what a build for a backend becomes."""
+
+
+class StopRequests:
+    """Whether an end of a run was asked for: of this object, or by the file that asks for it."""
+
+    def __init__(self, run: Path) -> None:
+        self._file = run / STOP_FILE
+        self._reason: StopReason | None = None
+
+    def begin(self) -> None:
+        """Forget what was asked of an earlier process."""
+        self._file.unlink(missing_ok=True)
+
+    def add(self, reason: StopReason) -> None:
+        """Ask for an end."""
+        self._reason = reason
+
+    def __call__(self) -> StopReason | None:
+        """What was asked for so far."""
+        if self._reason is None and self._file.exists():
+            self._reason = "stopped"
+        return self._reason
+
+
+class Run:
+    """A run that this process goes on with, from whatever its journal holds.
+
+    Args:
+        path: the run directory, made by :meth:`tuner.run_directory.RunDirectory.create`.
+        open_fleet: brings up workers for a backend, in the event loop that iterates.
+    """
+
+    def __init__(self, path: Path, open_fleet: FleetOpener) -> None:
+        self._path = path
+        self._open_fleet = open_fleet
+        self._asked = StopRequests(path)
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
+        self._asked.add(reason)
+
+    async def progress(self) -> AsyncIterator[Progress]:
+        """Go on until the run is over or was told to stop, yielding how far it is.
+
+        Raises:
+            KernelwrightError: spec or machine do not allow it; everything finished is kept.
+        """
+        with closing(RunDirectory.open(self._path)) as directory:
+            self._asked.begin()
+            fleet = await self._open_fleet(directory.experiment.kernel.language)
+            try:
+                async with aclosing(pursue(directory, fleet, self._asked)) as steps:
+                    async for progress in steps:
+                        yield progress
+            finally:
+                await fleet.close()
+
+
+async def pursue(
+    directory: RunDirectory,
+    fleet: Fleet,
+    asked: Callable[[], StopReason | None],
+    ended: Callable[[History, Result], None] = lambda *_: None,
+    incumbents: Sequence[IncumbentEntered] = (),
+) -> AsyncGenerator[Progress, None]:
+    """Search the template of a run directory over a fleet, and keep what follows from it there.
+
+    Args:
+        directory: held by this process.
+        fleet: stays open.
+        asked: whether an end was asked for; looked at after each step.
+        ended: told what a search that came to its end came to.
+        incumbents: what is to be beaten, as far as it is not entered yet.
+    """
+    with directory.journal() as journal:
+        session, proposer, expected = _restore(directory, journal, fleet, incumbents)
+        driver = Driver(
+            session=session,
+            fleet=fleet,
+            proposer=proposer,
+            journal=journal,
+            secret=directory.secret,
+        )
+        assert expected.space is not None, "there is a template"
+        due, pace = 0.0, Pace(expected.space)
+        most = min(directory.experiment.search.trials, expected.space)
+        checkers = checker_bytes(fleet.device) > 0
+        try:
+            async for progress in driver.run():
+                if (reason := asked()) is not None:
+                    # With nothing to confirm it is left as it is, so that it can go on later.
+                    driver.stop(reason if session.history.outcomes["measured"] else "interrupted")
+                if time.monotonic() >= due:
+                    found = summarise(session.history)
+                    directory.write(STATUS, status_json(found, journal.synced))
+                    due = time.monotonic() + STATUS_SECONDS
+                known = replace(progress, trials=most, estimate=str(expected))
+                yield replace(known, left=pace.left(known), checkers=checkers)
+        finally:  # also where it is left in between
+            journal.sync()
+            result = summarise(session.history)
+            _write_derived(directory, session.history, result, journal.synced)
+        if session.history.finished:
+            ended(session.history, result)
+
+
+def checker_bytes(device: Device) -> int:
+    """The largest shape that a checker of this machine takes for a device; 0 without any."""
+    return max((tool.most_bytes for tool in tools(device, Path())), default=0)
+
+
+def _restore(
+    directory: RunDirectory, journal: Journal, fleet: Fleet, incumbents: Sequence[IncumbentEntered]
+) -> tuple[Session, Proposer, Estimate]:
+    """Session and proposer as the journal left them, in a new epoch."""
+    experiment, device = directory.experiment, fleet.device
+    if experiment.template is None:
+        raise SpecError(f"{directory.path}: the experiment that it keeps has no template")
+    space = feasible_set(experiment, experiment.template, device)
+    patterns = read_patterns(directory.path / PATTERNS_FILE)
+    proposer = make_proposer(seeded(experiment, patterns, device.name).search, space)
+    slots = {"compile_slots": fleet.compile_slots, "bench_slots": fleet.bench_slots}
+    session = Session(experiment, **slots)
+    for fact in journal.facts:
+        session.apply(fact)
+        if isinstance(fact, TrialProposed):
+            proposer.record(fact.trial, fact.configuration)
+    facts: list[Fact] = [
+        EpochOpened(device=device, environment=directory.record_environment(_environment(device))),
+        *incumbents[len(session.history.incumbents) :],
+    ]
+    for fact in facts:
+        journal.append(fact)
+        session.apply(fact)
+    expected = estimate(
+        experiment,
+        device,
+        len(space),
+        checker_bytes=checker_bytes(device),
+        trials=_trials_left(session.history, len(space)),
+        searched=session.history.searched,
+        confirmed=len(session.history.confirmations),
+        **slots,
+    )
+    return session, proposer, expected
+
+
+def _trials_left(history: History, space: int) -> int:
+    """How many a search has still to do."""
+    if history.ended is not None:
+        return len(history.open())
+    done = history.outcomes.total()
+    return max(0, min(history.experiment.search.trials + history.merged, space) - done)
+
+
+def _write_derived(directory: RunDirectory, history: History, result: Result, facts: int) -> None:
+    """What can be rebuilt from the journal at any time."""
+    directory.write(STATUS, status_json(result, facts))
+    directory.write(RESULTS, results_jsonl(history))
+    directory.write("results.csv", results_csv(history))
+    if history.finished:
+        with suppress(NothingValid):
+            for name, text in export_files(history, result).items():
+                directory.write(f"{EXPORT}/{name}", text)
+
+
+def _environment(device: Device) -> dict[str, object]:
+    """What makes times incomparable when it changes."""
+    compilers = {}
+    for name in COMPILERS[device.backend]:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            compilers[name] = importlib.metadata.version(name)
+    return {
+        "device": device.model,
+        "arch": device.arch,
+        "driver": device.driver,
+        "compilers": compilers,
+    }

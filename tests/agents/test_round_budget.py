@@ -1,0 +1,42 @@
+from dataclasses import replace
+
+import pytest
+
+from agents.round_budget import round_experiment
+from tests.agents.briefs import twice
+from tuner.experiment.model import SearchSettings
+
+
+@pytest.mark.parametrize(
+    ("trials", "seconds", "left", "share"),
+    [(0, 0.0, 3, (4, 30.0)), (4, 30.0, 2, (3, 30.0)), (9, 0.0, 1, (1, 90.0))],
+)
+def test_a_round_gets_its_share_of_what_is_left(
+    trials: int, seconds: float, left: int, share: tuple[int, float]
+) -> None:
+    whole = replace(twice(), search=SearchSettings(trials=10, seconds=90.0))
+    found = round_experiment(
+        whole, used_trials=trials, used_seconds=seconds, used_device_seconds=0.0, rounds_left=left
+    )
+    assert found is not None
+    assert (found.search.trials, found.search.seconds) == share
+
+
+@pytest.mark.parametrize(("trials", "seconds"), [(10, 0.0), (12, 0.0), (0, 90.0)])
+def test_a_spent_budget_gives_no_round(trials: int, seconds: float) -> None:
+    whole = replace(twice(), search=SearchSettings(trials=10, seconds=90.0))
+    assert (
+        round_experiment(
+            whole, used_trials=trials, used_seconds=seconds, used_device_seconds=0.0, rounds_left=2
+        )
+        is None
+    )
+
+
+@pytest.mark.parametrize(("used", "left", "share"), [(0.0, 3, 4.0), (8.0, 2, 2.0), (12.0, 1, None)])
+def test_device_seconds_are_shared_by_rounds_too(used: float, left: int, share: float) -> None:
+    whole = replace(twice(), search=SearchSettings(trials=10, seconds=90.0, device_seconds=12.0))
+    found = round_experiment(
+        whole, used_trials=0, used_seconds=0.0, used_device_seconds=used, rounds_left=left
+    )
+    assert (found.search.device_seconds if found else None) == share

@@ -1,0 +1,134 @@
+"""Whole runs on a real Ray: GPUs that are not there, workers killed, a submitted job."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cluster.evaluator import round_path
+from cluster.search_run import Run
+from tests.agents.llm.server import KEY, answers, completion, fails, serving
+from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
+from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory, RunView
+from tuner.trial import Measured
+
+SESSIONS = Path(tempfile.gettempdir()) / "ray"
+
+
+def begin(folder: Path, text: str = SPEC) -> Path:
+    """A run directory that nobody works on yet."""
+    spec = write_experiment(folder / "spec", spec=text)
+    RunDirectory.create(folder / "run", load_experiment(spec), text).close()
+    return folder / "run"
+
+
+def facts(run: Path, kind: str):
+    return [fact for fact in RunView.open(run).facts() if fact.kind == kind]
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path):
+    from cluster.fleets.ray import open_ray_fleet
+
+    run = begin(tmp_path)
+    opened = []
+
+    async def opener(backend):
+        opened.append(await open_ray_fleet(backend, gpus=True))
+        return opened[0]
+
+    async def follow():
+        killed = False
+        async for progress in Run(run, opener).progress():
+            if progress.finished and not killed:
+                killed = True
+                life = await opened[0]._benches[0].ready()
+                os.kill(int(life.rpartition("/")[2]), signal.SIGKILL)
+        assert killed
+
+    asyncio.run(follow())
+    assert opened[0].bench_slots == 2
+    finished = facts(run, "trial.finished")
+    assert sorted(fact.trial for fact in finished) == list(range(6))
+    assert all(isinstance(fact.outcome, Measured) for fact in finished)
+    assert len(facts(run, "run.finished")) == 1
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
+    from ray.util.state import list_actors
+
+    from cluster.ray_driver import RemoteRun
+    from tuner.errors import EnvironmentProblem
+
+    run = begin(tmp_path)
+
+    async def follow(kill):
+        async for progress in RemoteRun(run).progress():
+            if kill and progress.finished:
+                alive = [("class_name", "=", "DriverActor"), ("state", "=", "ALIVE")]
+                (driver,) = list_actors(filters=alive)
+                os.kill(driver.pid, signal.SIGKILL)
+
+    with pytest.raises(EnvironmentProblem, match="kernelwright resume"):
+        asyncio.run(follow(kill=True))
+    before = facts(run, "trial.finished")
+    assert before
+    asyncio.run(follow(kill=False))
+    after = facts(run, "trial.finished")
+    assert after[: len(before)] == before
+    assert sorted(fact.trial for fact in after) == list(range(6))
+
+
+def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
+    told = subprocess.run(
+        command("doctor"),
+        cwd=ROOT,
+        env=os.environ | {"RAY_ADDRESS": ray_cluster.address},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert re.search(rf"^ray +{ray_cluster.address}: \d nodes, \d processors, ", told.stdout, re.M)
+
+
+def test_a_ray_of_its_own_ends_with_the_run_and_no_file_of_theirs_holds_a_key(tmp_path):
+    run = tmp_path / "run"
+    sessions = set(SESSIONS.glob("session_*"))
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("RAY_")}
+    secrets = {"SOME_API_KEY": "secret-of-the-user", "OPENAI_API_KEY": KEY}
+    with serving(
+        fails(429, f"slow down, {KEY}", retry_after="0"),
+        answers(completion(f"{KEY}\n{fenced(SUGGESTION)}")),
+        answers(completion(fenced(DRAFT, FAMILY))),
+    ) as server:
+        agents = f"agents: {{rounds: 1, base_url: '{server.url}'}}\n"
+        text = SPEC.replace("template: template.yaml\n", agents)
+        spec = write_experiment(tmp_path / "spec", spec=text)
+        result = subprocess.run(
+            command("run", spec, "--run-dir", run, "--model", "openai/gpt-4o-mini"),
+            cwd=ROOT,
+            env=environment | secrets,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert set(server.authorizations) == {f"Bearer {KEY}"}
+    assert result.returncode == 0, result.stderr
+    assert facts(round_path(run, 1), "run.finished")
+    assert "kernelwright: outcome=" in result.stdout.splitlines()[-1]
+    new = set(SESSIONS.glob("session_*")) - sessions
+    assert new
+    written = [path for folder in (run, *new) for path in folder.rglob("*") if path.is_file()]
+    assert len(written) > 20
+    held = [result.stdout.encode(), result.stderr.encode(), *(p.read_bytes() for p in written)]
+    assert not any(secret.encode() in data for secret in secrets.values() for data in held)

@@ -1,0 +1,694 @@
+"""The session over a simulated fleet: order of events, budgets, failures, leaders, determinism."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tuner.engine.driving import BASELINE_NS, CPU, GPU, KilledError, Run, experiment, fleet
+from tuner.engine.bench_queue import BATCH
+from tuner.engine.commands import Bench, Propose, Record
+from tuner.engine.fleet import (
+    BASELINE,
+    INCUMBENT,
+    BenchJob,
+    CompileJob,
+    ConfirmJob,
+    Examined,
+    ExamineJob,
+    Lost,
+)
+from tuner.engine.session import PHASE, Phase, Session
+from tuner.engine.signals import CandidateCompiled, Signal, StopRequested
+from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
+from tuner.experiment.fields import Source
+from tuner.experiment.model import Template
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    EpochOpened,
+    Fact,
+    IncumbentEntered,
+    RunFinished,
+    SearchEnded,
+    TrialFinished,
+    TrialProposed,
+)
+from tuner.journal.history import History
+from tuner.results.summary import winners
+from tuner.trial import Code, Configuration, Full, Measured, Outcome, Rejected, Stage
+
+FAULTS = {
+    1: Fault.COMPILE_ERROR,
+    3: Fault.LOST_ONCE,
+    4: Fault.HANG,
+    6: Fault.WRONG,
+    7: Fault.LOST,
+    9: Fault.WRONG_LATER,
+}
+
+
+def finished(facts: list[Fact]) -> dict[int, TrialFinished]:
+    return {fact.trial: fact for fact in facts if isinstance(fact, TrialFinished)}
+
+
+def given_up(fact: TrialFinished) -> bool:
+    return isinstance(fact.outcome, Measured) and not fact.outcome.complete
+
+
+def told(facts: list[Fact]) -> tuple[object, ...]:
+    """What a run found, without when it did, or which cells had been given up by then."""
+    history = History.of(experiment(), facts)
+    return (
+        [
+            (t.number, t.configuration, history.losses(t.number) or t.outcome)
+            for t in history.trials.values()
+        ],
+        history.ended,
+        history.ranking(),
+        history.finalists(),
+        [(c.process, c.samples, c.failed) for c in history.confirmations],
+        [(e.trials, e.failed) for e in history.examinations],
+    )
+
+
+def test_a_run_goes_from_baseline_through_search_and_confirmation_to_its_end():
+    run = Run(experiment())
+    session = run.drive(fleet())
+    kinds = [key for key, _ in itertools.groupby(fact.kind for fact in run.facts)]
+    assert kinds[:3] == ["epoch.opened", "baseline.prepared", "trial.proposed"]
+    assert kinds[-4:] == [
+        *("search.ended", "confirmation.sampled", "winners.examined", "run.finished")
+    ]
+    assert session.phase is Phase.FINISHED
+    assert len(session.history.trials) == 12
+    assert all(isinstance(t.outcome, Measured) for t in session.history.trials.values())
+    assert session.history.ended == "trials"
+    assert len(session.history.confirmations) == 3
+
+
+@pytest.mark.parametrize("device", [GPU, CPU])
+@pytest.mark.parametrize("faults", [{}, FAULTS, {BASELINE: Fault.WRONG}])
+def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
+    undisturbed = Run(experiment(), device)
+    undisturbed.drive(fleet(device, faults=faults))
+    for cut in range(len(undisturbed.facts)):
+        run = Run(experiment(), device, kill_after=cut)
+        with pytest.raises(KilledError):
+            run.drive(fleet(device, faults=faults))
+        assert len(run.facts) == cut
+        before = finished(run.facts)
+        run.kill_after = None
+        resumed = fleet(device, faults=faults)
+        run.drive(resumed)
+        assert told(run.facts) == told(undisturbed.facts)
+        benched = [
+            candidate.trial
+            for job in resumed.submitted
+            if isinstance(job, BenchJob)
+            for candidate in job.candidates
+        ]
+        again = before.keys() & set(benched)
+        assert all(given_up(before[trial]) for trial in again), "measured again"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    cuts=st.lists(st.integers(1, 25), min_size=2, max_size=5),
+    compile_slots=st.integers(1, 3),
+    faults=st.dictionaries(st.integers(0, 11), st.sampled_from(list(Fault)), max_size=6),
+    device=st.sampled_from([GPU, CPU]),
+)
+def test_killed_again_and_again_a_run_ends_as_if_undisturbed(cuts, compile_slots, faults, device):
+    options = {"faults": faults, "compile_slots": compile_slots}
+    undisturbed = Run(experiment(), device)
+    undisturbed.drive(fleet(device, **options))
+    run = Run(experiment(), device)
+    for cut in cuts:
+        run.kill_after = len(run.facts) + cut
+        try:
+            run.drive(fleet(device, **options))
+        except KilledError:
+            continue
+    run.kill_after = None
+    run.drive(fleet(device, **options))
+    assert told(run.facts) == told(undisturbed.facts)
+    done = [f.trial for f in run.facts if isinstance(f, TrialFinished) and not given_up(f)]
+    assert len(done) == len(set(done))
+
+
+OTHER = Template(source=Source(name="other.cu", text=""), entry="f", parameters={"x": (13, 14)})
+ENTERED = IncumbentEntered(template=OTHER, configuration=Configuration.of({"x": 13}))
+
+
+def entrants(busy: SimulatedFleet) -> list[list[int]]:
+    """Who is in each confirming process."""
+    jobs = [job for job in busy.submitted if isinstance(job, ConfirmJob)]
+    return [[candidate.trial for candidate in job.finalists] for job in jobs]
+
+
+def test_the_incumbent_is_in_every_process_that_confirms_and_is_no_trial():
+    alone, beside, busy = Run(experiment()), Run(experiment(), incumbents=(ENTERED,)), fleet()
+    plain, history = alone.drive(fleet()).history, beside.drive(busy).history
+    assert history.trials == plain.trials
+    assert history.finalists() == plain.finalists()
+    assert entrants(busy) == [[*history.finalists(), INCUMBENT]] * 3
+    assert history.configuration(INCUMBENT).as_dict() == {"x": 13}
+    assert history.template(INCUMBENT) is OTHER
+    assert [fact.kind for fact in beside.facts].count("incumbent.entered") == 1
+
+
+def test_every_incumbent_is_in_every_process_that_confirms():
+    further = replace(ENTERED, configuration=Configuration.of({"x": 14}))
+    run, busy = Run(experiment(), incumbents=(ENTERED, further)), fleet()
+    history = run.drive(busy).history
+    assert entrants(busy) == [[*history.finalists(), INCUMBENT, INCUMBENT - 1]] * 3
+    assert history.configuration(INCUMBENT - 1).as_dict() == {"x": 14}
+
+
+def test_who_is_confirmed_later_meets_the_incumbent_too():
+    first = Run(experiment()).drive(fleet()).history.finalists()[0]
+    run, busy = Run(experiment(), incumbents=(ENTERED,)), fleet(faults={first: Fault.WRONG_LATER})
+    history = run.drive(busy).history
+    assert len(entrants(busy)) > 3
+    assert all(trials[-1] == INCUMBENT for trials in entrants(busy))
+    for finalist in history.finalists():
+        together = [c for c in history.confirmations if {finalist, INCUMBENT} <= trials_of(c)]
+        assert len(together) >= 3
+
+
+def trials_of(confirmation: ConfirmationSampled) -> set[int]:
+    return {sample.trial for sample in confirmation.samples}
+
+
+@pytest.mark.parametrize(
+    ("fault", "processes", "refuted"),
+    [
+        (Fault.COMPILE_ERROR, 0, False),
+        (Fault.COMPILER_LOST, 0, False),
+        (Fault.WRONG_LATER, 1, True),
+    ],
+)
+def test_an_incumbent_that_fails_leaves_the_others_alone(fault, processes, refuted):
+    run, busy = Run(experiment(), incumbents=(ENTERED,)), fleet(faults={INCUMBENT: fault})
+    history = run.drive(busy).history
+    assert history.finished
+    assert sum(INCUMBENT in trials for trials in entrants(busy)) == processes
+    assert (INCUMBENT in history.refuted) is refuted
+    assert {c.process for c in history.confirmations if trials_of(c)} == {0, 1, 2}
+
+
+def test_where_nothing_is_valid_there_is_nobody_to_beat_the_incumbent():
+    run = Run(experiment(), incumbents=(ENTERED,))
+    busy = fleet(faults=dict.fromkeys(range(12), Fault.WRONG))
+    assert run.drive(busy).history.finished
+    assert entrants(busy) == []
+
+
+@pytest.mark.parametrize("device", [GPU, CPU])
+@pytest.mark.parametrize("faults", [FAULTS, {INCUMBENT: Fault.WRONG_LATER}])
+def test_beside_an_incumbent_too_a_killed_run_ends_as_if_undisturbed(device, faults):
+    undisturbed = Run(experiment(), device, incumbents=(ENTERED,))
+    undisturbed.drive(fleet(device, faults=faults))
+    for cut in range(len(undisturbed.facts)):
+        run = Run(experiment(), device, incumbents=(ENTERED,), kill_after=cut)
+        with pytest.raises(KilledError):
+            run.drive(fleet(device, faults=faults))
+        run.kill_after = None
+        run.drive(fleet(device, faults=faults))
+        assert told(run.facts) == told(undisturbed.facts)
+
+
+def test_several_workers_measure_every_trial_once_and_keep_all_benches_busy():
+    run = Run(experiment(trials=60))
+    four = fleet(bench_slots=4, compile_slots=8, durations=Durations(compile=0.01))
+    session = run.drive(four)
+    outcomes = [fact.trial for fact in run.facts if isinstance(fact, TrialFinished)]
+    assert sorted(outcomes) == list(range(60))
+    benches = {trial.bench for trial in session.history.trials.values()}
+    assert len(benches) == 4
+
+
+@pytest.mark.parametrize(("seconds", "size"), [(0.2, 1), (0.05, 1), (0.02, 2), (0.001, BATCH)])
+def test_a_job_is_about_fifty_milliseconds_of_work(seconds, size):
+    run = Run(experiment(trials=80))
+    busy = fleet(compile_slots=16, durations=Durations(compile=1e-4, bench=seconds))
+    run.drive(busy)
+    sizes = [len(job.candidates) for job in busy.submitted if isinstance(job, BenchJob)]
+    assert max(sizes) == size
+    assert sizes[0] == 1, "nothing is known of how long a trial takes"
+
+
+def test_a_trial_budget_counts_rejected_configurations_too():
+    run = Run(experiment(trials=5))
+    session = run.drive(fleet(faults={0: Fault.COMPILE_ERROR, 1: Fault.COMPILE_ERROR}))
+    assert len(session.history.trials) == 5
+    assert session.history.trials[0].outcome == Rejected(
+        stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail="simulated"
+    )
+
+
+def test_trials_that_were_all_done_are_why_it_ended_though_time_ran_out_meanwhile():
+    full = Run(experiment(trials=5)).drive(fleet(durations=Durations(bench=0.25)))
+    almost = full.history.searched - 0.1
+    run = Run(experiment(trials=5, seconds=almost))
+    session = run.drive(fleet(durations=Durations(bench=0.25)))
+    assert session.history.searched > almost
+    assert session.history.ended == "trials"
+
+
+def test_a_time_budget_is_kept_and_summed_over_resumes():
+    run = Run(experiment(trials=1000, seconds=2.0), kill_after=12)
+    slow = {"durations": Durations(bench=0.25)}
+    with pytest.raises(KilledError):
+        run.drive(fleet(**slow))
+    run.kill_after = None
+    session = run.drive(fleet(**slow))
+    assert session.history.ended == "seconds"
+    assert 2.0 <= session.history.searched < 2.0 + 2 * BATCH * 0.25 + 0.5
+    times = [fact.searched for fact in run.facts if isinstance(fact, TrialFinished)]
+    assert times == sorted(times)
+    left = [t for t in session.history.trials.values() if t.outcome is None]
+    assert left
+    assert all(trial.abandoned for trial in left)
+    assert session.history.finished
+
+
+def test_a_space_smaller_than_the_budget_ends_the_search():
+    session = Run(experiment(trials=50), proposer_size=7).drive(fleet())
+    assert len(session.history.trials) == 7
+    assert session.history.ended == "exhausted"
+    assert session.history.finished
+
+
+def test_on_a_cpu_compiling_and_timing_never_overlap():
+    run = Run(experiment(trials=20), CPU)
+    busy = fleet(CPU, compile_slots=2)
+    run.drive(busy)
+    kinds = [
+        type(job)
+        for job in busy.submitted
+        if isinstance(job, BenchJob) or (isinstance(job, CompileJob) and job.trial != BASELINE)
+    ]
+    phases = [(kind, len(list(jobs))) for kind, jobs in itertools.groupby(kinds)]
+    assert phases[:4] == [(CompileJob, PHASE), (BenchJob, 1)] * 2
+    benched = [job for job in busy.submitted if isinstance(job, BenchJob)]
+    assert [len(job.candidates) for job in benched] == [PHASE, PHASE, 4]
+
+
+def test_a_lost_worker_costs_a_trial_only_after_three_attempts():
+    run = Run(experiment())
+    session = run.drive(fleet(faults={2: Fault.LOST, 5: Fault.LOST_ONCE, 6: Fault.COMPILER_LOST}))
+    outcomes = {t.number: t.outcome for t in session.history.trials.values()}
+    rejected = {n: o.code for n, o in outcomes.items() if isinstance(o, Rejected)}
+    assert rejected == {2: Code.WORKER_LOST, 6: Code.WORKER_LOST}
+
+
+@pytest.mark.parametrize("benches", [1, 3])
+def test_a_fleet_that_loses_everything_ends_the_search(benches):
+    run = Run(experiment(trials=200))
+    broken = fleet(faults=dict.fromkeys(range(200), Fault.LOST), bench_slots=benches)
+    session = run.drive(broken)
+    assert len(session.history.trials) < 70
+    assert session.history.ended == "fleet"
+    assert session.history.finished
+    assert not session.history.finalists()
+
+
+@pytest.mark.parametrize("fault", [Fault.COMPILE_ERROR, Fault.WRONG, Fault.LOST])
+def test_a_baseline_that_cannot_be_trusted_ends_the_run(fault):
+    run = Run(experiment())
+    session = run.drive(fleet(faults={BASELINE: fault}))
+    assert session.history.refused is not None
+    assert session.history.ended == "baseline"
+    assert session.history.finished
+    assert not session.history.trials
+
+
+def test_a_baseline_lost_once_is_prepared_again():
+    session = Run(experiment()).drive(fleet(faults={BASELINE: Fault.LOST_ONCE}))
+    assert session.history.refused is None
+    assert session.history.ended == "trials"
+
+
+def test_stopped_confirms_the_best_so_far():
+    run = Run(experiment(trials=1000))
+    signals = itertools.chain([None] * 20, [StopRequested("stopped")])
+    session = run.drive(fleet(), signals)
+    assert session.history.ended == "stopped"
+    assert 0 < len(session.history.trials) < 1000
+    assert len(session.history.confirmations) == 3
+    assert session.history.finished
+
+
+def test_stopped_before_anything_was_measured_just_ends():
+    session = Run(experiment()).drive(fleet(), [StopRequested("stopped")])
+    assert session.history.ended == "stopped"
+    assert session.history.finished
+    assert not session.history.trials
+
+
+def test_interrupted_leaves_at_once_and_can_be_resumed():
+    run = Run(experiment())
+    signals = itertools.chain([None] * 8, [StopRequested("interrupted")])
+    session = run.drive(fleet(), signals)
+    assert not session.history.finished
+    assert session.history.ended is None
+    undisturbed = Run(experiment())
+    undisturbed.drive(fleet())
+    run.drive(fleet())
+    assert told(run.facts) == told(undisturbed.facts)
+
+
+@pytest.mark.parametrize("environment", ["one", "two"])
+def test_a_finished_run_resumes_to_nothing(environment):
+    run = Run(experiment())
+    finalists = run.drive(fleet()).history.finalists()
+    again = fleet()
+    run.environment = environment
+    session = run.drive(again)
+    assert session.history.finished
+    assert session.history.finalists() == finalists
+    assert not again.submitted
+
+
+def test_finalists_are_the_best_general_ones_and_the_best_of_each_shape():
+    run = Run(experiment(trials=40, top=2))
+    session = run.drive(fleet(noise=0.0))
+    history = session.history
+    losses = {n: history.loss(n) for n in history.trials}
+    best_two = sorted(losses, key=lambda n: (losses[n], n))[:2]
+    assert history.ranking()[:2] == best_two
+    by_shape = [
+        min(history.trials, key=lambda n: (history.trials[n].outcome.cells[s].ratio, n))
+        for s in range(2)
+    ]
+    assert set(history.finalists()) == {*best_two, *by_shape}
+
+
+def test_a_configuration_that_skips_a_shape_leads_no_general_ranking():
+    shapes_of_all = frozenset((x, 1) for x in range(0, 200, 2))
+    session = Run(experiment(trials=30), infeasible=shapes_of_all).drive(fleet())
+    for number in session.history.ranking():
+        assert session.history.trials[number].configuration.as_dict()["x"] % 2 == 1
+    even = [t for t in session.history.trials.values() if t.configuration.as_dict()["x"] % 2 == 0]
+    assert even
+    assert all(not trial.outcome.general for trial in even)
+
+
+def test_a_finalist_that_fails_confirmation_is_replaced_by_the_next_best():
+    undisturbed = Run(experiment(trials=20))
+    best = undisturbed.drive(fleet()).history.ranking()
+    run = Run(experiment(trials=20))
+    history = run.drive(fleet(faults={best[0]: Fault.WRONG_LATER})).history
+    assert history.ranking()[0] == best[1]
+    assert best[0] not in history.finalists()
+    for number in history.finalists():
+        seen = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
+        assert len(seen) == 3
+
+
+def test_the_checkers_do_not_see_again_what_was_there():
+    best = replace(ENTERED, configuration=Configuration.of({"x": 11}))
+    history = Run(experiment(trials=20), incumbents=(best,)).drive(fleet()).history
+    assert INCUMBENT in winners(history)
+    seen = [number for fact in history.examinations for number in fact.trials]
+    assert sorted(seen) == sorted(set(winners(history)) - {INCUMBENT})
+
+
+def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_they_see_too():
+    undisturbed = Run(experiment(trials=20))
+    first = undisturbed.drive(fleet()).history
+    best = winners(first)[0]
+    assert [fact.trials for fact in first.examinations] == [winners(first)]
+    run = Run(experiment(trials=20))
+    history = run.drive(fleet(faults={best: Fault.DEFECT})).history
+    assert best in history.refuted
+    assert best not in winners(history)
+    seen = [number for fact in history.examinations for number in fact.trials]
+    assert set(seen) == {best, *winners(history)}
+    assert len(seen) == len(set(seen)), "nobody is examined twice"
+    for number in winners(history):
+        confirmed = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
+        assert len(confirmed) == 3
+
+
+@pytest.mark.parametrize("seed", [4, 14, 16, 25])
+def test_who_is_measured_in_full_once_those_above_were_refused_is_compiled_again(seed):
+    def special(configuration):
+        return configuration.as_dict()["x"] % 5 == 3
+
+    def cost(configuration, shape):
+        if special(configuration):
+            return BASELINE_NS[shape] * (0.5 if shape == 0 else 1.5)
+        return BASELINE_NS[shape] * (0.5 + 0.002 * (configuration.as_dict()["x"] % 7))
+
+    simulated = fleet(seed=seed, cost=cost)
+    trials = Run(experiment(trials=20)).drive(simulated).history.trials
+    refused = {n: Fault.DEFECT for n, t in trials.items() if not special(t.configuration)}
+    history = Run(experiment(trials=20)).drive(replace(simulated, faults=refused)).history
+    assert history.finished
+    assert not set(winners(history)) & set(refused)
+
+
+def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():
+    class Losing(SimulatedFleet):
+        def submit(self, job):
+            super().submit(job)
+            if isinstance(job, ExamineJob):
+                self._due = [
+                    (at, order, Lost(job=job, reason="gone"))
+                    if answer.__class__ is Examined
+                    else (at, order, answer)
+                    for at, order, answer in self._due
+                ]
+
+    usual = fleet()
+    losing = Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost)
+    history = Run(experiment()).drive(losing).history
+    assert history.finished
+    assert winners(history)
+    assert any("not examined" in note for note in history.notes)
+
+
+def test_confirmation_gives_up_when_every_finalist_fails():
+    run = Run(experiment(trials=30))
+    history = run.drive(fleet(faults=dict.fromkeys(range(30), Fault.WRONG_LATER))).history
+    assert history.finished
+    assert len(history.confirmations) <= 12
+
+
+def test_held_out_shapes_are_for_finalists_alone():
+    run = Run(experiment())
+    simulated = fleet()
+    run.drive(simulated)
+    for job in simulated.submitted:
+        if isinstance(job, BenchJob):
+            assert all(len(candidate.plan.cells) == 2 for candidate in job.candidates)
+        if isinstance(job, ConfirmJob):
+            assert all(len(candidate.plan.cells) == 3 for candidate in job.finalists)
+    sampled = next(fact for fact in run.facts if isinstance(fact, ConfirmationSampled))
+    assert {sample.shape for sample in sampled.samples} == {0, 1, 2}
+
+
+def test_another_environment_measures_the_incumbents_again_and_forgets_old_leads():
+    run = Run(experiment(trials=20), kill_after=40)
+    with pytest.raises(KilledError):
+        run.drive(fleet())
+    run.kill_after = None
+    before = History.of(run.experiment, run.facts)
+    incumbents = before.finalists()
+    assert incumbents
+    kept = len(run.facts)
+    run.environment = "two"
+    history = run.drive(fleet(seed=5)).history
+    again = {f.trial for f in run.facts[kept:] if isinstance(f, TrialFinished)}
+    old = {n for n, t in before.trials.items() if t.outcome is not None}
+    assert again & old == set(incumbents)
+    for number in history.ranking():
+        assert history.trials[number].current
+    assert not set(history.ranking()) & (old - set(incumbents))
+
+
+def test_another_environment_after_the_search_confirms_only_what_was_measured_in_it():
+    run = Run(experiment())
+    run.drive(fleet())
+    end = next(i for i, f in enumerate(run.facts) if isinstance(f, SearchEnded))
+    run.facts = run.facts[: end + 2]
+    incumbents = History.of(run.experiment, run.facts).finalists()
+    run.environment = "two"
+    history = run.drive(fleet(seed=5)).history
+    assert set(history.ranking()) <= set(incumbents)
+    assert len(history.confirmations) == 3
+    assert history.finished
+
+
+def test_facts_rebuild_the_history_of_a_live_session():
+    run = Run(experiment())
+    session = run.drive(fleet(faults=FAULTS))
+    rebuilt = History.of(run.experiment, run.facts)
+    assert rebuilt.trials == session.history.trials
+    assert rebuilt.finalists() == session.history.finalists()
+    assert rebuilt.searched == session.history.searched
+    assert isinstance(run.facts[0], EpochOpened)
+    assert isinstance(run.facts[-1], RunFinished)
+    proposed = [fact.trial for fact in run.facts if isinstance(fact, TrialProposed)]
+    assert proposed == list(range(12))
+
+
+def test_a_budget_of_device_seconds_counts_all_benches_and_is_kept_over_resumes():
+    problem = experiment(trials=1000)
+    problem = replace(problem, search=replace(problem.search, device_seconds=2.0))
+    run = Run(problem, kill_after=12)
+    slow = {"durations": Durations(bench=0.25), "bench_slots": 2}
+    with pytest.raises(KilledError):
+        run.drive(fleet(**slow))
+    run.kill_after = None
+    session = run.drive(fleet(**slow))
+    assert session.history.ended == "device_seconds"
+    assert 2.0 <= session.history.device_seconds < 2.0 + 2 * 2 * BATCH * 0.25 + 0.25
+    assert session.history.finished
+
+
+def measured(run: Run) -> list[TrialFinished]:
+    facts = [fact for fact in run.facts if isinstance(fact, TrialFinished)]
+    return [fact for fact in facts if isinstance(fact.outcome, Measured)]
+
+
+def test_jobs_carry_the_cutoffs_of_their_sending_and_hopeless_cells_are_given_up():
+    run = Run(experiment(trials=40, top=2))
+    busy = fleet()
+    history = run.drive(busy).history
+    jobs = [job for job in busy.submitted if isinstance(job, BenchJob)]
+    assert jobs[0].cutoffs == (math.inf,) * 3
+    assert all(math.isfinite(cutoff) for cutoff in jobs[-1].cutoffs)
+    for one, other in itertools.pairwise(jobs):
+        assert all(n <= t for n, t in zip(other.cutoffs, one.cutoffs, strict=True))
+    assert any(given_up(fact) for fact in measured(run))
+    for place, number in enumerate(history.ranking()[:2]):
+        assert history.trials[number].outcome.complete, place
+    for shape in range(2):
+        best = history.trials[history.leader_for(shape)].outcome
+        assert isinstance(best.cells[shape], Full)
+
+
+def test_racing_changes_no_loss_and_no_finalist():
+    run, plain = Run(experiment(trials=40, top=2)), Run(experiment(trials=40, top=40))
+    raced, full = run.drive(fleet()).history, plain.drive(fleet()).history
+    assert all(outcome.outcome.complete for outcome in full.trials.values())
+    assert [raced.losses(n) for n in raced.trials] == [full.losses(n) for n in full.trials]
+    assert raced.ranking() == full.ranking()
+    assert raced.leader() == full.leader()
+
+
+def test_what_was_given_up_is_chosen_only_after_it_is_measured_in_full():
+    undisturbed = Run(experiment(trials=30, top=2))
+    before = undisturbed.drive(fleet()).history
+    last = next(n for n in before.ranking() if not before.trials[n].outcome.complete)
+    better = before.ranking()[: before.ranking().index(last)]
+    run = Run(experiment(trials=30, top=2))
+    history = run.drive(fleet(faults=dict.fromkeys(better, Fault.WRONG_LATER))).history
+    again = [fact for fact in measured(run) if fact.trial == last]
+    assert [given_up(fact) for fact in again] == [True, False]
+    assert last in history.finalists()
+    assert history.leader() == last
+    for number in history.ranking()[:2]:
+        assert history.trials[number].outcome.complete
+    sampled = [f for f in run.facts if isinstance(f, ConfirmationSampled)]
+    assert any(sample.trial == last for fact in sampled for sample in fact.samples)
+    assert History.of(run.experiment, run.facts).trials == history.trials
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    faults=st.dictionaries(st.integers(0, 24), st.sampled_from(list(Fault)), max_size=20),
+    seed=st.integers(0, 5),
+    benches=st.integers(1, 3),
+)
+def test_whatever_fails_only_what_is_complete_is_chosen(faults, seed, benches):
+    run = Run(experiment(trials=25, top=2))
+    history = run.drive(fleet(faults=faults, seed=seed, bench_slots=benches, noise=0.1)).history
+    assert history.finished
+    for number in history.ranking()[:2]:
+        assert history.trials[number].outcome.complete
+    for shape in range(2):
+        best = history.leader_for(shape)
+        assert best is None or isinstance(history.trials[best].outcome.cells[shape], Full)
+
+
+FULL = Full(median_ns=500.0, mad_ns=1.0, samples=5, baseline_ns=1000.0)
+LOST = Rejected(stage=Stage.FLEET, code=Code.WORKER_LOST, detail="lost")
+WRONG = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="wrong")
+
+
+class Told:
+    """A session that a test tells what happened, once its baseline is ready."""
+
+    def __init__(self, trials: int) -> None:
+        self.session = Session(experiment(trials=trials), compile_slots=4, bench_slots=1)
+        self.sent: list[object] = []
+        self.asked = 0
+        self.happens(EpochOpened(device=GPU, environment="one"))
+        self.happens(CandidateCompiled(BASELINE))
+        self.happens(BaselinePrepared(cells=(FULL, FULL, FULL)))
+
+    def happens(self, event: Fact | Signal) -> None:
+        self.session.apply(event)
+        while commands := self.session.decide(0.0):
+            for command in commands:
+                match command:
+                    case Record(fact=fact):
+                        self.session.apply(fact)
+                    case Propose(trial=trial):
+                        self.asked += 1
+                        values = Configuration.of({"x": trial})
+                        self.session.apply(TrialProposed(trial=trial, configuration=values))
+                    case _:
+                        self.sent.append(command)
+
+    def finished(self, trial: int, outcome: Outcome) -> None:
+        self.happens(
+            TrialFinished(trial=trial, outcome=outcome, bench="b", device_seconds=0.01, searched=0)
+        )
+
+    def benched(self) -> list[int]:
+        return [trial for one in self.sent if isinstance(one, Bench) for trial in one.trials]
+
+
+def test_equal_code_waits_for_the_trial_that_is_measured_and_costs_no_budget():
+    run = Told(trials=2)
+    assert run.asked == 2
+    run.happens(CandidateCompiled(0))
+    run.happens(CandidateCompiled(1, same_as=0))
+    assert run.benched() == [0]
+    assert run.session.history.trials[1].outcome is None
+    run.finished(0, Measured(cells=(FULL, FULL)))
+    twin = run.session.history.trials[1]
+    assert twin.outcome == run.session.history.trials[0].outcome
+    assert twin.same_as == 0
+    assert run.session.history.merged == 1
+    assert run.asked == 3, "a merged trial is made up for"
+    assert run.session.history.ended is None
+    run.happens(CandidateCompiled(2))
+    run.finished(2, Measured(cells=(FULL, FULL)))
+    assert run.session.history.ended == "trials"
+
+
+def test_equal_code_is_measured_itself_where_the_first_was_lost_by_the_fleet():
+    run = Told(trials=2)
+    run.happens(CandidateCompiled(0))
+    run.happens(CandidateCompiled(1, same_as=0))
+    run.finished(0, LOST)
+    assert run.benched() == [0, 1]
+
+
+def test_equal_code_shares_a_rejection_of_its_own():
+    run = Told(trials=2)
+    run.happens(CandidateCompiled(0))
+    run.finished(0, WRONG)
+    run.happens(CandidateCompiled(1, same_as=0))
+    assert run.benched() == [0]
+    assert run.session.history.trials[1].outcome == WRONG

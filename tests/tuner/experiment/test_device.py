@@ -1,0 +1,24 @@
+"""Element types that a device lacks are refused by name."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.tuner.experiment import specs
+from tests.tuner.space.devices import cuda_device
+from tuner.errors import SpecError
+from tuner.experiment.check.device import require_dtypes
+from tuner.experiment.load import load_experiment
+
+
+def test_a_type_that_the_device_lacks(tmp_path):
+    text = specs.SPEC.replace("dtype: float32, shape: [n], range", "dtype: T, shape: [n], range")
+    text = text.replace("{n: 1000}", "{n: 1000, T: float32}").replace("weight: 2", "T: float32")
+    text = text.replace("{n: 777}", "{n: 777, T: float64}")
+    experiment = load_experiment(specs.write(tmp_path, text))
+    device = replace(cuda_device(90), name="Tiny", dtypes=("float32", "int32"))
+    with pytest.raises(
+        SpecError, match="argument 'x' is float64, which Tiny lacks; it has: float32"
+    ):
+        require_dtypes(experiment, device)
+    require_dtypes(experiment, replace(device, dtypes=("float32", "int32", "float64")))

@@ -1,0 +1,539 @@
+"""Loading: a sound spec whole, an unsound one with every problem, each clear and in its place."""
+
+import io
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.tuner.experiment import specs
+from tuner.errors import SpecError
+from tuner.experiment.array_file import check_array_file
+from tuner.experiment.load import dump_resolved, load_experiment, load_resolved
+from tuner.experiment.model import (
+    Argument,
+    FromFile,
+    Integers,
+    Memset,
+    ShapeBinding,
+    Tolerance,
+    Ulp,
+)
+from tuner.experiment.odd_shapes import odd_shapes
+from tuner.experiment.problems import SpecProblems
+from tuner.expressions import Expression
+
+
+def array_file(array):
+    """What numpy.save writes."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def said(path):
+    """The problems of the spec at ``path``, as ``file:line: message``."""
+    with pytest.raises(SpecProblems) as raised:
+        load_experiment(path)
+    assert raised.value.exit_code == 2
+    return [
+        f"{p.file.rpartition('/')[2]}:{p.mark.line}: {p.message}" for p in raised.value.problems
+    ]
+
+
+def test_a_sound_spec(tmp_path):
+    experiment = load_experiment(specs.write(tmp_path))
+    assert experiment.kernel.source.text == specs.KERNEL
+    assert experiment.kernel.launch.block == (Expression.parse(64),)
+    assert experiment.shapes.tune[1] == ShapeBinding({"n": 4096}, 2.0)
+    assert experiment.reference.function == "scale"
+    assert experiment.template.parameters["MODE"] == ("plain", "wide")
+    assert experiment.template.launch.block == (Expression.parse("BLOCK"),)
+    assert experiment.arguments[3].value == 1.5
+    assert experiment.arguments[0].tolerance == Tolerance(rtol=1e-5, atol=1e-5)
+
+
+def test_a_sound_cuda_spec_uses_the_whole_format(tmp_path):
+    experiment = load_experiment(specs.write(tmp_path, specs.CUDA_SPEC))
+    assert experiment.kernel.launches[0] == Memset(memset="sums", byte=0)
+    assert experiment.kernel.launches[2].entry == "finish"
+    assert experiment.arguments[0].compare == Ulp(ulp=2)
+    lo, hi = Expression.parse(0), Expression.parse("n")
+    assert experiment.arguments[5].values == Integers(integers=(lo, hi))
+
+
+@pytest.mark.parametrize(
+    ("contents", "complaint"),
+    [
+        (b"root:x:0:0", "is no whole .npy file of numbers"),
+        (b"", "is no whole .npy file of numbers"),
+        (array_file(np.zeros(1000))[:-8], "is no whole .npy file of numbers"),
+        (array_file(np.array(["a"] * 1000)), "is no whole .npy file of numbers"),
+        (array_file(np.zeros((1000, 1))), "an array of shape [1000, 1], and 'x' has [1000] at n=1"),
+        (array_file(np.zeros(1000)), "an array of shape [1000], and 'x' has [4096] at n=4096"),
+    ],
+)
+def test_a_file_of_contents_must_fit_every_shape(tmp_path, contents, complaint):
+    (tmp_path / "x.npy").write_bytes(contents)
+    text = specs.SPEC.replace("range: [-3, 3]", "values: {file: x.npy}")
+    (problem,) = said(specs.write(tmp_path, text))
+    assert problem.startswith("spec.yaml:10: ")
+    assert complaint in problem
+
+
+def test_a_file_of_contents_that_fits_is_named_absolutely_and_no_odd_shape_changes_it(tmp_path):
+    (tmp_path / "x.npy").write_bytes(array_file(np.zeros(1000, np.int8)))
+    text = specs.SPEC.replace("range: [-3, 3]", "values: {file: x.npy}")
+    text = re.sub(r"  tune:.*\n  held_out:.*\n", "  tune: [{n: 1000}]\n", text)
+    experiment = load_experiment(specs.write(tmp_path, text))
+    assert experiment.arguments[1].values == FromFile(file=str(tmp_path / "x.npy"))
+    assert odd_shapes(experiment) == ()
+
+
+def test_a_file_of_fractions_fills_no_integers(tmp_path):
+    (tmp_path / "x.npy").write_bytes(array_file(np.zeros(1000)))
+    argument = Argument(
+        name="x",
+        kind="inout",
+        dtype="int8",
+        shape=(Expression.parse("n"),),
+        initial=FromFile(file=str(tmp_path / "x.npy")),
+    )
+    with pytest.raises(ValueError, match=r"x.npy holds float64, and 'x' is int8"):
+        check_array_file(argument, [ShapeBinding({"n": 1000})])
+
+
+def test_a_template_inline_and_headers(tmp_path):
+    (tmp_path / "include" / "deep").mkdir(parents=True)
+    (tmp_path / "include" / "deep" / "a.h").write_text("#define A 1\n")
+    (tmp_path / "include" / "notes.txt").write_text("not a header")
+    inline = "template:\n  " + specs.TEMPLATE.replace("\n", "\n  ")
+    text = specs.SPEC.replace("template: template.yaml", inline)
+    text = text.replace("entry: scale\n", "entry: scale\n  include_dirs: [include]\n", 1)
+    experiment = load_experiment(specs.write(tmp_path, text))
+    assert experiment.kernel.headers == (("deep/a.h", "#define A 1\n"),)
+    apart = load_experiment(specs.write(tmp_path))
+    assert experiment.template == apart.template
+
+
+def test_a_signature_that_directives_choose_is_left_to_the_compiler(tmp_path):
+    kernel = specs.KERNEL.replace("int n, float factor)", "int n\n#ifdef MORE\n, int m\n#endif\n)")
+    text = specs.SPEC.replace("template: template.yaml\n", "")
+    load_experiment(specs.write(tmp_path, text, scale__cl=kernel))
+
+
+# What is replaced in the sound spec, by what, and the one message that must follow.
+BAD = [
+    ("version: 1", "version: 2", "spec.yaml:1: should be 1, not 2"),
+    ("name: scale\nk", "name: 'a b'\nk", "spec.yaml:2: 'a b' is not a name"),
+    ("entry: scale", "entri: scale", "unknown key 'entri'; did you mean 'entry'?"),
+    ("cost: {", "costs: {", "unknown key 'costs'; did you mean 'cost'?"),
+    ("version: 1", "version: 1\nagents: {round: 3}", "unknown key 'round'; did you mean 'rounds'?"),
+    ("language: opencl", "language: hip", "spec.yaml:4: 'hip': HIP is not supported yet"),
+    ("language: opencl", "language: opencll", "did you mean 'opencl'?"),
+    ("source: scale.cl", "source: gone.cl", "spec.yaml:5: no such file"),
+    ("source: scale.cl", "source: .", "not a regular file"),
+    ("source: scale.cl", "source: " + "x" * 300, "File name too long"),
+    ("entry: scale\n", "entry: scala\n", "no kernel 'scala' in scale.cl; did you mean 'scale'?"),
+    ("entry: scale\n", "entry: 'a;b'\n", "is not a kernel's name"),
+    ("entry: scale\n", "entry: 'scale<1>'\n", "OpenCL has no C++ names"),
+    ("ceil_div(n, 64)", "ceil_div(m, 64)", "spec.yaml:7: unknown symbol 'm'; there are: n"),
+    ("ceil_div(n, 64)", "ceildiv(n, 64)", "did you mean 'ceil_div'?"),
+    ("ceil_div(n, 64)", "n // (n - 1000)", "division by zero"),
+    ("ceil_div(n, 64)", "n - 1000", "is 0 at n=1000; at least 1"),
+    ("ceil_div(n, 64)", "n * n * n * n", "at most 2**31"),
+    ("ceil_div(n, 64)", "BLOCK", "'BLOCK' is a parameter of the template"),
+    ("block: [64]", "block: [1, 2, 3, 4]", "takes 1 to 3 values, not 4"),
+    ("block: [64]", "block: [64], cooperative: true", "no cooperative launch"),
+    ("block: [64]", "block: [64], shared_bytes: 4", "declare their local memory"),
+    ("  entry: scale\n", "  entry: scale\n  options: [-DA=1]\n", "defines of a template"),
+    ("  entry: scale\n", "  entry: scale\n  options: [-O9]\n", "not among the options allowed"),
+    ("  entry: scale\n", "  entry: scale\n  include_dirs: [gone]\n", "no such folder"),
+    ("  entry: scale\n", f"  entry: scale\n  include_dirs: [{'x' * 300}]\n", "name too long"),
+    ("  entry: scale\n", "  entry: scale\n  headers: [[a, b]]\n", "read from include_dirs"),
+    ("  launch: {", "  launches: []\n  lunch: {", "did you mean 'launch'?"),
+    ("kind: out", "kind: output", "spec.yaml:9: should be 'in', 'out'"),
+    ("kind: out", "kind: texture", "a texture is not supported yet"),
+    ("range: [-3, 3]", "compare: exact", "'compare' means nothing for an argument of kind in"),
+    ("dtype: float32, shape: [n], t", "shape: [n], t", "missing key 'dtype'"),
+    ("dtype: float32, shape: [n], t", "dtype: half, shape: [n], t", "did you mean 'float16'?"),
+    ("dtype: float32, shape: [n], t", "dtype: float, shape: [n], t", "did you mean 'float32'?"),
+    ("dtype: float32, shape: [n], t", "dtype: bfloat16, shape: [n], t", "OpenCL has no bfloat16"),
+    ("shape: [n], t", "shape: [n - 1000], t", "is 0; at least 1 is needed"),
+    ("shape: [n], t", "shape: [n], strides: [0], t", "overlap"),
+    ("shape: [n], t", "shape: [n], strides: [1, 1], t", "2 strides for 1 dimensions"),
+    ("shape: [n], t", "shape: [n, 2**40, 2**20], t", "a buffer of|overflow"),
+    ("shape: [n], t", "t", "missing key 'shape'"),
+    ("shape: [n], t", "shape: [device.warp_size], t", "the device is not known here"),
+    ("tolerance: {rtol: 1e-5, atol: 1e-5}", "tolerance: {rtol: 1e-5}", "missing key 'atol'"),
+    ("tolerance: {rtol: 1e-5, atol: 1e-5}", "tolerance: {rtol: -1, atol: 0}", "greater than"),
+    ("tolerance: {rtol: 1e-5, atol: 1e-5}", "compare: {ulps: 1}", "did you mean 'ulp'?"),
+    ("tolerance: {rtol: 1e-5, atol: 1e-5}", "compare: clse", "did you mean 'close'?"),
+    ("tolerance: {rtol", "compare: exact, tolerance: {rtol", "leaves no room"),
+    ("range: [-3, 3]", "range: [3, -3]", "a range is [low, high]"),
+    ("range: [-3, 3]", "range: [1, 2, 3]", "needs at most 2 entries"),
+    ("range: [-3, 3]", "align: 12", "power of two"),
+    ("range: [-3, 3]", "align: 2", "less than one float32"),
+    ("range: [-3, 3]", "values: permutation", "are integers, but the type is float32"),
+    ("range: [-3, 3]", "values: nromal", "did you mean 'normal'?"),
+    ("range: [-3, 3]", "values: {pyton: a.py:f}", "did you mean 'python'?"),
+    ("range: [-3, 3]", "values: {python: reference.py:f}", "no function 'f' in reference.py"),
+    ("range: [-3, 3]", "values: {python: reference.py:make}", "make() wants 'size'"),
+    ("range: [-3, 3]", "values: {file: gone.npy}", "no such file"),
+    ("range: [-3, 3]", "initial: zeros", "'initial' means nothing"),
+    ("range: [-3, 3]", "align: true", "should be an integer, not true"),
+    ("value: n}", "value: n + 0.5}", "fractions"),
+    ("value: n}", "value: 2**40}", "outside int32"),
+    ("value: n}", "value: 1.5}", "is a fraction, but int32 holds integers"),
+    ("value: n}", "valeu: n, value: n}", "did you mean 'value'?"),
+    (",   value: n}", "}", "missing key 'value'"),
+    ("dtype: int32, ", "dtype: int64, ", "is int32 (int), but 'n' is int64"),
+    ("name: x, ", "name: out, ", "a second argument named 'out'"),
+    ("name: x, ", "name: in, ", "take **rest, and rest['in'], which no parameter can be called"),
+    ("kind: in, ", "kind: constant, symbol: s, ", "cannot set a program's constants"),
+    ("  - {name: n,      kind: scalar, dtype: int32,   value: n}\n", "", "takes 4 parameters"),
+    ("1 <= n", "1 <= m", "unknown symbol 'm'"),
+    ("1 <= n", "n = 1", "write '==' to compare"),
+    ("1 <= n", "n >= 1000", "spec.yaml:16: outside the domain: 'n >= 1000' does not hold"),
+    ("{n: 1000}", "{n: 0}", "a size is at least 1"),
+    ("{n: 1000}", "{n: -5}", "a size is at least 1"),
+    ("{n: 1000}", "{n: 1000.5}", "not 1000.5"),
+    ("{n: 1000}", "{n: abc}", "neither a size nor an element type"),
+    ("{n: 777}", "{m: 777, n: 777}", "the first shape binds no 'm'"),
+    ("{n: 777}", "{n: 1000}", "the same shape as tune[0]"),
+    ("{n: 777}", "{}", "needs at least 1 entries"),
+    ("weight: 2", "weight: 0", "should be greater than or equal to 0.000000001"),
+    ("weight: 2", "weight: 1e308", "should be less than or equal to 1000000000"),
+    ("{n: 1000}, {n: 4096, weight: 2}", "", "needs at least 1 entries"),
+    ("reference.py:scale", "gone.py:scale", "no such file"),
+    ("reference.py:scale", "reference.py", "not of the form file.py:function"),
+    ("reference.py:scale", "reference.py:scle", "did you mean 'scale'?"),
+    ("bytes: 8 * n", "bytes: 8 * n - 70000", "at least 0 is needed"),
+    ("trials: 10", "trials: '10'", "should be an integer, not '10'"),
+    ("trials: 10", "trials: 0", "greater than or equal to 1"),
+    ("trials: 10", "strategy: bayes", "should be 'auto'"),
+    ("trials: 10", "trails: 10", "did you mean 'trials'?"),
+    ("template: template.yaml", "template: gone.yaml", "no such file"),
+    ("template: template.yaml", "template: 3", "should be a mapping, not 3"),
+    ("cost:", "cost: {}\ncost:", "duplicate key 'cost', first on line 18"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[f"{b[1][:40]}" for b in BAD])
+def test_one_mistake_is_one_clear_message(tmp_path, old, new, message):
+    assert old in specs.SPEC
+    problems = said(specs.write(tmp_path, specs.SPEC.replace(old, new, 1)))
+    assert len(problems) == 1, problems
+    assert any(part in problems[0] for part in message.split("|")), problems
+    assert problems[0].startswith("spec.yaml:")
+
+
+BAD_TEMPLATES = [
+    ("entry: scale", "entry: scal", "no kernel 'scal' in scale_template.cl"),
+    ("source: scale_template.cl", "source: gone.cl", "no such file"),
+    ("[32, 64]", "[32, 32]", "the value 32 stands twice"),
+    ("[32, 64]", "[]", "needs at least 1 entries"),
+    ("[32, 64]", "[32, true]", "all integers, all bools, or all names"),
+    ("[32, 64]", "[32, 6.4]", "not 6.4"),
+    ("[plain, wide]", "[plain, 'wi-de', wide]", "cannot be part of a macro's name"),
+    ("  MODE:", "  UNUSED: [1]\n  MODE:", "parameter 'UNUSED' is used neither"),
+    ("  MODE:", "  n: [1]\n  MODE:", "'n' is already an argument"),
+    ("  MODE:", "  int: [1]\n  MODE:", "'int' is reserved"),
+    ("  MODE:", "  device: [1]\n  MODE:", "'device' is reserved"),
+    ("{FULL:", "{BLOCK:", "'BLOCK' is already a parameter"),
+    ("{FULL:", "{MODE_wide:", "the macro of MODE's value wide"),
+    ("MODE == 'wide'", "MODE == 'wise'", "MODE has no value 'wise'; did you mean 'wide'?"),
+    ("MODE == 'wide'", "MODE", "takes numbers, not names"),
+    ("ITEMS == 1", "ITEM == 1", "did you mean 'ITEMS'?"),
+    ("ITEMS == 1", "ITEMS < device.warp", "device has no 'warp'"),
+    ("n % BLOCK == 0", "MODE", "is a name, not a number"),
+    ("block: BLOCK}", "block: BLOCK, arguments: [out, y, n, factor]}", "no argument 'y'"),
+    ("block: BLOCK}", "block: BLOCK, arguments: [x, out, n, factor]}", "in the order out, x"),
+    ("launch: {", "scratch: [{name: tmp, dtype: float32, shape: [n]}]\nlaunch: {", "takes 4 param"),
+    ("launch: {", "options: [{flag: -cl-std, value: ITEMS}]\nlaunch: {", "use 'when'"),
+    ("launch: {", "options: [{flg: -w}]\nlaunch: {", "did you mean 'flag'?"),
+    ("launch: {grid:", "launch: {gird:", "did you mean 'grid'?"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD_TEMPLATES)
+def test_one_mistake_in_a_template_is_shown_in_its_own_file(tmp_path, old, new, message):
+    assert old in specs.TEMPLATE
+    text = specs.TEMPLATE.replace(old, new, 1)
+    problems = said(specs.write(tmp_path, template__yaml=text))
+    assert len(problems) == 1, problems
+    assert message in problems[0]
+    assert problems[0].startswith("template.yaml:")
+
+
+def test_cuda_mistakes(tmp_path):
+    for old, new, message in (
+        ("scale<{T}, 4>", "scale", "'scale' is a template: name an instance"),
+        ("scale<{T}, 4>", "scale<{S}, 4>", "'{S}' is neither a parameter nor a symbol"),
+        ("memset: sums", "memset: x", "of kind in: it may not be written"),
+        ("memset: sums", "memset: sum", "did you mean 'sums'?"),
+        ("[sums, n]", "[sums, table]", "no argument 'table' can be passed"),
+        ("entry: finish", "entry: finnish", "did you mean 'finish'?"),
+        ("--use_fast_math", "-use_fast_math", "write --use_fast_math"),
+        ("--std=c++17", "--std=c++98", "wants one of c++11"),
+        (", symbol: t", "", "missing key 'symbol'"),
+        ("T: bfloat16", "T: 7", "T: '7' here but 'float16' in the first shape"),
+        ("integers: [0, n]", "integers: [n, 0]", "from 100 to 0 there is none"),
+    ):
+        assert old in specs.CUDA_SPEC
+        problems = said(specs.write(tmp_path, specs.CUDA_SPEC.replace(old, new, 1)))
+        assert len(problems) == 1, problems
+        assert message in problems[0]
+
+
+def test_all_problems_at_once_each_with_line_and_caret(tmp_path):
+    text = specs.SPEC
+    for old, new in (
+        ("entry: scale\n", "entry: scale\n  launhc: 3\n"),
+        ("range: [-3, 3]", "range: [3, -3]"),
+        ("1 <= n", "1 <= m"),
+        ("{n: 777}", "{n: on}"),
+        ("trials: 10", "trials: x"),
+    ):
+        text = text.replace(old, new, 1)
+    template = specs.TEMPLATE.replace("ITEMS == 1", "ITEM == 1")
+    path = specs.write(tmp_path, text, template__yaml=template)
+    problems = said(path)
+    assert [re.sub(r": .*", "", problem) for problem in problems] == [
+        "spec.yaml:7",
+        "spec.yaml:11",
+        "spec.yaml:15",
+        "spec.yaml:17",
+        "spec.yaml:21",
+        "template.yaml:7",
+    ]
+    with pytest.raises(SpecError) as raised:
+        load_experiment(path)
+    assert (
+        "spec.yaml:7:3: unknown key 'launhc'; did you mean 'launch'?\n"
+        "    7 |   launhc: 3\n"
+        "      |   ^\n"
+    ) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "should be a mapping"),
+        (b"[]", "should be a mapping"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"a\0b", "zero byte"),
+        (b"a: " + b"x" * (1 << 20), "larger than"),
+        (b"template: t.yaml", "missing key 'kernel'"),
+    ],
+)
+def test_files_that_are_no_spec(tmp_path, data, message):
+    path = tmp_path / "a.yaml"
+    path.write_bytes(data)
+    with pytest.raises(SpecError, match=re.escape(message)):
+        load_experiment(path)
+
+
+def test_a_missing_spec(tmp_path):
+    with pytest.raises(SpecError, match="no such file"):
+        load_experiment(tmp_path / "gone.yaml")
+
+
+@pytest.mark.parametrize("text", [specs.SPEC, specs.CUDA_SPEC])
+def test_the_resolved_spec_needs_no_other_file(tmp_path, text):
+    path = specs.write(tmp_path, text)
+    experiment = load_experiment(path)
+    resolved = dump_resolved(experiment)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert load_resolved(resolved) == experiment
+    assert "repeats: 100" in resolved
+    with pytest.raises(SpecError, match="names the file 'scale"):
+        load_resolved(specs.SPEC)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    rationale=texts,
+    header=st.one_of(texts, st.lists(texts).map("\n".join), st.sampled_from([" a\n", "\t", "-\n"])),
+    members=st.lists(st.from_regex(r"\A[a-z0-9_]{1,6}\Z"), min_size=1, unique=True),
+    sizes=st.sets(st.integers(1, 65536), min_size=2),
+    weight=st.floats(1e-3, 1e3),
+    value=finite,
+    tolerance=st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)),
+)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_round_trip(sound, rationale, header, members, sizes, weight, value, tolerance):
+    template = replace(
+        sound.template,
+        rationale=rationale,
+        parameters={**sound.template.parameters, "MODE": tuple(members)},
+        constraints=(),
+    )
+    first, *rest = sound.arguments
+    first = replace(first, tolerance=Tolerance(rtol=tolerance[0], atol=tolerance[1]))
+    rest[2] = replace(rest[2], value=value)
+    held_out, *tune = (ShapeBinding({"n": size}, weight) for size in sorted(sizes))
+    experiment = replace(
+        sound,
+        kernel=replace(sound.kernel, headers=(("a.h", header),)),
+        arguments=(first, *rest),
+        template=template,
+        shapes=replace(sound.shapes, tune=tuple(tune), held_out=(held_out,)),
+    )
+    assert load_resolved(dump_resolved(experiment)) == experiment
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return load_experiment(specs.write(tmp_path_factory.mktemp("sound")))
+
+
+EDITS = st.tuples(
+    st.integers(0, 2000),
+    st.integers(0, 12),
+    st.one_of(
+        st.text(max_size=4),
+        st.sampled_from(
+            ["{", "}", "[", "]", ":", "\n", "  ", "*a", "&a ", "!!int ", "'", '"', "- ", "#", "|",
+             "null", "1e9", "-1", "99999999999999999999", "n", "(", ")", ", ", "%", "<<: ", "\t"]
+        ),
+    ),
+)  # fmt: skip
+
+
+@given(edits=st.lists(EDITS, min_size=1, max_size=4), in_template=st.booleans())
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_spec_with_random_edits_never_fails_unclearly(tmp_path_factory, edits, in_template):
+    text = specs.TEMPLATE if in_template else specs.SPEC
+    for at, cut, new in edits:
+        at %= len(text) + 1
+        text = text[:at] + new + text[at + cut :]
+    folder = tmp_path_factory.getbasetemp() / "edits"
+    folder.mkdir(exist_ok=True)
+    path = specs.write(folder)
+    spoilt = folder / ("template.yaml" if in_template else "spec.yaml")
+    spoilt.write_bytes(text.encode(errors="surrogatepass"))
+    try:
+        experiment = load_experiment(path)
+    except SpecError:
+        pass
+    else:
+        assert load_resolved(dump_resolved(experiment)) == experiment
+
+
+@given(data=st.binary(max_size=200))
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_random_bytes_are_refused_clearly(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "random.yaml"
+    path.write_bytes(data)
+    with pytest.raises(SpecError):
+        load_experiment(path)
+
+
+def nodes(data, path=()):
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in items:
+        if isinstance(value, dict | list):
+            yield from nodes(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.sampled_from(["", "n", "out", "T", "float16", "x +", "1 // 0", "a.py:f", "permutation"]),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["n", "ulp", "python", "integers", "grid", "memset", "flag", "name"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=5,
+)
+
+
+@given(data=st.data(), in_template=st.booleans(), cuda=st.booleans())
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_spec_with_a_value_of_any_other_form_never_fails_unclearly(
+    tmp_path_factory, data, in_template, cuda
+):
+    text = specs.TEMPLATE if in_template else specs.CUDA_SPEC if cuda else specs.SPEC
+    spec = yaml.safe_load(text)
+    *above, last = data.draw(st.sampled_from([path for path in nodes(spec) if path]))
+    place = spec
+    for step in above:
+        place = place[step]
+    place[last] = data.draw(VALUES)
+    folder = tmp_path_factory.getbasetemp() / "forms"
+    folder.mkdir(exist_ok=True)
+    path = specs.write(folder, specs.CUDA_SPEC if cuda and not in_template else specs.SPEC)
+    spoilt = folder / ("template.yaml" if in_template else "spec.yaml")
+    spoilt.write_text(yaml.safe_dump(spec))
+    try:
+        experiment = load_experiment(path)
+    except SpecProblems as error:
+        for problem in error.problems:
+            assert problem.mark
+            assert not re.search(
+                r"Input should|function-|\[type=|keyword argument|\n", problem.message
+            )
+    else:
+        assert load_resolved(dump_resolved(experiment)) == experiment
+
+
+def seeded(seeds):
+    return specs.SPEC.replace("seconds: 5}", f"seconds: 5, seeds: {seeds}}}")
+
+
+def test_seeds_stand_in_the_spec_or_in_the_results_of_an_earlier_run(tmp_path):
+    rows = [
+        {"trial": i, "loss": loss, "configuration": {"BLOCK": 32 * (i + 1)}}
+        for i, loss in enumerate([2.0, None, 0.5, 0.7, 3.0, 0.9, 0.8, 1.0])
+    ]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = load_experiment(specs.write(tmp_path, seeded("results.jsonl"))).search.seeds
+    assert [seed["BLOCK"] for seed in found] == [96, 128, 224, 192, 256]
+    text = seeded("[{BLOCK: 64, MODE: wide}, {ITEMS: 2, FAST: true}]")
+    written = load_experiment(specs.write(tmp_path, text))
+    assert written.search.seeds == ({"BLOCK": 64, "MODE": "wide"}, {"ITEMS": 2, "FAST": True})
+    assert load_resolved(dump_resolved(written)) == written
+
+
+def test_a_seed_that_says_nothing_of_the_template(tmp_path):
+    path = specs.write(tmp_path, seeded("[{BLOCK: 32}, {BLOK: 64}]"))
+    assert said(path) == [
+        "spec.yaml:20: the seed has no parameter of the template, whose are: BLOCK, ITEMS, MODE"
+    ]
+
+
+@pytest.mark.parametrize("text", ["not JSON\n", "[]\n", '{"loss": 1.0}\n', '"loss"\n'])
+def test_seeds_from_a_file_that_is_no_result(tmp_path, text):
+    (tmp_path / "results.jsonl").write_text(text)
+    path = specs.write(tmp_path, seeded("results.jsonl"))
+    assert "results.jsonl: " in said(path)[0]

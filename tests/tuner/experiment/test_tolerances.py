@@ -1,0 +1,29 @@
+"""What is said of how outputs are compared, to people and to models."""
+
+from dataclasses import replace
+
+from tests.agents.briefs import twice
+from tuner.experiment.model import ShapeBinding, Shapes, Tolerance, Ulp
+from tuner.experiment.tolerances import compared
+
+
+def said(**changes):
+    """Of an experiment whose outputs are such."""
+    experiment = twice()
+    arguments = tuple(
+        replace(argument, **changes) if argument.is_output else argument
+        for argument in experiment.arguments
+    )
+    shapes = Shapes(tune=(ShapeBinding({"tokens": 16, "d": 32, "T": "float16"}),), held_out=())
+    return set(compared(replace(experiment, arguments=arguments, shapes=shapes)).values())
+
+
+def test_each_way_to_compare_has_its_words():
+    given = Tolerance(rtol=0.5, atol=0.25)
+    grows = "; atol times the answer's median magnitude where that is above 1"
+    assert said(dtype="float32") == {f"rtol 1e-05, atol 1e-05 (default for float32{grows})"}
+    assert said(tolerance=given) == {"rtol 0.5, atol 0.25 (given)"}
+    assert said(dtype="T") == {"the default of each shape's element type"}
+    assert said(dtype="T", tolerance=given) == {"rtol 0.5, atol 0.25 (given)"}
+    assert said(compare=Ulp(ulp=3)) == {"within 3 units in the last place"}
+    assert said(compare="unordered") == {"unordered"}

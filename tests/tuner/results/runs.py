@@ -1,0 +1,99 @@
+"""Finished runs for tests, written as facts: who was tried, and how long each took."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.engine.fleet import BASELINE, INCUMBENT, Sample
+from tuner.experiment.model import Experiment
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    EpochOpened,
+    Fact,
+    IncumbentEntered,
+    RunFinished,
+    SearchEnded,
+    TrialFinished,
+    TrialProposed,
+)
+from tuner.journal.history import History
+from tuner.trial import Configuration, Full, Infeasible, Measured, Rejected, Value
+
+Times = Sequence[float | None]
+"""Nanoseconds per shape, tune then held-out; ``None`` where infeasible."""
+
+
+def full(median_ns: float, baseline_ns: float) -> Full:
+    return Full(median_ns=median_ns, mad_ns=median_ns / 100, samples=100, baseline_ns=baseline_ns)
+
+
+def finished_run(
+    experiment: Experiment,
+    device: Device,
+    baseline: Sequence[float],
+    trials: Sequence[tuple[Mapping[str, Value], Times | Rejected]],
+    *,
+    processes: int = 5,
+    noise: float = 0.0,
+    seed: int = 0,
+    failed: Mapping[int, Rejected] | None = None,
+    confirmed: Callable[[int], bool] = lambda trial: True,
+    incumbents: Sequence[tuple[IncumbentEntered, Times]] = (),
+    told: Callable[[Fact], Fact] = lambda fact: fact,
+) -> History:
+    """A run in which each trial, and each incumbent, took these times, log-normal noise apart.
+
+    ``told`` adds to each fact.
+    """
+    random = np.random.default_rng(seed)
+    tune = len(experiment.shapes.tune)
+    facts: list[Fact] = [
+        EpochOpened(device=device, environment="one"),
+        BaselinePrepared(cells=tuple(full(t, t) for t in baseline)),
+    ]
+    for number, (values, times) in enumerate(trials):
+        facts.append(TrialProposed(trial=number, configuration=Configuration.of(values)))
+        outcome = (
+            times
+            if isinstance(times, Rejected)
+            else Measured(
+                cells=tuple(
+                    Infeasible(reason="told to") if t is None else full(t, b)
+                    for t, b in zip(times[:tune], baseline, strict=False)
+                )
+            )
+        )
+        facts.append(
+            TrialFinished(
+                trial=number, outcome=outcome, bench="b", device_seconds=0.1, searched=number + 1.0
+            )
+        )
+    facts.append(SearchEnded(reason="trials", searched=float(len(trials))))
+    finalists = {
+        number: times
+        for number, (_, times) in enumerate(trials)
+        if not isinstance(times, Rejected) and confirmed(number)
+    }
+    facts[1:1] = [entered for entered, _ in incumbents]
+    finalists |= {INCUMBENT - place: times for place, (_, times) in enumerate(incumbents)}
+    for process in range(processes):
+        samples = [
+            Sample(
+                trial=trial,
+                shape=shape,
+                cache=experiment.measure.cache,
+                median_ns=time * float(np.exp(noise * random.standard_normal())),
+            )
+            for trial, times in {BASELINE: baseline, **finalists}.items()
+            for shape, time in enumerate(times)
+            if time is not None and trial not in (failed or {})
+        ]
+        facts.append(
+            ConfirmationSampled(
+                process=process, samples=tuple(samples), failed=tuple((failed or {}).items())
+            )
+        )
+    facts.append(RunFinished())
+    return History.of(experiment, map(told, facts))

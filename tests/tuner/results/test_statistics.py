@@ -1,0 +1,116 @@
+"""Verdicts: what is the same is called so, what differs is seen, and noise is never a win."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.results.statistics import ERROR_RATE, Noise, compare
+
+FINALISTS, SHAPES, PROCESSES = 5, 6, 5
+
+
+def simulated(random, sigma, speedups):
+    """Log speedups of finalists against one baseline, in processes with independent noise."""
+    baseline = random.normal(0, sigma, PROCESSES)
+    return [list(math.log(s) + baseline - random.normal(0, sigma, PROCESSES)) for s in speedups]
+
+
+def verdicts(random, sigma, speedups):
+    logs = simulated(random, sigma, speedups)
+    noise = Noise.pooled(logs)
+    return [compare(each, noise, FINALISTS * SHAPES).verdict for each in logs]
+
+
+@pytest.mark.parametrize("sigma", [0.0005, 0.002, 0.005, 0.01])
+def test_the_baseline_against_itself_is_the_same_in_99_of_100_runs(sigma):
+    random = np.random.default_rng(1)
+    runs = 200
+    same = sum(
+        all(
+            verdict == "same"
+            for _ in range(SHAPES)
+            for verdict in verdicts(random, sigma, [1.0] * FINALISTS)
+        )
+        for _ in range(runs)
+    )
+    assert same >= 0.99 * runs
+
+
+@pytest.mark.parametrize("sigma", [0.001, 0.01, 0.05, 0.2])
+def test_noise_alone_is_hardly_ever_faster_or_slower(sigma):
+    random = np.random.default_rng(2)
+    runs = 300
+    wrong = sum(
+        any(
+            verdict in ("faster", "slower")
+            for _ in range(SHAPES)
+            for verdict in verdicts(random, sigma, [1.0] * FINALISTS)
+        )
+        for _ in range(runs)
+    )
+    assert wrong <= 2 * ERROR_RATE * runs
+
+
+@pytest.mark.parametrize(("speedup", "verdict"), [(0.98, "slower"), (1.02, "faster")])
+def test_two_percent_are_seen_on_a_quiet_device(speedup, verdict):
+    random = np.random.default_rng(3)
+    speedups = [speedup] + [1.0] * (FINALISTS - 1)
+    seen = [verdicts(random, 0.0015, speedups)[0] for _ in range(200)]
+    assert seen.count(verdict) >= 198
+
+
+def test_twice_as_fast_is_seen_on_a_noisy_one():
+    random = np.random.default_rng(4)
+    seen = [verdicts(random, 0.1, [2.0] * FINALISTS) for _ in range(100)]
+    assert sum(one == ["faster"] * FINALISTS for one in seen) >= 98
+
+
+def test_a_device_that_differs_from_itself_by_a_quarter_settles_nothing():
+    random = np.random.default_rng(5)
+    seen = {verdict for _ in range(50) for verdict in verdicts(random, 0.25, [1.0] * FINALISTS)}
+    assert seen == {"unclear"}
+
+
+def test_one_process_is_no_evidence():
+    one = compare([0.7], Noise.pooled([[0.7]]), 1)
+    assert (one.verdict, one.low, one.high, one.processes) == ("unclear", None, None, 1)
+
+
+@given(
+    logs=st.lists(st.floats(-3, 3), min_size=2, max_size=10),
+    comparisons=st.integers(1, 200),
+)
+def test_the_interval_holds_the_estimate_and_the_verdict_agrees_with_it(logs, comparisons):
+    found = compare(logs, Noise.pooled([logs]), comparisons)
+    if found.low is None:
+        assert found.verdict == "unclear"
+        return
+    assert found.low <= found.speedup * (1 + 1e-12)
+    assert found.speedup <= found.high * (1 + 1e-12)
+    match found.verdict:
+        case "faster":
+            assert found.speedup > 1.01
+            assert found.low > 1
+        case "slower":
+            assert found.speedup < 1 / 1.01 * (1 + 1e-12)
+            assert found.high < 1
+        case "same":
+            assert found.low <= 1.01
+            assert found.high >= 1 / 1.01 - 1e-12
+            assert max(found.high, 1 / found.low) <= 1.1 + 1e-9
+
+
+@given(
+    logs=st.lists(st.floats(-1, 1), min_size=2, max_size=8),
+    more=st.integers(2, 50),
+)
+def test_more_comparisons_make_no_verdict_bolder(logs, more):
+    noise = Noise.pooled([logs])
+    few, many = compare(logs, noise, 1), compare(logs, noise, more)
+    if many.low is None:
+        return
+    assert many.low <= few.low
+    assert many.high >= few.high

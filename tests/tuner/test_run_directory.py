@@ -1,0 +1,234 @@
+"""The run directory: made whole or not at all, one writer, many readers."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from tests.tuner.engine.driving import Run, experiment, fleet
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.journal.facts import TrialProposed
+from tuner.run_directory import RunDirectory, RunView
+from tuner.trial import Configuration
+
+EXPERIMENT = experiment()
+
+
+def create(path):
+    return RunDirectory.create(path, EXPERIMENT, "name: simulated\n")
+
+
+def test_it_is_found_again_as_it_was_made(tmp_path):
+    made = create(tmp_path / "deep" / "run")
+    made.close()
+    found = RunDirectory.open(tmp_path / "deep" / "run")
+    assert (found.info, found.experiment, found.secret) == (
+        made.info,
+        made.experiment,
+        made.secret,
+    )
+    assert (found.path / "spec.yaml").read_text() == "name: simulated\n"
+    assert json.loads((found.path / "run.json").read_text())["experiment"] == "simulated"
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["run"], "nothing half made is left"
+    found.close()
+
+
+def test_seeds_differ_between_runs_and_only_the_owner_can_read_them(tmp_path):
+    one, other = create(tmp_path / "one"), create(tmp_path / "other")
+    assert one.secret != other.secret
+    assert stat.S_IMODE((one.path / "secret").stat().st_mode) == 0o600
+    for name in ("run.json", "spec.yaml", "spec.resolved.yaml"):
+        text = (one.path / name).read_text()
+        assert f"{one.secret:x}" not in text
+        assert str(one.secret) not in text
+
+
+def test_what_is_there_already_is_never_overwritten(tmp_path):
+    create(tmp_path / "run").close()
+    before = (tmp_path / "run" / "run.json").read_text()
+    with pytest.raises(EnvironmentProblem, match=r"there already.*resume"):
+        create(tmp_path / "run")
+    assert (tmp_path / "run" / "run.json").read_text() == before
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(EnvironmentProblem):
+        create(tmp_path / "file")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "run"]
+
+
+def test_an_empty_folder_may_become_a_run(tmp_path):
+    (tmp_path / "run").mkdir()
+    create(tmp_path / "run").close()
+    assert RunView.open(tmp_path / "run").facts() == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match=r"cannot make the run directory .*--run-dir"):
+        create(tmp_path / "file" / "run")
+
+
+def test_two_writers_at_once_are_refused_and_readers_are_not(tmp_path):
+    held = create(tmp_path / "run")
+    with pytest.raises(EnvironmentProblem, match=f"in use by process {os.getpid()}"):
+        RunDirectory.open(tmp_path / "run")
+    assert RunView.open(tmp_path / "run").info == held.info
+    held.close()
+    held.close()
+    RunDirectory.open(tmp_path / "run").close()
+
+
+def test_a_writer_that_was_killed_holds_nothing(tmp_path):
+    create(tmp_path / "run").close()
+    program = (
+        "import pathlib, sys, time\n"
+        "from tuner.run_directory import RunDirectory\n"
+        f"held = RunDirectory.open(pathlib.Path({str(tmp_path / 'run')!r}))\n"
+        "print('held', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "held\n"
+        with pytest.raises(EnvironmentProblem, match=f"in use by process {child.pid}"):
+            RunDirectory.open(tmp_path / "run")
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    RunDirectory.open(tmp_path / "run").close()
+
+
+def test_each_environment_is_kept_once_and_tells_itself_apart(tmp_path):
+    run = create(tmp_path / "run")
+    first = run.record_environment({"device": "a", "driver": "1"})
+    again = run.record_environment({"driver": "1", "device": "a"})
+    other = run.record_environment({"device": "a", "driver": "2"})
+    assert first == again != other
+    names = sorted(p.name for p in (run.path / "environment").iterdir())
+    assert names == ["000.json", "001.json"]
+    run.close()
+
+
+def test_facts_are_read_while_they_are_written(tmp_path):
+    run = create(tmp_path / "run")
+    simulated = Run(EXPERIMENT)
+    simulated.drive(fleet())
+    with run.journal() as journal:
+        for count, fact in enumerate(simulated.facts, start=1):
+            journal.append(fact)
+            assert len(RunView.open(run.path).facts()) == count
+    run.close()
+
+
+def test_derived_files_are_replaced_as_a_whole(tmp_path):
+    run = create(tmp_path / "run")
+    run.write("export/kernel.h", "one")
+    run.write("export/kernel.h", "two")
+    assert (run.path / "export" / "kernel.h").read_text() == "two"
+    assert [p.name for p in (run.path / "export").iterdir()] == ["kernel.h"]
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("run.json", "{", "cannot be understood"),
+        (
+            "run.json",
+            '{"format": 99, "run": "x", "experiment": "x", "created": ""}',
+            r"format is 99.* begin a new run",
+        ),
+        ("secret", "not hex", "seed"),
+        ("spec.resolved.yaml", "version: 1\n", r"spec\.resolved\.yaml is not what the run was"),
+    ],
+)
+def test_broken_directories_are_refused_clearly(tmp_path, name, text, complaint):
+    create(tmp_path / "run").close()
+    (tmp_path / "run" / name).write_text(text)
+    with pytest.raises(EnvironmentProblem, match=complaint):
+        RunDirectory.open(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["run.json", "spec.resolved.yaml", "secret", "journal.jsonl"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.write_bytes(b"\xff\xfe")])
+def test_what_is_no_text_file_is_named_and_never_waited_for(tmp_path, name, make):
+    create(tmp_path / "run").close()
+    path = tmp_path / "run" / name
+    path.unlink(missing_ok=True)
+    make(path)
+    with pytest.raises(EnvironmentProblem, match=str(path)):
+        RunDirectory.open(tmp_path / "run").journal()
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, None])
+def test_a_journal_that_lost_trials_is_neither_read_nor_gone_on_with(tmp_path, left):
+    directory = create(tmp_path / "run")
+    with directory.journal() as journal:
+        for trial in range(2):
+            journal.append(TrialProposed(trial=trial, configuration=Configuration.of({"x": trial})))
+    directory.write("results.jsonl", "{}\n{}\n")
+    path = directory.path / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.unlink()
+    if left is not None:
+        path.write_bytes(b"".join(lines[:left]))
+    for read in (RunView.open(directory.path).facts, directory.journal):
+        with pytest.raises(EnvironmentProblem, match=r"of 2: it was cut or replaced; restore it"):
+            read()
+    path.write_bytes(b"".join(lines))
+    assert len(RunView.open(directory.path).facts()) == 2
+    directory.journal().close()
+    directory.close()
+
+
+def test_a_journal_that_lost_its_end_is_told_of_though_no_trial_is_missing(tmp_path):
+    directory = create(tmp_path / "run")
+    simulated = Run(EXPERIMENT)
+    simulated.drive(fleet())
+    with directory.journal() as journal:
+        for fact in simulated.facts:
+            journal.append(fact)
+        journal.sync()
+        directory.write("status.json", json.dumps({"facts": journal.synced, "more": []}))
+    path = directory.path / "journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    for read in (RunView.open(directory.path).facts, directory.journal):
+        with pytest.raises(
+            EnvironmentProblem, match=r"status\.json, which .* cut or replaced; restore .* move "
+        ):
+            read()
+    (directory.path / "status.json").rename(directory.path / "moved.json")
+    directory.journal().close()
+    path.write_bytes(whole)
+    for text in ("", "[]", "{", '{"facts": "many"}'):
+        directory.write("status.json", text)
+        assert RunView.open(directory.path).facts() == simulated.facts, "it only ever adds doubt"
+    directory.close()
+
+
+def test_a_run_lost_but_for_what_it_measured_is_no_folder_without_a_run(tmp_path):
+    directory = create(tmp_path / "run")
+    directory.journal().close()
+    directory.close()
+    (directory.path / "run.json").unlink()
+    with pytest.raises(EnvironmentProblem, match=r"run\.json is gone, though .* restore it"):
+        RunView.open(directory.path)
+    (directory.path / "journal.jsonl").unlink()
+    with pytest.raises(SpecError, match="is not a run directory"):
+        RunView.open(directory.path)
+    with pytest.raises(EnvironmentProblem, match="is there already and is no run directory: move"):
+        create(directory.path)
+
+
+def test_a_name_too_long_is_one_clear_message(tmp_path):
+    with pytest.raises(EnvironmentProblem, match=r"File name too long.*--run-dir"):
+        create(tmp_path / ("x" * 300))
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="is not a run directory"):
+        RunView.open(tmp_path)

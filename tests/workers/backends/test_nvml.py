@@ -1,0 +1,106 @@
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from workers.backends.cuda.nvml import Nvml, count_others, parent_of
+
+
+class NVMLError(Exception):
+    pass
+
+
+def library(reasons: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        NVMLError=NVMLError,
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: reasons,
+        nvmlDeviceGetClockInfo=lambda handle, which: {1: 1980, 2: 2619}[which],
+        nvmlDeviceGetPowerUsage=lambda handle: 312_400,
+        nvmlDeviceGetTemperature=lambda handle, which: 51,
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [
+            SimpleNamespace(pid=os.getpid()),
+            SimpleNamespace(pid=1),
+        ],
+    )
+
+
+def gpu(reasons: int) -> Nvml:
+    made = Nvml("no such bus")
+    made._nvml, made._handle = library(reasons), None
+    return made
+
+
+def test_without_a_driver_nothing_is_told() -> None:
+    assert Nvml("0000:00:00.0").read() is None
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [(0x1, ()), (0x2, ()), (0x4, ("power cap",)), (0x88, ("hardware slowdown", "power brake"))],
+)
+def test_only_reasons_that_spoil_a_timing_count(bits, words) -> None:
+    seen = gpu(bits).read()
+    assert seen is not None
+    assert seen.throttled == words
+    assert (seen.sm_mhz, seen.memory_mhz, seen.watts, seen.celsius) == (1980, 2619, 312.4, 51)
+    assert seen.others == 1
+
+
+def test_a_library_that_fails_tells_nothing() -> None:
+    made = gpu(0)
+
+    def fail(handle: object) -> int:
+        raise NVMLError
+
+    made._nvml.nvmlDeviceGetCurrentClocksThrottleReasons = fail
+    assert made.read() is None
+
+
+def test_processes_are_listed_once_a_second_at_most() -> None:
+    made, lists = gpu(0), []
+
+    def listed(handle: object) -> list[SimpleNamespace]:
+        lists.append(1)
+        return []
+
+    made._nvml.nvmlDeviceGetComputeRunningProcesses = listed
+    for _ in range(50):
+        made.read()
+    assert len(lists) == 1
+
+
+OWN = os.getpid()
+PARENTS = {OWN: 10, 20: 10, 21: 10, 30: 99, 31: None}
+
+
+@pytest.mark.parametrize(
+    ("pids", "others"),
+    [
+        ([OWN], 0),
+        ([OWN, 20, 21], 0),
+        ([OWN, 20, 30], 1),
+        ([OWN, 30, 31], 2),
+        ([4001], 0),
+        ([4001, 4002], 1),
+        ([], 0),
+    ],
+    ids=[
+        "alone",
+        "siblings",
+        "a stranger",
+        "two strangers",
+        "numbered elsewhere",
+        "and two",
+        "none",
+    ],
+)
+def test_only_processes_of_others_count(pids, others) -> None:
+    assert count_others(pids, PARENTS.get) == others
+
+
+def test_the_parent_of_a_process_is_known_and_of_none_it_is_not() -> None:
+    assert parent_of(OWN) == os.getppid()
+    assert parent_of(1 << 22) is None

@@ -1,0 +1,282 @@
+import dataclasses
+import sys
+
+import pytest
+
+from tests.conformance.compiler import CompilerConformance
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem
+from tuner.integrity.include_rules import foreign_include
+from tuner.plan import Binary, Build, Usage
+from tuner.trial import Code, Rejected, Stage
+from workers.backends.cuda.architectures import ARCHITECTURES, device_for
+from workers.backends.cuda.compiler import open_compiler, usage_by_symbol
+
+pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+
+PLAIN = """#include <cuda_fp16.h>
+extern "C" __global__ void __launch_bounds__(BLOCK) scale(__half* x, int n) {
+  __shared__ float kept[BLOCK];
+  kept[threadIdx.x] = __half2float(x[threadIdx.x]);
+  __syncthreads();
+  x[threadIdx.x] = __float2half(kept[(threadIdx.x * 7) % BLOCK] * n);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    return open_compiler(device_for("sm_90"))
+
+
+def build(source=PLAIN, entries=("scale",), defines=(("BLOCK", 128),), **more) -> Build:
+    return Build(
+        language="cuda", file="k.cu", source=source, entries=entries, defines=defines, **more
+    )
+
+
+def kernel(body: str) -> str:
+    return f'extern "C" __global__ void scale(float* x, int n) {{\n{body}\n}}\n'
+
+
+class TestNvrtcCompiler(CompilerConformance):
+    @pytest.fixture
+    def compiler(self):
+        return open_compiler(device_for("sm_90"))
+
+    def build(self, body, before="", **fields):
+        source = f'{before}\nextern "C" __global__ void probe(float* out) {{\n{body}\n}}'
+        given = {"entries": ("probe",)} | fields
+        return Build(language="cuda", file="probe.src", source=source, **given)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_compiles_for_each_architecture_and_reports_usage(arch):
+    binary = open_compiler(device_for(arch)).compile(build())
+    assert isinstance(binary, Binary)
+    assert binary.code.startswith(b"\x7fELF")
+    usage = dict(binary.usage)["scale"]
+    assert 0 < usage.registers < 256
+    assert (usage.spill_bytes, usage.stack_bytes) == (0, 0)
+    assert usage.static_shared_bytes == 512
+    assert usage.max_threads_per_block == 128
+
+
+def test_name_expressions_of_templates_are_found_by_their_mangled_names(compiler):
+    source = """namespace ns {
+template <typename T, int N> __global__ void k(T* x) { x[threadIdx.x] *= N; }
+}
+extern "C" __global__ void plain(int* x) { *x = 1; }
+"""
+    binary = compiler.compile(build(source, ("ns::k<float, 4>", "plain"), ()))
+    symbols = dict(binary.symbols)
+    assert symbols["plain"] == "plain"
+    assert symbols["ns::k<float, 4>"].startswith("_Z")
+    assert {entry for entry, _ in binary.usage} == set(symbols)
+
+
+def test_equal_machine_code_is_byte_for_byte_equal(compiler):
+    first = compiler.compile(build())
+    second = compiler.compile(build("// more\n" + PLAIN, defines=(("BLOCK", 128), ("DEAD", 3))))
+    third = compiler.compile(build(defines=(("BLOCK", 64),)))
+    assert first.code == second.code != third.code
+    assert first.build != second.build
+
+
+def test_spills_are_reported(compiler):
+    body = """float kept[200];
+#pragma unroll
+for (int i = 0; i < 200; ++i) kept[i] = x[i * n + threadIdx.x];
+#pragma unroll
+for (int i = 0; i < 200; ++i) x[i * n + threadIdx.x] = kept[i] * kept[199 - i];"""
+    binary = compiler.compile(build(kernel(body), defines=(), options=("--maxrregcount=32",)))
+    usage = dict(binary.usage)["scale"]
+    assert usage.spill_bytes > 0
+    assert usage.registers <= 32
+
+
+_POLICY = 'asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(p));'
+
+
+@pytest.mark.parametrize(
+    ("body", "persists"),
+    [
+        ('asm volatile("prefetch.global.L2::evict_last [%0];" :: "l"(x));', True),
+        (f"unsigned long long p; {_POLICY} x[0] = p;", True),
+        ('asm volatile("prefetch.global.L2 [%0];" :: "l"(x));', False),
+        ("x[0] = __ldcs(x + 1);", False),
+    ],
+)
+def test_code_that_can_keep_lines_in_the_cache_is_known(compiler, body, persists):
+    assert compiler.compile(build(kernel(body))).persists is persists
+
+
+def test_an_assembler_error_is_shown_without_its_report(compiler):
+    rejected = compiler.compile(build(kernel('  asm volatile("bogus.f32 x;");'), defines=()))
+    assert rejected.code is Code.COMPILE_ERROR
+    assert "bogus" in rejected.detail
+    assert "ptxas info" not in rejected.detail
+
+
+@pytest.mark.parametrize("entry", ["nowhere", "helper", "k<3>"])
+def test_an_entry_that_is_no_kernel_is_named(compiler, entry):
+    source = PLAIN + "__device__ void helper(int* x) { *x = 1; }\n"
+    rejected = compiler.compile(build(source, (entry,)))
+    assert rejected.code is Code.COMPILE_ERROR
+    assert rejected.detail.startswith(f"k.cu has no kernel {entry}")
+    assert "__nv_name_map" not in rejected.detail
+
+
+def test_too_much_static_shared_memory_is_a_limit(compiler):
+    body = (
+        "__shared__ float kept[20000];\n"
+        "kept[threadIdx.x] = n; __syncthreads(); x[0] = kept[int(x[1])];"
+    )
+    rejected = compiler.compile(build(kernel(body), defines=()))
+    assert (rejected.stage, rejected.code) == (Stage.LIMITS, Code.SHARED_MEMORY)
+
+
+def test_headers_come_from_memory_and_see_each_other(compiler):
+    source = '#include "scale/factor.h"\n' + kernel("  x[0] = FACTOR * n;")
+    headers = (
+        ("scale/factor.h", '#include "base.h"\n#define FACTOR BASE\n'),
+        ("base.h", "#define BASE 2\n"),
+    )
+    assert isinstance(compiler.compile(build(source, defines=(), headers=headers)), Binary)
+
+
+def test_headers_of_the_toolchain_find_their_neighbours(compiler):
+    source = "#include <cooperative_groups.h>\n" + kernel(
+        "  cooperative_groups::this_grid().sync(); x[0] = n;"
+    )
+    assert isinstance(compiler.compile(build(source, defines=())), Binary)
+
+
+def test_a_header_beside_the_process_is_not_found(compiler, tmp_path, monkeypatch):
+    (tmp_path / "near.h").write_text("#define FACTOR 2\n")
+    monkeypatch.chdir(tmp_path)
+    for quoted in ('"near.h"', "<near.h>"):
+        source = f"#include {quoted}\n" + kernel("  x[0] = FACTOR;")
+        rejected = compiler.compile(build(source, defines=()))
+        assert isinstance(rejected, Rejected)
+        assert rejected.detail.startswith("k.cu(1): catastrophic error: cannot open source file")
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        "#include </etc/hostname>",
+        '#include "../secret.h"',
+        "# /* a */ include <cuda/../../../secret.h>",
+        "%:include </etc/hostname>",
+        "#inc\\\nlude </etc/hostname>",
+        "??=include </etc/hostname>",
+        "#define PLACE </etc/hostname>\n#include PLACE",
+        "#include_next </etc/hostname>",
+        "#embed </etc/hostname>",
+        'const char* s = R"(/*)";\n#include </etc/hostname>\n/**/',
+        "#inc\\\rlude </etc/hostname>",
+        '#if __has_include("/etc/hostname")\n#endif',
+        "#define ASK __has_include\n#if ASK(</etc/hostname>)\n#endif",
+        "#if __has_include(<../secret.h>)\n#endif",
+    ],
+)
+def test_includes_that_leave_the_allowed_folders_are_refused(compiler, directive):
+    rejected = compiler.compile(build(f"{directive}\n{PLAIN}"))
+    assert rejected.code is Code.COMPILE_ERROR
+    assert "include" in rejected.detail
+    assert foreign_include("a.h", directive)
+
+
+@pytest.mark.parametrize("directive", ["#include <cuda_fp16.h>", '  #  include "sub/a-b.h" // x'])
+def test_plain_includes_pass(directive):
+    assert foreign_include("a.cu", directive) is None
+
+
+def test_a_hostile_directive_is_judged_in_linear_time():
+    assert foreign_include("a.cu", "#" + "/**/ " * 50_000) is None
+
+
+def test_usage_of_several_kernels_is_told_apart():
+    report = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'a' for 'sm_90'
+ptxas info    : Function properties for a
+ptxas         .     8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads
+ptxas info    : Used 12 registers, used 1 barriers, 256 bytes smem, 400 bytes cmem[0]
+ptxas info    : Compiling entry function 'b' for 'sm_90'
+ptxas info    : Function properties for b
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers
+"""
+    ptx = ".visible .entry a(\n.param .u64 p\n)\n.maxntid 32, 4, 1\n{\n}\n.entry b()\n{\n}\n"
+    assert usage_by_symbol(report, ptx) == {
+        "a": Usage(
+            registers=12,
+            spill_bytes=16,
+            stack_bytes=8,
+            static_shared_bytes=256,
+            max_threads_per_block=128,
+        ),
+        "b": Usage(registers=32, spill_bytes=0, stack_bytes=0, static_shared_bytes=0),
+    }
+
+
+def test_an_unknown_architecture_is_named_with_the_known_ones():
+    device: Device = dataclasses.replace(device_for("sm_90"), arch="sm_42")
+    with pytest.raises(EnvironmentProblem, match=r"sm_42.*sm_90"):
+        open_compiler(device)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("cupy_backends")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(EnvironmentProblem, match=r"kernelwright\[cuda13\]"):
+        open_compiler(device_for("sm_90"))
+
+
+MIXED = """#include <cuda_fp16.h>
+extern "C" __global__ void mixed(float4* x, const __half2* h, double* d, int n) {
+  __shared__ float kept[64];
+  int i = threadIdx.x;
+  float4 v = x[i];
+  kept[i] = __expf(v.x) + __low2float(h[i]);
+  __syncthreads();
+  v.y = kept[63 - i] + __shfl_xor_sync(~0u, v.z, 1);
+  asm volatile("{ .reg .f32 t; rsqrt.approx.f32 t, %0; add.f32 %0, t, %0; }"
+               : "+f"(v.w));
+  x[i] = v; d[i] *= 2; atomicAdd(&d[n], 1.0); // mma.sync.aligned.m16n8k16 in a comment
+}
+"""
+
+
+def test_the_instruction_mix_tells_widths_and_kinds(compiler):
+    found = compiler.compile(build(MIXED, ("mixed",)))
+    assert isinstance(found, Binary), found
+    mix = dict(dict(found.usage)["mixed"].mix)
+    for kind in (
+        "global load of 16 B",
+        "global store of 16 B",
+        "global load of 4 B",
+        "global load of 8 B",
+        "global store of 8 B",
+        "shared load of 4 B",
+        "shared store of 4 B",
+        "warp exchange",
+        "barrier or fence",
+        "atomic",
+    ):
+        assert mix.pop(kind) == 1, kind
+    assert mix["special function f32"] == 2
+    assert mix["arithmetic f64"] == 1
+    assert mix.keys() <= {
+        "arithmetic f32", "arithmetic f64", "special function f32", "conversion",
+        "integer or predicate", "branch or call",
+    }  # fmt: skip
+
+
+def test_each_kernel_of_a_program_has_its_own_mix(compiler):
+    source = """extern "C" __global__ void one(float* x) { x[threadIdx.x] = 1; }
+    extern "C" __global__ void two(double* x) { x[threadIdx.x] *= 2; }"""
+    usage = dict(compiler.compile(build(source, ("one", "two"))).usage)
+    assert "global load of 8 B" not in dict(usage["one"].mix)
+    assert dict(usage["two"].mix)["arithmetic f64"] == 1

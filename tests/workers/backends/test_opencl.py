@@ -1,0 +1,164 @@
+"""The OpenCL adapters, on whatever OpenCL device there is (PoCL on a CPU in CI)."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.conformance.compiler import CompilerConformance
+from tests.conformance.device_backend import POISON, DeviceBackendConformance, N
+from tests.workers.harness import build
+from tuner.plan import Binary, Build
+from workers.backends.opencl.compiler import OpenCLCompiler
+from workers.backends.opencl.device import OpenCLDevice, open_device, opencl_devices
+from workers.backends.opencl.memory import DeviceRegion, HostRegion, canary
+from workers.devices.port import GUARD_BYTES, DeviceFailure
+
+HEAD = "global float *out, global float *x, global float *y, int n"
+BODIES = {
+    "affine": "if (i < n) out[i] = fma(2.0f, x[i], y[i]);",
+    "nothing": "",
+    "behind": "if (i == 0) out[n] = 1.0f;",
+    "before": "if (i == 0) out[-1] = 1.0f;",
+    "overwrite": "if (i == 5) x[i] = 1.0f;",
+    "add": "if (i < n) out[i] += x[i];",
+    "counts": "if (i < n) out[i] += ++launches[i];",
+    "staged": "if (i < n) { y[i] = x[i]; out[i] = y[i]; }",
+}
+
+
+@cache
+def compiled(entry: str) -> Binary:
+    source = f"""
+        global int launches[{N}];
+        kernel void {entry}({HEAD}) {{ int i = get_global_id(0); {BODIES[entry]} }}
+    """
+    options = ("-cl-std=CL2.0",) if entry == "counts" else ()
+    source = source if options else source.replace(f"global int launches[{N}];", "")
+    binary = OpenCLCompiler(opencl_devices()[0]).compile(build(source, entry, options=options))
+    assert isinstance(binary, Binary), binary
+    return binary
+
+
+class TestOpenCLDevice(DeviceBackendConformance):
+    @pytest.fixture
+    def backend(self) -> Iterator[OpenCLDevice]:
+        device = open_device(0)
+        yield device
+        device.close()
+
+    def compiled(self, entry: str) -> Binary:
+        return compiled(entry)
+
+    @pytest.mark.parametrize("align", [4, 8, 16, 32, 128, 4096])
+    def test_buffers_are_aligned_to_exactly_what_is_promised(
+        self, backend, arrays, tmp_path, align
+    ) -> None:
+        case = self.stage(backend, tmp_path, arrays, align=align)
+        for regions in case.regions:
+            for region in regions.values():
+                address = region.read().ctypes.data
+                assert address % align == 0
+                assert address % (2 * align) == align
+
+    def test_a_loaded_module_starts_without_a_past(self, backend, arrays, tmp_path) -> None:
+        if not backend.device.is_cpu:
+            super().test_a_loaded_module_starts_without_a_past(backend, arrays, tmp_path)
+        # PoCL keeps a binary's variables for as long as its process lives: the bench replaces the
+        # child before it loads a binary again (tests/workers/bench/test_device_bench.py).
+
+    def test_garbage_is_no_binary(self, backend) -> None:
+        good = compiled("affine")
+        broken = Binary(
+            build=good.build,
+            code=b"garbage",
+            usage=good.usage,
+            symbols=good.symbols,
+            compile_seconds=0.0,
+        )
+        with pytest.raises(DeviceFailure):
+            backend.load([broken])
+
+    def test_too_few_arguments_are_refused(self, backend, arrays, tmp_path) -> None:
+        case = self.stage(backend, tmp_path, arrays)
+        with pytest.raises(DeviceFailure, match="takes 4 arguments, given 3"):
+            self.bind(backend, case, "affine", arguments=("out", "x", "n"))
+
+    def test_local_memory_is_the_last_argument(self, backend, arrays, tmp_path) -> None:
+        source = """
+            kernel void turned(global float *out, global float *x, global float *y, int n,
+                               local float *parts)
+            {
+                int i = get_local_id(0);
+                parts[i] = x[i];
+                barrier(CLK_LOCAL_MEM_FENCE);
+                out[i] = parts[99 - i];
+            }
+        """
+        binary = OpenCLCompiler(opencl_devices()[0]).compile(build(source, "turned"))
+        case = self.stage(backend, tmp_path, arrays, sets=1)
+        launchable = self.bind_module(
+            backend, backend.load([binary]), case, "turned",
+            grid=(1, 1, 1), block=(100, 1, 1), shared_bytes=400,
+        )  # fmt: skip
+        case.restore([0], POISON)
+        launchable.burst([0])
+        got = np.frombuffer(case.inspect(0, {}).outputs["out"], np.float32)
+        assert np.array_equal(got[:100], arrays["x"][99::-1])
+
+    def test_local_memory_holds_noise_before_each_launch(self, backend, arrays, tmp_path) -> None:
+        source = """
+            kernel void peeks(global float *out, global float *x, global float *y, int n)
+            {
+                local uint parts[2048];
+                if (n < 0)
+                    parts[get_local_id(0)] = 1;
+                barrier(CLK_LOCAL_MEM_FENCE);
+                ((global uint *)out)[get_local_id(0)] = parts[1900 + get_local_id(0)];
+            }
+        """
+        binary = OpenCLCompiler(opencl_devices()[0]).compile(build(source, "peeks"))
+        case = self.stage(backend, tmp_path, arrays, sets=1)
+        one = {"grid": (1, 1, 1), "block": (64, 1, 1)}
+        launchable = self.bind_module(backend, backend.load([binary]), case, "peeks", **one)
+        for _ in range(3):
+            case.restore([0], POISON)
+            launchable.burst([0])
+            got = np.frombuffer(case.inspect(0, {}).outputs["out"], np.uint32)[:64]
+            assert (got == got[0]).all()
+            assert got[0] > 1
+
+
+class TestOpenCLCompiler(CompilerConformance):
+    @pytest.fixture
+    def compiler(self) -> OpenCLCompiler:
+        return OpenCLCompiler(opencl_devices()[0])
+
+    def build(self, body: str, before: str = "", **fields: object) -> Build:
+        source = f"{before}\nkernel void probe(global float *out) {{\n{body}\n}}"
+        given = {"entries": ("probe",)} | fields
+        return Build(language="opencl", file="probe.src", source=source, **given)
+
+    def test_usage_tells_local_memory(self, compiler) -> None:
+        body = "local float parts[256]; parts[get_local_id(0)] = 1; out[0] = parts[1];"
+        binary = compiler.compile(self.build(body))
+        assert dict(binary.usage)["probe"].static_shared_bytes == 1024
+
+
+@pytest.mark.parametrize("kind", ["host", "sealed", "device"])
+def test_regions_of_either_memory_keep_their_bytes(kind: str) -> None:
+    device = open_device(0)
+    guard = canary(GUARD_BYTES, 5)
+    if kind != "device":
+        sealed = kind == "sealed"
+        region = HostRegion(device.cl, device.context, 1000, 4, guard, sealed=sealed)
+    else:
+        region = DeviceRegion(device.cl, device.context, device.queue, 1000, 128, guard)
+    region.mend()
+    contents = np.arange(1000, dtype=np.uint8)
+    region.write(contents)
+    assert np.array_equal(region.read(), contents)
+    region.fill(7)
+    assert (region.read() == 7).all()
+    assert region.broken() is None

@@ -1,0 +1,132 @@
+"""Buffers read past coherence while they are written: found in real PTX, and only there."""
+
+import pytest
+
+from tuner.engine.fleet import Candidate
+from tuner.integrity.binary_rules import defect
+from tuner.plan import Binary, Build, CellPlan, KernelStep, Plan
+from tuner.trial import Code, Configuration
+from workers.backends.cuda.architectures import device_for
+from workers.backends.cuda.compiler import open_compiler
+from workers.backends.cuda.ptx import Access, accesses
+
+pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+
+NAMES = ("x", "w", "n")
+SIGNATURE = "float* x, const float* __restrict__ w, int n"
+HEAD = """__device__ __noinline__ float peek(const float* p, int i) { return __ldg(p + i); }
+__device__ __noinline__ const float* later(const float* p, int i) { return p + i; }
+"""
+
+RACED = {
+    "__ldg": "x[i] = __ldg(x + i + 1) + w[i];",
+    "another type": "float4 a = __ldg((const float4*)x + i); x[i] = a.y;",
+    "selected": "const float* p = n > 9 ? x : w; x[i] = __ldg(p + i);",
+    "in a loop": "const float* p = w; for (int k = 0; k < n; ++k) { w[k]; x[i] = __ldg(p); "
+    "p = k == 7 ? x : p + n; }",
+    "a called function": "x[i] = peek(x, i) + peek(w, i);",
+    "through a result": "x[i] = __ldg(later(x, n));",
+    "through shared memory": "__shared__ const float* kept[32]; kept[i & 31] = x + i; "
+    "__syncthreads(); x[i] = __ldg(kept[(i + 1) & 31]);",
+    "through local memory": "const float* kept[9]; for (int k = 0; k < 9; ++k) kept[k] = x + k * n;"
+    " x[i] = __ldg(kept[n % 9]);",
+    "in halves": "unsigned long long a = (unsigned long long)x, h = (a >> 32) + n, "
+    "l = (a & 0xffffffffull) ^ n; x[i] = __ldg((const float*)((h - n) << 32 | (l ^ n)) + 1);",
+    "by assembly": 'float a; asm("{ .reg .u64 t; cvta.to.global.u64 t, %1; '
+    'ld.global.nc.f32 %0, [t+16]; }" : "=f"(a) : "l"(x)); x[i] = a;',
+    "by an atomic": "atomicAdd(x, __ldg(x + i));",
+    "a negated predicate": 'float a = 0; asm("{ .reg .pred p; setp.eq.s32 p, %2, 0; '
+    '@!p ld.global.nc.f32 %0, [%1]; }" : "+f"(a) : "l"(x), "r"(n)); x[i] = a;',
+}
+HONEST = {
+    "a weight beside it": "x[i] = x[i] * __ldg(w + i);",
+    "by the compiler's own choice": "x[i] *= w[i];",
+    "after an aligned head": "int head = ((16 - ((unsigned long long)x & 15)) & 15) / 4; "
+    "if (i < head) x[i] = __ldg(w + i); for (int k = head + i; k < n; k += 32) "
+    "x[k] = __ldg(w + k);",
+    "by a distance": "long long d = x - w; x[i] = __ldg(w + n) * d;",
+    "indexed by it": "x[i] = __ldg(w + (int)x[i]);",
+    "a called function": "x[i] = peek(w, i);",
+    "through shared memory": "__shared__ const float* kept[32]; kept[i & 31] = w + i; "
+    "__syncthreads(); x[i] = __ldg(kept[(i + 1) & 31]);",
+}
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    compiler = open_compiler(device_for("sm_90"))
+
+    def compile_(
+        body: str, signature: str = "float* x, const float* __restrict__ w, int n"
+    ) -> Binary:
+        source = (
+            f'{HEAD}extern "C" __global__ void run({signature}) {{ '
+            f"const int i = blockIdx.x * blockDim.x + threadIdx.x; {body} }}"
+        )
+        build = Build(language="cuda", file="k.cu", source=source, entries=("run",))
+        binary = compiler.compile(build)
+        assert isinstance(binary, Binary), binary
+        return binary
+
+    return compile_
+
+
+def candidate(binary: Binary, names: tuple[str, ...] = NAMES) -> Candidate:
+    build = Build(language="cuda", file="k.cu", source="", entries=("run",))
+    step = KernelStep(entry="run", grid=(1, 1, 1), block=(32, 1, 1), arguments=names)
+    plan = Plan(builds=(build,), cells=(CellPlan(build=0, steps=(step,)),))
+    return Candidate(trial=0, configuration=Configuration(()), plan=plan, binaries=(binary,))
+
+
+@pytest.mark.parametrize("how", RACED)
+def test_reading_past_coherence_what_is_written_is_a_defect(compiled, how):
+    mine, honest = candidate(compiled(RACED[how])), candidate(compiled("x[i] = w[i];"))
+    found = defect(mine, honest)
+    assert found is not None
+    assert found.code is Code.DEFECT
+    assert "run reads x through the non-coherent path" in found.detail
+    assert defect(mine, mine) is None
+
+
+@pytest.mark.parametrize("how", HONEST)
+def test_honest_reads_pass(compiled, how):
+    mine, honest = candidate(compiled(HONEST[how])), candidate(compiled("x[i] = w[i];"))
+    assert dict(mine.binaries[0].usage)["run"].noncoherent == (1,)
+    assert defect(mine, honest) is None
+
+
+def test_one_buffer_given_twice_is_one_buffer(compiled):
+    signature = "float* __restrict__ out, const float* __restrict__ seen, int n"
+    binary, honest = compiled("out[i] = seen[i];", signature), candidate(compiled(""))
+    assert defect(candidate(binary), honest) is None
+    twice = defect(candidate(binary, ("x", "x", "n")), honest)
+    assert twice is not None
+    assert "reads x" in twice.detail
+
+
+def test_a_buffer_that_this_launch_does_not_write_may_be_read_so(compiled):
+    binary = compiled("w[i];\n static __shared__ float kept[32]; kept[i & 31] = __ldg(x + i);")
+    assert defect(candidate(binary), candidate(compiled(""))) is None
+
+
+REACHES = {
+    "x[0] = clock64();": "a clock",
+    'int c; asm("mov.u32 %0, %%clo" "ck;" : "=r"(c)); x[0] = c;': "a clock",
+    'asm volatile("griddepcontrol.wait;");': "griddepcontrol",
+    'printf("%d", n);': "printf",
+}
+
+
+@pytest.mark.parametrize("body", REACHES)
+def test_what_reaches_outside_is_seen_however_it_is_written(compiled, body):
+    mine, honest = candidate(compiled(body)), candidate(compiled("x[i] = w[i];"))
+    found = defect(mine, honest)
+    assert found is not None
+    assert f"uses {REACHES[body]}, which" in found.detail
+    assert defect(mine, mine) is None
+
+
+def test_what_is_no_ptx_says_nothing():
+    assert accesses("") == {}
+    assert accesses("ld.global.nc.f32 %f, [%rd1]; .entry k(") == {}
+    assert accesses(".entry k(.param .u64 p){ ld.global.nc.f32 %f1, [%rd1];") == {"k": Access()}

@@ -1,0 +1,101 @@
+"""What a device can do at most: measured here on the processor, compiled for GPUs, kept for all."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.workers.bench.test_device_bench import AFFINE, GOOD
+from tests.workers.harness import Laboratory
+from tuner.ceilings import Ceilings
+from tuner.plan import Binary, CellPlan, KernelStep
+from tuner.trial import Measured, Rejected
+from workers.backends.cuda.architectures import ARCHITECTURES, device_for
+from workers.backends.cuda.compiler import open_compiler
+from workers.bench import ceilings as ceilings_module
+from workers.bench import device_bench as bench_module
+from workers.bench.ceilings import _buffer, _product_launch, ceilings_build, measure_ceilings
+from workers.bench.supervisor import Shot
+from workers.devices.port import StagedScalar
+
+CEILINGS = Ceilings(copy_bytes_per_second=2.5e12, launch_ns=900.0, products=(("float32", 3.1e13),))
+
+
+def test_a_copys_time_is_the_least_but_for_an_empty_launch():
+    assert CEILINGS.least_ns(None) is None
+    assert CEILINGS.least_ns(5_000_000) == pytest.approx(2000)
+    assert CEILINGS.least_ns(5_000) == 900
+    assert str(CEILINGS) == (
+        "copies 2.5 TB/s, multiplies matrices at 31 Tflop/s (float32), launches nothing in 0.9 µs"
+    )
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_its_kernels_compile_for_every_gpu_without_spilling(arch):
+    device = device_for(arch)
+    compiled = open_compiler(device).compile(ceilings_build(device))
+    assert isinstance(compiled, Binary), compiled
+    assert len(compiled.usage) == 4
+    assert all(not usage.spill_bytes for _, usage in compiled.usage)
+
+
+def test_a_bench_measures_its_device_once_and_says_so(monkeypatch):
+    monkeypatch.setattr(bench_module, "_MEASURED", {})
+    asked = []
+
+    def measured(*given):
+        asked.append(given)
+        return measure_ceilings(*given)
+
+    monkeypatch.setattr(bench_module, "measure_ceilings", measured)
+    found = []
+    for _ in range(2):
+        laboratory = Laboratory(AFFINE)
+        assert isinstance(laboratory.outcome(GOOD), Measured)
+        found.append(laboratory.prepared.ceilings)
+        laboratory.close()
+    assert len(asked) == 1
+    assert found[0] == found[1]
+    ceilings = found[0]
+    assert 1e8 < ceilings.copy_bytes_per_second < 1e12
+    assert 1 < ceilings.launch_ns < 1e7
+    assert ceilings.products == ()
+    assert "multiplies" not in str(ceilings)
+
+
+def test_a_product_in_opencl_is_a_product(monkeypatch):
+    """What only a GPU is asked for, on matrices that a processor multiplies in no time."""
+    laboratory = Laboratory(AFFINE)
+    device = replace(laboratory.device, is_cpu=False)
+    compiled = laboratory.compiler.compile((ceilings_build(device),))
+    server = laboratory.bench._server()
+    monkeypatch.setattr(ceilings_module, "_SIDE", 64)
+    try:
+        found = measure_ceilings(server, replace(device, memory_bytes=1 << 24), lambda _: compiled)
+        assert isinstance(found, Ceilings), found
+        assert [dtype for dtype, _ in found.products] == ["float32"]
+        module, n = server.load(compiled), 64
+        arguments = [_buffer(name, "float32", n * n) for name in "cab"]
+        case = server.stage([*arguments, StagedScalar(name="n", dtype="int32", value=n)], 1)
+        grid, block = _product_launch("opencl", "float32")
+        names = ("c", "a", "b", "n")
+        step = KernelStep(entry="product_float32", grid=grid, block=block, arguments=names)
+        launchable = server.bind(module, CellPlan(build=0, steps=(step,)), case)
+        shot = Shot(launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0)
+        ((_, seen, _),) = server.fire([shot])
+        each = np.frombuffer(b"\x3c" * 4, np.float32)[0]
+        product = np.frombuffer(seen.outputs["c"], np.float32)
+        np.testing.assert_allclose(product, n * each * each, rtol=1e-5)
+    finally:
+        server.close()
+        laboratory.close()
+
+
+def test_what_cannot_be_measured_is_a_note(monkeypatch):
+    monkeypatch.setattr(bench_module, "_MEASURED", {})
+    monkeypatch.setattr(bench_module, "measure_ceilings", lambda *_: "they do not compile")
+    laboratory = Laboratory(AFFINE)
+    laboratory.close()
+    assert laboratory.prepared.ceilings is None
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    assert laboratory.prepared.notes == ("they do not compile",)

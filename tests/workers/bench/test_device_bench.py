@@ -1,0 +1,541 @@
+"""The bench on a real device: what it refuses, what it survives, what it leaves behind."""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.workers.harness import QUICK, Laboratory
+from tests.workers.test_process import alive, wait_for
+from tuner.engine.fleet import BASELINE
+from tuner.errors import EnvironmentProblem
+from tuner.trial import Code, Full, Measured, Rejected
+from workers.bench import trial_runner as working
+from workers.bench.confirmation import Confirmation
+from workers.bench.device_bench import FIRST, Bench
+from workers.bench.oracle import Oracle
+from workers.bench.session import Stand
+from workers.bench.supervisor import Deadlines, Supervisor
+from workers.devices.port import DeviceFailure
+
+EXPLOITS = Path(__file__).parent.parent / "exploits"
+AFFINE = EXPLOITS / "experiments" / "affine" / "experiment.yaml"
+HEAD = "kernel void affine(global float *out, global const float *x, global const float *y, int n)"
+GOOD = f"{HEAD} {{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i] + y[i]; }}"
+CRASH = f"{HEAD} {{ *(volatile global int *)(ulong)n = 1; }}"
+HANG = f"{HEAD} {{ volatile global float *o = out; o[0] = 1; while (o[0] == 1) o[1] = o[0]; }}"
+WRONG = f"{HEAD} {{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i]; }}"
+BROKEN = f"{HEAD} {{ out[0] = absent; }}"
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    made = Laboratory(AFFINE)
+    yield made
+    made.close()
+
+
+def changed(folder: Path, **texts: dict[str, str]) -> Path:
+    """A copy of the affine experiment with replaced texts: file stem → (old → new)."""
+    copy = folder / "affine"
+    shutil.copytree(AFFINE.parent, copy)
+    for stem, pairs in texts.items():
+        (path,) = copy.glob(f"{stem}.*")
+        text = path.read_text()
+        for old, new in pairs.items():
+            assert old in text
+            text = text.replace(old, new)
+        path.write_text(text)
+    return copy / "experiment.yaml"
+
+
+TOLERANT = "shape: [n], tolerance: {rtol: 0, atol: 100}}\n  - {name: x"
+EXACT = "shape: [n], compare: exact}\n  - {name: x"
+
+
+def refused(folder: Path, **texts: dict[str, str]) -> Rejected:
+    laboratory = Laboratory(changed(folder, **texts))
+    laboratory.close()
+    result = laboratory.prepared.result
+    assert isinstance(result, Rejected), result
+    return result
+
+
+def test_a_good_experiment_is_prepared_on_tune_and_held_out_shapes(laboratory) -> None:
+    cells = laboratory.prepared.result
+    assert isinstance(cells, tuple)
+    assert len(cells) == 3
+    for cell in cells:
+        assert isinstance(cell, Full)
+        assert cell.samples >= 40
+        assert cell.median_ns == cell.baseline_ns > 0
+    assert laboratory.prepared.notes == ()
+
+
+def test_a_good_candidate_is_measured_on_every_tune_shape(laboratory) -> None:
+    outcome = laboratory.outcome(GOOD)
+    assert isinstance(outcome, Measured)
+    assert len(outcome.cells) == 2
+    assert all(isinstance(cell, Full) and cell.samples >= 40 for cell in outcome.cells)
+
+
+def test_code_that_keeps_lines_in_the_cache_leaves_no_child_to_others(laboratory) -> None:
+    candidate = laboratory.candidate(GOOD)
+    keeping = replace(
+        candidate, binaries=tuple(replace(b, persists=True) for b in candidate.binaries)
+    )
+    assert isinstance(laboratory.bench.run(keeping).outcome, Measured)
+    assert not laboratory.bench._working.alive
+    assert isinstance(laboratory.outcome(GOOD), Measured)
+
+
+def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory) -> None:
+    prep = laboratory.bench._prep
+    wants = [q.wants["out"] for shape in prep.questions.values() for q in shape]
+    assert wants
+    held = [path.read_bytes() for path in laboratory.bench._folder.path.rglob("*.raw")]
+    assert held
+    for want in wants:
+        assert want.tobytes() not in held
+        assert want.astype(np.float32).tobytes() not in held
+    for shape in prep.questions.values():
+        assert all(e.path == "" for q in shape for e in q.expected.values())
+
+
+def test_inputs_differ_between_runs(laboratory) -> None:
+    other = Laboratory(AFFINE, secret=8)
+    first = laboratory.bench._oracle._inputs(0, FIRST)["x"]
+    second = other.bench._oracle._inputs(0, FIRST)["x"]
+    other.close()
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("texts", "code", "says"),
+    [
+        (
+            {"reference": {"2 * x + y": "2 * x + y + 1"}},
+            Code.WRONG_RESULT,
+            r"the baseline disagrees with its reference: out\[\d+\] is .*, expected ",
+        ),
+        (
+            {"affine": {"i < n": "i < n - 3"}},
+            Code.NOT_WRITTEN,
+            r"the baseline never writes 3 elements, such as out\[1021\]; launch as many blocks",
+        ),
+        (
+            {"experiment": {"shape: [n]": "shape: [n * 10 ** 8]"}},
+            Code.OUT_OF_MEMORY,
+            r"the arguments of n=1024 take \S+ GiB, .*: take smaller shapes",
+        ),
+        (
+            {"affine": {"y[i]);": "out[i]);"}},
+            Code.NOT_WRITTEN,
+            "its kind is 'out': if the kernel reads it too, say 'inout'",
+        ),
+        (
+            {"affine": {"y[i]);": "NAN);"}},
+            Code.WRONG_RESULT,
+            "the baseline leaves NaN in every element of out; its kind is 'out'",
+        ),
+        (
+            {"affine": {"out[i] = fma": "out[i + 1] = out[i] = fma"}},
+            Code.OUT_OF_BOUNDS,
+            "the baseline itself fails: writes a byte behind the end of out",
+        ),
+        (
+            {"affine": {"out[i] = fma(2.0f, x[i], y[i]);": "*(global int *)(ulong)n = 1;"}},
+            Code.CRASH,
+            "the baseline itself fails: killed by SIGSEGV",
+        ),
+        (
+            {"reference": {"return 2": "raise ValueError('no') or 2"}},
+            Code.WRONG_RESULT,
+            r"reference.py:affine: ValueError: no \(line 2",
+        ),
+        (
+            {"reference": {"2 * x + y": "(2 * x + y)[:5]"}},
+            Code.WRONG_RESULT,
+            r"out has shape \(5,\), not \(1024,\)",
+        ),
+        (
+            {"experiment": {"shape: [n], align: 4}\n  - {name: x": TOLERANT}},
+            Code.WRONG_RESULT,
+            "the check proves nothing: filling it with zeros passes for out",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, Code) else None,
+)
+def test_what_cannot_judge_is_refused(tmp_path, texts, code, says) -> None:
+    rejected = refused(tmp_path, **texts)
+    assert rejected.code == code
+    assert re.search(says, rejected.detail), rejected.detail
+
+
+def test_a_copy_is_let_pass_where_the_operation_is_one(tmp_path) -> None:
+    texts = {
+        "affine": {"fma(2.0f, x[i], y[i])": "x[i]"},
+        "reference": {"2 * x + y": "x"},
+    }
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected)
+
+
+def test_without_a_reference_the_report_says_so(tmp_path) -> None:
+    laboratory = Laboratory(changed(tmp_path, experiment={"reference: reference.py:affine\n": ""}))
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    assert laboratory.prepared.notes == ("no reference: the baseline alone is the oracle",)
+    assert isinstance(laboratory.outcome(WRONG), Rejected)
+    laboratory.close()
+
+
+@pytest.mark.parametrize(("source", "code"), [(HANG, Code.HANG), (CRASH, Code.CRASH)])
+def test_a_disaster_costs_one_trial(laboratory, source, code) -> None:
+    laboratory.outcome(GOOD)
+    began = time.monotonic()
+    outcome = laboratory.outcome(source)
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == code
+    assert time.monotonic() - began < 30
+    assert isinstance(laboratory.outcome(GOOD), Measured)
+
+
+def test_a_child_killed_from_outside_is_replaced(laboratory) -> None:
+    laboratory.outcome(GOOD)
+    os.kill(laboratory.bench._working._server.pid, signal.SIGKILL)
+    outcomes = [laboratory.outcome(GOOD) for _ in range(2)]
+    assert isinstance(outcomes[-1], Measured)
+
+
+def killing(monkeypatch, during: type, method: str, kills: int, after: int) -> list[int]:
+    """Kill the child so many times within calls of a method, each after some launches."""
+    fire, entered = Supervisor.fire, getattr(during, method)
+    killed: list[int] = []
+    launches: list[int] = []
+
+    def enter(*given, **more):
+        launches[:] = [0]
+        try:
+            return entered(*given, **more)
+        finally:
+            launches.clear()
+
+    def kill(supervisor, *given, **more):
+        if launches and len(killed) < kills:
+            launches[0] += 1
+            if launches[0] > after:
+                killed.append(supervisor.pid)
+                launches.clear()
+                os.kill(supervisor.pid, signal.SIGKILL)
+        return fire(supervisor, *given, **more)
+
+    monkeypatch.setattr(during, method, enter)
+    monkeypatch.setattr(Supervisor, "fire", kill)
+    return killed
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_child_killed_within_a_trial_costs_no_candidate(laboratory, monkeypatch, after) -> None:
+    killed = killing(monkeypatch, working.Working, "trial", 1, after)
+    assert isinstance(laboratory.outcome(f"{GOOD} // killed after {after}"), Measured)
+    assert len(killed) == 1
+
+
+def test_whose_child_is_killed_again_is_called_the_reason(laboratory, monkeypatch) -> None:
+    killed = killing(monkeypatch, working.Working, "trial", 2, 0)
+    outcome = laboratory.outcome(f"{GOOD} // killed twice")
+    assert isinstance(outcome, Rejected)
+    assert (outcome.code, outcome.detail) == (Code.CRASH, "killed by SIGKILL")
+    assert len(killed) == 2
+
+
+@pytest.mark.parametrize("after", [0, 7])
+def test_a_child_killed_within_a_confirmation_refutes_nobody(
+    laboratory, monkeypatch, after
+) -> None:
+    killed = killing(monkeypatch, Confirmation, "_attempt", 1, after)
+    confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // {after}"), process=1)
+    assert not confirmed.failed
+    assert len(confirmed.samples) == 6
+    assert len(killed) == 1
+
+
+def test_a_child_killed_while_it_prepares_is_replaced(laboratory, monkeypatch) -> None:
+    run, ends = Oracle._run_baseline, [DeviceFailure(Code.CRASH, "killed", sticky=True)]
+
+    def killed_once(*given: object) -> object:
+        if ends:
+            raise ends.pop()
+        return run(*given)
+
+    monkeypatch.setattr(Oracle, "_run_baseline", killed_once)
+    assert not isinstance(laboratory.bench.prepare(laboratory.setup).result, Rejected)
+
+
+def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:
+    counting = GOOD.replace("kernel", "global int used; kernel", 1).replace(
+        "if (i < n)", "if (i == 0) used++; if (i < n && used < 600)"
+    )
+    for _ in range(7):
+        assert isinstance(laboratory.outcome(counting), Measured)
+
+
+def test_the_baseline_is_timed_again_now_and_then(laboratory, monkeypatch) -> None:
+    monkeypatch.setattr(working, "RETIME_BASELINE_AFTER", 2)
+    before = dict(laboratory.bench._prep.baseline_ns)
+    for number in range(3):
+        laboratory.outcome(GOOD + f"/* {number} */")
+    assert laboratory.bench._prep.baseline_ns != before
+
+
+def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
+    laboratory, monkeypatch
+) -> None:
+    told = []
+
+    def doubt(prep, stand, entrant, baseline, shape, samples, again, rng, *, kin):
+        told.append((shape, len(samples)))
+        return [1.0]
+
+    monkeypatch.setattr("workers.bench.confirmation.doubt", doubt)
+    confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // doubted"), process=1)
+    assert not confirmed.failed
+    repeats = laboratory.experiment.measure.repeats
+    assert [shape for shape, count in told if count >= repeats] == [0, 1, 2]
+    for sample in confirmed.samples:
+        assert (sample.median_ns == 1.0) == (sample.trial != BASELINE)
+
+
+def test_who_was_told_the_last_question_by_others_is_asked_by_numbers_drawn_for_it_alone(
+    laboratory, monkeypatch
+) -> None:
+    beside = Stand.beside
+    monkeypatch.setattr(Stand, "once", lambda *given: 1000.0)
+    monkeypatch.setattr(Stand, "beside", lambda *given: 1e9 + beside(*given))
+    monkeypatch.setattr(Stand, "time", lambda *given, **more: [1000.0] * 5)
+    outcome = laboratory.outcome(f"{GOOD} // told by others")
+    assert isinstance(outcome, Rejected)
+    assert "remembers its inputs" in outcome.detail
+
+
+def test_confirmation_names_who_failed_and_times_the_rest(laboratory) -> None:
+    good = laboratory.candidate(GOOD, trial=4)
+    crash = laboratory.candidate(CRASH, trial=5)
+    wrong = laboratory.candidate(WRONG, trial=6)
+    confirmed = laboratory.confirmed(good, crash, wrong, process=1)
+    assert {trial: reason.code for trial, reason in confirmed.failed} == {
+        5: Code.CRASH,
+        6: Code.WRONG_RESULT,
+    }
+    seen = {(sample.trial, sample.shape, sample.cache) for sample in confirmed.samples}
+    assert seen == {(trial, shape, "cold") for trial in (BASELINE, 4) for shape in range(3)}
+    assert all(sample.median_ns > 0 for sample in confirmed.samples)
+    assert isinstance(laboratory.outcome(GOOD), Measured)
+
+
+def test_a_device_whose_canary_dies_twice_is_quarantined() -> None:
+    laboratory = Laboratory(AFFINE)
+    bench = laboratory.bench
+    broken = tuple(replace(b, code=b"garbage") for b in laboratory.setup.baseline.binaries)
+    bench._prep.setup = replace(
+        laboratory.setup, baseline=replace(laboratory.setup.baseline, binaries=broken)
+    )
+    assert isinstance(laboratory.outcome(CRASH), Rejected)
+    for _ in range(2):
+        with pytest.raises(EnvironmentProblem, match="quarantined"):
+            laboratory.outcome(GOOD)
+    laboratory.close()
+
+
+def test_closing_aborts_a_call_and_leaves_nothing_behind() -> None:
+    laboratory = Laboratory(AFFINE, deadlines=Deadlines(launch=300, first=300))
+    pids = [s.pid for s in laboratory.bench._servers if s.pid]
+    assert pids
+    ended = threading.Event()
+
+    def hang() -> None:
+        with contextlib.suppress(EnvironmentProblem):
+            laboratory.outcome(HANG)
+        ended.set()
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert not ended.wait(2.0)
+    laboratory.close()
+    assert ended.wait(20)
+    thread.join()
+    assert wait_for(lambda: not any(alive(pid) for pid in pids))
+    assert not laboratory.bench._folder.path.exists()
+
+
+def test_asked_before_it_is_prepared_the_bench_says_so(laboratory) -> None:
+    bench = Bench("opencl", 0, deadlines=QUICK)
+    with pytest.raises(EnvironmentProblem, match="before it was prepared"):
+        bench.run(laboratory.candidate(GOOD))
+    bench.close()
+
+
+def test_no_such_device_is_one_message() -> None:
+    bench = Bench("opencl", 99)
+    with pytest.raises(EnvironmentProblem, match="no OpenCL device 99: there are"):
+        bench.device()
+    bench.close()
+
+
+def test_a_storm_of_bad_candidates_leaves_the_right_outcomes(laboratory) -> None:
+    choices = random.Random(5)
+    wanted = {
+        GOOD: None,
+        WRONG: Code.WRONG_RESULT,
+        CRASH: Code.CRASH,
+        BROKEN: Code.COMPILE_ERROR,
+        f"{HEAD} {{ }}": Code.NOT_WRITTEN,
+        f"{HEAD} {{ out[-1] = 1; }}": Code.OUT_OF_BOUNDS,
+    }
+    for number in range(16):
+        source = choices.choice(list(wanted))
+        outcome = laboratory.outcome(f"{source}\n/* {number} */")
+        code = outcome.code if isinstance(outcome, Rejected) else None
+        assert code == wanted[source], outcome
+
+
+def test_an_input_that_never_matters_is_noted(tmp_path) -> None:
+    texts = {
+        "affine": {"fma(2.0f, x[i], y[i])": "fma(2.0f, x[i], 1.0f)"},
+        "reference": {"2 * x + y": "2 * x + 1"},
+    }
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    assert laboratory.prepared.notes == ("input y does not change the result",)
+
+
+@pytest.mark.parametrize(
+    ("constant", "note"),
+    [
+        ("x", "input x never changes: a kernel that remembers what follows from it would not be"),
+        ("xy", "no input ever changes: a kernel that kept its first answer would be right"),
+        ("y", ""),
+    ],
+)
+def test_an_input_that_never_changes_is_noted_if_none_like_it_can_be_made(
+    tmp_path, constant, note
+) -> None:
+    """Whole numbers may be indices; of fractions others are made that are close by."""
+    fill = "values: {python: reference.py:same}"
+    texts = {
+        "affine": {"const float *x": "const int *x"},
+        "experiment": {"x, kind: in, dtype: float32": "x, kind: in, dtype: int32"},
+        "reference": {
+            "def affine": "def same(shape, argument, seed):\n    import numpy as np\n"
+            "    return np.arange(shape['n'], dtype='i4' if argument == 'x' else 'f4')\n\n\n"
+            "def affine"
+        },
+    }
+    for name in constant:
+        dtype = "int32" if name == "x" else "float32"
+        line = f"{name}, kind: in, dtype: {dtype}, shape: [n], align: 4"
+        texts["experiment"][line] = f"{line}, {fill}"
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected), laboratory.prepared.result
+    found = laboratory.prepared.notes
+    assert len(found) == bool(note)
+    assert all(one.startswith(note) for one in found)
+
+
+def counted(extra: str) -> dict[str, dict[str, str]]:
+    """The affine baseline, every second launch off by ``extra``, and no reference."""
+    return {
+        "affine": {
+            "kernel void": "global int launches[4096];\nkernel void",
+            "fma(2.0f, x[i], y[i])": f"fma(2.0f, x[i], y[i]) + {extra} * (launches[i]++ % 2)",
+        },
+        "experiment": {"reference: reference.py:affine\n": ""},
+    }
+
+
+def test_a_baseline_that_varies_a_little_widens_its_bound(tmp_path) -> None:
+    laboratory = Laboratory(changed(tmp_path, **counted("0.001f")))
+    laboratory.close()
+    assert any("varies between runs" in note for note in laboratory.prepared.notes)
+
+
+def test_a_baseline_that_varies_where_nothing_may_is_refused(tmp_path) -> None:
+    texts = counted("1.0f")
+    texts["experiment"]["shape: [n], align: 4}\n  - {name: x"] = EXACT
+    rejected = refused(tmp_path, **texts)
+    assert "the baseline is not deterministic: out[" in rejected.detail
+
+
+def test_a_baseline_that_drifts_is_refused(tmp_path) -> None:
+    texts = counted("0.001f")
+    pairs = texts["affine"]
+    texts["affine"] = {old: new.replace(" % 2", "") for old, new in pairs.items()}
+    rejected = refused(tmp_path, **texts)
+    assert rejected.detail.startswith("the baseline itself fails in a second process: out[")
+
+
+def test_a_shape_too_small_to_tell_is_no_reason_to_refuse(tmp_path) -> None:
+    spec = changed(
+        tmp_path,
+        experiment={
+            "dtype: float32, shape: [n], align: 4}\n  - {name: x": "dtype: bool, shape: [n]}\n"
+            "  - {name: x",
+            "{n: 2048}": "{n: 1}",
+            "reference: reference.py:affine\n": "",
+        },
+        affine={
+            "global float *out": "global uchar *out",
+            "fma(2.0f, x[i], y[i])": "x[i] > 0 && y[i] > 0",
+        },
+    )
+    for secret in range(3):
+        small = Laboratory(spec, secret=secret)
+        small.close()
+        assert isinstance(small.prepared.result, tuple), small.prepared.result
+
+
+def test_an_odd_shape_that_takes_the_baseline_too_long_is_not_asked(tmp_path) -> None:
+    (tmp_path / "spin.cl").write_text(
+        """kernel void spin(global float *out, global const float *x, int n) {
+    int i = get_global_id(0);
+    if (i >= n) return;
+    volatile int left = i == 0 && n > 4096 ? 400000000 : 0;
+    while (left > 0) --left;
+    out[i] = 2.0f * x[i];
+}
+"""
+    )
+    (tmp_path / "experiment.yaml").write_text(
+        """version: 1
+name: spin
+kernel:
+  {language: opencl, source: spin.cl, entry: spin, launch: {grid: ["ceil_div(n, 64)"], block: [64]}}
+arguments:
+  - {name: out, kind: out, dtype: float32, shape: [n]}
+  - {name: x, kind: in, dtype: float32, shape: [n]}
+  - {name: n, kind: scalar, dtype: int32, value: n}
+shapes: {domain: ["1 <= n", "n <= 9000"], tune: [{n: 1024}]}
+measure: {warmup: 1, repeats: 3, cache: hot}
+"""
+    )
+    laboratory = Laboratory(tmp_path / "experiment.yaml")
+    try:
+        quick = (tmp_path / "spin.cl").read_text().replace("400000000", "0")
+        confirmed = laboratory.confirmed(laboratory.candidate(quick))
+    finally:
+        laboratory.close()
+    assert not confirmed.failed
+    assert any("odd shape n=8192" in note and "too long" in note for note in confirmed.notes)

@@ -1,0 +1,190 @@
+"""Answers as files: made once by whoever comes first, mapped by the others, gone with the last."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tuner.space.devices import cuda_device, opencl_cpu
+from tests.tuner.space.experiments import experiment
+from tests.workers.bench.test_device_bench import AFFINE, GOOD, WRONG
+from tests.workers.harness import Laboratory
+from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
+from tuner.errors import EnvironmentProblem
+from tuner.plan import Plan
+from tuner.trial import Code, Configuration, Measured, Rejected, Stage
+from workers.bench.device_bench import Bench
+from workers.bench.oracle import Oracle
+from workers.bench.oracle_files import Answer, Answers
+from workers.bench.preparation import Prep
+from workers.comparison import Expected
+
+PROBLEM = experiment({"n": 256})
+NOTHING = Candidate(
+    trial=BASELINE, configuration=Configuration(()), plan=Plan(builds=(), cells=()), binaries=()
+)
+WANT = np.arange(12.0).reshape(3, 4)
+
+
+def prep(device=None, secret: int = 1) -> Prep:
+    setup = BenchSetup(experiment=PROBLEM, baseline=NOTHING, secret=secret)
+    return Prep(setup=setup, device=device or cuda_device(90), bindings=(), arguments={})
+
+
+def maker(answers: Answers, made: list[str], name: str = "0"):
+    def make() -> Answer:
+        made.append(name)
+        expected = Expected(path=answers.expect(name, "out", WANT), dtype="float64", mode="close")
+        contents = {"x": answers.write(name, "x", np.arange(5, dtype=np.uint8))}
+        return Answer(contents=contents, expected={"out": expected}, notes=("seen",))
+
+    return make
+
+
+@pytest.fixture
+def two(tmp_path):
+    pair = [Answers(prep(), tmp_path, threading.Event()) for _ in range(2)]
+    yield pair
+    for one in pair:
+        one.close()
+
+
+def test_the_second_process_maps_what_the_first_made(two):
+    made: list[str] = []
+    answers = [one.get("0", maker(one, made)) for one in two]
+    assert made == ["0"]
+    assert answers[0] == answers[1]
+    assert answers[0].notes == ("seen",)
+    assert Path(answers[0].contents["x"]).read_bytes() == bytes(range(5))
+    for one, answer in zip(two, answers, strict=True):
+        want = one.want("0", "out", answer.expected["out"], (3, 4))
+        np.testing.assert_array_equal(want, WANT)
+        assert not want.flags.writeable
+
+
+def test_who_comes_while_it_is_made_waits_for_it(two):
+    made: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Answer:
+        begun.set()
+        assert go_on.wait(10)
+        return maker(two[0], made)()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(two[0].get, "0", slow)
+        assert begun.wait(10)
+        second = pool.submit(two[1].get, "0", maker(two[1], made))
+        go_on.set()
+        assert first.result() == second.result()
+    assert made == ["0"]
+
+
+def test_who_waits_can_be_told_to_leave(two, tmp_path):
+    abort = threading.Event()
+    impatient = Answers(prep(), tmp_path, abort)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Answer:
+        begun.set()
+        assert go_on.wait(10)
+        return maker(two[0], [])()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(two[0].get, "0", slow)
+        assert begun.wait(10)
+        second = pool.submit(impatient.get, "0", maker(impatient, []))
+        abort.set()
+        with pytest.raises(EnvironmentProblem, match="closed while waiting"):
+            second.result(10)
+        go_on.set()
+        first.result(10)
+    impatient.close()
+
+
+def test_a_maker_that_failed_half_way_is_followed_by_another(two):
+    def fails() -> Answer:
+        two[0].write("0", "x", np.arange(3, dtype=np.uint8))
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        two[0].get("0", fails)
+    made: list[str] = []
+    answer = two[1].get("0", maker(two[1], made))
+    assert made == ["0"]
+    assert Path(answer.contents["x"]).read_bytes() == bytes(range(5))
+
+
+def test_a_refusal_is_kept_like_an_answer(two):
+    why = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="no", shape=0)
+    refusal = Answer(contents={}, expected={}, rejected=why)
+    assert two[0].get("0", lambda: refusal) == refusal
+    assert two[1].get("0", maker(two[1], [])) == refusal
+
+
+def test_the_last_to_leave_removes_the_files(two):
+    answer = two[0].get("0", maker(two[0], []))
+    path = Path(answer.contents["x"])
+    two[0].close()
+    two[0].close()
+    assert path.exists()
+    two[1].close()
+    assert not path.parent.exists()
+
+
+def test_another_secret_or_device_has_answers_of_its_own(two, tmp_path):
+    made: list[str] = []
+    two[0].get("0", maker(two[0], made))
+    for other in (prep(secret=2), prep(replace(cuda_device(90), name="another"))):
+        answers = Answers(other, tmp_path, threading.Event())
+        answers.get("0", maker(answers, made))
+        answers.close()
+    assert len(made) == 3
+
+
+def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
+    """OpenCL on a processor stands in for devices with memory of their own."""
+    describe, made = Bench._describe, []
+    ask = Oracle._ask
+
+    def elsewhere(bench):
+        device, identity = describe(bench)
+        return replace(device, is_cpu=False), identity
+
+    monkeypatch.setattr(Bench, "_describe", elsewhere)
+    monkeypatch.setattr("workers.bench.device_bench.measure_ceilings", lambda *_: "not here")
+    monkeypatch.setattr("workers.bench.device_bench._MEASURED", {})
+    monkeypatch.setattr(Oracle, "_ask", lambda *given: (made.append(given[1]), ask(*given))[1])
+    first = Laboratory(AFFINE)
+    second = Laboratory(AFFINE)
+    count = len(made)
+    assert count >= 2 * 7
+    try:
+        prepared = second.bench.prepare(first.setup)
+        folder = second.bench._oracle._answers._folder
+        assert len(made) == count
+        assert prepared.notes == first.prepared.notes
+        assert isinstance(second.outcome(GOOD), Measured)
+        assert second.outcome(WRONG).code is Code.WRONG_RESULT
+        first.confirmed(first.candidate(GOOD))
+        further = len(made)
+        assert further > count
+        second.confirmed(second.candidate(GOOD))
+        assert len(made) == further
+    finally:
+        first.close()
+        assert list(folder.glob("*.json"))
+        second.close()
+    assert not folder.exists()
+
+
+def test_on_a_cpu_device_expected_values_have_no_name(tmp_path):
+    answers = Answers(prep(opencl_cpu()), tmp_path, threading.Event())
+    answer = answers.get("0", maker(answers, []))
+    assert answer.expected["out"].path == ""
+    np.testing.assert_array_equal(answers.want("0", "out", answer.expected["out"], (3, 4)), WANT)
+    assert [path.name for path in tmp_path.rglob("*")] == ["0.x.raw"]
+    answers.close()

@@ -1,0 +1,342 @@
+"""How a stand times: what it asks of the child, recorded on the way to a real one."""
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.workers.bench.test_device_bench import AFFINE, GOOD, HANG
+from tests.workers.harness import Laboratory
+from tuner.experiment.model import Measure
+from tuner.telemetry import Vitals
+from tuner.trial import Code, Measured, Rejected
+from workers.bench.protocol import Fire, Look, decode_requests
+from workers.bench.supervisor import Deadlines, Shot, Supervisor, _agree
+from workers.devices.port import DeviceFailure, Rotation
+from workers.integrity.time_bounds import Bounds
+
+HANGS_LATER = "global int runs[65536];\n" + GOOD.replace(
+    "if (i < n)", "while (runs[i] > 4) out[i] = runs[i]; runs[i]++; if (i < n)"
+)
+
+WRONG_THEN_CRASHES = "global int runs[65536];\n" + GOOD.replace(
+    "if (i < n)", "if (runs[i]++ > 2) *(volatile global int *)(ulong)n = 1; if (i < n)"
+).replace("2 * x[i]", "3 * x[i]")
+
+
+@pytest.fixture(scope="module")
+def laboratory() -> Iterator[Laboratory]:
+    made = Laboratory(AFFINE)
+    yield made
+    made.close()
+
+
+def recorded(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> list[Shot]:
+    """Every request to launch from now on."""
+    server = laboratory.bench._working._server
+    seen: list[Shot] = []
+    real = server.fire
+
+    def record(shots, *more, **options):
+        seen.extend(shots)
+        return real(shots, *more, **options)
+
+    monkeypatch.setattr(server, "fire", record)
+    return seen
+
+
+@pytest.fixture
+def fired(laboratory, monkeypatch) -> list[Shot]:
+    """Every request to launch that a good candidate causes, on a child that is warm."""
+    laboratory.outcome(f"{GOOD} /* warm */")
+    return recorded(laboratory, monkeypatch)
+
+
+def bursts(fired: list[Shot]) -> list[Shot]:
+    return [each for each in fired if len(each.order) > 1]
+
+
+def trial(laboratory: Laboratory, name: str) -> None:
+    assert isinstance(laboratory.outcome(f"{GOOD} /* {name} */"), Measured)
+
+
+def test_cold_bursts_visit_every_set_once_in_random_order(laboratory, fired) -> None:
+    trial(laboratory, "order")
+    full = [each.order for each in bursts(fired) if len(each.order) == 16]
+    assert full
+    assert all(sorted(order) == list(range(16)) for order in full)
+    cycles = {order[order.index(0) :] + order[: order.index(0)] for order in full}
+    assert len(cycles) > 1, "a random order for each shape"
+    assert tuple(range(16)) not in cycles
+
+
+def test_each_shape_is_checked_before_it_is_timed(laboratory, fired) -> None:
+    trial(laboratory, "before")
+    begins = [place for place, each in enumerate(fired) if len(each.order) > 1]
+    first = fired[0]
+    other = next(each for each in fired if each.launchable > first.launchable + 1)
+    assert begins[0] == 1
+    for each in (first, other):
+        assert each.order == (each.inspect,)
+
+
+def test_timing_is_checked_at_points_that_change(laboratory, fired) -> None:
+    places = set()
+    for number in range(4):
+        fired.clear()
+        trial(laboratory, f"points {number}")
+        found = bursts(fired)
+        checked = [place for place, each in enumerate(found) if each.inspect is not None]
+        assert len(checked) >= 4
+        places.add(tuple(checked))
+    assert len(places) > 1
+
+
+def test_one_burst_is_cut_short_to_look_at_a_bystander(laboratory, fired) -> None:
+    trial(laboratory, "cut")
+    watched = [e for e in fired if e.inspect is not None and e.inspect not in e.order]
+    assert len({each.launchable for each in watched}) == 2, "one in each timing of each shape"
+
+
+def test_poison_is_in_turn_no_number_and_an_ordinary_one(laboratory, fired) -> None:
+    trial(laboratory, "poison")
+    none, ordinary = {0xFF, 0x7F, 0xFE, 0x7E}, {0x3C, 0x3F, 0xBD, 0x2E}
+    poisoned = [each.poison for each in fired if each.poison is not None]
+    assert set(poisoned) <= none | ordinary
+    kinds = [poison in none for poison in poisoned]
+    assert all(first != second for first, second in itertools.pairwise(kinds))
+
+
+def test_changed_elements_are_asked_while_the_last_answer_stands(laboratory, fired) -> None:
+    trial(laboratory, "standing")
+    asked = [(before, each) for before, each in itertools.pairwise(fired) if each.poison is None]
+    assert len(asked) == 2, "one for each shape"
+    for before, each in asked:
+        assert before.order == each.order == (each.inspect,)
+        assert before.poison is not None
+
+
+def test_no_launch_that_is_checked_or_timed_may_take_as_long_as_a_compile(
+    laboratory, fired
+) -> None:
+    trial(laboratory, "deadlines")
+    longer = [each for each in fired if each.deadline > 1.0]
+    assert [each.deadline for each in longer] == [2.0, 2.0], "with the one that awakened it"
+    assert len({each.launchable for each in longer}) == 2, "one for each shape"
+
+
+def test_a_kernel_that_hangs_at_its_first_launch_costs_its_deadline() -> None:
+    patient = Laboratory(AFFINE, deadlines=Deadlines(launch=1.0, first=60.0))
+    began = time.monotonic()
+    outcome = patient.outcome(HANG)
+    seconds = time.monotonic() - began
+    patient.close()
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.HANG
+    assert seconds < 10.0
+
+
+def test_a_kernel_that_hangs_within_a_burst_costs_its_deadline(laboratory) -> None:
+    began = time.monotonic()
+    outcome = laboratory.outcome(HANGS_LATER)
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.HANG
+    assert time.monotonic() - began < 6.0, "not one deadline for each launch of the burst"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_is_wrong_before_it_crashes_is_told_first(laboratory, monkeypatch, apart) -> None:
+    real = Supervisor.fire
+    monkeypatch.setattr(
+        Supervisor,
+        "fire",
+        lambda self, shots, slowest=0.0, **_: real(self, shots, slowest, apart=apart),
+    )
+    outcome = laboratory.outcome(WRONG_THEN_CRASHES.replace("3 *", "4 *" if apart else "3 *"))
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.WRONG_RESULT
+    assert laboratory.bench._working.alive is apart, "all are carried out first, or nothing behind"
+    trial(laboratory, f"after a crash behind a wrong answer, apart: {apart}")
+
+
+def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_at(
+    laboratory, monkeypatch
+) -> None:
+    laboratory.outcome(f"{GOOD} /* warm for frames */")
+    child, frames = laboratory.bench._working._server._child, []
+    send = child.send
+    monkeypatch.setattr(
+        child,
+        "send",
+        lambda text, *more, **options: (frames.append(text), send(text, *more, **options))[1],
+    )
+    trial(laboratory, "frames")
+    asked = [decode_requests(text) for text in frames]
+    fires = [one for requests in asked for one in requests if isinstance(one, Fire)]
+    looks = [requests for requests in asked if any(isinstance(one, Look) for one in requests)]
+    assert all(one.inspect is None and not one.expected for one in fires)
+    assert len(looks) >= 8
+    assert all(len(requests) == 1 for requests in looks)
+    spare = [len({*one.restored} - {*one.order}) for one in fires if len({*one.order}) < 16]
+    assert set(spare[-8:]) <= {0, 1}
+    assert spare.count(1) > spare.count(0), (
+        "one more is restored than launched on, looked at or not"
+    )
+
+
+def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory) -> None:
+    trial(laboratory, "before it dies")
+    server = laboratory.bench._working._server
+    os.kill(server.pid, signal.SIGKILL)
+    trial(laboratory, "after it died")
+    assert laboratory.bench._working._server is not server
+
+
+def test_deadlines_follow_the_baseline() -> None:
+    deadlines = Deadlines(launch=1.0, factor=200.0)
+    assert deadlines.of(1e3) == 1.0
+    assert deadlines.of(1e8) == pytest.approx(20.0)
+    assert deadlines.burst(20.0, 3, 0.0) == pytest.approx(60.0)
+
+
+def test_a_hang_in_a_long_burst_costs_little_more_than_one_launch() -> None:
+    deadlines = Deadlines(launch=1.0, factor=200.0, slower=10.0)
+    assert deadlines.burst(1.0, 101, 2e3) == pytest.approx(1.002)
+    assert deadlines.burst(1.0, 3, 1e9) == pytest.approx(3.0), "never more than one each"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [(0.0,), (-1.0,), (float("nan"),), (float("inf"),), (1.0, 0.0), (), (1.0, 2.0, 3.0)],
+)
+def test_impossible_times_are_refused(times) -> None:
+    with pytest.raises(DeviceFailure) as refused:
+        _agree(times, 2, 1e9)
+    assert refused.value.code == Code.IMPOSSIBLE_TIME
+
+
+def test_a_mean_or_one_time_for_each_launch_is_accepted() -> None:
+    _agree((5.0,), 2, 10.0)
+    _agree((5.0, 6.0), 2, 11.0)
+
+
+def test_a_device_cannot_have_been_busy_for_longer_than_the_host_waited() -> None:
+    _agree((1e6,), 100, 1e8)
+    with pytest.raises(DeviceFailure, match="host") as refused:
+        _agree((1e6,), 100, 9e7)
+    assert refused.value.code == Code.IMPOSSIBLE_TIME
+
+
+def test_a_cold_time_that_the_memory_cannot_have_served_is_refused(laboratory) -> None:
+    device = replace(laboratory.device, memory_bytes_per_second=1e9, l2_bytes=1 << 20)
+    bounds = Bounds(device=device, least_bytes={0: 1 << 20}, launch_ns=900.0)
+    rotation = Rotation(sets=16, launches=100, warmup=0, bursts=5)
+    honest = 1.06e6
+    bounds.refuse(0, "cold", rotation, honest)
+    bounds.refuse(0, "hot", rotation, honest / 2)
+    bounds.refuse(1, "cold", rotation, 1000.0)
+    with pytest.raises(DeviceFailure, match=r"cost\.bytes") as refused:
+        bounds.refuse(0, "cold", rotation, honest / 2)
+    assert refused.value.code == Code.IMPOSSIBLE_TIME
+    with pytest.raises(DeviceFailure, match="empty launch") as refused:
+        bounds.refuse(1, "hot", rotation, 400.0)
+    assert refused.value.code == Code.IMPOSSIBLE_TIME
+
+
+def test_hot_timing_stays_on_one_set(monkeypatch) -> None:
+    hot = Path(AFFINE.parent.parent) / "bias" / "experiment.yaml"
+    laboratory = Laboratory(hot)
+    seen = recorded(laboratory, monkeypatch)
+    source = (hot.parent / "bias.cl").read_text() + "// again"
+    assert isinstance(laboratory.outcome(source), Measured)
+    laboratory.close()
+    assert {each.order for each in seen} == {(0,)}
+
+
+def vitals(*throttled: str) -> Vitals:
+    return Vitals(
+        sm_mhz=1980, memory_mhz=2619, watts=300.0, celsius=50, throttled=throttled, others=0
+    )
+
+
+@pytest.mark.parametrize(("told", "takes"), [((), 1), (("power cap",), 2)])
+def test_a_timing_under_throttling_is_taken_again(laboratory, monkeypatch, told, takes) -> None:
+    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
+    answers = iter([vitals(*told), vitals(), vitals()])
+    taken = []
+    take, fire = stand._take, stand._server.fire
+
+    def told_so(shots, *more, **options):
+        for shot, seen in zip(shots, fire(shots, *more, **options), strict=True):
+            yield seen._replace(vitals=next(answers)) if shot.watch else seen
+
+    monkeypatch.setattr(stand._server, "fire", told_so)
+    monkeypatch.setattr(stand, "_take", lambda *given: (taken.append(1), take(*given))[1])
+    question = laboratory.bench._prep.questions[0][0]
+    stand.check(baseline, question, 1e6, exact=False)
+    assert stand.time(baseline, question, "cold", Measure(warmup=0, repeats=3), 1e6)
+    assert len(taken) == takes
+    assert not stand.notes
+
+
+def test_timing_goes_on_until_the_median_is_sure_or_the_cap_is_reached(laboratory) -> None:
+    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
+    question = laboratory.bench._prep.questions[0][0]
+    stand.check(baseline, question, 1e6, exact=False)
+    few = Measure(warmup=0, repeats=16, until=1e-9, at_most=200)
+    assert len(stand.time(baseline, question, "cold", few, 1e6)) >= 200
+
+
+def test_a_timing_that_is_surely_too_slow_stops_after_it_was_checked(laboratory, fired) -> None:
+    working = laboratory.bench._working
+    question = laboratory.bench._prep.questions[0][0]
+    measure = Measure(warmup=16, repeats=160)
+    stand, baseline = working._stand, working._baseline
+    for _ in range(4):
+        fired.clear()
+        samples = stand.time(baseline, question, "cold", measure, 1e6, cutoff_ns=1.0)
+        assert len(bursts(fired)) <= 3
+        assert any(each.inspect is not None and each.inspect in each.order for each in fired)
+        assert samples
+    fired.clear()
+    assert len(stand.time(baseline, question, "cold", measure, 1e6, cutoff_ns=1e12)) >= 160
+
+
+def test_a_cell_above_its_cutoff_is_given_up_unless_the_configuration_leads(laboratory) -> None:
+    working = laboratory.bench._working
+    slow, fast = 1e-6, 1e6
+
+    def kinds(name: str, cutoffs: tuple[float, ...]) -> list[str]:
+        outcome = laboratory.bench.run(laboratory.candidate(f"{GOOD} /* {name} */"), cutoffs)
+        assert isinstance(outcome.outcome, Measured)
+        return [cell.kind for cell in outcome.outcome.cells]
+
+    assert working.alive
+    assert kinds("neither", (slow, slow, slow)) == ["short", "short"]
+    assert kinds("special", (slow, slow, fast)) == ["short", "full"]
+    assert kinds("general", (fast, slow, slow)) == ["full", "full"]
+    assert kinds("anything", (fast, fast, fast)) == ["full", "full"]
+
+
+def test_what_is_given_up_was_checked_all_the_same(laboratory) -> None:
+    wrong = laboratory.candidate(f"{GOOD.replace('2 *', '3 *')} /* wrong */")
+    outcome = laboratory.bench.run(wrong, (1e-6, 1e-6, 1e-6)).outcome
+    assert outcome.code == Code.WRONG_RESULT
+
+
+def test_what_is_faster_than_an_empty_launch_is_refused(laboratory, monkeypatch) -> None:
+    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
+    question = laboratory.bench._prep.questions[0][0]
+    loose, strict = (replace(stand._bounds, launch_ns=ns) for ns in (1.0, 1e12))
+    for cache in ("cold", "hot"):
+        monkeypatch.setattr(stand, "_bounds", loose)
+        assert stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
+        monkeypatch.setattr(stand, "_bounds", strict)
+        with pytest.raises(DeviceFailure, match="an empty launch takes") as refused:
+            stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
+        assert refused.value.code == Code.IMPOSSIBLE_TIME

@@ -1,0 +1,158 @@
+"""From what a launch left behind to a verdict, without a device."""
+
+import numpy as np
+import pytest
+
+from tuner.experiment.arguments import ResolvedArgument
+from tuner.trial import Code, Stage
+from workers.comparison import Comparison, Expected
+from workers.devices.port import Damage, DeviceFailure, Inspection
+from workers.integrity.launch_checks import Question, check, check_bystander, rejected
+from workers.integrity.trivial_answers import trivial_answer
+
+POISON = 0xFF
+WANT = np.arange(12.0).reshape(3, 4) - 3
+
+
+def argument(kind="out", name="out", **fields) -> ResolvedArgument:
+    fields = {"shape": (3, 4), "strides": (4, 1)} | fields
+    return ResolvedArgument(name=name, kind=kind, dtype="float32", **fields)
+
+
+def question(want=WANT, contents=None, atol=1e-3, rtol=1e-3) -> Question:
+    return Question(
+        shape=1,
+        label="first seed",
+        contents=contents or {},
+        expected={"out": Expected(path="", dtype="float64", mode="close", rtol=rtol, atol=atol)},
+        wants={"out": want},
+    )
+
+
+def seen(array=WANT, damage=None, comparisons=None) -> Inspection:
+    outputs = {"out": np.asarray(array, np.float32).tobytes()}
+    return Inspection(damage=damage, outputs=outputs, comparisons=comparisons or {})
+
+
+def verdict(inspection: Inspection, given: ResolvedArgument | None = None) -> DeviceFailure | None:
+    try:
+        check(question(), inspection, {"out": given or argument()}, POISON)
+    except DeviceFailure as failure:
+        return failure
+    return None
+
+
+def test_the_right_answer_passes() -> None:
+    assert verdict(seen()) is None
+
+
+def test_a_wrong_element_is_named_with_what_was_expected() -> None:
+    wrong = WANT.copy()
+    wrong[2, 1] = 7
+    failure = verdict(seen(wrong))
+    assert failure.code == Code.WRONG_RESULT
+    assert failure.detail.startswith("out[2, 1] is 7 instead of 6, ")
+    assert "1 of 12 elements wrong; first seed" in failure.detail
+
+
+def test_elements_that_still_hold_the_poison_were_not_written() -> None:
+    partly = np.asarray(WANT, np.float32)
+    partly[2] = np.full(4, 0xFFFFFFFF, np.uint32).view(np.float32)
+    failure = verdict(seen(partly))
+    assert failure.code == Code.NOT_WRITTEN
+    assert "4 of 12 elements of out not written, such as out[2, 0]" in failure.detail
+
+
+def test_damage_comes_before_wrong_values() -> None:
+    nothing = np.zeros((3, 4))
+    failure = verdict(seen(nothing, Damage(argument="out", where="back", offset=16)))
+    assert failure.code == Code.OUT_OF_BOUNDS
+    assert "writes 16 bytes behind the end of out" in failure.detail
+    failure = verdict(seen(nothing, Damage(argument="x", where="input", offset=8)))
+    assert failure.code == Code.INPUT_OVERWRITTEN
+
+
+def test_a_device_may_have_compared_already() -> None:
+    found = Comparison(failures=2, unwritten=0, poisoned=0, index=5, got=1.0, want=2.0, error=9.0)
+    inspection = Inspection(damage=None, outputs={}, comparisons={"out": found})
+    assert "out[1, 1] is 1 instead of 2" in verdict(inspection).detail
+
+
+@pytest.mark.parametrize("outputs", [{}, {"out": b"short"}])
+def test_bytes_that_are_not_there_are_a_crash(outputs) -> None:
+    inspection = Inspection(damage=None, outputs=outputs, comparisons={})
+    failure = verdict(inspection)
+    assert failure.code == Code.CRASH
+    assert failure.sticky
+
+
+def test_gaps_of_strides_are_out_of_bounds() -> None:
+    padded = argument(shape=(3, 4), strides=(5, 1))
+    storage = np.full(14, 0xFFFFFFFF, np.uint32).view(np.float32).copy()
+    for row in range(3):
+        storage[5 * row : 5 * row + 4] = WANT[row]
+    assert verdict(seen(storage), padded) is None
+    storage[4] = 1.0
+    assert verdict(seen(storage), padded).code == Code.OUT_OF_BOUNDS
+
+
+def test_a_bystander_must_hold_its_poison(tmp_path) -> None:
+    untouched = np.full(12, 0xFFFFFFFF, np.uint32).view(np.float32)
+    check_bystander(question(), seen(untouched), {"out": argument()}, POISON)
+    with pytest.raises(DeviceFailure, match="a launch that has not begun"):
+        check_bystander(question(), seen(), {"out": argument()}, POISON)
+    path = tmp_path / "out"
+    path.write_bytes(np.asarray(WANT, np.float32).tobytes())
+    inout = {"out": argument("inout")}
+    check_bystander(question(contents={"out": str(path)}), seen(), inout, POISON)
+    with pytest.raises(DeviceFailure, match="a launch that has not begun"):
+        check_bystander(question(contents={"out": str(path)}), seen(WANT + 1), inout, POISON)
+
+
+@pytest.mark.parametrize(
+    ("code", "stage"),
+    [
+        (Code.WRONG_RESULT, Stage.VERIFY),
+        (Code.OUT_OF_BOUNDS, Stage.VERIFY),
+        (Code.IMPOSSIBLE_TIME, Stage.TIME),
+        (Code.SLOWER_AGAIN, Stage.TIME),
+        (Code.HANG, Stage.LAUNCH),
+        (Code.THREADS, Stage.LAUNCH),
+    ],
+)
+def test_the_stage_follows_from_the_code(code, stage) -> None:
+    outcome = rejected(DeviceFailure(code, "why"), 3)
+    assert (outcome.stage, outcome.code, outcome.detail, outcome.shape) == (stage, code, "why", 3)
+
+
+@pytest.mark.parametrize(
+    ("want", "inputs", "atol", "says"),
+    [
+        (WANT, {}, 10.0, "filling it with zeros"),
+        (WANT + 100, {}, 6.0, "filling it with its mean"),
+        (WANT + 0.5, {"x": WANT}, 0.6, "a copy of x"),
+        (0.5 - WANT, {"x": WANT}, 0.6, "the negation of x"),
+        (WANT, {"out": WANT}, 1e-3, "leaving it as it was"),
+    ],
+)
+def test_an_experiment_under_which_a_trivial_answer_passes_is_refused(
+    want, inputs, atol, says
+) -> None:
+    given = [argument("inout" if "out" in inputs else "out")]
+    inputs = {name: array.astype(np.float32) for name, array in inputs.items()}
+    outcome = trivial_answer(question(want, atol=atol), given, inputs)
+    assert outcome is not None
+    assert says in outcome.detail
+
+
+def test_a_tolerance_that_lets_half_of_an_answer_pass_is_refused() -> None:
+    outcome = trivial_answer(question(rtol=0.6), [argument()], {})
+    assert outcome is not None
+    assert "half of the right answer passes for out" in outcome.detail
+    assert trivial_answer(question(rtol=0.4), [argument()], {}) is None
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_copy_or_negation_is_let_pass_where_the_operation_is_one(sign) -> None:
+    inputs = {"x": WANT.astype(np.float32)}
+    assert trivial_answer(question(sign * WANT), [argument()], inputs) is None

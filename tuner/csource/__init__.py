@@ -1,0 +1,1 @@
+"""One reader of C-like source: signatures, macros, index expressions."""

@@ -1,0 +1,316 @@
+"""A fleet without devices: deterministic, on a virtual clock, with faults on demand.
+
+For tests of everything above a fleet, and for rehearsing a search on recorded times. Compiling and
+timing take virtual seconds in as many slots as asked for; a trial's time is what a cost function
+says, times log-normal noise that depends on (seed, trial, shape, process) alone, so that it is the
+same however often, and in whatever order, the trial is run.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.engine.fleet import (
+    BASELINE,
+    Answer,
+    Benched,
+    BenchJob,
+    Candidate,
+    Compiled,
+    CompileJob,
+    Confirmed,
+    ConfirmJob,
+    Examined,
+    ExamineJob,
+    Job,
+    Lost,
+    Prepared,
+    PrepareJob,
+    Sample,
+)
+from tuner.experiment.model import Experiment
+from tuner.plan import Binary
+from tuner.racing import leads_on, leads_over_all
+from tuner.search.port import Losses
+from tuner.trial import (
+    Code,
+    Configuration,
+    CutShort,
+    Full,
+    Infeasible,
+    Measured,
+    Outcome,
+    Rejected,
+    Stage,
+)
+
+Cost = Callable[[Configuration, int], float]
+"""Nanoseconds of a configuration on a shape, by its index: tune shapes, then held-out ones."""
+
+
+class Fault(StrEnum):
+    """What may go wrong with a trial, or with the baseline."""
+
+    COMPILE_ERROR = "compile_error"
+    COMPILER_LOST = "compiler_lost"
+    WRONG = "wrong"
+    CRASH = "crash"
+    HANG = "hang"
+    LOST = "lost"
+    LOST_ONCE = "lost_once"
+    WRONG_LATER = "wrong_later"
+    DEFECT = "defect"
+
+
+_REJECTIONS = {
+    Fault.WRONG: (Stage.VERIFY, Code.WRONG_RESULT, 0.0),
+    Fault.CRASH: (Stage.LAUNCH, Code.CRASH, 0.5),
+    Fault.HANG: (Stage.LAUNCH, Code.HANG, 1.0),
+}
+"""Where the fault shows, and the extra seconds that it costs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """Virtual seconds that each kind of work takes; ``bench`` and ``confirm`` per candidate."""
+
+    compile: float = 0.1
+    prepare: float = 1.0
+    bench: float = 0.05
+    confirm: float = 0.1
+
+
+@dataclass(slots=True)
+class _Slots:
+    """When each of several equal workers is free again."""
+
+    free: list[float]
+
+    def take(self, now: float) -> tuple[int, float]:
+        """The worker that is free first, and when it can begin."""
+        worker = min(range(len(self.free)), key=self.free.__getitem__)
+        return worker, max(now, self.free[worker])
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedFleet:
+    """A :class:`tuner.engine.fleet.Fleet` that makes its answers up.
+
+    ``baseline_ns`` has one time per shape, tune then held-out; ``cost`` gives a configuration's.
+    ``noise`` is the standard deviation of the logarithm of every reported time; ``of_trial`` has
+    what takes another time for certain trials than ``durations`` say.
+    """
+
+    device: Device
+    baseline_ns: Sequence[float]
+    cost: Cost
+    compile_slots: int = 1
+    bench_slots: int = 1
+    noise: float = 0.0
+    seed: int = 0
+    faults: Mapping[int, Fault] = field(default_factory=dict)
+    durations: Durations = field(default_factory=Durations)
+    of_trial: Mapping[int, Durations] = field(default_factory=dict)
+    submitted: list[Job] = field(init=False, default_factory=list)
+    _clock: float = field(init=False, default=0.0)
+    _due: list[tuple[float, int, Answer]] = field(init=False, default_factory=list)
+    _order: Iterator[int] = field(init=False, default_factory=count)
+    _lost_once: set[int] = field(init=False, default_factory=set)
+    _experiment: Experiment | None = field(init=False, default=None)
+    _compilers: _Slots = field(init=False)
+    _benches: _Slots = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._compilers = _Slots([0.0] * self.compile_slots)
+        self._benches = _Slots([0.0] * self.bench_slots)
+
+    def now(self) -> float:
+        """Virtual seconds since the fleet was made."""
+        return self._clock
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; :attr:`submitted` keeps all of them, for tests to look at."""
+        self.submitted.append(job)
+        match job:
+            case CompileJob():
+                self._compile(job)
+            case PrepareJob():
+                self._prepare(job)
+            case BenchJob():
+                self._bench(job)
+            case ConfirmJob():
+                self._confirm(job)
+            case ExamineJob():
+                self._examine(job)
+
+    async def answers(self, timeout: float) -> tuple[Answer, ...]:
+        """The next answers, after moving the clock to them; nothing, after ``timeout``."""
+        await asyncio.sleep(0)
+        until = self._clock + timeout
+        if not self._due or self._due[0][0] > until:
+            self._clock = until
+            return ()
+        self._clock = max(self._clock, self._due[0][0])
+        ready: list[Answer] = []
+        while self._due and self._due[0][0] <= self._clock:
+            ready.append(heapq.heappop(self._due)[2])
+        return tuple(ready)
+
+    async def close(self) -> None:
+        """Drop what is pending."""
+        self._due.clear()
+
+    def _answer(self, at: float, answer: Answer) -> None:
+        heapq.heappush(self._due, (at, next(self._order), answer))
+
+    def _compile(self, job: CompileJob) -> None:
+        worker, begin = self._compilers.take(self._clock)
+        seconds = self.of_trial.get(job.trial, self.durations).compile
+        end = self._compilers.free[worker] = begin + seconds
+        match self.faults.get(job.trial):
+            case Fault.COMPILER_LOST:
+                self._answer(end, Lost(job=job, reason="simulated"))
+            case Fault.COMPILE_ERROR:
+                rejected = Rejected(
+                    stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail="simulated"
+                )
+                self._answer(end, Compiled(trial=job.trial, result=rejected))
+            case _:
+                binaries = tuple(
+                    Binary(
+                        build=build.digest,
+                        code=build.digest.encode(),
+                        usage=(),
+                        symbols=(),
+                        compile_seconds=seconds,
+                    )
+                    for build in job.builds
+                )
+                self._answer(end, Compiled(trial=job.trial, result=binaries))
+
+    def _prepare(self, job: PrepareJob) -> None:
+        self._experiment = job.setup.experiment
+        worker, begin = self._benches.take(self._clock)
+        end = self._benches.free[worker] = begin + self.durations.prepare
+        fault = self.faults.get(BASELINE)
+        if fault in (Fault.LOST, Fault.LOST_ONCE) and self._loses(BASELINE):
+            self._answer(end, Lost(job=job, reason="simulated"))
+        elif fault in _REJECTIONS:
+            self._answer(end, Prepared(result=self._rejection(fault)))
+        else:
+            shapes = range(len(self.baseline_ns))
+            cells = tuple(self._full(BASELINE, shape, self.baseline_ns[shape]) for shape in shapes)
+            self._answer(end, Prepared(result=cells))
+
+    def _bench(self, job: BenchJob) -> None:
+        worker, at = self._benches.take(self._clock)
+        for candidate in job.candidates:
+            seconds = self.of_trial.get(candidate.trial, self.durations).bench
+            at += seconds
+            fault = self.faults.get(candidate.trial)
+            if fault in (Fault.LOST, Fault.LOST_ONCE) and self._loses(candidate.trial):
+                self._answer(at, Lost(job=job, reason="simulated"))
+                break
+            if fault in _REJECTIONS:
+                at += _REJECTIONS[fault][2]
+                outcome: Outcome = self._rejection(fault)
+            else:
+                outcome = self._measure(candidate, job.cutoffs)
+            self._answer(
+                at,
+                Benched(
+                    trial=candidate.trial,
+                    outcome=outcome,
+                    bench=f"simulated:{worker}",
+                    seconds=seconds,
+                ),
+            )
+        self._benches.free[worker] = at
+
+    def _confirm(self, job: ConfirmJob) -> None:
+        worker, begin = self._benches.take(self._clock)
+        end = begin + self.durations.confirm * (1 + len(job.finalists))
+        self._benches.free[worker] = end
+        samples = [
+            self._sample(BASELINE, shape, time, job.process)
+            for shape, time in enumerate(self.baseline_ns)
+        ]
+        failed: list[tuple[int, Rejected]] = []
+        for candidate in job.finalists:
+            if self.faults.get(candidate.trial) is Fault.WRONG_LATER:
+                failed.append((candidate.trial, self._rejection(Fault.WRONG)))
+                continue
+            samples += [
+                self._sample(
+                    candidate.trial, shape, self.cost(candidate.configuration, shape), job.process
+                )
+                for shape, cell in enumerate(candidate.plan.cells[: len(self.baseline_ns)])
+                if not isinstance(cell, Infeasible)
+            ]
+        self._answer(
+            end, Confirmed(process=job.process, samples=tuple(samples), failed=tuple(failed))
+        )
+
+    def _examine(self, job: ExamineJob) -> None:
+        worker, begin = self._benches.take(self._clock)
+        end = self._benches.free[worker] = begin + self.durations.confirm
+        trials = tuple(candidate.trial for candidate in job.winners)
+        defect = Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail="simulated")
+        failed = tuple((t, defect) for t in trials if self.faults.get(t) is Fault.DEFECT)
+        self._answer(end, Examined(trials=trials, failed=failed))
+
+    def _measure(self, candidate: Candidate, cutoffs: Losses) -> Measured:
+        if self._experiment is None:
+            raise RuntimeError("a bench job before the fleet was prepared")
+        tune = self._experiment.shapes.tune
+        full = Measured(
+            cells=tuple(
+                plan
+                if isinstance(plan, Infeasible)
+                else self._full(candidate.trial, shape, self.cost(candidate.configuration, shape))
+                for shape, plan in enumerate(candidate.plan.cells[: len(tune)])
+            )
+        )
+        if leads_over_all(full, [shape.weight for shape in tune], cutoffs):
+            return full
+        return Measured(
+            cells=tuple(
+                CutShort(median_ns=cell.median_ns, samples=2, baseline_ns=cell.baseline_ns)
+                if isinstance(cell, Full) and not leads_on(shape, cell.ratio, cutoffs)
+                else cell
+                for shape, cell in enumerate(full.cells)
+            )
+        )
+
+    def _full(self, trial: int, shape: int, time: float) -> Full:
+        return Full(
+            median_ns=time * self._factor(trial, shape),
+            mad_ns=time * self.noise / 2,
+            samples=100,
+            baseline_ns=self.baseline_ns[shape],
+        )
+
+    def _sample(self, trial: int, shape: int, time: float, process: int) -> Sample:
+        cache = self._experiment.measure.cache if self._experiment else "cold"
+        median = time * self._factor(trial, shape, process)
+        return Sample(trial=trial, shape=shape, cache=cache, median_ns=median)
+
+    def _factor(self, trial: int, shape: int, process: int = -1) -> float:
+        random = np.random.default_rng([self.seed, (trial + 1) % 2**32, shape, process + 1])
+        return float(np.exp(self.noise * random.standard_normal()))
+
+    def _loses(self, trial: int) -> bool:
+        """Whether the worker dies with this trial, this time."""
+        first = trial not in self._lost_once
+        self._lost_once.add(trial)
+        return first or self.faults[trial] is Fault.LOST
+
+    def _rejection(self, fault: Fault) -> Rejected:
+        stage, code, _ = _REJECTIONS[fault]
+        return Rejected(stage=stage, code=code, detail="simulated", shape=0)

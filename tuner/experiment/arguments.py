@@ -1,0 +1,299 @@
+"""Arguments made concrete for one shape: every expression evaluated, every default applied.
+
+Owns the element types' sizes and their names in each language. Knows nothing of buffers: what a
+worker allocates and fills is up to it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.device import Backend
+from tuner.errors import SpecError
+from tuner.experiment.model import (
+    Argument,
+    Compare,
+    Experiment,
+    Fill,
+    FromFile,
+    FromPython,
+    Integers,
+    Template,
+    Tolerance,
+)
+from tuner.experiment.tolerances import EXACT, default_tolerance
+from tuner.expressions import Expression, ExpressionError
+from tuner.plan import Scratch
+from tuner.trial import Value
+
+MAX_BYTES = 1 << 46
+"""More than any device holds: larger buffers are a mistake in the spec."""
+
+_ITEM_BYTES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+}
+
+_TYPE_NAMES: dict[Backend, dict[str, str]] = {
+    "opencl": {
+        "bool": "uchar",
+        "int8": "char",
+        "uint8": "uchar",
+        "int16": "short",
+        "uint16": "ushort",
+        "int32": "int",
+        "uint32": "uint",
+        "int64": "long",
+        "uint64": "ulong",
+        "float16": "half",
+        "float32": "float",
+        "float64": "double",
+    },
+    "cuda": {
+        "bool": "bool",
+        "int8": "signed char",
+        "uint8": "unsigned char",
+        "int16": "short",
+        "uint16": "unsigned short",
+        "int32": "int",
+        "uint32": "unsigned int",
+        "int64": "long long",
+        "uint64": "unsigned long long",
+        "float16": "__half",
+        "bfloat16": "__nv_bfloat16",
+        "float32": "float",
+        "float64": "double",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerRange:
+    """Uniform integers from ``lo`` to ``hi``, both included."""
+
+    lo: int
+    hi: int
+
+
+ResolvedFill = (
+    Literal["normal", "uniform", "zeros", "permutation", "offsets"]
+    | IntegerRange
+    | FromFile
+    | FromPython
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedArgument:
+    """One argument on one shape, in the kernel's order.
+
+    ``shape`` and ``strides`` are in elements, row-major unless the spec says otherwise; ``align``
+    is in bytes. ``fill`` is how an ``in``, ``constant`` or ``inout`` starts, ``value`` what a
+    scalar holds. ``dtype`` is empty for a null pointer.
+    """
+
+    name: str
+    kind: Literal["in", "out", "inout", "scalar", "scratch", "constant", "null"]
+    dtype: str
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    align: int = 1
+    fill: ResolvedFill = "zeros"
+    range: tuple[float, float] | None = None
+    specials: tuple[Literal["inf", "-inf", "nan"], ...] = ()
+    tolerance: Tolerance = EXACT
+    compare: Compare = "close"
+    value: int | float | None = None
+    symbol: str | None = None
+
+    @property
+    def elements(self) -> int:
+        """How many elements the kernel may read or write."""
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bytes from the first element to the end of the last one, gaps of strides included."""
+        span = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
+        return (span + 1) * item_bytes(self.dtype)
+
+    @property
+    def is_buffer(self) -> bool:
+        """Whether it occupies device memory of its own."""
+        return self.kind in ("in", "out", "inout", "scratch", "constant")
+
+    @property
+    def is_output(self) -> bool:
+        """Whether its contents are compared."""
+        return self.kind in ("out", "inout")
+
+
+def item_bytes(dtype: str) -> int:
+    """The size of one element; raises :class:`SpecError` for an unknown type."""
+    try:
+        return _ITEM_BYTES[dtype]
+    except KeyError:
+        raise SpecError(f"'{dtype}' is no element type") from None
+
+
+def type_name(dtype: str, language: Backend) -> str:
+    """What the language calls an element type; raises :class:`SpecError` where it has none."""
+    try:
+        return _TYPE_NAMES[language][dtype]
+    except KeyError:
+        raise SpecError(f"{language} has no element type '{dtype}'") from None
+
+
+def resolve_arguments(
+    experiment: Experiment, symbols: Mapping[str, Value], scratch: Sequence[Scratch] = ()
+) -> tuple[ResolvedArgument, ...]:
+    """The kernel's arguments on the shape ``symbols``, then the template's ``scratch``.
+
+    Raises:
+        SpecError: An expression has no value there, or a size is out of range; the message names
+            argument and shape.
+    """
+    own = (resolve_argument(argument, symbols) for argument in experiment.arguments)
+    return (*own, *(_appended(buffer) for buffer in scratch))
+
+
+def resolve_argument(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgument:
+    """One argument on the shape ``symbols``; raises as :func:`resolve_arguments`."""
+    try:
+        return _resolve(argument, symbols)
+    except SpecError as error:
+        at = ", ".join(f"{name}={value}" for name, value in symbols.items())
+        raise SpecError(f"argument '{argument.name}' at {at}: {error}") from None
+
+
+def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgument:
+    if argument.kind == "null":
+        return ResolvedArgument(name=argument.name, kind="null", dtype="")
+    dtype = str(symbols.get(argument.dtype, argument.dtype))
+    item = item_bytes(dtype)
+    if argument.kind == "scalar":
+        return ResolvedArgument(
+            name=argument.name,
+            kind="scalar",
+            dtype=dtype,
+            align=item,
+            value=_scalar(argument, dtype, symbols),
+        )
+    shape = tuple(_integer(extent, symbols, "shape", 1) for extent in argument.shape)
+    strides = _row_major(shape)
+    if argument.strides:
+        strides = tuple(_integer(step, symbols, "strides", 0) for step in argument.strides)
+        if len(strides) != len(shape):
+            raise SpecError(f"{len(strides)} strides for {len(shape)} dimensions")
+    filled = argument.initial if argument.kind == "inout" else argument.values
+    resolved = ResolvedArgument(
+        name=argument.name,
+        kind=argument.kind,
+        dtype=dtype,
+        shape=shape,
+        strides=strides,
+        align=argument.align or item,
+        fill=_fill(filled, symbols),
+        range=argument.range,
+        specials=argument.specials,
+        tolerance=argument.tolerance or default_tolerance(dtype),
+        compare=argument.compare,
+        symbol=argument.symbol,
+    )
+    if resolved.size > MAX_BYTES or resolved.elements > MAX_BYTES:
+        raise SpecError(f"a buffer of {resolved.size} bytes")
+    if argument.is_output:
+        _check_disjoint(shape, strides)
+    return resolved
+
+
+def _appended(buffer: Scratch) -> ResolvedArgument:
+    return ResolvedArgument(
+        name=buffer.name,
+        kind="scratch",
+        dtype=buffer.dtype,
+        shape=(buffer.elements,),
+        strides=(1,),
+        align=buffer.align,
+    )
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _check_disjoint(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    """Refuse an output whose elements share memory: what it should hold would be undefined."""
+    reach = 0
+    for step, extent in sorted(zip(strides, shape, strict=True)):
+        if extent > 1:
+            if step <= reach:
+                raise SpecError("strides let elements of an output overlap")
+            reach += (extent - 1) * step
+
+
+def _integer(
+    expression: Expression, symbols: Mapping[str, Value], what: str, least: int | None = None
+) -> int:
+    value = expression.evaluate(symbols)
+    if isinstance(value, str):
+        raise ExpressionError(f"{what}: '{expression}' is the name '{value}', not a number")
+    if least is not None and value < least:
+        raise SpecError(f"{what}: '{expression}' is {int(value)}; at least {least} is needed")
+    return int(value)
+
+
+def _fill(fill: Fill, symbols: Mapping[str, Value]) -> ResolvedFill:
+    if not isinstance(fill, Integers):
+        return fill
+    lo, hi = (_integer(end, symbols, "integers") for end in fill.integers)
+    if lo > hi:
+        raise SpecError(f"integers: from {lo} to {hi} there is none")
+    return IntegerRange(lo=lo, hi=hi)
+
+
+def _scalar(argument: Argument, dtype: str, symbols: Mapping[str, Value]) -> int | float:
+    given = argument.value
+    if given is None:
+        raise SpecError("a scalar needs a value")
+    if dtype.startswith(("float", "bfloat")):
+        return float(given if isinstance(given, float) else _integer(given, symbols, "value"))
+    if isinstance(given, float):
+        raise SpecError(f"value: {given} is a fraction, but {dtype} holds integers")
+    value = _integer(given, symbols, "value")
+    low, high = integer_limits(dtype)
+    if not low <= value <= high:
+        raise SpecError(f"value: '{given}' is {value}, outside {dtype}")
+    return value
+
+
+def integer_limits(dtype: str) -> tuple[int, int]:
+    """The least and the greatest value of an integer type or bool."""
+    if dtype == "bool":
+        return 0, 1
+    bits = 8 * item_bytes(dtype)
+    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def moved_bytes(experiment: Experiment, symbols: Mapping[str, Value]) -> int | None:
+    """The bytes that the experiment's ``cost`` names for a shape; ``None`` if it names none."""
+    cost = experiment.cost
+    return None if cost is None or cost.bytes is None else int(cost.bytes.evaluate(symbols))
+
+
+def kernel_arguments(experiment: Experiment, template: Template | None = None) -> tuple[str, ...]:
+    """What a kernel is called with by default: constants belong to the module, not to the call."""
+    own = (argument.name for argument in experiment.arguments if argument.kind != "constant")
+    return (*own, *(scratch.name for scratch in (template.scratch if template else ())))

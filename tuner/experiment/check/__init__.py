@@ -1,0 +1,35 @@
+"""What types cannot say of an experiment: every semantic check, all findings at once.
+
+Each module owns one kind of question; none of them reads a file or knows a device. What only a
+compiler or a device can tell is found later, by them.
+"""
+
+from collections.abc import Iterator
+
+from tuner.experiment.check.arguments import check_arguments, check_values
+from tuner.experiment.check.expressions import check_expressions
+from tuner.experiment.check.finding import ANYTHING, Finding
+from tuner.experiment.check.language import check_language
+from tuner.experiment.check.names import check_names, check_shapes
+from tuner.experiment.check.options import check_options
+from tuner.experiment.check.program import check_programs
+from tuner.experiment.check.template import check_template
+from tuner.experiment.model import Experiment
+
+__all__ = ["ANYTHING", "Finding", "check"]
+
+
+def check(experiment: Experiment) -> Iterator[Finding]:
+    """Everything that is wrong with an experiment."""
+    found = [
+        *check_shapes(experiment),
+        *check_names(experiment),
+        *check_expressions(experiment),
+        *check_arguments(experiment),
+        *check_language(experiment),
+        *check_options(experiment),
+    ]
+    found += check_programs(experiment, found)
+    found += check_template(experiment, found)
+    yield from found
+    yield from check_values(experiment, found)

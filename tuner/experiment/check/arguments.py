@@ -1,0 +1,184 @@
+"""Arguments: which keys each kind takes, and what they amount to on every shape."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from tuner.errors import SpecError
+from tuner.experiment.arguments import (
+    IntegerRange,
+    ResolvedArgument,
+    integer_limits,
+    item_bytes,
+    resolve_argument,
+)
+from tuner.experiment.check.expressions import places
+from tuner.experiment.check.finding import Finding
+from tuner.experiment.check.names import bindings, nearest_dtype, type_symbols
+from tuner.experiment.model import DTYPES, Argument, Experiment, ShapeBinding, Ulp
+from tuner.experiment.yaml_document import Path
+from tuner.expressions import Expression, ExpressionError
+
+_FILLED = frozenset({"range", "specials"})
+_COMPARED = frozenset({"tolerance", "compare"})
+_LAYOUT = frozenset({"dtype", "shape", "strides", "align"})
+_KEYS: dict[str, frozenset[str]] = {
+    "in": _LAYOUT | _FILLED | {"values"},
+    "out": _LAYOUT | _COMPARED,
+    "inout": _LAYOUT | _FILLED | _COMPARED | {"initial"},
+    "scalar": frozenset({"dtype", "value"}),
+    "scratch": frozenset({"dtype", "shape", "align"}),
+    "constant": frozenset({"dtype", "shape", "values", "symbol"}) | _FILLED,
+    "null": frozenset(),
+}
+MAX_ALIGN = 4096
+MAX_AXIS = 2**31 - 1
+
+
+def check_arguments(experiment: Experiment) -> Iterator[Finding]:
+    """Each argument has the keys of its kind, and there is something to compare."""
+    types = type_symbols(experiment)
+    for index, argument in enumerate(experiment.arguments):
+        path: Path = ("arguments", index)
+        yield from _keys(path, argument)
+        if argument.kind != "null":
+            yield from check_dtype((*path, "dtype"), argument.dtype, types)
+        yield from _consistent(path, argument)
+    if not any(argument.is_output for argument in experiment.arguments):
+        said = "no argument is out or inout: there would be nothing to compare"
+        yield Finding(("arguments",), said)
+
+
+def check_dtype(path: Path, dtype: str, types: frozenset[str]) -> Iterator[Finding]:
+    """The element type exists, or is a type symbol."""
+    if not dtype:
+        yield Finding(path, "missing key 'dtype'", "dtype")
+    elif dtype not in DTYPES and dtype not in types:
+        yield Finding(path, f"unknown element type '{dtype}'{nearest_dtype(dtype, types)}")
+
+
+def _keys(path: Path, argument: Argument) -> Iterator[Finding]:
+    allowed = _KEYS[argument.kind]
+    for field in fields(Argument):
+        key = field.name
+        if key in ("name", "kind") or key in allowed:
+            continue
+        if getattr(argument, key) != field.default:
+            yield Finding(
+                (*path, key), f"'{key}' means nothing for an argument of kind {argument.kind}"
+            )
+    needed = {"shape"} if argument.is_buffer else set()
+    needed |= {"scalar": {"value"}, "constant": {"symbol"}}.get(argument.kind, set())
+    for key in sorted(needed):
+        if getattr(argument, key) in (None, ()):
+            yield Finding(path, f"missing key '{key}': a {argument.kind} argument needs it", key)
+
+
+def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:
+    floats = not argument.dtype.startswith(("int", "uint", "bool"))
+    fill_key = "initial" if argument.kind == "inout" else "values"
+    fill = getattr(argument, fill_key)
+    if argument.align is not None:
+        power = argument.align & (argument.align - 1) == 0
+        if not power or argument.align > MAX_ALIGN:
+            said = f"align is a power of two up to {MAX_ALIGN}, in bytes"
+            yield Finding((*path, "align"), said)
+        elif argument.dtype in DTYPES and argument.align < item_bytes(argument.dtype):
+            yield Finding((*path, "align"), f"align is less than one {argument.dtype}")
+    if argument.range is not None:
+        low, high = argument.range
+        if not float("-inf") < low <= high < float("inf"):
+            yield Finding((*path, "range"), "a range is [low, high], both finite")
+    if argument.specials and not floats:
+        yield Finding((*path, "specials"), f"{argument.dtype} has no inf and no nan")
+    if fill in ("permutation", "offsets") and argument.dtype in DTYPES and floats:
+        yield Finding((*path, fill_key), f"{fill} are integers, but the type is {argument.dtype}")
+    if argument.tolerance and argument.compare not in ("close", "unordered"):
+        yield Finding((*path, "tolerance"), "this 'compare' leaves no room for a tolerance")
+    if isinstance(argument.compare, Ulp) and not floats:
+        yield Finding((*path, "compare"), f"ulp is for floating point, not for {argument.dtype}")
+
+
+def check_values(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
+    """Every shape is inside the domain; sizes and the baseline's launch come out right there.
+
+    What ``found`` already names is left alone.
+    """
+    wrong = {finding.path for finding in found}
+    for path, binding in bindings(experiment):
+        if any(above[: len(path)] == path for above in wrong):
+            continue
+        for finding in (
+            *_domain(experiment, path, binding, wrong),
+            *_sizes(experiment, binding, wrong),
+            *_launch(experiment, binding, wrong),
+        ):
+            if finding.path not in wrong:
+                wrong.add(finding.path)
+                yield finding
+
+
+def _domain(
+    experiment: Experiment, path: Path, binding: ShapeBinding, wrong: set[Path]
+) -> Iterator[Finding]:
+    for index, condition in enumerate(experiment.shapes.domain):
+        if ("shapes", "domain", index) in wrong:
+            continue
+        try:
+            if not condition.evaluate(binding.symbols):
+                yield Finding(path, f"outside the domain: '{condition}' does not hold")
+        except ExpressionError as error:
+            yield Finding(path, f"outside the domain: {error}")
+
+
+def _sizes(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> Iterator[Finding]:
+    for index, argument in enumerate(experiment.arguments):
+        path: Path = ("arguments", index)
+        if any(above[:2] == path for above in wrong):
+            continue
+        try:
+            resolved = resolve_argument(argument, binding.symbols)
+        except SpecError as error:
+            yield Finding(path, str(error))
+            continue
+        if said := _fill_problem(resolved):
+            yield Finding(path, f"argument '{argument.name}': {said}")
+    for key in ("bytes", "flops"):
+        cost = getattr(experiment.cost, key) if experiment.cost else None
+        if cost is not None and ("cost", key) not in wrong and (said := _below(cost, binding, 0)):
+            yield Finding(("cost", key), said)
+
+
+def _fill_problem(argument: ResolvedArgument) -> str | None:
+    if argument.kind in ("scalar", "null") or argument.dtype.startswith(("float", "bfloat")):
+        return None
+    low, high = integer_limits(argument.dtype)
+    fill = argument.fill
+    if isinstance(fill, IntegerRange) and not low <= fill.lo <= fill.hi <= high:
+        return f"integers from {fill.lo} to {fill.hi} do not fit {argument.dtype}"
+    if fill == "permutation" and argument.elements - 1 > high:
+        return f"a permutation of {argument.elements} does not fit {argument.dtype}"
+    return None
+
+
+def _launch(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> Iterator[Finding]:
+    for place in places(experiment):
+        if place.scope == "kernel" and place.path not in wrong:
+            least = 0 if place.path[-1] == "shared_bytes" else 1
+            if said := _below(place.expression, binding, least):
+                yield Finding(place.path, said)
+
+
+def _below(expression: Expression, binding: ShapeBinding, least: int) -> str | None:
+    """What is wrong with a count on one shape; what reads the device is not known yet."""
+    if expression.device_names:
+        return None
+    try:
+        value = expression.evaluate(binding.symbols)
+    except ExpressionError as error:
+        return str(error)
+    assert isinstance(value, int)
+    if value < least:
+        return f"'{expression}' is {int(value)} at {binding}; at least {least} is needed"
+    if least == 1 and value > MAX_AXIS:
+        return f"'{expression}' is {value} at {binding}; at most 2**31 - 1 is possible"
+    return None

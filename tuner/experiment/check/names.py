@@ -1,0 +1,130 @@
+"""Shapes and names: what binds the symbols, and that no name means two things."""
+
+import re
+from collections.abc import Iterator
+
+from tuner.experiment.check.finding import Finding, listed
+from tuner.experiment.model import DTYPES, Experiment, ShapeBinding
+from tuner.experiment.yaml_document import Path
+from tuner.expressions import RESERVED, nearest
+from tuner.trial import Value
+
+MAX_SIZE = 1 << 40
+_KEYWORDS = frozenset(
+    "auto bool break case char const continue default do double else enum extern float for goto"
+    " half if inline int long register restrict return short signed sizeof static struct switch"
+    " typedef union unsigned void volatile while kernel global local constant private"
+    " asm class delete explicit export false friend mutable namespace new operator protected public"
+    " template this throw true try typename using virtual defined main"
+    " threadIdx blockIdx blockDim gridDim warpSize".split()
+)
+
+_OTHER_NAMES = {
+    "half": "float16",
+    "fp16": "float16",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "float": "float32",
+    "fp32": "float32",
+    "f32": "float32",
+    "double": "float64",
+    "fp64": "float64",
+    "f64": "float64",
+    "int": "int32",
+    "uint": "uint32",
+    "long": "int64",
+    "char": "int8",
+    "uchar": "uint8",
+    "size_t": "uint64",
+}
+
+
+def nearest_dtype(name: str, symbols: frozenset[str] = frozenset()) -> str:
+    """The element type, or type symbol, that was meant; all of them where that is unclear."""
+    if other := _OTHER_NAMES.get(name):
+        return f"; did you mean '{other}'?"
+    return nearest(name, {*DTYPES, *symbols}) or f"; there are: {listed(DTYPES)}"
+
+
+def bindings(experiment: Experiment) -> Iterator[tuple[Path, ShapeBinding]]:
+    """Every shape of the spec with its path."""
+    for section in ("tune", "held_out"):
+        for index, binding in enumerate(getattr(experiment.shapes, section)):
+            yield ("shapes", section, index), binding
+
+
+def type_symbols(experiment: Experiment) -> frozenset[str]:
+    """The symbols that stand for an element type."""
+    first = experiment.shapes.tune[0].symbols
+    return frozenset(name for name, value in first.items() if value in DTYPES)
+
+
+def check_shapes(experiment: Experiment) -> Iterator[Finding]:
+    """All shapes bind the same symbols, each to a size or to an element type, and none twice."""
+    first = experiment.shapes.tune[0].symbols
+    seen: dict[frozenset[tuple[str, Value]], Path] = {}
+    for path, binding in bindings(experiment):
+        for name in first.keys() - binding.symbols.keys():
+            yield Finding(path, f"binds no '{name}', which the first shape does")
+        for name, value in binding.symbols.items():
+            if name not in first:
+                hint = nearest(name, first)
+                yield Finding((*path, name), f"the first shape binds no '{name}'{hint}")
+            elif said := _value_problem(name, value, first[name]):
+                yield Finding((*path, name), said)
+        same = seen.setdefault(frozenset(binding.symbols.items()), path)
+        if same != path:
+            yield Finding(path, f"the same shape as {same[1]}[{same[2]}]")
+
+
+def _value_problem(name: str, value: Value, first: Value) -> str | None:
+    if isinstance(value, str):
+        if value not in DTYPES:
+            return f"{name}: '{value}' is neither a size nor an element type{nearest_dtype(value)}"
+    elif not isinstance(value, bool) and not 1 <= value <= MAX_SIZE:
+        return f"{name}={value}: a size is at least 1" + (" and at most 2**40" * (value > 0))
+    first_is_wrong = isinstance(first, str) and first not in DTYPES
+    if type(value) is not type(first) and not first_is_wrong:
+        return f"{name}: '{value}' here but '{first}' in the first shape"
+    return None
+
+
+def check_names(experiment: Experiment) -> Iterator[Finding]:
+    """No name means two things, and none would break the source that it becomes a macro of."""
+    symbols = experiment.shapes.tune[0].symbols
+    arguments: dict[str, str] = {}
+    for index, argument in enumerate(experiment.arguments):
+        if argument.name in arguments:
+            said = f"a second argument named '{argument.name}'"
+            yield Finding(("arguments", index, "name"), said)
+        arguments[argument.name] = "an argument"
+    for name in symbols:
+        if name in RESERVED or name == "weight":
+            path: Path = ("shapes", "tune", 0, name)
+            yield Finding(path, f"'{name}' means something in expressions; name the symbol another")
+    template = experiment.template
+    if template is None:
+        return
+    for index, scratch in enumerate(template.scratch):
+        if scratch.name in arguments:
+            said = f"an argument named '{scratch.name}' exists"
+            yield Finding(("template", "scratch", index, "name"), said)
+        arguments[scratch.name] = "an argument"
+    taken = dict.fromkeys(symbols, "a symbol") | arguments
+    for name, values in template.parameters.items():
+        path = ("template", "parameters", name)
+        yield from _macro(path, name, taken)
+        taken[name] = "a parameter"
+        for value in values:
+            if isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*", value):
+                taken.setdefault(f"{name}_{value}", f"the macro of {name}'s value {value}")
+    for name in template.defines:
+        yield from _macro(("template", "defines", name), name, taken)
+        taken[name] = "a define"
+
+
+def _macro(path: Path, name: str, taken: dict[str, str]) -> Iterator[Finding]:
+    if name in taken:
+        yield Finding(path, f"'{name}' is already {taken[name]}")
+    elif name in RESERVED or name in _KEYWORDS or name.startswith("__"):
+        yield Finding(path, f"'{name}' is reserved: as a macro it would break the source")

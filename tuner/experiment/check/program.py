@@ -1,0 +1,235 @@
+"""Programs: sources hold their entries, entries take the arguments, the language can do it."""
+
+import ast
+import keyword
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tuner.csource.signature import Parameter, Signature, signatures, without_comments
+from tuner.experiment.arguments import item_bytes
+from tuner.experiment.check.expressions import launches
+from tuner.experiment.check.finding import Finding, listed
+from tuner.experiment.fields import PythonFunction
+from tuner.experiment.model import (
+    DTYPES,
+    Argument,
+    Experiment,
+    FromPython,
+    Kernel,
+    Launch,
+    Memset,
+    ScratchArgument,
+    Template,
+)
+from tuner.experiment.yaml_document import Path
+from tuner.expressions import nearest
+
+_ENTRY = re.compile(r"[A-Za-z_][\w:]*(?:<[\w:<>{}, *+-]*>)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """The kernel or the template, and the arguments it may be called with."""
+
+    root: Path
+    subject: Kernel | Template
+    arguments: dict[str, Argument | ScratchArgument]
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """What an entry is called with unless a launch says otherwise."""
+        return tuple(
+            name
+            for name, argument in self.arguments.items()
+            if not (isinstance(argument, Argument) and argument.kind == "constant")
+        )
+
+
+def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
+    """Baseline, template, reference and fills.
+
+    How they are called is left alone where ``found`` says that an argument is not what it should.
+    """
+    clear = not any(
+        f.path[0] == "arguments" and f.path[2:] in (("name",), ("kind",)) for f in found
+    )
+    own: dict[str, Argument | ScratchArgument] = {a.name: a for a in experiment.arguments}
+    baseline = _Program(("kernel",), experiment.kernel, own)
+    yield from _program(experiment, baseline)
+    miscalled = list(_calls(experiment, baseline)) if clear else []
+    yield from miscalled
+    if template := experiment.template:
+        appended = {**own, **{buffer.name: buffer for buffer in template.scratch}}
+        variant = _Program(("template",), template, appended)
+        yield from _program(experiment, variant)
+        if clear and not miscalled:
+            yield from _calls(experiment, variant)
+    if experiment.reference and clear:
+        kinds = ("in", "inout", "constant", "scalar")
+        given = [argument.name for argument in experiment.arguments if argument.kind in kinds]
+        yield from _function(("reference",), experiment.reference, given)
+    for index, argument in enumerate(experiment.arguments):
+        for key, fill in (("values", argument.values), ("initial", argument.initial)):
+            if isinstance(fill, FromPython):
+                path: Path = ("arguments", index, key, "python")
+                yield from _function(path, fill.python, ["shape", "argument", "seed"])
+
+
+def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
+    subject, root = program.subject, program.root
+    if subject.launch and subject.launches:
+        yield Finding((*root, "launches"), "give launch or launches, not both")
+    elif not any(isinstance(step, Launch) for step in subject.steps):
+        yield Finding(root, "missing key 'launch'", "launch")
+    for index, step in enumerate(subject.launches):
+        if isinstance(step, Memset):
+            yield from _memset((*root, "launches", index), step, program)
+    found = {s.name: s for s in signatures(subject.source.text, experiment.kernel.language)}
+    text = without_comments(subject.source.text)
+    entries = [((*root, "entry"), subject.entry)]
+    for path, launch in launches(root, subject):
+        if launch.entry:
+            entries.append(((*path, "entry"), launch.entry))
+    for path, entry in entries:
+        problem = _entry_problem(entry, experiment, subject, found, text)
+        if problem:
+            yield Finding(path, problem)
+
+
+def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
+    subject, root = program.subject, program.root
+    found = signatures(subject.source.text, experiment.kernel.language)
+    several = len(subject.launches) > 1
+    for path, launch in launches(root, subject):
+        unknown = [name for name in launch.arguments or () if name not in program.passed]
+        for name in unknown:
+            hint = nearest(name, program.passed) or f"; there are: {listed(program.passed)}"
+            yield Finding((*path, "arguments"), f"no argument '{name}' can be passed{hint}")
+        called = [s for s in found if s.name == _base(launch.entry or subject.entry)]
+        if len(called) == 1 and called[0].certain and not unknown:
+            passed = launch.arguments or program.passed
+            said = _call_problem(called[0], passed, program.arguments, several)
+            if said:
+                yield Finding(path if launch.arguments else (*root, "entry"), said)
+
+
+def _memset(path: Path, step: Memset, program: _Program) -> Iterator[Finding]:
+    argument = program.arguments.get(step.memset)
+    if argument is None:
+        hint = nearest(step.memset, program.arguments)
+        yield Finding((*path, "memset"), f"no argument '{step.memset}'{hint}")
+    elif isinstance(argument, Argument) and argument.kind not in ("out", "inout", "scratch"):
+        said = f"'{step.memset}' is an argument of kind {argument.kind}: it may not be written"
+        yield Finding((*path, "memset"), said)
+
+
+def _base(entry: str) -> str:
+    return entry.partition("<")[0].rpartition("::")[2]
+
+
+def _entry_problem(
+    entry: str,
+    experiment: Experiment,
+    subject: Kernel | Template,
+    found: dict[str, Signature],
+    text: str,
+) -> str | None:
+    language = experiment.kernel.language
+    if not _ENTRY.fullmatch(entry):
+        return f"'{entry}' is not a kernel's name"
+    if language == "opencl" and not entry.isidentifier():
+        return f"'{entry}': OpenCL has no C++ names; give the kernel's plain name"
+    known = {*experiment.shapes.tune[0].symbols}
+    if isinstance(subject, Template):
+        known |= subject.parameters.keys()
+    for name in re.findall(r"\{([^{}]*)\}", entry):
+        if name not in known:
+            return f"'{{{name}}}' is neither a parameter nor a symbol{nearest(name, known)}"
+    base = _base(entry)
+    if base not in found and not re.search(rf"\b{base}\b", text):
+        there = nearest(base, found) or f"; there are: {listed(found)}"
+        return f"no kernel '{base}' in {subject.source.name}{there}"
+    if base in found and found[base].template and "<" not in entry:
+        names = ", ".join(f"{{{name}}}" for name, _ in found[base].template)
+        return f"'{base}' is a template: name an instance, such as {base}<{names}>"
+    return None
+
+
+def _call_problem(
+    signature: Signature,
+    passed: tuple[str, ...],
+    arguments: dict[str, Argument | ScratchArgument],
+    several: bool,
+) -> str | None:
+    parameters = signature.parameters
+    names = [parameter.name for parameter in parameters]
+    if len(parameters) != len(passed):
+        return (
+            f"{signature.name} takes {len(names)} parameters ({listed(names)}), but it would be"
+            f" passed {len(passed)} arguments ({listed(passed)})"
+        )
+    if sorted(names) == sorted(passed) and names != list(passed):
+        return f"{signature.name} takes its parameters in the order {listed(names)}"
+    for parameter, name in zip(parameters, passed, strict=True):
+        said = _pass_problem(signature, parameter, arguments[name], several)
+        if said:
+            return f"parameter '{parameter.name}' of {signature.name} {said}"
+    return None
+
+
+def _pass_problem(
+    signature: Signature,
+    parameter: Parameter,
+    argument: Argument | ScratchArgument,
+    several: bool,
+) -> str | None:
+    if parameter.local:
+        return "is local memory: declare it inside the kernel"
+    scalar = isinstance(argument, Argument) and argument.kind == "scalar"
+    generic = parameter.type in dict(signature.template)
+    if scalar and parameter.pointer:
+        return f"is a pointer, but '{argument.name}' is a scalar"
+    if not scalar and not parameter.pointer and parameter.dtype:
+        return f"is a {parameter.type}, but '{argument.name}' is a buffer"
+    written = isinstance(argument, Argument) and argument.is_output
+    if written and parameter.const and not several and not generic:
+        return f"is const, so '{argument.name}' can never be written"
+    if not scalar or generic or parameter.dtype is None or argument.dtype not in DTYPES:
+        return None
+    sizes = item_bytes(parameter.dtype), item_bytes(argument.dtype)
+    floats = [dtype.startswith(("float", "bfloat")) for dtype in (parameter.dtype, argument.dtype)]
+    if sizes[0] != sizes[1] or floats[0] != floats[1]:
+        return f"is {parameter.dtype} ({parameter.type}), but '{argument.name}' is {argument.dtype}"
+    return None
+
+
+def _function(path: Path, function: PythonFunction, given: list[str]) -> Iterator[Finding]:
+    """The file is Python, holds the function, and the function takes what it will be given."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = ast.parse(function.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        where = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        said = error.msg if isinstance(error, SyntaxError) else "cannot be read"
+        yield Finding(path, f"{function.file}{where}: {said}")
+        return
+    defined = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
+    found = defined.get(function.function)
+    if found is None:
+        hint = nearest(function.function, defined) or f"; there are: {listed(defined)}"
+        yield Finding(path, f"no function '{function.function}' in {function.file}{hint}")
+        return
+    positional = [*found.args.posonlyargs, *found.args.args]
+    required = positional[: len(positional) - len(found.args.defaults)]
+    for parameter in required:
+        if parameter.arg not in given:
+            words = [name for name in given if keyword.iskeyword(name)]
+            others = f"; there are: {listed(given)}"
+            if words:
+                others = f"; take **rest, and rest['{words[0]}'], which no parameter can be called"
+            hint = nearest(parameter.arg, [name for name in given if name not in words]) or others
+            said = f"{function.function}() wants '{parameter.arg}', which it is not given{hint}"
+            yield Finding(path, said)

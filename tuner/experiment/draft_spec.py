@@ -1,0 +1,232 @@
+"""A first spec for a kernel: written from its signature, with every guess marked as one."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.csource import indices
+from tuner.csource.indices import Axis
+from tuner.csource.signature import Parameter, Signature, signatures, without_comments
+from tuner.device import Backend
+from tuner.errors import SpecError
+from tuner.experiment.fields import read_text
+from tuner.expressions import RESERVED, nearest
+
+_LANGUAGES: dict[str, Backend] = {".cl": "opencl", ".cu": "cuda", ".cuh": "cuda"}
+_AMBIGUOUS = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
+_SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
+"""For so many dimensions, a size to tune for and a small one, which the checkers get through; both
+multiples of any block that is guessed."""
+_DIM = "n"
+_GUESS = re.compile(r"#\s*guess\b")
+
+
+def skeleton(kernel: Path, entry: str | None = None) -> str:
+    """The text of a commented spec for the kernel in the file ``kernel``.
+
+    It is meant to lie beside that file, and validates unless the signature holds what no spec can
+    express, which a comment then says.
+
+    Args:
+        kernel: A ``.cl`` or ``.cu`` file.
+        entry: Which of its kernels; needed only where there are several.
+
+    Raises:
+        SpecError: The file cannot be read, or it is unclear which kernel is meant.
+    """
+    language = _LANGUAGES.get(kernel.suffix)
+    if language is None:
+        raise SpecError(f"{kernel}: a kernel file ends in {', '.join(_LANGUAGES)}")
+    try:
+        source = read_text(kernel)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    found = {signature.name: signature for signature in signatures(source, language)}
+    if not found:
+        mark = "__kernel" if language == "opencl" else "__global__"
+        raise SpecError(f"{kernel}: no kernel found; one begins with {mark}")
+    if entry is None and len(found) > 1:
+        raise SpecError(
+            f"{kernel} holds several kernels; choose one with --entry: {', '.join(found)}"
+        )
+    name = entry or next(iter(found))
+    if name not in found:
+        hint = nearest(name, found) or f"; there are: {', '.join(found)}"
+        raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
+    draft = _Draft(found[name], language, without_comments(source))
+    return "\n".join(_lines(draft, kernel.name)) + "\n"
+
+
+def unread_guesses(text: str) -> tuple[int, ...]:
+    """The lines of a spec, from 1, on which a guess is still marked as one."""
+    return tuple(at for at, line in enumerate(text.splitlines(), 1) if _GUESS.search(line))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """The guesses about one kernel; ``source`` is without comments."""
+
+    signature: Signature
+    language: Backend
+    source: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(p.name or f"arg{i}" for i, p in enumerate(self.signature.parameters))
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The type parameters of a C++ template, which become type symbols."""
+        kinds = self.signature.template
+        return tuple(name for name, kind in kinds if kind in ("typename", "class"))
+
+    @property
+    def entry(self) -> str:
+        if not self.signature.template:
+            return _quoted(self.signature.name)
+        values = [f"{{{n}}}" if n in self.types else "1" for n, _ in self.signature.template]
+        return f'"{self.signature.name}<{", ".join(values)}>"'
+
+    def symbol(self, name: str) -> str:
+        return f"{name}_" if name in RESERVED or name == "weight" or name in self.types else name
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The symbols that sizes are guessed from: the integers that the kernel is given."""
+        pairs = zip(self.names, self.signature.parameters, strict=True)
+        given = tuple(self.symbol(name) for name, p in pairs if _is_integer(p))
+        return given or (_DIM,)
+
+    @property
+    def launch(self) -> tuple[str, str]:
+        """Grid and block: one dimension over all elements, or as many as the source asks for.
+
+        Blocks are one thread wide where the source reads no thread's index.
+        """
+        axes = indices.axes(self.source)
+        block = indices.required_block(self.source) or self._block(axes)
+        unseen = Axis(thread=True, block=True, bound=None)
+        axes = (*axes, *[unseen] * (len(block) - len(axes)))
+        block = (*block, *[1] * (len(axes) - len(block)))
+        bounds = [self._size(axis.bound) for axis in axes]
+        left = [size for size in reversed(self.shape) if size not in bounds]
+        if len(axes) == 1:
+            left = [" * ".join(self.shape)]
+        grid = []
+        for axis, bound, threads in zip(axes, bounds, block, strict=True):
+            size = bound or (left.pop(0) if left and (axis.thread or axis.block) else "1")
+            grid.append(_quoted(size) if threads == 1 else f'"ceil_div({size}, {threads})"')
+        return ", ".join(grid), ", ".join(map(str, block))
+
+    def _block(self, axes: tuple[Axis, ...]) -> tuple[int, ...]:
+        threaded = [axis for axis in axes if axis.thread]
+        widths = iter(((), (256,), (16, 16), (8, 8, 4))[len(threaded)])
+        return tuple(next(widths) if axis.thread else 1 for axis in axes)
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        return self.sizes[: indices.MAX_AXES]
+
+    @property
+    def dimensions(self) -> int:
+        """How many the largest array has."""
+        shapes = [self.shape, *map(self.extents, self.names)]
+        return min(indices.MAX_AXES, max(map(len, shapes)))
+
+    def extents(self, array: str) -> tuple[str, ...]:
+        """An array's shape; of a matrix, what a row is multiplied by in its index is the last."""
+        if length := self._size(indices.lengths(self.source).get(array)):
+            return (length,)
+        found = list(map(self._size, indices.factors(self.source).get(array, ())))
+        named = [size for size in found if size in self.shape]
+        multiplied = named or [size for size in found if size]
+        rest = tuple(size for size in self.shape if size not in multiplied)
+        return (*rest, *multiplied) if len(multiplied) == len(rest) == 1 else self.shape
+
+    def _size(self, word: str | None) -> str | None:
+        """A word of the source as a size: a number, or an integer that the kernel is given."""
+        if word is None or word.isdecimal():
+            return word
+        return self.symbol(word) if self.symbol(word) in self.sizes else None
+
+
+def _is_integer(parameter: Parameter) -> bool:
+    integers = ("int", "uint")
+    return not parameter.pointer and (parameter.dtype or "").startswith(integers)
+
+
+def _lines(draft: _Draft, file: str) -> Iterator[str]:
+    name = draft.signature.name
+    yield f"# Written from the signature of {name} in {file}. Every guess needs your eye:"
+    yield "# correct it, and delete its mark. 'kernelwright validate' on this file says what is"
+    yield "# wrong or missing, and which guesses are left."
+    yield "version: 1"
+    yield f"name: {_quoted(name)}"
+    yield ""
+    yield "kernel:"
+    yield f"  language: {draft.language}"
+    yield f"  source: {_quoted(file)}    # relative to this file"
+    yield f"  entry: {draft.entry}" + ("    # guess: which instance" if draft.types else "")
+    yield "  # options: []         # what the application compiles it with"
+    yield "  # include_dirs: []    # folders of the headers that it includes"
+    yield "  launch:               # guess: write here how the application launches it"
+    grid, block = draft.launch
+    yield f"    grid: [{grid}]    # blocks (work-groups)"
+    yield f"    block: [{block}]        # threads (work-items) of each"
+    yield ""
+    yield "arguments:              # in the kernel's order"
+    for argument, parameter in zip(draft.names, draft.signature.parameters, strict=True):
+        yield _argument(draft, argument, parameter)
+    yield ""
+    yield "shapes:"
+    yield f'  # domain: ["1 <= {draft.sizes[-1]}"]    # where the kernel promises to work'
+    size, small = _SIZES[draft.dimensions]
+    yield "  tune:                 # guess: the sizes that matter to you"
+    yield f"    - {_bound(draft, size)}"
+    yield "  held_out:             # guess: sizes that only judge, one of them small for checkers"
+    yield f"    - {_bound(draft, small)}"
+    yield ""
+    yield f"# reference: reference.py:{name}    # NumPy, float64: from inputs, inouts and scalars,"
+    yield "                        # by name, to a dictionary of what outs and inouts become"
+    yield "# cost: {bytes: 0, flops: 0}      # moved and done per launch, over the symbols"
+    yield "# template: template.yaml         # the parameterised kernel to search"
+    yield ""
+    yield "search: {trials: 100, seconds: 300}"
+
+
+def _bound(draft: _Draft, size: int) -> str:
+    symbols = [f"{_quoted(symbol)}: {size}" for symbol in draft.sizes]
+    symbols += [f"{name}: float16" for name in draft.types]
+    return f"{{{', '.join(symbols)}}}"
+
+
+def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:
+    known = parameter.type in draft.types
+    dtype = parameter.type if known else (parameter.dtype or "uint8")
+    doubt = (
+        "" if known or parameter.dtype else f"guess: the type '{parameter.type}' is not understood"
+    )
+    head = f"  - {{name: {_quoted(name)}, "
+    if parameter.local:
+        return f"  # {name}: local memory cannot be passed; declare it inside the kernel"
+    if parameter.pointer:
+        kind, why = "out", "not const, so written; 'inout' if also read"
+        if parameter.const:
+            kind, why = "in", "const, so read"
+        elif name in indices.updated(draft.source):
+            kind, why = "inout", "updated in place, so read and written"
+        shape = ", ".join(map(_quoted, draft.extents(name)))
+        text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]}}"
+        return f"{text}    # guess: {why}" + (f"; {doubt}" if doubt else "")
+    if not parameter.dtype:
+        said = f"structs by value cannot be passed: '{parameter.type}'"
+        return f"{head}kind: scalar, dtype: {dtype}, value: 0}}    # {said}"
+    value = draft.symbol(name) if _is_integer(parameter) else "1"
+    note = "    # a symbol, bound by each shape" if _is_integer(parameter) else "    # guess"
+    return f"{head}kind: scalar, dtype: {dtype}, value: {_quoted(value)}}}{note}"
+
+
+def _quoted(text: str) -> str:
+    plain = text.replace("_", "").replace(".", "").isalnum() and text.lower() not in _AMBIGUOUS
+    return text if (plain and not text[0].isdigit()) or text == "1" else f'"{text}"'

@@ -1,0 +1,165 @@
+"""Field types of the experiment that need more than a plain type: short forms, and files beside it.
+
+A file is named by a path relative to the spec that names it and read while the spec is validated,
+so that an :class:`~tuner.experiment.model.Experiment` holds all of its text. The folder travels in
+pydantic's validation context as ``{"directory": Path}``; without it, as for a spec that a run
+directory keeps, only the text itself is accepted.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from tuner.files import UnreadableFile, read_bounded
+from tuner.trial import Value
+
+MAX_FILE_BYTES = 1 << 20
+
+SEEDS_FROM_A_RUN = 5
+"""How many of an earlier run's best configurations are tried first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOrMany:
+    """Annotates a tuple that may be written as a single value, with ``lo`` to ``hi`` items."""
+
+    lo: int
+    hi: int
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def check(items: tuple[Any, ...]) -> tuple[Any, ...]:
+            if not self.lo <= len(items) <= self.hi:
+                raise ValueError(f"takes {self.lo} to {self.hi} values, not {len(items)}")
+            return items
+
+        items = core_schema.no_info_after_validator_function(check, handler(source))
+        return core_schema.no_info_before_validator_function(
+            lambda given: tuple(given) if isinstance(given, tuple | list) else (given,), items
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        many = {**handler(schema), "minItems": self.lo, "maxItems": self.hi}
+        return {"anyOf": [many["items"], many]}
+
+
+def read_text(path: Path) -> str:
+    """The text of a regular UTF-8 file of at most 1 MiB; raises ``ValueError`` saying what ails."""
+    try:
+        text = read_bounded(path, MAX_FILE_BYTES, follow=True)
+    except UnreadableFile as error:
+        raise ValueError(f"{path} {error}") from None
+    if text is None:
+        raise ValueError(f"no such file: {path}")
+    if "\0" in text:
+        raise ValueError(f"{path} is not a text file: it holds a zero byte")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def directory_of(info: ValidationInfo, given: str) -> Path:
+    """The folder that relative paths start from; raises ``ValueError`` where files are not read."""
+    if info.context is None:
+        raise ValueError(f"names the file '{given}', but here the text itself must stand")
+    directory = info.context["directory"]
+    assert isinstance(directory, Path)
+    return directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A source file: its name for messages, and its text."""
+
+    name: str
+    text: str
+
+
+def _read_source(given: object, info: ValidationInfo) -> object:
+    if not isinstance(given, str):
+        return given
+    path = directory_of(info, given) / given
+    return Source(name=path.name, text=read_text(path))
+
+
+SourceFile = Annotated[
+    Source,
+    BeforeValidator(_read_source),
+    WithJsonSchema({"type": "string", "description": "path of the file, relative to this one"}),
+]
+"""A :class:`Source` that is written as a path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonFunction:
+    """A function of a Python file, which is never imported here."""
+
+    file: str
+    text: str
+    function: str
+
+
+def _read_function(given: object, info: ValidationInfo) -> object:
+    if not isinstance(given, str):
+        return given
+    file, separator, function = given.rpartition(":")
+    if not separator or not file.endswith(".py") or not function.isidentifier():
+        raise ValueError(f"'{given}' is not of the form file.py:function")
+    path = directory_of(info, given) / file
+    return PythonFunction(file=path.name, text=read_text(path), function=function)
+
+
+FunctionName = Annotated[
+    PythonFunction,
+    BeforeValidator(_read_function),
+    WithJsonSchema({"type": "string", "pattern": r"^.+\.py:[A-Za-z_]\w*$"}),
+]
+"""A :class:`PythonFunction` that is written as ``file.py:function``."""
+
+
+def _read_seeds(given: object, info: ValidationInfo) -> object:
+    if isinstance(given, list):
+        return tuple(given)
+    if not isinstance(given, str):
+        return given
+    path = directory_of(info, given) / given
+    try:
+        rows = [json.loads(line) for line in read_text(path).splitlines()]
+        measured = [row for row in rows if isinstance(row["loss"], float)]
+        best = sorted(measured, key=lambda row: row["loss"])[:SEEDS_FROM_A_RUN]
+        return tuple(row["configuration"] for row in best)
+    except (ValueError, KeyError, TypeError) as problem:
+        reason = str(problem) if isinstance(problem, ValueError) else "not the results of a run"
+        raise ValueError(f"{path}: {reason}") from None
+
+
+Seeds = Annotated[
+    tuple[dict[str, Value], ...],
+    BeforeValidator(_read_seeds),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "description": "path of an earlier run's results.jsonl"},
+                {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "additionalProperties": {"type": ["integer", "string", "boolean"]},
+                    },
+                },
+            ]
+        }
+    ),
+]
+"""Values of parameters, which may be written as the path of an earlier run's ``results.jsonl``."""

@@ -1,0 +1,249 @@
+"""Experiments from files and back: YAML with its sources read, or the run directory's own copy.
+
+Every error of a spec is collected and raised at once. Knows no bundled experiment and no command
+line: a path is a path.
+"""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from tuner.experiment.array_file import check_array_file
+from tuner.experiment.check import ANYTHING, Finding, check
+from tuner.experiment.fields import MAX_FILE_BYTES, read_text
+from tuner.experiment.model import Argument, Experiment, Fill, FromFile, Template
+from tuner.experiment.problems import Problem, SpecProblems
+from tuner.experiment.validation import adapter, validate
+from tuner.experiment.yaml_document import Data, Document, parse
+from tuner.experiment.yaml_document import Path as DataPath
+from tuner.expressions import closest
+
+T = TypeVar("T")
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_NOT_TEXT = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
+
+HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".cuh", ".cl", ".clh", ".inl", ".inc"})
+MAX_HEADERS = 500
+MAX_HEADER_BYTES = 4 * MAX_FILE_BYTES
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """The experiment of a YAML file, with every file that it names read into it.
+
+    Raises:
+        SpecProblems: All that is wrong with it, each with its place.
+    """
+    path = Path(path)
+    document = _read(path)
+    problems: list[Problem] = []
+    unread: set[str] = set()
+    data = copy.deepcopy(document.data)
+    template_document = document
+    if isinstance(data, dict) and isinstance(data.get("template"), str):
+        template, template_document = _template(document, path.parent, problems, unread)
+        data.pop("template")
+        if template:
+            data["template"] = _plain(template)
+    experiment = _validated(Experiment, data, document, path.parent, problems, unread)
+    if experiment:
+        experiment = _with_files(experiment, document, path.parent, problems)
+        for finding in check(experiment):
+            if unread and _expected(finding, unread):
+                continue
+            if finding.path[0] == "template" and template_document is not document:
+                problems.append(template_document.problem(finding.path[1:], finding.message))
+            else:
+                problems.append(document.problem(finding.path, finding.message))
+    return _sound(experiment, problems, (document, template_document))
+
+
+def problem_in(path: Path, where: DataPath, message: str) -> Problem:
+    """What is wrong at a place of a spec's file, found once it had been loaded."""
+    return _read(path).problem(where, message)
+
+
+def _expected(finding: Finding, unread: set[str]) -> bool:
+    """Whether it only says that what could not be read, or was misspelt, is absent."""
+    absent = finding.absent
+    return absent == ANYTHING or (absent is not None and closest(absent, unread) is not None)
+
+
+def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
+    """The experiment that :func:`dump_resolved` wrote; it names no file that must be read.
+
+    Raises:
+        SpecProblems: As :func:`load_experiment`.
+    """
+    document = parse(text, name)
+    problems: list[Problem] = []
+    experiment, _ = validate(Experiment, document.data, document, None, problems)
+    if experiment:
+        problems += [document.problem(found.path, found.message) for found in check(experiment)]
+    return _sound(experiment, problems, (document,))
+
+
+def _sound(
+    experiment: Experiment | None, problems: list[Problem], documents: Iterable[Document]
+) -> Experiment:
+    """The experiment, if nothing is wrong; a value misread as YAML is blamed for that alone."""
+    faults = [fault for document in documents for fault in document.problems]
+    places = {(fault.file, fault.mark) for fault in faults}
+    faults += [problem for problem in problems if (problem.file, problem.mark) not in places]
+    if faults or experiment is None:
+        raise SpecProblems.of(faults)
+    return experiment
+
+
+def dump_resolved(experiment: Experiment) -> str:
+    """The experiment as YAML that needs no other file: sources inlined, budgets spelt out."""
+    data = _plain(experiment)
+    assert isinstance(data, dict)
+    for section in ("search", "confirm", "measure"):
+        data[section] = adapter(type(getattr(experiment, section))).dump_python(
+            getattr(experiment, section), mode="json"
+        )
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def _plain(thing: Experiment | Template) -> Data:
+    data: Data = adapter(type(thing)).dump_python(thing, mode="json", exclude_defaults=True)
+    return data
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text so that every reader takes it for text: in blocks or in quotes."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT
+    style = None if plain else "|" if "\n" in text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _read(path: Path) -> Document:
+    try:
+        text = read_text(path)
+    except ValueError as error:
+        raise SpecProblems.of([Problem(str(path), None, "", str(error))]) from None
+    return parse(text, str(path))
+
+
+def _template(
+    document: Document, directory: Path, problems: list[Problem], unread: set[str]
+) -> tuple[Template | None, Document]:
+    """The template in a file of its own, and that file's document for places."""
+    assert isinstance(document.data, dict)
+    path = directory / str(document.data["template"])
+    try:
+        text = read_text(path)
+    except ValueError as error:
+        problems.append(document.problem(("template",), str(error)))
+        return None, document
+    try:
+        found = parse(text, str(path))
+    except SpecProblems as error:
+        problems += error.problems
+        return None, document
+    return _validated(Template, found.data, found, path.parent, problems, unread), found
+
+
+def _validated(
+    cls: type[T],
+    data: Data,
+    document: Document,
+    directory: Path,
+    problems: list[Problem],
+    unread: set[str],
+) -> T | None:
+    """Validate; where optional parts are wrong, go on without them to find what else is.
+
+    The names on the way to what was left out are added to ``unread``.
+    """
+    made, paths = validate(cls, data, document, directory, problems)
+    if made is not None:
+        return made
+    rest = copy.deepcopy(data)
+    for path in paths:
+        unread.update(step for step in path if isinstance(step, str))
+        if not _prune(rest, path):
+            return None
+    return validate(cls, rest, document, directory, [])[0]
+
+
+def _prune(data: Data, path: DataPath) -> bool:
+    """Delete the innermost key on the way to ``path``; false where there is none."""
+    keys = [length for length, step in enumerate(path) if isinstance(step, str)]
+    if not keys:
+        return False
+    *above, key = path[: keys[-1] + 1]
+    for step in above:
+        if not (isinstance(data, dict | list)) or (isinstance(data, dict) and step not in data):
+            return True
+        data = data[step]  # type: ignore[index]
+    if isinstance(data, dict):
+        data.pop(str(key), None)
+    return True
+
+
+def _with_files(
+    experiment: Experiment, document: Document, directory: Path, problems: list[Problem]
+) -> Experiment:
+    """The experiment with headers read and with data files named absolutely."""
+    headers: dict[str, str] = {}
+    for index, folder in enumerate(experiment.kernel.include_dirs):
+        try:
+            headers = dict(_headers(directory / folder)) | headers
+            if sum(map(len, headers.values())) > MAX_HEADER_BYTES or len(headers) > MAX_HEADERS:
+                raise ValueError(
+                    f"more than {MAX_HEADERS} headers or {MAX_HEADER_BYTES >> 20} MiB;"
+                    " name a narrower folder"
+                )
+        except (ValueError, OSError) as error:
+            path: DataPath = ("kernel", "include_dirs", index)
+            problems.append(document.problem(path, str(error)))
+    if experiment.kernel.headers:
+        said = "headers are read from include_dirs, not written here"
+        problems.append(document.problem(("kernel", "headers"), said))
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
+    arguments = []
+    for index, argument in enumerate(experiment.arguments):
+        arguments.append(_absolute(argument, directory))
+        try:
+            check_array_file(arguments[-1], shapes)
+        except (ValueError, OSError) as error:
+            problems.append(document.problem(("arguments", index), str(error)))
+    kernel = replace(experiment.kernel, headers=tuple(sorted(headers.items())))
+    return replace(experiment, kernel=kernel, arguments=tuple(arguments))
+
+
+def _headers(folder: Path) -> Iterator[tuple[str, str]]:
+    if not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}")
+    found = 0
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in HEADER_SUFFIXES and path.is_file():
+            found += 1
+            if found > MAX_HEADERS:
+                raise ValueError(f"more than {MAX_HEADERS} headers; name a narrower folder")
+            yield path.relative_to(folder).as_posix(), read_text(path)
+
+
+def _absolute(argument: Argument, directory: Path) -> Argument:
+    def named(fill: Fill) -> Fill:
+        if not isinstance(fill, FromFile):
+            return fill
+        return FromFile(file=str((directory / fill.file).absolute()))
+
+    return replace(argument, values=named(argument.values), initial=named(argument.initial))

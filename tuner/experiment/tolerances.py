@@ -1,0 +1,49 @@
+"""How far a result may be from the reference: the one table, by element type.
+
+Owns the defaults that hold where an argument gives no ``tolerance`` of its own. With a float64
+reference an element may err by the larger of its tolerance and :data:`BASELINE_ERRORS` times the
+baseline's own error; without one the tolerance alone holds. ``atol`` grows with the median
+magnitude of the answer: a default one from 1, one that is given from that of the first answer.
+"""
+
+from tuner.experiment.model import Experiment, Tolerance, Ulp
+
+BASELINE_ERRORS = 2.0
+"""The ``c`` of the bound: how many times the baseline's own error a candidate may err."""
+
+_GROWS = "; atol times the answer's median magnitude where that is above 1"
+
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+
+DEFAULT_TOLERANCES = {
+    "float64": Tolerance(rtol=1e-10, atol=1e-10),
+    "float32": Tolerance(rtol=1e-5, atol=1e-5),
+    "float16": Tolerance(rtol=1e-3, atol=1e-3),
+    "bfloat16": Tolerance(rtol=1e-2, atol=1e-2),
+}
+
+
+def default_tolerance(dtype: str) -> Tolerance:
+    """The table's entry; integers and bools compare exactly."""
+    return DEFAULT_TOLERANCES.get(dtype, EXACT)
+
+
+def compared(experiment: Experiment) -> dict[str, str]:
+    """How each output is compared, in words, by its name."""
+    table = {}
+    for argument in experiment.arguments:
+        if not argument.is_output:
+            continue
+        if isinstance(argument.compare, Ulp):
+            table[argument.name] = f"within {argument.compare.ulp} units in the last place"
+        elif argument.compare != "close":
+            table[argument.name] = argument.compare
+        elif argument.tolerance is None and argument.dtype in experiment.shapes.tune[0].symbols:
+            table[argument.name] = "the default of each shape's element type"
+        else:
+            bound = argument.tolerance or default_tolerance(argument.dtype)
+            where = "given" if argument.tolerance else f"default for {argument.dtype}{_GROWS}"
+            table[argument.name] = f"rtol {bound.rtol:g}, atol {bound.atol:g} ({where})"
+            if experiment.reference is not None:
+                table[argument.name] += f", or {BASELINE_ERRORS:g} × the baseline's own error"
+    return table

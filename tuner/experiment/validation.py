@@ -1,0 +1,252 @@
+"""From located YAML to the experiment's dataclasses, with pydantic's errors in a user's words.
+
+Owns the translation of an error's location to a path in the file, the choice of the one branch of
+a union that its author meant, and the names of keys that are planned but not supported.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from tuner.experiment import model as vocabulary
+from tuner.experiment.model import ShapeBinding
+from tuner.experiment.problems import Problem
+from tuner.experiment.yaml_document import Data, Document, Path
+from tuner.expressions import closest, nearest
+
+T = TypeVar("T")
+
+_CLASSES = {name: thing for name, thing in vars(vocabulary).items() if isinstance(thing, type)}
+_NOT_SUPPORTED = {
+    "clusters": "thread-block clusters",
+    "cluster": "thread-block clusters",
+    "programmatic": "programmatic dependent launch",
+    "textures": "textures",
+    "structs": "structs by value",
+    "struct": "structs by value",
+    "hip": "HIP",
+    "texture": "a texture",
+    "tensor_map": "a tensor map",
+    "surface": "a surface",
+}
+_TYPES = {
+    "bool_type": "true or false",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+}
+
+
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+def adapter(cls: type[T]) -> TypeAdapter[T]:
+    """The validator of one of the experiment's classes, made once."""
+    if cls not in _ADAPTERS:
+        _ADAPTERS[cls] = TypeAdapter(cls)
+    return _ADAPTERS[cls]
+
+
+def validate(
+    cls: type[T],
+    data: Data,
+    document: Document,
+    directory: FilePath | None,
+    problems: list[Problem],
+) -> tuple[T | None, list[Path]]:
+    """Validate what a document holds.
+
+    Args:
+        cls: The dataclass to make.
+        data: The document's data, or what of it is left.
+        document: Where to look up places.
+        directory: What paths in it are relative to; ``None``: it names no files.
+        problems: Where to put what is wrong.
+
+    Returns:
+        The object, if nothing is; and the paths that are wrong.
+    """
+    try:
+        # JSON, since strict validation of Python data would want tuples and instances.
+        made = adapter(cls).validate_json(
+            json.dumps(data), context={"directory": directory} if directory else None
+        )
+    except ValidationError as error:
+        located = _meant([_Located(e, data) for e in error.errors(include_url=False)], data)
+        found = list(_messages(cls, located))
+        problems += [document.problem(p, message, at_key=at_key) for p, message, at_key in found]
+        return None, [path for path, _, _ in found]
+    return made, []
+
+
+class _Located:
+    """One of pydantic's errors, its place in the data, and the branches of unions taken to it."""
+
+    def __init__(self, error: ErrorDetails, data: Data) -> None:
+        self.error = error
+        self.type = error["type"]
+        path: list[str | int] = []
+        self.branches: list[tuple[Path, str]] = []
+        for step in error["loc"]:
+            if (isinstance(data, dict) and step in data) or (
+                isinstance(data, list) and isinstance(step, int) and step < len(data)
+            ):
+                data = data[step]  # type: ignore[index]
+                path.append(step)
+            elif step != "[key]":
+                self.branches.append((tuple(path), str(step)))
+        self.path: Path = tuple(path)
+        self.data = data
+        if self.type == "missing":
+            # The last step is the missing key itself, which no data holds.
+            self.missing = self.branches.pop()[1]
+
+
+def _meant(located: list[_Located], data: Data) -> list[_Located]:
+    """The errors without those of a union's branches that the author did not mean."""
+    meant = {path: _branch(_at(data, path), tags) for path, tags in _unions(located).items()}
+    return [
+        item
+        for item in located
+        if all(meant.get(path) in (tag, None) for path, tag in item.branches)
+    ]
+
+
+def _unions(located: Iterable[_Located]) -> dict[Path, list[str]]:
+    unions: dict[Path, list[str]] = defaultdict(list)
+    for item in located:
+        for path, tag in item.branches:
+            if tag not in unions[path]:
+                unions[path].append(tag)
+    return {path: tags for path, tags in unions.items() if len(tags) > 1}
+
+
+def _at(data: Data, path: Path) -> Data:
+    for step in path:
+        data = data[step]  # type: ignore[index]
+    return data
+
+
+def _branch(data: Data, tags: list[str]) -> str | None:
+    """The branch whose keys are most like a mapping's; ``None`` where all have their say."""
+    candidates = [tag for tag in tags if tag in _CLASSES]
+    if not isinstance(data, dict) or not candidates:
+        return None
+
+    def likeness(tag: str) -> float:
+        known = _field_names(_CLASSES[tag])
+        return sum(1.0 if key in known else 0.5 * bool(closest(key, known)) for key in data)
+
+    return max(candidates, key=likeness)
+
+
+def _field_names(cls: type | None) -> frozenset[str]:
+    return (
+        frozenset(field.name for field in fields(cls)) if cls and is_dataclass(cls) else frozenset()
+    )
+
+
+def _messages(cls: type, located: list[_Located]) -> Iterator[tuple[Path, str, bool]]:
+    """Path and message of each error, and whether it is about the key there; one for each value."""
+    by_value: dict[Path, list[_Located]] = defaultdict(list)
+    misspelt: set[tuple[Path, str | None]] = set()
+    for item in located:
+        if item.type == "unexpected_keyword_argument":
+            known = _field_names(_owner(cls, item))
+            misspelt.add((item.path[:-1], closest(str(item.path[-1]), known)))
+            yield item.path, _unknown_key(str(item.path[-1]), known), True
+        elif item.type != "missing" and not (item.type == "too_short" and item.data):
+            by_value[item.path].append(item)
+    for item in located:
+        if item.type == "missing" and (item.path, item.missing) not in misspelt:
+            yield item.path, f"missing key '{item.missing}'", True
+    for path, items in by_value.items():
+        yield path, _message(items), False
+
+
+def _unknown_key(key: str, known: frozenset[str]) -> str:
+    if key in _NOT_SUPPORTED:
+        return f"'{key}': {_NOT_SUPPORTED[key]} is not supported yet"
+    hint = nearest(key, known) or (f"; there are: {', '.join(sorted(known))}" if known else "")
+    return f"unknown key '{key}'{hint}"
+
+
+def _owner(cls: type, error: _Located) -> type | None:
+    """The dataclass that the mapping around an unknown key should become."""
+    path = error.path[:-1]
+    branches = dict(error.branches)
+    owner: type | None = cls
+    for length, step in enumerate(path, start=1):
+        branch = branches.get(path[:length])
+        if branch in _CLASSES:
+            owner = _CLASSES[branch]
+        elif isinstance(step, str) and owner is not None:
+            hints = {field.name: field.type for field in fields(owner)}
+            owner = _dataclass_in(hints.get(step))
+    return owner
+
+
+def _dataclass_in(annotation: Any) -> type | None:
+    """The one experiment class inside an annotation such as ``tuple[Argument, ...]``."""
+    if isinstance(annotation, type) and is_dataclass(annotation):
+        return annotation if annotation.__name__ in _CLASSES else None
+    parts = (_dataclass_in(part) for part in getattr(annotation, "__args__", ()))
+    return next((part for part in parts if part not in (None, ShapeBinding)), None)
+
+
+def _wanted(error: _Located) -> str:
+    if error.type == "literal_error":
+        return str(error.error["ctx"]["expected"])
+    if error.type in ("dataclass_type", "dataclass_exact_type"):
+        tag = error.branches[-1][1] if error.branches else ""
+        keys = ", ".join(field.name for field in fields(_CLASSES[tag])) if tag in _CLASSES else ""
+        return f"a mapping with {keys}" if keys else "a mapping"
+    said = error.error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return _TYPES.get(error.type, said)
+
+
+def _message(errors: list[_Located]) -> str:
+    """One message for what is wrong with one value, whichever branches of a union say so."""
+    first = errors[0]
+    for error in errors:
+        if error.type == "value_error":
+            return str(error.error["ctx"]["error"])
+    if isinstance(first.data, str) and first.data in _NOT_SUPPORTED:
+        return f"'{first.data}': {_NOT_SUPPORTED[first.data]} is not supported yet"
+    given = _shown(first.data)
+    if first.type == "string_pattern_mismatch":
+        return f"{given} is not a name: letters, digits and underscores only"
+    if first.type in ("too_short", "too_long"):
+        limit = first.error["ctx"].get("min_length") or first.error["ctx"].get("max_length")
+        return f"needs at {'least' if first.type == 'too_short' else 'most'} {limit} entries"
+    wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
+    choices = [choice for error in errors for choice in _choices(error)]
+    return f"should be {wanted}, not {given}{nearest(str(first.data), choices)}"
+
+
+def _choices(error: _Located) -> list[str]:
+    expected = str(error.error.get("ctx", {}).get("expected", ""))
+    return re.findall(r"'([^']*)'", expected)
+
+
+def _shown(data: Data) -> str:
+    if isinstance(data, dict):
+        return "a mapping"
+    if isinstance(data, list):
+        return "a list"
+    if data is None:
+        return "nothing"
+    if isinstance(data, bool):
+        return str(data).lower()
+    text = repr(data)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,1 @@
+"""The tuned sources, their dispatch header, and their record."""

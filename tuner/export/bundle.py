@@ -1,0 +1,168 @@
+"""What an application takes away: tuned sources with their values baked in, and a C header.
+
+The header chooses by the rule of the run's portfolio (:mod:`tuner.results.portfolio`), and takes the
+baseline wherever nothing is confirmed faster, nothing is feasible, or no promise holds.
+"""
+
+import json
+
+from tuner.device import Device
+from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.errors import NothingValid
+from tuner.experiment.model import Template
+from tuner.export.header import render_header
+from tuner.export.record import NAME, render_record
+from tuner.export.variant import ExportVariant, identifier
+from tuner.journal.history import History
+from tuner.report.text import speedup_text
+from tuner.results.portfolio import choose
+from tuner.results.result import DispatchRule, Portfolio, Result
+from tuner.results.summary import summarise
+from tuner.space.lower import parameter_defines
+from tuner.trial import Configuration
+
+
+def export_files(history: History, result: Result | None = None) -> dict[str, str]:
+    """The export of a run, as text by file name; ``result`` is its summary if that was made.
+
+    ``NAME.h`` (see :mod:`tuner.export.header`), one source for each variant that the header can
+    choose, the files that the sources include, ``export.json``, which says what each variant
+    is and how it did, and ``record.json``, from which all that can be measured again.
+
+    Raises:
+        NothingValid: no configuration was confirmed.
+    """
+    device = history.device
+    result = result or summarise(history)
+    confirmed = result.confirmed or any(s and s.cell.comparison for s in result.specialised)
+    if device is None or not confirmed:
+        raise NothingValid(
+            "there is nothing to export: no configuration was confirmed against the baseline; "
+            "one that was interrupted is gone on with by `kernelwright resume`"
+        )
+    return _Export(history, device, result).files()
+
+
+class _Export:
+    def __init__(self, history: History, device: Device, result: Result) -> None:
+        self.history = history
+        self.experiment = experiment = history.experiment
+        self.device = device
+        self.result = result
+        self.stem = identifier(experiment.name)
+        self.suffix = "cu" if experiment.kernel.language == "cuda" else "cl"
+        portfolio = result.portfolio
+        self.rule = portfolio.rule if portfolio else (DispatchRule(when=(), trial=BASELINE),)
+        self.otherwise = portfolio.otherwise if portfolio else BASELINE
+        self.variants = {
+            BASELINE: self.variant("baseline", Configuration(()), "the kernel as it was", None)
+        }
+        general = result.general
+        if general and general.comparison:
+            said = f"{general.configuration}; {speedup_text(general.speedup, general.comparison)}"
+            self.variants[general.trial] = self.variant(
+                "general", general.configuration, said, history.template(general.trial)
+            )
+        if portfolio:
+            self.add(portfolio)
+
+    def add(self, portfolio: Portfolio) -> None:
+        """The portfolio's members beside the general one."""
+        for member in portfolio.members:
+            if member.trial in self.variants:
+                continue
+            shapes = [
+                shape.label
+                for shape, trial in zip(self.result.shapes, portfolio.serves, strict=True)
+                if trial == member.trial and not shape.held_out
+            ]
+            said = f"{member.configuration}; for {' | '.join(shapes)} and the like"
+            name = f"trial{member.trial}"
+            if member.trial <= INCUMBENT:
+                name = f"incumbent{INCUMBENT - member.trial or ''}"
+            self.variants[member.trial] = self.variant(
+                name, member.configuration, said, self.history.template(member.trial)
+            )
+
+    def files(self) -> dict[str, str]:
+        header = render_header(
+            self.experiment, self.device, self.variants, self.rule, self.otherwise
+        )
+        return {
+            f"{self.stem}.h": header,
+            **{variant.file: self.source(variant) for variant in self.variants.values()},
+            **dict(self.experiment.kernel.headers),
+            "export.json": self.manifest(),
+            NAME: render_record(self.experiment, self.device, self.variants, self.result),
+        }
+
+    def variant(
+        self, name: str, configuration: Configuration, note: str, template: Template | None
+    ) -> ExportVariant:
+        return ExportVariant(
+            name=name,
+            file=f"{self.stem}_{name}.{self.suffix}",
+            template=template,
+            configuration=configuration,
+            note=note,
+        )
+
+    def source(self, variant: ExportVariant) -> str:
+        """The variant's source, its values as macros in front."""
+        subject = variant.subject(self.experiment)
+        if variant.template is None:
+            return subject.source.text
+        defines = parameter_defines(variant.template, variant.configuration)
+        open_names = []
+        for name, expression in variant.derived(self.device).items():
+            if expression.names:
+                open_names.append(name)
+            else:
+                defines[name] = int(expression.evaluate({}))
+        lines = [f"/* {self.experiment.name}, {variant.name}: {variant.note.replace('*/', '* /')}"]
+        if open_names:
+            lines.append(
+                f"   {', '.join(open_names)}: depend on the shape; give the compiler what "
+                f"{self.stem}_options() says. */"
+            )
+        else:
+            lines[0] += " */"
+        lines += [f"#define {name} {value}" for name, value in defines.items()]
+        lines += [f'#line 1 "{subject.source.name}"', subject.source.text]
+        return "\n".join(lines)
+
+    def manifest(self) -> str:
+        shapes = self.experiment.shapes
+        data = {
+            "experiment": self.experiment.name,
+            "device": {
+                "name": self.device.name,
+                "arch": self.device.arch,
+                "driver": self.device.driver,
+            },
+            "variants": [
+                {
+                    "name": variant.name,
+                    "file": variant.file,
+                    "configuration": variant.configuration.as_dict(),
+                    "note": variant.note,
+                }
+                for variant in self.variants.values()
+            ],
+            "rule": [
+                {
+                    "when": [str(condition) for condition in case.when],
+                    "variant": self.variants[case.trial].name,
+                }
+                for case in self.rule
+            ],
+            "shapes": [
+                {
+                    "symbols": binding.symbols,
+                    "variant": self.variants[choose(self.rule, binding.symbols)].name,
+                }
+                for binding in (*shapes.tune, *shapes.held_out)
+            ],
+            "otherwise": self.variants[self.otherwise].name,
+        }
+        return json.dumps(data, indent=2) + "\n"

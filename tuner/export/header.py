@@ -1,0 +1,219 @@
+"""The C header that carries tuned kernels into an application: which one, launched how.
+
+One self-contained C99 header per experiment: the shape's domain, which variant serves a shape, and
+for a variant its file, build options, launches, scratch memory and alignment. It starts nothing
+itself, so that it fits every runtime. Sizes that the run's device allows are checked against the
+limits it had. See :mod:`tuner.expressions.c` for what C does differently from the original.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from tuner.device import Device
+from tuner.engine.fleet import BASELINE
+from tuner.experiment.model import Experiment
+from tuner.export.launch_code import Launching, quoted
+from tuner.export.variant import ExportVariant, identifier
+from tuner.expressions import C_HELPERS
+from tuner.results.result import DispatchCondition, DispatchRule
+
+HELPERS = f"""\
+#ifndef KERNELWRIGHT_HELPERS
+#define KERNELWRIGHT_HELPERS
+{C_HELPERS}\
+static inline int kw_append(char *text, size_t size, int length, const char *format, ...)
+{{
+    size_t used = (size_t)length < size ? (size_t)length : size;
+    va_list values;
+    int added;
+    va_start(values, format);
+    added = vsnprintf(size ? text + used : NULL, size - used, format, values);
+    va_end(values);
+    return length + added;
+}}
+#endif
+"""
+
+
+def render_header(
+    experiment: Experiment,
+    device: Device,
+    variants: Mapping[int, ExportVariant],
+    rule: Sequence[DispatchRule],
+    otherwise: int,
+) -> str:
+    """The header's text.
+
+    Args:
+        experiment: what was tuned.
+        device: where; its limits are those that launches are checked against.
+        variants: by trial, the baseline among them.
+        rule: which trial serves a shape.
+        otherwise: the trial that serves where the rule's choice is infeasible.
+    """
+    return _Header(experiment, device, variants).text(rule, otherwise)
+
+
+class _Header:
+    def __init__(
+        self, experiment: Experiment, device: Device, variants: Mapping[int, ExportVariant]
+    ) -> None:
+        self.experiment = experiment
+        self.device = device
+        self.variants = variants
+        self.prefix = identifier(experiment.name)
+        self.launching = Launching(experiment, device, list(variants.values()))
+
+    def text(self, rule: Sequence[DispatchRule], otherwise: int) -> str:
+        p, launching = self.prefix, self.launching
+        return "\n".join(
+            [
+                *self.comment(),
+                f"#ifndef KERNELWRIGHT_{p.upper()}_H",
+                f"#define KERNELWRIGHT_{p.upper()}_H",
+                "",
+                "#include <stdarg.h>",
+                "#include <stddef.h>",
+                "#include <stdint.h>",
+                "#include <stdio.h>",
+                "",
+                HELPERS,
+                *self.declarations(),
+                *self.function("int", "in_domain", self.domain(), "const {p}_shape *s"),
+                *self.function(
+                    "const char *", "file", launching.each(lambda v: quoted(v.file), '""')
+                ),
+                *self.function("int", "steps", launching.each(launching.count_steps, "0")),
+                *launching.fits(),
+                *self.function(
+                    "int",
+                    "step_of",
+                    launching.steps(),
+                    "int step, const {p}_shape *s, {p}_step *out",
+                ),
+                *self.function("int", "feasible", launching.feasible(), "const {p}_shape *s"),
+                *self.function("int", "select", self.select(rule, otherwise), "@"),
+                *self.function(
+                    "int",
+                    "options",
+                    launching.options(),
+                    "const {p}_shape *s, char *text, size_t size",
+                ),
+                *self.function("int", "scratches", launching.each(launching.count_scratch, "0")),
+                *self.function(
+                    "long long",
+                    "scratch_bytes",
+                    launching.scratch(),
+                    "int index, const {p}_shape *s",
+                ),
+                *self.aligned(),
+                "#endif",
+                "",
+            ]
+        )
+
+    def comment(self) -> Iterator[str]:
+        yield f"/* {self.experiment.name}: kernels tuned for {_plain(self.device.name)}."
+        yield " *"
+        yield f" * {self.prefix}_select() names the variant for a shape, {self.prefix}_file() its"
+        yield f" * source, {self.prefix}_options() how to build it (values that depend on the shape"
+        yield " * are macros there; all others stand in the source), and"
+        yield f" * {self.prefix}_step_of() each of its launches: grid in blocks, block in threads."
+        yield f" * {self.prefix}_scratches() counts the work buffers that it needs, of"
+        yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks the others."
+        yield " *"
+        for variant in self.variants.values():
+            yield f" * {variant.name}: {_plain(variant.note)}"
+        yield " */"
+
+    def declarations(self) -> Iterator[str]:
+        p = self.prefix
+        for name in self.launching.types[0]:
+            values = list(dict.fromkeys(str(one[name]) for one in self.launching.types))
+            listed = ", ".join(f"{p.upper()}_{name}_{value}" for value in values)
+            yield f"enum {{ {listed} }};"
+        listed = ", ".join(self.launching.constant(variant) for variant in self.variants.values())
+        yield f"enum {{ {listed} }};"
+        fields = " ".join(f"long long {name};" for name in self.launching.symbols)
+        yield f"typedef struct {{ {fields} }} {p}_shape;"
+        yield "/* A launch of `entry`; or, if `memset`, a fill of `arguments` with `byte`. */"
+        yield "typedef struct {"
+        yield "    int memset, byte, cooperative;"
+        yield "    char entry[512];"
+        yield "    const char *arguments;"
+        yield "    long long grid[3], block[3], shared_bytes;"
+        yield f"}} {p}_step;"
+        yield ""
+
+    def function(
+        self, kind: str, name: str, body: Iterator[str], parameters: str | None = None
+    ) -> Iterator[str]:
+        """A function of the variant and ``parameters``; of the shape alone for ``@``."""
+        p = self.prefix
+        shape_only = parameters == "@" or name == "in_domain"
+        rest = f"const {p}_shape *s" if parameters == "@" else (parameters or "").format(p=p)
+        listed = rest if shape_only else ", ".join(filter(None, ["int variant", rest]))
+        space = "" if kind.endswith("*") else " "
+        lines = list(body)
+        text = "\n".join(lines)
+        yield f"static inline {kind}{space}{p}_{name}({listed})"
+        yield "{"
+        for given in re.findall(r"(\w+)(?=,|$)", listed):
+            if not re.search(rf"\b{given}\b", text):
+                yield f"    (void){given};"
+        yield from (f"    {line}" for line in lines)
+        yield "}"
+        yield ""
+
+    def domain(self) -> Iterator[str]:
+        for types in self.launching.types:
+            conditions = self.launching.typed(types)
+            conditions += [self.launching.c(e, types) for e in self.experiment.shapes.domain]
+            conditions += [f"s->{name} > 0" for name in self.launching.symbols if name not in types]
+            yield f"if ({' && '.join(conditions)})"
+            yield "    return 1;"
+        yield "return 0;"
+
+    def select(self, rule: Sequence[DispatchRule], otherwise: int) -> Iterator[str]:
+        baseline, instead = (self.constant(trial) for trial in (BASELINE, otherwise))
+        if any(case.trial != otherwise for case in rule):
+            always = next((case.trial for case in rule if not case.when), otherwise)
+            yield f"int chosen = {self.constant(always)};"
+            for case in rule:
+                if case.when:
+                    yield f"if ({' && '.join(self.condition(one) for one in case.when)})"
+                    yield f"    chosen = {self.constant(case.trial)};"
+            yield f"if ({self.prefix}_feasible(chosen, s))"
+            yield "    return chosen;"
+        if otherwise == BASELINE:
+            yield f"return {baseline};"
+        else:
+            yield f"return {self.prefix}_feasible({instead}, s) ? {instead} : {baseline};"
+
+    def condition(self, one: DispatchCondition) -> str:
+        value = (
+            f"{self.prefix.upper()}_{one.symbol}_{one.value}"
+            if isinstance(one.value, str)
+            else f"{int(one.value)}LL"
+        )
+        return f"s->{one.symbol} {one.relation} {value}"
+
+    def constant(self, trial: int) -> str:
+        return self.launching.constant(self.variants[trial])
+
+    def aligned(self) -> Iterator[str]:
+        buffers = [a for a in self.experiment.arguments if a.is_buffer and a.align]
+        listed = ", ".join(f"const void *{a.name}" for a in buffers) or "void"
+        checks = [f"(uintptr_t){a.name} % {a.align} == 0" for a in buffers] or ["1"]
+        yield "/* Whether buffers start where the kernels expect them to. */"
+        yield f"static inline int {self.prefix}_aligned({listed})"
+        yield "{"
+        yield f"    return {' && '.join(checks)};"
+        yield "}"
+        yield ""
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end a comment."""
+    ascii_text = re.sub(r"[^ -~]", "?", text.replace("×", "x"))
+    return ascii_text.replace("*/", "* /").replace("/*", "/ *")

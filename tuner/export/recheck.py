@@ -1,0 +1,108 @@
+"""Whether a run's numbers hold when they are measured again from what it exported.
+
+Pure: claims and fresh samples in, a verdict for each claim out.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.engine.fleet import Confirmed
+from tuner.export.record import Claim, ExportRecord
+from tuner.results.evidence import Samples
+from tuner.results.statistics import Comparison, compare
+
+WITHIN = 0.02
+"""A claim holds if a colleague finds at most so much less."""
+
+WIDEST = 2.0
+"""Nothing is told by figures of which a half of the interval is as wide as this factor."""
+
+Holds = Literal["holds", "higher", "fails", "unclear"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """One claim measured again; ``measured`` is ``None`` where the variant failed (``reason``)."""
+
+    variant: str
+    shape: str
+    claimed: Claim
+    measured: Comparison | None
+    verdict: Holds
+    reason: str = ""
+
+
+def recheck(record: ExportRecord, cache: str, answers: Sequence[Confirmed]) -> tuple[Recheck, ...]:
+    """Judge every claim of a record.
+
+    A claim *holds* if what was measured is within 2 %, or within what both intervals allow
+    together; beyond that it *fails*, or the new figure is *higher*. Without an interval, or with
+    one that tells nothing, it is *unclear*.
+    """
+    places = [
+        ",".join(f"{name}={value}" for name, value in shape.items()) for shape in record.shapes
+    ]
+    failed = {
+        trial: rejected.detail
+        if rejected.shape is None
+        else f"at {places[rejected.shape]}: {rejected.detail}"
+        for answer in answers
+        for trial, rejected in answer.failed
+    }
+    samples = Samples(answers, cache, failed)
+    claims = [(variant, claim) for variant in record.variants for claim in variant.claims]
+    found = []
+    for variant, claim in claims:
+        shape = places[claim.shape]
+        own = list(samples.logs(variant.trial, claim.shape).values())
+        if not own:
+            reason = failed.get(variant.trial, f"was not measured at {shape}")
+            found.append(
+                Recheck(
+                    variant=variant.name,
+                    shape=shape,
+                    claimed=claim,
+                    measured=None,
+                    verdict="fails",
+                    reason=reason,
+                )
+            )
+            continue
+        measured = compare(own, samples.noise_at(claim.shape), len(claims))
+        found.append(
+            Recheck(
+                variant=variant.name,
+                shape=shape,
+                claimed=claim,
+                measured=measured,
+                verdict=_verdict(claim, measured),
+            )
+        )
+    return tuple(found)
+
+
+def outcome(checks: Sequence[Recheck]) -> Holds:
+    """Of all claims: one that fails decides; where nothing is told of any, all is unclear."""
+    verdicts = {check.verdict for check in checks}
+    if "fails" in verdicts:
+        return "fails"
+    return "unclear" if verdicts == {"unclear"} else "holds"
+
+
+def _verdict(claim: Claim, measured: Comparison) -> Holds:
+    difference = math.log(measured.speedup / claim.speedup)
+    if abs(difference) <= math.log1p(WITHIN):
+        return "holds"
+    halves = [_half(claim.low, claim.high), _half(measured.low, measured.high)]
+    if max(halves) > math.log(WIDEST):
+        return "unclear"
+    if abs(difference) <= math.hypot(*halves):
+        return "holds"
+    return "higher" if difference > 0 else "fails"
+
+
+def _half(low: float | None, high: float | None) -> float:
+    """Half an interval's width, as a logarithm."""
+    return math.log(high / low) / 2 if low and high else math.inf

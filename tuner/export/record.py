@@ -1,0 +1,176 @@
+"""The launch record of an export: how each exported source is built, launched, and what is claimed.
+
+``record.json`` lies beside the sources. With it and the spec alone a run's numbers can be measured
+again, without the template that the sources came from. Reading it back is checked like any other
+outside input.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from tuner.device import Device
+from tuner.engine.fleet import BASELINE
+from tuner.errors import EnvironmentProblem
+from tuner.experiment.model import Experiment
+from tuner.experiment.odd_shapes import every_shape
+from tuner.export.variant import ExportVariant
+from tuner.plan import Build, CellPlan, Plan, Shape
+from tuner.results.result import Cell, Result
+from tuner.space.lower import lower
+from tuner.trial import Infeasible, Value
+
+NAME = "record.json"
+FORMAT = 1
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBuild:
+    """How a source is compiled: what stands in it already is left out of ``defines``."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    entries: tuple[str, ...]
+    defines: tuple[tuple[str, int], ...]
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the run says of one variant on one shape; times in nanoseconds per launch."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    shape: int
+    time_ns: float
+    speedup: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedVariant:
+    """One exported source; ``cells`` has one entry for each of the record's shapes."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    trial: int
+    name: str
+    file: str
+    configuration: dict[str, Value]
+    builds: tuple[RecordedBuild, ...]
+    cells: tuple[Annotated[CellPlan | Infeasible, Field(discriminator="kind")], ...]
+    claims: tuple[Claim, ...]
+
+    def plan(self, experiment: Experiment, files: Mapping[str, str]) -> Plan:
+        """Its plan, with the source that ``files`` holds."""
+        headers = tuple((name, files[name]) for name, _ in experiment.kernel.headers)
+        builds = tuple(
+            Build(
+                language=experiment.kernel.language,
+                file=self.file,
+                source=files[self.file],
+                entries=build.entries,
+                defines=build.defines,
+                options=build.options,
+                headers=headers,
+            )
+            for build in self.builds
+        )
+        return Plan(builds=builds, cells=self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRecord:
+    """Of one export: tune, held-out and odd shapes in order, and its variants, the baseline first.
+
+    ``device`` is the model that the claims are about.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    format: int
+    experiment: str
+    device: str
+    shapes: tuple[Shape, ...]
+    variants: tuple[RecordedVariant, ...]
+
+
+_RECORD = TypeAdapter(ExportRecord)
+
+
+def render_record(
+    experiment: Experiment, device: Device, variants: Mapping[int, ExportVariant], result: Result
+) -> str:
+    """The record as text."""
+    bindings = every_shape(experiment)
+    recorded = []
+    for trial, variant in variants.items():
+        plan = lower(experiment, variant.template, variant.configuration, bindings, device)
+        given = {name for name, e in variant.derived(device).items() if e.names}
+        builds = tuple(
+            RecordedBuild(
+                entries=build.entries,
+                defines=tuple((name, value) for name, value in build.defines if name in given),
+                options=build.options,
+            )
+            for build in plan.builds
+        )
+        recorded.append(
+            RecordedVariant(
+                trial=trial,
+                name=variant.name,
+                file=variant.file,
+                configuration=variant.configuration.as_dict(),
+                builds=builds,
+                cells=plan.cells,
+                claims=tuple(_claims(trial, result)),
+            )
+        )
+    record = ExportRecord(
+        format=FORMAT,
+        experiment=experiment.name,
+        device=device.model,
+        shapes=tuple(binding.symbols for binding in bindings),
+        variants=tuple(sorted(recorded, key=lambda one: one.trial != BASELINE)),
+    )
+    return json.dumps(_RECORD.dump_python(record, mode="json"), indent=1) + "\n"
+
+
+def read_record(text: str) -> ExportRecord:
+    """The record that a text holds.
+
+    Raises:
+        EnvironmentProblem: it holds none, or one of another version.
+    """
+    try:
+        record = _RECORD.validate_json(text)
+    except ValidationError as error:
+        what = error.errors(include_url=False)[0]
+        place = ".".join(map(str, what["loc"]))
+        raise EnvironmentProblem(f"{NAME} cannot be understood: {place}: {what['msg']}") from None
+    if record.format != FORMAT:
+        raise EnvironmentProblem(
+            f"{NAME} has format {record.format}, and this version reads {FORMAT}"
+        )
+    return record
+
+
+def _claims(trial: int, result: Result) -> list[Claim]:
+    cells: Sequence[Cell] = ()
+    if result.general and result.general.trial == trial:
+        cells = result.general.cells
+    elif result.portfolio:
+        served = zip(result.portfolio.serves, result.portfolio.cells, strict=True)
+        cells = [cell for by, cell in served if by == trial]
+    return [
+        Claim(
+            shape=cell.shape,
+            time_ns=cell.time_ns,
+            speedup=cell.speedup,
+            low=cell.comparison.low,
+            high=cell.comparison.high,
+        )
+        for cell in cells
+        if cell.comparison and cell.time_ns is not None and cell.speedup is not None
+    ]

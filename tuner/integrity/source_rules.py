@@ -1,0 +1,287 @@
+"""The static gate: what no candidate's source may say, found before any compiler sees it.
+
+A pre-filter with reasons, never the judge: the bench decides what is right and fast. What the
+baseline itself does, a candidate may do too. Reads text only; where it does not understand, it lets
+pass.
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tuner.csource.expansion import Line, expanded, spliced
+from tuner.csource.signature import Parameter, Signature, signatures, without_comments
+from tuner.device import Backend
+from tuner.errors import SpecError
+from tuner.experiment.arguments import kernel_arguments
+from tuner.experiment.model import DTYPES, Argument, Experiment, Launch, Template
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEFINE = re.compile(r"[ \t]*#[ \t]*(define|undef)[ \t]+([A-Za-z_]\w*)")
+_GUARD = re.compile(r"[ \t]*#[ \t]*ifndef[ \t]+([A-Za-z_]\w*)")
+_DECLARED = re.compile(
+    r"(\(\s*)?\b([A-Za-z_]\w*)\s*(?(1)\)\s*)\([^(){};]*\)\s*(?=[;,]|__attribute__)"
+)
+_DEFINED = re.compile(r"\b([A-Za-z_]\w*)\s*\([^(){};]*\)\s*\{")
+_ENDS = re.compile(r"[;{}]")
+_DECLARES = re.compile(r"\s*(?:[A-Za-z_]\w*[\s*]+)+")
+_NO_TYPES = frozenset({"return", "else", "do", "case", "goto"})
+_PRAGMA = re.compile(r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute|alias)\b")
+
+_ATTRIBUTES = frozenset("constructor destructor alias ifunc section weak weakref naked".split())
+_ASM = frozenset({"asm", "__asm", "__asm__"})
+_CLOCK = "a kernel that reads a clock can tell when it is timed"
+_LATE = "it may finish after the timing ends"
+_OUTSIDE = "it reaches code outside the kernel"
+
+_FORBIDDEN: dict[Backend, dict[str, str]] = {
+    "cuda": {
+        "cudaGridDependencySynchronize": _LATE,
+        "cudaTriggerProgrammaticLaunchCompletion": _LATE,
+        "printf": "a kernel's text is never a result",
+        "clock": _CLOCK,
+        "clock64": _CLOCK,
+        "globaltimer": _CLOCK,
+        "main": "only device code is compiled",
+    },
+    "opencl": {
+        "enqueue_kernel": _LATE,
+        "printf": "a kernel's text is never a result",
+        "extern": _OUTSIDE,
+        **dict.fromkeys(sorted(_ASM), "inline assembly is not allowed in OpenCL"),
+    },
+}
+_PATTERNS: dict[Backend, dict[re.Pattern[str], str]] = {
+    "cuda": {
+        re.compile(
+            r"cu(?:da)?(?:Launch|Graph|Stream|Event|Malloc|Free|Memcpy|Memset|Ctx)\w*"
+        ): "a kernel may not call the runtime",
+    },
+    "opencl": {
+        re.compile(r"clock_read_\w+"): _CLOCK,
+        re.compile(r"_cl_\w+|_*(?:pocl|POCL)_\w+|__spirv_\w+"): _OUTSIDE,
+    },
+}
+_BUILTIN = re.compile(
+    r"""__builtin_(?:expect\w*|assume\w*|unreachable|constant_p|choose_expr|offsetof|shufflevector
+    |convertvector|bit_cast|nontemporal_(?:load|store)|prefetch|popcount\w*|clz\w*|ctz\w*|ffs\w*
+    |parity\w*|bswap\w*|bitreverse\w*|rotate\w*|nans?f?|inff?|huge_val\w*|is\w+|signbit\w*|fabs\w*
+    |floor\w*|fma\w*|fmin\w*|fmod\w*|a?(?:sin|cos|tan)h?f?|atan2f?|sqrt\w*|exp\w*|log\w*|pow\w*
+    |l?l?r(?:ound|int)\w*|trunc\w*|ceil\w*|copysign\w*|m(?:ax|in)\w*|mem(?:cpy|set|move)\w*
+    |elementwise_\w+|reduce_\w+)""",
+    re.X,
+)
+
+_MNEMONICS = frozenset(
+    """abs add addc and bar barrier bfe bfi bfind brev clz cnot copysign cos cp cvt cvta div dp2a
+    dp4a elect ex2 fence fma fns isspacep ld ldmatrix ldu lg2 lop3 mad mad24 madc max mbarrier
+    membar min mma mov movmatrix mul mul24 neg not or popc prefetch prefetchu prmt rcp red redux rem
+    rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st stmatrix sub subc szext tanh testp
+    vote wgmma xor""".split()
+)
+_STATEMENT = re.compile(r"(?:^|[;{}\n\t])[\s{]*(?:@!?%*\w+\s+)?([A-Za-z]\w*)")
+_CLOCKS = re.compile(r"%(?:clock|globaltimer|pm\d)\w*")
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.S)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\n", "v": " ", "f": " "}
+
+_RESERVED = frozenset(
+    """auto bool break case char class const constexpr continue default do double else enum float
+    for goto half if inline int long register restrict return short signed sizeof static struct
+    switch template typedef typename union unsigned using void volatile while
+    __half __half2 __nv_bfloat16 __nv_bfloat162 __global__ __device__ __shared__ __constant__
+    __launch_bounds__ __restrict__ __kernel kernel __global global __local local __constant constant
+    threadIdx blockIdx blockDim gridDim get_global_id get_local_id get_group_id get_global_size
+    get_local_size get_num_groups barrier __syncthreads""".split()
+)
+
+
+def gate(experiment: Experiment, template: Template) -> tuple[str, ...]:
+    """Why this template's source is refused: one reason each, empty if it may go on.
+
+    Checks names that reach outside the kernel, inline assembly, macros that change the meaning of
+    a parameter, a type or a keyword, and the entry's parameters against the experiment's
+    arguments; on the text and on what its macros make of it. Includes are judged where the compiler
+    is (``workers.compilers``).
+    """
+    kernel, file = experiment.kernel, template.source.name
+    source = spliced(template.source.text)
+    code = without_comments(source)
+    try:
+        readings = expanded(source)
+    except SpecError as problem:
+        return (f"{file}: {problem}",)
+    text = "\n".join((code, *map(_without_literals, readings)))
+    before = set(_WORD.findall(without_comments(spliced(kernel.source.text))))
+    reasons = (
+        *_hidden(source, code),
+        *_foreign_names(text, kernel.language, before),
+        *(
+            reason
+            for reading in readings
+            if kernel.language == "opencl"
+            for reason in _undefined_functions(_without_literals(reading), before)
+        ),
+        *(_assembly(experiment, readings) if kernel.language == "cuda" else ()),
+        *_macros(code, template, experiment),
+        *_signatures(experiment, template),
+    )
+    return tuple(dict.fromkeys(f"{file}: {reason}" for reason in reasons))
+
+
+def _without_literals(reading: Line) -> str:
+    return " ".join('""' if word[-1:] == '"' else word for word in reading if word[-1:] != "'")
+
+
+def _hidden(source: str, code: str) -> Iterator[str]:
+    """Ways of writing that compilers and readers see differently."""
+    if re.search(r'\b(?:u8|[uUL])?R""', code):
+        yield "raw string literals are not allowed"
+    if re.search(r"\\[uU][0-9A-Fa-f]{4}", code):
+        yield "universal character names are not allowed"
+    for line in source.split("\n"):
+        if re.search(r"^\s*#\s*pragma\b|\b_Pragma\b|\b__pragma\b", line) and (
+            found := _PRAGMA.search(line)
+        ):
+            yield f"#pragma {found[0]} is not allowed: {_OUTSIDE}"
+
+
+def _foreign_names(code: str, language: Backend, baseline: set[str]) -> Iterator[str]:
+    found = set(_WORD.findall(code))
+    new = sorted(found - baseline)
+    for word in new:
+        why = _FORBIDDEN[language].get(word) or next(
+            (why for pattern, why in _PATTERNS[language].items() if pattern.fullmatch(word)), None
+        )
+        if why:
+            yield f"{word} is not allowed: {why}"
+        if word.startswith("__builtin_") and not _BUILTIN.fullmatch(word):
+            yield f"{word} is not allowed: {_OUTSIDE}"
+    if "<<<" in code:
+        yield "<<<…>>> is not allowed: a kernel may not launch another"
+    if found & {"__attribute__", "__attribute"}:
+        for word in new:
+            if word.strip("_") in _ATTRIBUTES:
+                yield f"attribute {word} is not allowed: it reaches outside the kernel"
+
+
+def _undefined_functions(code: str, baseline: set[str]) -> Iterator[str]:
+    """Functions declared but not defined: on a CPU they would be looked up in the process."""
+    defined = set(_DEFINED.findall(code))
+    ends = [match.end() for match in _ENDS.finditer(code)]
+    for match in _DECLARED.finditer(code):
+        name, end = match[2], match.start()
+        if name in defined or name in baseline:
+            continue
+        place = bisect_right(ends, end)
+        begin = ends[place - 1] if place else 0
+        if _DECLARES.fullmatch(code, begin, end) and not _NO_TYPES & set(code[begin:end].split()):
+            yield f"{name} is declared but not defined: a kernel may not call into the process"
+
+
+def _assembly(experiment: Experiment, readings: Sequence[Line]) -> Iterator[str]:
+    """Instructions off the list that the kernel as it was does not use either."""
+    baseline = spliced(experiment.kernel.source.text)
+    refused = _refused_instructions(readings) - _refused_instructions(expanded(baseline))
+    for word in sorted(refused):
+        why = f": {_CLOCK}" if word.startswith("%") else ""
+        yield f"inline assembly may not use '{word}'{why}"
+
+
+def _refused_instructions(readings: Sequence[Line]) -> set[str]:
+    """Instructions off the list, and registers that tell the time."""
+    found: set[str] = set()
+    for reading in readings:
+        for place, word in enumerate(reading):
+            if word in _ASM:
+                text = _assembly_text(reading[place + 1 :])
+                found.update(_CLOCKS.findall(text.replace("%%", "%")))
+                found.update(set(_STATEMENT.findall(text)) - _MNEMONICS)
+    return found
+
+
+def _assembly_text(following: Line) -> str:
+    """The literals up to the first operand, as one."""
+    text = ""
+    for word in following:
+        if word[-1:] == '"' and len(word) > 1:
+            text += _ESCAPE.sub(_character, word[word.index('"') + 1 : -1])
+        elif text or not (word == "(" or word.isidentifier()):
+            break
+    return text
+
+
+def _character(escape: re.Match[str]) -> str:
+    for digits, base in ((escape[1], 16), (escape[2], 16), (escape[3], 8)):
+        if digits:
+            return chr(int(digits, base) & 0xFFFF)
+    return _LETTERS.get(escape[4], escape[4])
+
+
+def _macros(code: str, template: Template, experiment: Experiment) -> Iterator[str]:
+    members = (f"{n}_{v}" for n, vs in template.parameters.items() for v in vs if type(v) is str)
+    parameters = {*template.parameters, *template.defines, *members}
+    arguments = {argument.name for argument in experiment.arguments}
+    guarded: str | None = None
+    for line in code.split("\n"):
+        match = _DEFINE.match(line)
+        if match:
+            directive, name = match[1], match[2]
+            if name in parameters and not (directive == "define" and guarded == name):
+                yield (
+                    f"#{directive} {name} overrides a parameter; "
+                    f"a default belongs between #ifndef {name} and #endif"
+                )
+            elif name in _RESERVED or name == template.entry:
+                yield f"#{directive} {name} changes the meaning of the language"
+            elif name in arguments:
+                yield f"#{directive} {name} hides an argument"
+        if line.strip():
+            guard = _GUARD.match(line)
+            guarded = guard[1] if guard else None
+
+
+def _signatures(experiment: Experiment, template: Template) -> Iterator[str]:
+    defined = signatures(template.source.text, experiment.kernel.language)
+    often = Counter(signature.name for signature in defined)
+    found = {s.name: s for s in defined if s.certain and often[s.name] == 1}
+    arguments = {argument.name: argument for argument in experiment.arguments}
+    scratch = {argument.name: argument.dtype for argument in template.scratch}
+    default = kernel_arguments(experiment, template)
+    for launch in template.steps:
+        if not isinstance(launch, Launch):
+            continue
+        entry = launch.entry or template.entry
+        signature = found.get(re.split(r"[<(]", entry)[0].rpartition("::")[2].strip())
+        if signature is None:
+            continue
+        names = launch.arguments or default
+        if len(signature.parameters) != len(names):
+            yield (
+                f"{signature.name} takes {len(signature.parameters)} parameters, but is called "
+                f"with {len(names)}: {', '.join(names)}"
+            )
+            continue
+        for name, parameter in zip(names, signature.parameters, strict=True):
+            argument = arguments.get(name)
+            dtype = argument.dtype if argument else scratch.get(name, "")
+            if problem := _mismatch(name, argument, dtype, parameter, signature):
+                yield problem
+
+
+def _mismatch(
+    name: str, argument: Argument | None, dtype: str, parameter: Parameter, signature: Signature
+) -> str | None:
+    scalar = argument is not None and argument.kind == "scalar"
+    if parameter.local:
+        return f"{signature.name}: {name} must not be local memory"
+    if parameter.pointer == scalar:
+        wanted = "a value" if scalar else "a pointer"
+        return f"{signature.name}: {name} must be {wanted}, not {parameter.type}"
+    known = parameter.dtype if parameter.type not in dict(signature.template) else None
+    is_null = argument is not None and argument.kind == "null"
+    symbolic = dtype not in DTYPES
+    byte = dtype == "bool" and known == "uint8"  # OpenCL knows no pointers to bool
+    if known is None or is_null or symbolic or known == dtype or byte:
+        return None
+    return f"{signature.name}: {name} must have elements of {dtype}, not {parameter.type}"

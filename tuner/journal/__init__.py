@@ -1,0 +1,1 @@
+"""What happened in a run: facts, their file and their fold."""

@@ -1,0 +1,337 @@
+"""What is known about a run: the fold of its facts, and who leads.
+
+Rebuilt from a journal by :meth:`History.apply` alone. Knows nothing of work in flight, which is
+:mod:`tuner.engine.session`, nor of how results are presented.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tuner.ceilings import Ceilings
+from tuner.device import Device
+from tuner.engine.fleet import INCUMBENT
+from tuner.experiment.model import Experiment, Template
+from tuner.journal.facts import (
+    BaselinePrepared,
+    BaselineRefused,
+    ConfirmationSampled,
+    EpochOpened,
+    Fact,
+    IncumbentEntered,
+    Reason,
+    RunFinished,
+    SearchEnded,
+    TrialFinished,
+    TrialProposed,
+    WinnersExamined,
+)
+from tuner.racing import CutoffTracker
+from tuner.search.port import Losses
+from tuner.telemetry import Vitals
+from tuner.trial import (
+    Configuration,
+    CutShort,
+    Full,
+    Infeasible,
+    Measured,
+    Outcome,
+    Rejected,
+    geometric_mean,
+    loss,
+)
+
+SCATTER, MOVED = 0.2, 1.5
+"""A baseline is doubted whose times scatter so much, or that a resume changed by this factor."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """One proposed configuration and what became of it.
+
+    ``outcome`` is ``None`` while it is open, and for good if the search ended before it was
+    measured (``abandoned``). ``current`` says whether the outcome was taken in the run's present
+    environment: one from another device, driver or compiler leads nothing.
+    """
+
+    number: int
+    configuration: Configuration
+    outcome: Outcome | None = None
+    bench: str = ""
+    device_seconds: float = 0.0
+    current: bool = True
+    abandoned: bool = False
+    same_as: int | None = None
+
+
+class History:
+    """Facts in, the state of the run out."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.weights: tuple[float, ...] = tuple(s.weight for s in experiment.shapes.tune)
+        self.device: Device | None = None
+        self.environment = ""
+        self.epochs = 0
+        self.incumbents: list[IncumbentEntered] = []
+        self.baseline: tuple[Full, ...] = ()
+        self.notes: tuple[str, ...] = ()
+        self._doubts: list[str] = []
+        self._prior: tuple[Full, ...] = ()
+        """The baseline as this environment last had it."""
+        self.ceilings: Ceilings | None = None
+        self.vitals: list[Vitals] = []
+        """How the device was in this environment, each time that something was timed on it."""
+        self.refused: Rejected | None = None
+        self.trials: dict[int, Trial] = {}
+        self.outcomes: Counter[str] = Counter()
+        """How many trials have an outcome of each kind."""
+        self.merged = 0
+        """How many trials have the outcome of an equal one."""
+        self.race = CutoffTracker(experiment.confirm.top, self.weights)
+        self._best: tuple[tuple[int, ...], tuple[int | None, ...]] | None = None
+        self.confirmations: list[ConfirmationSampled] = []
+        self.examinations: list[WinnersExamined] = []
+        self.searched = 0.0
+        self.device_seconds = 0.0
+        self.ended: Reason | None = None
+        self.finished = False
+
+    @classmethod
+    def of(cls, experiment: Experiment, facts: Iterable[Fact]) -> "History":
+        """The history that a journal tells."""
+        history = cls(experiment)
+        for fact in facts:
+            history.apply(fact)
+        return history
+
+    def apply(self, fact: Fact) -> None:
+        """Take in the next fact; a journal's own order is always accepted."""
+        match fact:
+            case EpochOpened():
+                self._open_epoch(fact)
+            case IncumbentEntered():
+                self.incumbents.append(fact)
+            case BaselinePrepared(cells=cells, notes=notes):
+                self._doubts += [n for n in self._doubts_of(cells) if n not in self._doubts]
+                self.baseline = self._prior = cells
+                self.notes = (*self._doubts, *notes)
+                self.ceilings = fact.ceilings
+                self._look(fact.vitals)
+            case BaselineRefused(rejected=rejected):
+                self.refused = rejected
+            case TrialProposed(trial=number, configuration=configuration):
+                self.trials[number] = Trial(number, configuration)
+            case TrialFinished():
+                self._finish(fact)
+            case SearchEnded(reason=reason, searched=searched):
+                self.ended, self.searched = reason, searched
+                for trial in self.open():
+                    trial.abandoned = True
+                self._reopen()
+            case ConfirmationSampled():
+                self.confirmations.append(fact)
+                self.vitals += fact.vitals
+                self._note(fact)
+            case WinnersExamined():
+                self.examinations.append(fact)
+                self._note(fact)
+            case RunFinished():
+                self.finished = True
+
+    def _doubts_of(self, cells: Sequence[Full]) -> Iterator[str]:
+        """Where the baseline differs from itself by more than a search can stand."""
+        shapes = (*self.experiment.shapes.tune, *self.experiment.shapes.held_out)
+        for shape, cell in zip(shapes, cells, strict=False):
+            if cell.mad_ns > SCATTER * cell.median_ns:
+                share = cell.mad_ns / cell.median_ns
+                yield f"{shape}: the baseline's own times scatter by {share:.0%}: a busy machine?"
+        for shape, before, now in zip(shapes, self._prior, cells, strict=False):
+            moved = now.median_ns / before.median_ns
+            if self.trials and max(moved, 1 / moved) > MOVED:
+                yield (
+                    f"{shape}: the baseline took {moved:.2g} times as long after a resume as "
+                    "before, so what was searched before and after compares badly"
+                )
+
+    def _note(self, fact: ConfirmationSampled | WinnersExamined) -> None:
+        self.notes = tuple(dict.fromkeys((*self.notes, *fact.notes)))
+        if fact.failed:
+            self._race_again()
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Want anew, in full, what is to be chosen but was given up while it was timed.
+
+        That is rare, as what led at any time was not: those above it must have failed since.
+        """
+        if self.open():
+            return
+        general, special = self._chosen()
+        chosen = {n for n in general if not self._is_complete(n)}
+        for shape, best in enumerate(special):
+            if best is not None and self._is_short(best, shape):
+                chosen.add(best)
+        for number in chosen:
+            self._settle(self.trials[number], None)
+
+    def _open_epoch(self, fact: EpochOpened) -> None:
+        """Begin an epoch; in another environment, old times lead nothing.
+
+        Whoever led is measured again. A finished run stays as it is.
+        """
+        if self.epochs and not self.finished and fact.environment != self.environment:
+            leading = self.finalists()
+            for trial in self.trials.values():
+                trial.current = False
+            for number in leading:
+                self._settle(self.trials[number], None)
+            self._race_again()
+            self.confirmations.clear()
+            self.vitals.clear()
+            self.examinations.clear()
+            self.refused, self._prior = None, ()
+            self._doubts.clear()
+        self.device, self.environment = fact.device, fact.environment
+        self.epochs += 1
+
+    def _finish(self, fact: TrialFinished) -> None:
+        trial = self.trials[fact.trial]
+        self._settle(trial, fact.outcome)
+        self.merged += (fact.same_as is not None) - (trial.same_as is not None)
+        trial.same_as = fact.same_as
+        trial.bench, trial.device_seconds = fact.bench, fact.device_seconds
+        trial.current = True
+        self.searched = fact.searched
+        self.device_seconds += fact.device_seconds
+        self._look(fact.vitals)
+        if isinstance(fact.outcome, Measured) and fact.same_as is None:
+            self.race.take(trial.number, fact.outcome)
+        if self.ended is not None:
+            self._reopen()
+
+    def _look(self, vitals: Vitals | None) -> None:
+        if vitals is not None:
+            self.vitals.append(vitals)
+
+    def _race_again(self) -> None:
+        """Race over those that are still in it."""
+        self._best = None
+        self.race = CutoffTracker(self.experiment.confirm.top, self.weights)
+        for trial, outcome in self._measured():
+            self.race.take(trial.number, outcome)
+
+    def _settle(self, trial: Trial, outcome: Outcome | None) -> None:
+        if trial.outcome is not None:
+            self.outcomes[trial.outcome.kind] -= 1
+        if outcome is not None:
+            self.outcomes[outcome.kind] += 1
+        trial.outcome = outcome
+        self._best = None
+
+    def open(self) -> list[Trial]:
+        """Trials that still want an outcome, in order."""
+        return [t for t in self.trials.values() if t.outcome is None and not t.abandoned]
+
+    @property
+    def entered(self) -> range:
+        """The incumbents' numbers, the general one's first."""
+        return range(INCUMBENT, INCUMBENT - len(self.incumbents), -1)
+
+    def incumbent(self, number: int) -> IncumbentEntered:
+        """The incumbent of such a number."""
+        return self.incumbents[INCUMBENT - number]
+
+    def configuration(self, number: int) -> Configuration:
+        """That of a trial, or of an incumbent."""
+        if number <= INCUMBENT:
+            return self.incumbent(number).configuration
+        return self.trials[number].configuration
+
+    def template(self, number: int) -> Template | None:
+        """What a trial, or an incumbent, is a configuration of."""
+        if number <= INCUMBENT:
+            return self.incumbent(number).template
+        return self.experiment.template
+
+    def loss(self, number: int) -> float | None:
+        """The trial's weighted mean of time ÷ baseline; ``None`` if it was rejected or is open."""
+        outcome = self.trials[number].outcome
+        return None if outcome is None else loss(outcome, self.weights)
+
+    def losses(self, number: int) -> Losses | None:
+        """What a search is told of a trial; ``None`` if it was rejected or is open."""
+        outcome = self.trials[number].outcome
+        if not isinstance(outcome, Measured):
+            return None
+        ratios = tuple(cell.ratio for cell in outcome.cells)
+        return (geometric_mean(ratios, self.weights), *ratios)
+
+    @property
+    def refuted(self) -> dict[int, Rejected]:
+        """Who failed after it had been measured, or confirmed in an earlier search, and how."""
+        later: list[ConfirmationSampled | WinnersExamined] = [
+            *self.confirmations,
+            *self.examinations,
+        ]
+        return {number: why for fact in later for number, why in fact.failed}
+
+    @property
+    def rejected(self) -> int:
+        """How many trials failed, in the search or when they were confirmed."""
+        return self.outcomes["rejected"] + sum(number in self.trials for number in self.refuted)
+
+    def _measured(self) -> list[tuple[Trial, Measured]]:
+        failed = self.refuted
+        return [
+            (trial, trial.outcome)
+            for trial in self.trials.values()
+            if trial.current
+            and trial.same_as is None
+            and isinstance(trial.outcome, Measured)
+            and trial.number not in failed
+        ]
+
+    def ranking(self) -> list[int]:
+        """Trials that can serve every tune shape, best first; none that failed confirmation."""
+        ranked = sorted(
+            (geometric_mean([cell.ratio for cell in outcome.cells], self.weights), trial.number)
+            for trial, outcome in self._measured()
+            if outcome.general
+        )
+        return [number for _, number in ranked]
+
+    def leader(self) -> int | None:
+        """The best general trial that was measured in full so far, not necessarily confirmed."""
+        return self.race.leader
+
+    def leader_for(self, shape: int) -> int | None:
+        """The best trial for one tune shape so far, not necessarily confirmed."""
+        ratios = [
+            (outcome.cells[shape].ratio, trial.number)
+            for trial, outcome in self._measured()
+            if not isinstance(outcome.cells[shape], Infeasible)
+        ]
+        return min(ratios)[1] if ratios else None
+
+    def _is_complete(self, number: int) -> bool:
+        outcome = self.trials[number].outcome
+        return isinstance(outcome, Measured) and outcome.complete
+
+    def _is_short(self, number: int, shape: int) -> bool:
+        outcome = self.trials[number].outcome
+        return isinstance(outcome, Measured) and isinstance(outcome.cells[shape], CutShort)
+
+    def _chosen(self) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+        """The best general trials, and the best of each shape."""
+        if self._best is None:
+            general = tuple(self.ranking()[: self.experiment.confirm.top])
+            shapes = range(len(self.weights))
+            self._best = general, tuple(self.leader_for(shape) for shape in shapes)
+        return self._best
+
+    def finalists(self) -> tuple[int, ...]:
+        """Who is to be confirmed: the best ``confirm.top`` general ones and each shape's best."""
+        general, special = self._chosen()
+        best = dict.fromkeys((*general, *special))
+        return tuple(number for number in best if number is not None)

@@ -1,0 +1,1 @@
+"""What a history of facts comes to: pure functions."""

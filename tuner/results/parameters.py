@@ -1,0 +1,108 @@
+"""Parameters that change nothing: their values give equal code, or times that no value moves.
+
+Judged by trials that differ in that one parameter alone. Trials are chosen by a search, so there
+may be too few of those to say anything. A pure function.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.journal.history import History
+from tuner.trial import Configuration, Rejected, loss
+
+LEAST = 4
+"""So many comparisons are needed before anything is said of a parameter."""
+
+NOISE = 0.02
+"""Times so near each other, relative, may be equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One finished trial: ``ratio`` is time ÷ baseline, or ``rejected`` names the reason's code.
+
+    ``work`` is the digest of the first configuration that had the same machine code and launches.
+    """
+
+    configuration: Configuration
+    ratio: float | None = None
+    rejected: str = ""
+    work: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InactiveParameter:
+    """A parameter without effect in each of so many ``comparisons`` of trials.
+
+    ``why``: they had the same ``code``, or the same ``time`` as far as can be measured.
+    """
+
+    parameter: str
+    why: Literal["code", "time"]
+    comparisons: int
+
+    def __str__(self) -> str:
+        if self.why == "code":
+            return f"{self.parameter} (the same code in all {self.comparisons} comparisons)"
+        return f"{self.parameter} (times within {NOISE:.0%} in all {self.comparisons} comparisons)"
+
+
+def observations(history: History) -> tuple[Observation, ...]:
+    """What became of each trial of a run that has ended."""
+    return tuple(
+        Observation(
+            configuration=trial.configuration,
+            ratio=loss(trial.outcome, history.weights),
+            rejected=trial.outcome.code if isinstance(trial.outcome, Rejected) else "",
+            work=history.trials[
+                trial.number if trial.same_as is None else trial.same_as
+            ].configuration.digest,
+        )
+        for trial in history.trials.values()
+        if trial.outcome is not None
+    )
+
+
+def dead_parameters(seen: Sequence[Observation]) -> tuple[InactiveParameter, ...]:
+    """The parameters that change nothing, in the configurations' order."""
+    names = [name for name, _ in seen[0].configuration.values] if seen else []
+    judged = (_judge(place, name, seen) for place, name in enumerate(names))
+    return tuple(dead for dead in judged if dead is not None)
+
+
+def same_code(name: str, seen: Sequence[Observation]) -> tuple[int, int]:
+    """In how many comparisons a parameter left the code as it was, and how many there were."""
+    known = [one for one in seen if one.work]
+    names = [name for name, _ in known[0].configuration.values] if known else []
+    compared = _compared(names.index(name), known) if name in names else []
+    codes = sum(len({one.work for one in group}) for group in compared)
+    return sum(map(len, compared)) - codes, sum(map(len, compared)) - len(compared)
+
+
+def _compared(place: int, seen: Sequence[Observation]) -> list[list[Observation]]:
+    """Trials that differ in one parameter alone, where any of them was measured."""
+    groups: dict[tuple[object, ...], list[Observation]] = defaultdict(list)
+    for one in seen:
+        values = one.configuration.values
+        groups[values[:place] + values[place + 1 :]].append(one)
+    return [group for group in groups.values() if len(group) > 1 and not _all_failed(group)]
+
+
+def _judge(place: int, name: str, seen: Sequence[Observation]) -> InactiveParameter | None:
+    compared = _compared(place, seen)
+    comparisons = sum(len(group) - 1 for group in compared)
+    if comparisons < LEAST or any(one.rejected for group in compared for one in group):
+        return None
+    if all(len({one.work for one in group}) == 1 and group[0].work for group in compared):
+        return InactiveParameter(parameter=name, why="code", comparisons=comparisons)
+    ratios = [[one.ratio for one in group if one.ratio is not None] for group in compared]
+    if all(max(each) <= (1 + NOISE) * min(each) for each in ratios):
+        return InactiveParameter(parameter=name, why="time", comparisons=comparisons)
+    return None
+
+
+def _all_failed(group: Sequence[Observation]) -> bool:
+    """Whether all failed for one reason, which says nothing of the parameter."""
+    return group[0].rejected != "" and len({one.rejected for one in group}) == 1

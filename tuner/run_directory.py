@@ -1,0 +1,311 @@
+"""The run directory: what a run leaves on disk, who may write it, and how it is found again.
+
+Layout: ``run.json`` (format version, run id, time), ``spec.yaml`` (as the user wrote it),
+``spec.resolved.yaml`` (the same with all sources inlined, which a resume reads),
+``environment/NNN.json`` (one for each distinct environment), ``journal.jsonl`` (the truth),
+``secret`` (the seed of the inputs, readable by the owner alone), ``lock``; and what can be rebuilt
+from these: ``status.json``, ``results.jsonl``, ``results.csv``, ``export/``. Knows nothing of what
+the facts in the journal mean.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.load import dump_resolved, load_resolved
+from tuner.experiment.model import Experiment
+from tuner.files import UnreadableFile, read_bounded
+from tuner.journal.facts import Fact, TrialProposed
+from tuner.journal.file import Journal, read_journal
+
+FORMAT = 3
+"""To be raised with every change after which what was written before cannot be gone on with."""
+
+INFO, SPEC, JOURNAL = "run.json", "spec.resolved.yaml", "journal.jsonl"
+STATUS, RESULTS = "status.json", "results.jsonl"
+MAX_FILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """What ``run.json`` says; ``created`` is in ISO 8601, UTC.
+
+    ``fleet`` names where the run was begun, and is to go on, if that was said; ``spec`` is a digest
+    of the resolved spec, which the journal's trials are about.
+    """
+
+    format: int
+    run: str
+    experiment: str
+    created: str
+    fleet: str | None = None
+    spec: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What of ``status.json`` is read again: how many facts the journal surely held."""
+
+    facts: int = 0
+
+
+_STATUS = TypeAdapter(_Status)
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run directory as anyone may read it, also while the run goes on."""
+
+    path: Path
+    info: RunInfo
+    experiment: Experiment
+
+    @classmethod
+    def open(cls, path: Path) -> "RunView":
+        """Open a run for reading.
+
+        Raises:
+            SpecError: there is no run.
+            EnvironmentProblem: a part of it is gone or not understood, or its spec was changed.
+        """
+        if not begun(path):
+            raise SpecError(f"{path} is not a run directory")
+        text, resolved = _read(path / INFO), _read(path / SPEC)
+        if text is None or resolved is None:
+            gone = path / (INFO if text is None else SPEC)
+            raise EnvironmentProblem(
+                f"{gone} is gone, though something was measured there: restore it from a copy, or "
+                f"move {path} away"
+            )
+        try:
+            info = TypeAdapter(RunInfo).validate_json(text)
+        except ValidationError as error:
+            what = error.errors(include_url=False)[0]["msg"]
+            raise EnvironmentProblem(
+                f"{path / INFO} cannot be understood ({what}): restore it from a copy"
+            ) from None
+        if info.format != FORMAT:
+            raise EnvironmentProblem(
+                f"{path} was begun by another version of kernelwright (its run format is "
+                f"{info.format}, this version's {FORMAT}): go on with that one, or begin a new run"
+            )
+        if info.spec not in ("", _digest(resolved)):
+            raise EnvironmentProblem(
+                f"{path / SPEC} is not what the run was begun with, which its trials are about: "
+                "restore it from a copy, or begin a new run with the changed one"
+            )
+        return cls(path, info, load_resolved(resolved))
+
+    def facts(self) -> list[Fact]:
+        """The facts so far; raises :class:`EnvironmentProblem` if the journal is damaged."""
+        journal, told = self.path / JOURNAL, _told(self.path)
+        facts = read_journal(journal) if journal.exists() else []
+        _check_whole(self.path, facts, told)
+        return facts
+
+
+class RunDirectory:
+    """A run directory held by its one writer, until :meth:`close`."""
+
+    def __init__(self, view: RunView, lock: int) -> None:
+        """Wrap a locked directory; use :meth:`create` or :meth:`open`."""
+        self.path = view.path
+        self.info = view.info
+        self.experiment = view.experiment
+        self._lock = lock
+        try:
+            self.secret = int(_read(self.path / "secret") or "", 16)
+        except (EnvironmentProblem, ValueError):
+            self.close()
+            raise EnvironmentProblem(
+                f"cannot read the run's seed, {self.path / 'secret'}"
+            ) from None
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        experiment: Experiment,
+        spec_text: str,
+        *,
+        secret: int | None = None,
+        fleet: str | None = None,
+    ) -> "RunDirectory":
+        """Make a new run directory, complete or not at all, and hold it.
+
+        ``secret`` is the seed of the inputs, a fresh one by default; ``fleet`` where it is begun.
+
+        Raises:
+            EnvironmentProblem: something is there already, or the place cannot be written.
+        """
+        path = path.absolute()
+        now, resolved = datetime.now(UTC), dump_resolved(experiment)
+        info = RunInfo(
+            format=FORMAT,
+            run=f"{experiment.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+            experiment=experiment.name,
+            created=now.isoformat(timespec="seconds"),
+            fleet=fleet,
+            spec=_digest(resolved),
+        )
+        building: Path | None = None
+        lock = -1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            building = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            building.chmod(0o755)
+            lock = _lock(building)
+            (building / "environment").mkdir()
+            (building / INFO).write_bytes(TypeAdapter(RunInfo).dump_json(info) + b"\n")
+            (building / "spec.yaml").write_text(spec_text)
+            (building / SPEC).write_text(resolved, encoding="utf-8")
+            with os.fdopen(
+                os.open(building / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+            ) as stream:
+                stream.write(f"{secrets.randbits(63) if secret is None else secret:x}\n")
+            building.rename(path)
+        except OSError as error:
+            if lock >= 0:
+                os.close(lock)
+            if building:
+                shutil.rmtree(building, ignore_errors=True)
+            if error.errno != errno.ENAMETOOLONG and path.exists():
+                found = f"{path} is there already"
+                raise EnvironmentProblem(
+                    f"{found}: go on with `kernelwright resume {path}`, or name another folder "
+                    "with --run-dir"
+                    if begun(path)
+                    else f"{found} and is no run directory: move it away"
+                ) from None
+            raise EnvironmentProblem(
+                f"cannot make the run directory {path}: {error.strerror}; name another with "
+                "--run-dir"
+            ) from None
+        return cls(RunView(path, info, experiment), lock)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """Hold an existing run, to go on with it or to rewrite what is derived.
+
+        Raises:
+            EnvironmentProblem: there is no run, another process holds it, or it cannot be written.
+        """
+        view = RunView.open(path.absolute())
+        try:
+            lock = _lock(view.path)
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot write {view.path}: {error.strerror}") from None
+        return cls(view, lock)
+
+    def journal(self) -> Journal:
+        """The journal, opened for writing.
+
+        Raises:
+            EnvironmentProblem: it cannot be read or written, is damaged, or has lost trials.
+        """
+        journal = Journal(self.path / JOURNAL)
+        try:
+            _check_whole(self.path, journal.facts, _told(self.path))
+        except EnvironmentProblem:
+            journal.close()
+            raise
+        return journal
+
+    def record_environment(self, environment: Mapping[str, object]) -> str:
+        """Keep a description of where the run is running, and return its digest.
+
+        ``environment`` holds what makes times incomparable when it changes (device model, driver,
+        compiler) and nothing else; it is JSON data. The same description is kept once.
+        """
+        text = json.dumps(environment, indent=2, sort_keys=True) + "\n"
+        folder = self.path / "environment"
+        kept = sorted(folder.glob("*.json"))
+        if not any(_read(file) == text for file in kept):
+            self.write(f"environment/{len(kept):03d}.json", text)
+        return _digest(text)
+
+    def write(self, name: str, text: str) -> Path:
+        """Replace a file of the directory as a whole, so that no reader sees half of it."""
+        target = self.path / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            building = target.with_name(f".{target.name}.new")
+            building.write_text(text)
+            building.replace(target)
+        except OSError as error:
+            raise EnvironmentProblem(f"cannot write {target}: {error.strerror}") from None
+        return target
+
+    def close(self) -> None:
+        """Let go of the directory; closing twice does nothing."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def begun(path: Path) -> bool:
+    """Whether a run lies there: all that :meth:`RunDirectory.create` makes, or what it measured."""
+    return (path / JOURNAL).exists() or all((path / name).exists() for name in (INFO, SPEC))
+
+
+def _told(path: Path) -> dict[str, int]:
+    """How many trials were in the journal when the results were written, and how many facts."""
+    told = {RESULTS: 0, STATUS: 0}
+    with suppress(EnvironmentProblem):
+        told[RESULTS] = (_read(path / RESULTS) or "").count("\n")
+    with suppress(EnvironmentProblem, ValidationError):
+        told[STATUS] = _STATUS.validate_json(_read(path / STATUS) or "{}").facts
+    return told
+
+
+def _check_whole(path: Path, facts: Sequence[Fact], told: Mapping[str, int]) -> None:
+    """Refuse a journal that knows less than what was made from it: nothing shall be lost twice."""
+    trials = sum(isinstance(fact, TrialProposed) for fact in facts)
+    for name, known, things in ((RESULTS, trials, "trials"), (STATUS, len(facts), "facts")):
+        if told[name] > known:
+            raise EnvironmentProblem(
+                f"{path / JOURNAL} tells of {known} {things}, and {name}, which was made from it, "
+                f"of {told[name]}: it was cut or replaced; restore it from a copy, or move "
+                f"{RESULTS} and {STATUS} beside it away to go on from what is left"
+            )
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return read_bounded(file, MAX_FILE_BYTES)
+    except UnreadableFile as error:
+        raise EnvironmentProblem(f"{file} {error}") from None
+
+
+def _lock(path: Path) -> int:
+    """Take the directory's lock; the kernel lets go of it however this process ends."""
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        os.close(lock)
+        raise EnvironmentProblem(
+            f"the run directory {path} is in use by process {holder or '(unknown)'}: wait for it, "
+            f"or stop it with `kernelwright stop {path}`"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock

@@ -1,1 +1,0 @@
-"""The run directory and its journal: the only truth about a run that survives it."""

@@ -1,0 +1,1 @@
+"""One folder for each backend: all that knows its API."""

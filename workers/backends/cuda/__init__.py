@@ -1,0 +1,1 @@
+"""CUDA through NVRTC and the driver."""

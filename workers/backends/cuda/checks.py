@@ -1,0 +1,268 @@
+"""The harness's own kernels on a CUDA device: buffers made whole, damage, comparison, cache, time.
+
+Owns ``checks.cu`` beside it, compiled when a device is opened, and the oracle's stay on the
+device: values wait in pinned host memory and are on the device for one comparison only, after which
+their copy is scrubbed. The rules of comparison are those of :mod:`workers.comparison`, exactly.
+"""
+
+import os
+import struct
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem
+from tuner.plan import Build
+from tuner.trial import Rejected
+from workers.backends.cuda.architectures import DTYPES
+from workers.backends.cuda.compiler import open_compiler
+from workers.backends.cuda.driver import TO_DEVICE, TO_HOST, Cuda
+from workers.backends.cuda.pinned import PinnedFiles
+from workers.backends.cuda.streams import KeptGraphs, Streams
+from workers.comparison import Comparison, Expected
+from workers.devices.port import NOISE, StagedBuffer
+
+MODES = ("close", "exact", "ulp")
+"""What can be compared on the device; ``unordered`` outputs travel to the supervisor."""
+
+_SOURCE = "checks.cu"
+_ENTRIES = ("restore_sets", "spoil_shared", "find_damage", "digest", "compare", "sweep", "busy")
+_THREADS = 256
+_MAX_BLOCKS = 1024
+_GRAPHS = 32
+_SCRUB = 0x5A
+_COMPARED = 4096
+"""Comparisons remembered at most."""
+
+WORST = np.dtype(
+    [
+        ("error", "f8"),
+        ("got", "f8"),
+        ("want", "f8"),
+        ("index", "i8"),
+        ("failures", "i8"),
+        ("unwritten", "i8"),
+        ("poisoned", "i8"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes of a set that no launch may change; a front guard is searched from its far end."""
+
+    offset: int
+    length: int
+    backwards: bool = False
+
+
+def checks_build() -> Build:
+    """The build of the harness's kernels."""
+    source = Path(__file__).with_name(_SOURCE).read_text()
+    return Build(language="cuda", file=_SOURCE, source=source, entries=_ENTRIES)
+
+
+class Arguments:
+    """The arguments of one launch of the harness's kernels; to be kept until it is captured.
+
+    ``values`` tells them from others.
+    """
+
+    def __init__(self, *values: int | float) -> None:
+        types = "".join("d" if isinstance(value, float) else "q" for value in values)
+        self.values = struct.pack(types, *values)
+
+    def pointers(self) -> NDArray[np.uint64]:
+        """Where each value lies, as the driver reads them."""
+        slots = np.frombuffer(self.values, np.uint64)
+        places: NDArray[np.uint64] = slots.ctypes.data + 8 * np.arange(slots.size, dtype=np.uint64)
+        return places
+
+
+def worst_of(blocks: np.ndarray[Any, Any]) -> Comparison:
+    """One comparison of what every block found; the first of equal errors counts."""
+    leading = blocks[blocks["error"] == blocks["error"].max()]
+    first = leading[np.argmin(leading["index"])]
+    return Comparison(
+        failures=int(blocks["failures"].sum()),
+        unwritten=int(blocks["unwritten"].sum()),
+        poisoned=int(blocks["poisoned"].sum()),
+        index=int(first["index"]),
+        got=float(first["got"]),
+        want=float(first["want"]),
+        error=float(first["error"]),
+    )
+
+
+class Checks:
+    """The kernels, loaded on one device."""
+
+    def __init__(self, cuda: Cuda, device: Device, streams: Streams, pinned: PinnedFiles) -> None:
+        self._cuda, self._streams, self._pinned = cuda, streams, pinned
+        self._graphs = KeptGraphs(cuda, streams, _GRAPHS)
+        self._blocks = 4 * device.multiprocessors
+        compiled = open_compiler(device).compile(checks_build())
+        if isinstance(compiled, Rejected):
+            raise EnvironmentProblem(
+                f"the harness's own kernels do not compile for {device.arch}: {compiled.detail}"
+            )
+        symbols = dict(compiled.symbols)
+        with cuda.translated():
+            self._module: int = cuda.driver.moduleLoadData(compiled.code)
+            self._results: int = cuda.runtime.malloc(_MAX_BLOCKS * WORST.itemsize)
+            self._sweep_bytes = 2 * device.l2_bytes
+            self._swept: int = cuda.runtime.malloc(self._sweep_bytes)
+        self._units, self._shared_bytes = device.multiprocessors, device.max_shared_bytes_per_block
+        self._functions = {
+            name: cuda.function(self._module, symbol, self._shared(name))
+            for name, symbol in symbols.items()
+        }
+        self._room = (0, 0)
+        self._compared: dict[Hashable, Comparison] = {}
+        self._key = int.from_bytes(os.urandom(8)) >> 1
+
+    def restore(self, base: int, image: int, stride: int, sets: Sequence[int], total: int) -> None:
+        """Copy the image of a set over these sets, of ``total``; in stream order."""
+        ids = 0
+        if list(sets) != list(range(total)):
+            numbers = np.array(sets, np.int32)
+            ids = self._place(numbers.nbytes)
+            self._cuda.runtime.memcpy(ids, numbers.ctypes.data, numbers.nbytes, TO_DEVICE)
+        words = stride // 16
+        blocks = max(1, min(-(-words // _THREADS), self._blocks * 4 // len(sets) + 1))
+        self._launch("restore_sets", (blocks, len(sets)), Arguments(base, image, words, ids))
+
+    def spoil(self) -> None:
+        """Leave neither zeros nor a launch's own past in shared memory; in stream order."""
+        self._launch(
+            "spoil_shared", (2 * self._units, 1), Arguments(self._shared_bytes // 4, NOISE)
+        )
+
+    def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
+        """The first changed stretch of the set at this address, and the distance into it."""
+        nothing = np.iinfo(np.uint64).max
+        code = self._over("find_damage", at, stretches, image, nothing)
+        if code == nothing:
+            return None
+        return code >> 40, code & (1 << 40) - 1
+
+    def digest(self, at: int, stretches: Sequence[Stretch]) -> int:
+        """What tells by chance alone these bytes from others, for whoever lacks this one's key.
+
+        ``at`` is aligned to 16 bytes.
+        """
+        return self._over("digest", at, stretches, self._key, 0)
+
+    def compare(
+        self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
+    ) -> Comparison:
+        """Compare the output at this address with its oracle, every element of it.
+
+        The same bytes compare alike: what a digest tells to be known is not compared again, so that
+        the oracle seldom has to come.
+        """
+        before = at % 16
+        digest = self.digest(at - before, [Stretch(before, buffer.size)])
+        asked = digest, before, buffer.dtype, buffer.shape, expected, poison
+        if asked not in self._compared:
+            if len(self._compared) == _COMPARED:
+                self._compared.clear()
+            self._compared[asked] = self._compare(at, buffer, expected, poison)
+        return self._compared[asked]
+
+    def sweep(self) -> None:
+        """Drive what was written out of the cache; in stream order."""
+        arguments = Arguments(self._swept, self._sweep_bytes // 16, self._results)
+        self._launch("sweep", (self._blocks, 1), arguments)
+
+    def busy(self, nanoseconds: int, blocks: int) -> None:
+        """Keep so many blocks busy for so long; in stream order."""
+        self._launch("busy", (blocks, 1), Arguments(nanoseconds, self._results))
+
+    def close(self) -> None:
+        """Free everything."""
+        self._graphs.close()
+        self._cuda.runtime.free(self._room[0])
+        self._cuda.runtime.free(self._results)
+        self._cuda.runtime.free(self._swept)
+        self._cuda.driver.moduleUnload(self._module)
+
+    def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:
+        shape = (*grid, 1, _THREADS, 1, 1, self._shared(name), self._streams.capture)
+
+        def launch() -> None:
+            pointers = arguments.pointers()
+            self._cuda.driver.launchKernel(self._functions[name], *shape, pointers.ctypes.data, 0)
+
+        graph = self._graphs.get((name, grid, arguments.values), launch)
+        self._cuda.runtime.graphLaunch(graph, self._streams.run)
+
+    def _compare(
+        self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
+    ) -> Comparison:
+        count = int(np.prod(buffer.shape, dtype=np.int64))
+        size = self._pinned.size(expected.path)
+        want = self._place(size)
+        self._pinned.copy(expected.path, want)
+        runtime = self._cuda.runtime
+        blocks = max(1, min(-(-count // _THREADS), self._blocks, _MAX_BLOCKS))
+        arguments = Arguments(
+            at,
+            DTYPES.index(buffer.dtype),
+            want,
+            DTYPES.index(expected.dtype),
+            count,
+            MODES.index(expected.mode),
+            float(expected.rtol),
+            float(expected.atol),
+            float(expected.ulp),
+            -1 if poison is None else poison,
+            self._results,
+        )
+        self._launch("compare", (blocks, 1), arguments)
+        runtime.memsetAsync(want, _SCRUB, size, self._streams.run)
+        self._wait()
+        found = np.empty(blocks, WORST)
+        runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
+        return worst_of(found)
+
+    def _over(
+        self, name: str, at: int, stretches: Sequence[Stretch], other: int, start: int
+    ) -> int:
+        """What a kernel makes of a number, over stretches of the memory at this address.
+
+        All that changes from one launch to the next travels in one copy, beside the number.
+        """
+        rows = [n for s in stretches for n in (s.offset, s.length, int(s.backwards))]
+        asked = np.array([start, at, *rows], np.uint64)
+        place = self._place(asked.nbytes)
+        runtime = self._cuda.runtime
+        runtime.memcpy(place, asked.ctypes.data, asked.nbytes, TO_DEVICE)
+        longest = max(s.length for s in stretches)
+        blocks = max(1, min(-(-longest // (16 * _THREADS)), self._blocks))
+        self._launch(name, (blocks, len(stretches)), Arguments(place, other))
+        self._wait()
+        runtime.memcpy(asked.ctypes.data, place, 8, TO_HOST)
+        return int(asked[0])
+
+    def _shared(self, name: str) -> int:
+        """Bytes of dynamic shared memory that a kernel of the harness takes."""
+        return self._shared_bytes if name == "spoil_shared" else 0
+
+    def _wait(self) -> None:
+        self._cuda.runtime.streamSynchronize(self._streams.run)
+
+    def _place(self, size: int) -> int:
+        """Device memory of the harness for one use, at least this large."""
+        address, room = self._room
+        if room < size:
+            self._room = (0, 0)
+            if address:
+                self._cuda.runtime.free(address)
+            self._room = (self._cuda.runtime.malloc(size), size)
+        return self._room[0]

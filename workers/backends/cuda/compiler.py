@@ -1,0 +1,225 @@
+"""CUDA C++ to machine code through NVRTC: needs no GPU and no driver.
+
+Owns the options every build gets, the folders a source may include from, and the reading of the
+compiler's report. Must not know of devices beyond their architecture, nor of launches.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem
+from tuner.integrity.include_rules import foreign_include
+from tuner.plan import Binary, Build, Usage
+from tuner.trial import Code, Rejected, Stage
+from workers.backends.cuda import instruction_mix as mix
+from workers.backends.cuda import ptx
+from workers.backends.cuda.instruction_mix import mixes
+from workers.backends.cuda.ptx import Access, accesses, reaches
+
+STANDARD = "--std=c++17"
+"""The language of a source that names none."""
+
+_REMEDY = "pip install 'kernelwright[cuda13]'"
+_DETAIL_CHARACTERS = 8000
+_PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
+
+_NOWHERE = "/nowhere/"
+"""A source's folder is searched for what it includes, so it is said to lie in one that is not."""
+
+_BAD_SOURCE = 6
+"""``NVRTC_ERROR_COMPILATION``: the candidate's fault; any other status is not."""
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_BOUND = re.compile(r"\.entry\s+([\w$]+)[^{]*?\.maxntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?")
+
+
+def open_compiler(device: Device) -> "NvrtcCompiler":
+    """A compiler for one architecture.
+
+    Raises:
+        EnvironmentProblem: NVRTC or its headers are missing, or it does not know the architecture.
+    """
+    nvrtc = _nvrtc()
+    version: tuple[int, int] = nvrtc.getVersion()
+    known = [f"sm_{number}" for number in nvrtc.getSupportedArchs()]
+    if re.sub(r"[af]$", "", device.arch) not in known:
+        raise EnvironmentProblem(
+            f"NVRTC {version[0]}.{version[1]} does not compile for {device.arch}; "
+            f"it knows {', '.join(known)}"
+        )
+    return NvrtcCompiler(nvrtc, device.arch, _include_folders(version), version)
+
+
+class NvrtcCompiler:
+    """Compiles for one architecture; equal machine code comes out byte for byte equal.
+
+    A cubin changes neither with macros that nothing reads, nor with comments or the file's name.
+    """
+
+    def __init__(
+        self,
+        nvrtc: ModuleType,
+        arch: str,
+        folders: tuple[Path, ...],
+        version: tuple[int, int],
+    ) -> None:
+        self._nvrtc = nvrtc
+        self._said = (*version, arch)
+        self._fixed = (
+            f"-arch={arch}",
+            *(f"-I{folder}" for folder in folders),
+            "--ptxas-options=-v",
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides a result beside the build: NVRTC, architecture, and how reports are read."""
+        ours = hashlib.sha256()
+        for file in (__file__, mix.__file__, ptx.__file__):
+            ours.update(Path(file).read_bytes())
+        return f"nvrtc {self._said} {ours.hexdigest()}"
+
+    def compile(self, build: Build) -> Binary | Rejected:
+        """Compile one build; usage is the assembler's report, with the PTX's launch bounds."""
+        for file, text in ((build.file, build.source), *build.headers):
+            if problem := foreign_include(file, text):
+                return _rejected(problem)
+        began = time.perf_counter()
+        program = self._nvrtc.createProgram(
+            build.source,
+            _NOWHERE + build.file,
+            tuple(text.encode() for _, text in build.headers),
+            tuple(name.encode() for name, _ in build.headers),
+        )
+        try:
+            return self._compile(program, build, began)
+        finally:
+            self._nvrtc.destroyProgram(program)
+
+    def _compile(self, program: int, build: Build, began: float) -> Binary | Rejected:
+        for entry in build.entries:
+            self._nvrtc.addNameExpression(program, entry)
+        options = (
+            *self._fixed,
+            *(() if any(o.lstrip("-").startswith("std") for o in build.options) else (STANDARD,)),
+            *build.options,
+            *(f"-D{name}={value}" for name, value in build.defines),
+        )
+        try:
+            self._nvrtc.compileProgram(program, options)
+        except self._nvrtc.NVRTCError as error:
+            log = self._nvrtc.getProgramLog(program).rstrip("\0")
+            if error.status != _BAD_SOURCE:
+                raise EnvironmentProblem(f"NVRTC failed ({error}): {log.strip()}") from None
+            return _explained(log, build)
+        symbols = {entry: self._nvrtc.getLoweredName(program, entry) for entry in build.entries}
+        text = self._nvrtc.getPTX(program).decode(errors="replace")
+        usage = usage_by_symbol(self._nvrtc.getProgramLog(program), text)
+        return Binary(
+            build=build.digest,
+            code=self._nvrtc.getCUBIN(program),
+            usage=tuple((entry, usage.get(symbol, Usage())) for entry, symbol in symbols.items()),
+            symbols=tuple(symbols.items()),
+            compile_seconds=time.perf_counter() - began,
+            persists=_PERSISTS.search(text) is not None,
+            reaches=reaches(text),
+        )
+
+
+def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
+    """Usage of every kernel in the assembler's ``-v`` report, by its name in the binary.
+
+    Args:
+        report: what ``ptxas -v`` printed.
+        ptx: the same program's PTX, which alone tells ``__launch_bounds__`` and how buffers are
+            accessed.
+    """
+    bounds = {
+        found[1]: int(found[2]) * int(found[3] or 1) * int(found[4] or 1)
+        for found in _BOUND.finditer(ptx)
+    }
+    accessed, mixed = accesses(ptx), mixes(ptx)
+    usage = {}
+    _, *parts = _ENTRY.split(report)
+    for symbol, text in zip(parts[::2], parts[1::2], strict=True):
+        frame, used = _FRAME.search(text), _USED.search(text)
+        shared, access = _SHARED.search(text), accessed.get(symbol, Access())
+        usage[symbol] = Usage(
+            registers=int(used[1]) if used else None,
+            spill_bytes=int(frame[2]) if frame else None,
+            stack_bytes=int(frame[1]) if frame else None,
+            static_shared_bytes=int(shared[1]) if shared else 0,
+            max_threads_per_block=bounds.get(symbol),
+            noncoherent=access.noncoherent,
+            written=access.written,
+            mix=mixed.get(symbol, ()),
+        )
+    return usage
+
+
+def _explained(log: str, build: Build) -> Rejected:
+    """A failed compile in the compiler's words, less its report and its internal file names."""
+    lines = [
+        line
+        for line in log.replace(_NOWHERE, "").strip().splitlines()
+        if not line.startswith(("ptxas info", "ptxas         ."))
+    ]
+    text = "\n".join(lines).strip()
+    missing = [entry for entry in build.entries if f"#pragma nv_mangled_name {entry}\n" in text]
+    if missing:
+        text = re.sub(r"__nv_name_map\(\d+\)", "entry", text)
+        names = ", ".join(missing)
+        text = f"{build.file} has no kernel {names} (a __global__ function, or an instance)\n{text}"
+    if "uses too much shared data" in text:
+        return Rejected(stage=Stage.LIMITS, code=Code.SHARED_MEMORY, detail=text)
+    return _rejected(text)
+
+
+def _rejected(detail: str) -> Rejected:
+    if len(detail) > _DETAIL_CHARACTERS:
+        detail = f"{detail[:_DETAIL_CHARACTERS]}\n… ({len(detail)} characters in all)"
+    return Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail)
+
+
+def _nvrtc() -> ModuleType:
+    try:
+        from cupy_backends.cuda.libs import nvrtc
+    except ImportError as error:
+        raise EnvironmentProblem(f"compiling CUDA needs CuPy ({error}): {_REMEDY}") from None
+    try:
+        nvrtc.getVersion()
+    except (RuntimeError, OSError) as error:
+        raise EnvironmentProblem(f"NVRTC does not load ({error}): {_REMEDY}") from None
+    module: ModuleType = nvrtc
+    return module
+
+
+def _include_folders(version: tuple[int, int]) -> tuple[Path, ...]:
+    """Where the toolchain's headers are: the wheels' folder, or else an installed toolkit's."""
+    major, minor = version
+    wheels = find_spec("nvidia")
+    roots = [
+        *(
+            Path(place) / f"cu{major}"
+            for place in (wheels and wheels.submodule_search_locations) or ()
+        ),
+        Path(f"/usr/local/cuda-{major}.{minor}"),
+        Path("/usr/local/cuda"),
+    ]
+    found = [root / "include" for root in roots if (root / "include" / "cuda_fp16.h").is_file()]
+    if found:
+        include = min(found, key=lambda folder: not (folder / "cccl").is_dir())
+        return tuple(folder for folder in (include, include / "cccl") if folder.is_dir())
+    raise EnvironmentProblem(
+        f"the CUDA {major} headers are missing (cuda_fp16.h is in none of "
+        f"{', '.join(str(root / 'include') for root in roots)}): {_REMEDY}"
+    )

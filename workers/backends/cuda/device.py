@@ -1,0 +1,115 @@
+"""The CUDA device backend, through CuPy's wrappers of the driver.
+
+Owns opening a device and the plan of its timing; buffers are :mod:`workers.backends.cuda.memory`'s,
+launches :mod:`workers.backends.cuda.launch`'s, checks :mod:`workers.backends.cuda.checks`'s.
+"""
+
+import contextlib
+from collections.abc import Sequence
+
+from tuner.device import Device
+from tuner.experiment.model import Cache
+from tuner.plan import Binary, CellPlan
+from tuner.telemetry import Vitals
+from workers.backends.cuda.checks import Checks
+from workers.backends.cuda.driver import count_devices, identity, import_cuda, select
+from workers.backends.cuda.launch import Clock, CudaLaunchable, CudaModule
+from workers.backends.cuda.memory import CudaCase
+from workers.backends.cuda.nvml import Nvml
+from workers.backends.cuda.pinned import PinnedFiles
+from workers.backends.cuda.streams import Streams
+from workers.devices.port import DeviceFailure, Rotation, Staged
+
+__all__ = ["count_devices", "open_device"]
+
+_COLD_BYTES = 160_000_000
+_COLD_CACHES = 3
+"""A cold burst touches at least so many bytes, and so many times the last-level cache."""
+
+_MAX_SETS = 2048
+"""More sets than this cost more to restore than a cold cache is worth."""
+
+_SHARE = 64
+"""The part of a device's memory that a shape may have beyond what a cold cache takes."""
+
+_BURSTS = 5
+"""Timed bursts of the usual hundred repeats; of fewer repeats there are fewer."""
+
+_LEAST_LAUNCHES = 100
+_LEAST_BYTES = 2_000_000_000
+"""A burst is so many launches, or touches so many bytes, that its own start weighs nothing."""
+
+
+def open_device(index: int) -> "CudaDevice":
+    """Open a CUDA device by its place among the visible ones.
+
+    Raises:
+        EnvironmentProblem: no CuPy, no driver, no such device, or no room on it.
+    """
+    return CudaDevice(index)
+
+
+def rotation_for(
+    device: Device, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool = False
+) -> Rotation:
+    """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches or more.
+
+    What works ``in_place`` is launched on each set once, since a second launch would find what the
+    first one left; hot bursts have one set alone.
+    """
+    sets = 1
+    if cache == "cold":
+        wanted = max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes)
+        sets = max(1, min(_MAX_SETS, -(-wanted // max(size, 1))))
+    launches = max(repeats, sets, min(_LEAST_LAUNCHES, -(-_LEAST_BYTES // max(size, 1))))
+    bursts = min(_BURSTS, -(-_BURSTS * repeats // _LEAST_LAUNCHES))
+    if in_place and cache == "cold":
+        room = device.memory_bytes // _SHARE // max(size, 1)
+        launches = sets = max(sets, min(launches, room, _MAX_SETS))
+        bursts = max(bursts, -(-repeats // launches))
+    return Rotation(sets=sets, launches=launches, warmup=-(-warmup // launches), bursts=bursts)
+
+
+class CudaDevice:
+    """One device, its primary context, and what runs on it."""
+
+    def __init__(self, index: int) -> None:
+        self._cuda = import_cuda()
+        self.device = select(self._cuda, index)
+        self.identity = identity(self._cuda, index)
+        self._nvml = Nvml(self._cuda.runtime.deviceGetPCIBusId(index))
+        with self._cuda.translated():
+            self._streams = Streams(self._cuda)
+            self._pinned = PinnedFiles(self._cuda, self._streams.run)
+            self._checks = Checks(self._cuda, self.device, self._streams, self._pinned)
+            self._clock = Clock(self._cuda, self.device, self._streams, self._checks)
+
+    def rotation(
+        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
+    ) -> Rotation:
+        """Cold bursts rotate over several times the last-level cache; hot ones over one set."""
+        return rotation_for(self.device, size, cache, warmup, repeats, in_place=in_place)
+
+    def vitals(self) -> Vitals | None:
+        """What NVML tells."""
+        return self._nvml.read()
+
+    def stage(self, arguments: Sequence[Staged], sets: int) -> CudaCase:
+        """Allocate and fill the buffers of one shape."""
+        return CudaCase(self._cuda, self._checks, self._pinned, arguments, sets)
+
+    def load(self, binaries: Sequence[Binary]) -> CudaModule:
+        """Load the binaries."""
+        return CudaModule(self._cuda, binaries)
+
+    def bind(self, module: CudaModule, cell: CellPlan, case: CudaCase) -> CudaLaunchable:
+        """Check the launches against the device, allocate scratch, set the arguments."""
+        return CudaLaunchable(self._cuda, self.device, self._clock, module, cell, case)
+
+    def close(self) -> None:
+        """Free what the backend itself holds; the driver frees the rest with the process."""
+        with contextlib.suppress(DeviceFailure), self._cuda.translated():
+            self._clock.close()
+            self._checks.close()
+            self._pinned.close()
+            self._streams.close()

@@ -1,0 +1,253 @@
+"""Launching a cell on a CUDA device: arguments bound once, launches captured as a graph, replayed.
+
+Owns what one candidate needs on one case: its functions, its argument tables, its graphs. A checked
+launch and a timed burst take the same path, a graph of one launch or of many.
+"""
+
+import ctypes
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.device import Device
+from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep
+from tuner.trial import Code
+from workers.backends.cuda.checks import Checks
+from workers.backends.cuda.driver import Cuda, classified
+from workers.backends.cuda.memory import CudaCase, Slab
+from workers.backends.cuda.streams import KeptGraphs, Streams
+from workers.devices.port import DeviceFailure, StagedScalar, check_launch
+from workers.elements import numpy_dtype
+
+_NOT_SUPPORTED = 801
+
+_GRAPHS = 4
+"""Graphs kept per launchable: the checked launch, the hot burst, the last cold orders."""
+
+_LEAD_NS = 50_000
+"""How long the device is kept busy before the clock starts, so that it never waits for the host."""
+
+_IDLE_SECONDS = 0.005
+_WARM_NS = 2_000_000
+_COLD_SECONDS = 0.5
+_THAW_NS = 50_000_000
+"""After idling the clocks are raised again: longer after half a second than after 5 ms."""
+
+_LATE_NS, _LATE_SHARE, _LATE_BURSTS = 50_000, 0.05, 6
+"""Work seen so long after the stop event on so many bursts in a row of one launchable is no hiccup
+of the host; three in a row were, for 3 honest configurations of 384 on an H100."""
+
+
+def scalar_bytes(scalar: StagedScalar) -> bytes:
+    """A scalar as the kernel reads it, padded to eight bytes."""
+    value = np.array(scalar.value).astype(numpy_dtype(scalar.dtype))
+    return value.tobytes().ljust(8, b"\0")
+
+
+def warm_up_ns(idle_seconds: float) -> int:
+    """How long to keep the device busy after so much idling."""
+    if idle_seconds > _COLD_SECONDS:
+        return _THAW_NS
+    return _WARM_NS if idle_seconds > _IDLE_SECONDS else 0
+
+
+class CudaModule:
+    """The binaries of one candidate, loaded in the order of its builds."""
+
+    def __init__(self, cuda: Cuda, binaries: Sequence[Binary]) -> None:
+        self._cuda = cuda
+        self.symbols = [dict(binary.symbols) for binary in binaries]
+        self.persists = any(binary.persists for binary in binaries)
+        self.handles: list[int] = []
+        with cuda.translated():
+            for binary in binaries:
+                self.handles.append(cuda.driver.moduleLoadData(binary.code))
+
+    def release(self) -> None:
+        """Unload them."""
+        with self._cuda.translated():
+            while self.handles:
+                self._cuda.driver.moduleUnload(self.handles.pop())
+
+
+class Afterwards:
+    """Looks for work of one launchable that goes on when the last event of a burst has come."""
+
+    def __init__(self) -> None:
+        self._late = 0
+
+    def look(self, outlasted_ns: float, total_ns: float) -> None:
+        """Take in how long after its end a burst of ``total_ns`` the device was still busy.
+
+        Raises:
+            DeviceFailure: too long, on several bursts in a row.
+        """
+        late = outlasted_ns > _LATE_NS + _LATE_SHARE * total_ns
+        self._late = self._late + 1 if late else 0
+        if self._late == _LATE_BURSTS:
+            self._late = 0
+            detail = f"work went on for {outlasted_ns:.0f} ns after the last launch had ended"
+            raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)
+
+
+class Clock:
+    """The streams, the two events of a burst, and when the device idled."""
+
+    def __init__(self, cuda: Cuda, device: Device, streams: Streams, checks: Checks) -> None:
+        self._cuda, self._checks = cuda, checks
+        self.streams = streams
+        self._blocks = 2 * device.multiprocessors
+        self._start: int = cuda.runtime.eventCreate()
+        self._stop: int = cuda.runtime.eventCreate()
+        self._active = -math.inf
+        self._reset_persisting = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
+
+    def time(self, graph: int, *, cold: bool, persists: bool) -> tuple[float, float]:
+        """Replay a graph once on a warm device.
+
+        Returns:
+            Nanoseconds between its start and its end, and how long the device was busy after it.
+
+        A cold replay finds none of what the last restore wrote in the cache, nor has it to wait
+        until that is written back. Lines are only told to persist no longer where the code
+        ``persists``, and before its first burst alone: like direct launches
+        (:mod:`workers.backends.cuda.streams`), a handful of such resets slows every graph after
+        them.
+        """
+        runtime = self._cuda.runtime
+        if persists and (status := self._reset_persisting()) not in (0, _NOT_SUPPORTED):
+            raise classified(status, "resetting persisting cache lines failed")
+        if warm_up := warm_up_ns(time.monotonic() - self._active):
+            self._checks.busy(warm_up, self._blocks)
+        if cold:
+            self._checks.sweep()
+        self._checks.busy(_LEAD_NS, 1)
+        runtime.eventRecord(self._start, self.streams.run)
+        runtime.graphLaunch(graph, self.streams.run)
+        runtime.eventRecord(self._stop, self.streams.run)
+        runtime.eventSynchronize(self._stop)
+        stopped = time.monotonic()
+        runtime.deviceSynchronize()
+        self._active = time.monotonic()
+        milliseconds: float = runtime.eventElapsedTime(self._start, self._stop)
+        return milliseconds * 1e6, (self._active - stopped) * 1e9
+
+    def close(self) -> None:
+        """Drop the events."""
+        self._cuda.runtime.eventDestroy(self._start)
+        self._cuda.runtime.eventDestroy(self._stop)
+
+
+class CudaLaunchable:
+    """A cell's steps on a case: one table of argument addresses per step, a row for each set."""
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        device: Device,
+        clock: Clock,
+        module: CudaModule,
+        cell: CellPlan,
+        case: CudaCase,
+    ) -> None:
+        self._cuda, self._device, self._clock, self._case = cuda, device, clock, case
+        self._handle = module.handles[cell.build]
+        self._symbols = module.symbols[cell.build]
+        self._persists = module.persists
+        self._afterwards = Afterwards()
+        self._graphs = KeptGraphs(cuda, clock.streams, _GRAPHS)
+        self._constants: list[int] = []
+        self._kept: list[NDArray[np.uint64]] = []
+        with cuda.translated():
+            self._scratch = case.attach(cell.scratch)
+        try:
+            self._bind_constants()
+            self._steps = [self._bound(step) for step in cell.steps]
+        except DeviceFailure as failure:
+            if not failure.sticky:
+                case.detach(self._scratch, self._constants)
+            raise
+
+    def awaken(self, set_index: int) -> None:
+        """Nothing: what is loaded is compiled."""
+
+    def burst(self, order: Sequence[int]) -> tuple[float, ...]:
+        """Replay one graph of all launches; the mean nanoseconds of a launch."""
+        launched = tuple(order)
+        with self._cuda.translated():
+            graph = self._graphs.get(launched, partial(self._launch, launched))
+            total, outlasted = self._clock.time(
+                graph, cold=len(set(order)) > 1, persists=self._persists
+            )
+        self._persists = False
+        self._afterwards.look(outlasted, total)
+        return (total / len(order),)
+
+    def release(self) -> None:
+        """Drop the graphs and the scratch buffers."""
+        with self._cuda.translated():
+            self._graphs.close()
+            self._case.detach(self._scratch, self._constants)
+
+    def _bind_constants(self) -> None:
+        for buffer in self._case.buffers.values():
+            if buffer.kind == "constant":
+                symbol = buffer.symbol or buffer.name
+                with self._cuda.translated():
+                    address: int = self._cuda.driver.moduleGetGlobal(self._handle, symbol)
+                    self._constants.append(address)
+                    self._case.attach_constant(buffer.name, address)
+
+    def _bound(self, step: KernelStep | MemsetStep) -> Callable[[int], None]:
+        """What launches this step on a set."""
+        if isinstance(step, MemsetStep):
+            return partial(self._memset, step.argument, step.byte, self._size(step.argument))
+        check_launch(step, self._device)
+        function = self._cuda.function(self._handle, self._symbols[step.entry], step.shared_bytes)
+        threads = math.prod(step.block)
+        if threads > (most := self._cuda.max_threads(function)):
+            raise DeviceFailure(
+                Code.THREADS, f"a block of {threads} threads; {step.entry} can have {most}"
+            )
+        table = self._table(step.arguments)
+        fixed = (function, *step.grid, *step.block, step.shared_bytes, self._clock.streams.capture)
+        driver, row, first = self._cuda.driver, table.strides[0], table.ctypes.data
+        if step.cooperative:
+            return lambda index: driver.launchCooperativeKernel(*fixed, first + index * row)
+        return lambda index: driver.launchKernel(*fixed, first + index * row, 0)
+
+    def _table(self, names: Sequence[str]) -> NDArray[np.uint64]:
+        """Addresses of the arguments' values: a row per set, as the driver reads them."""
+        sets = self._case.sets
+        values = np.zeros((sets, max(len(names), 1)), np.uint64)
+        for column, name in enumerate(names):
+            if name in self._case.scalars:
+                packed = scalar_bytes(self._case.scalars[name])
+                values[:, column] = np.frombuffer(packed, np.uint64)[0]
+            elif name not in self._case.nulls:
+                owner = self._owner(name)
+                values[:, column] = [owner.address(index, name) for index in range(sets)]
+        places = (values.ctypes.data + 8 * np.arange(values.size)).astype(np.uint64)
+        table = places.reshape(values.shape)
+        self._kept += [values, table]
+        return table
+
+    def _owner(self, name: str) -> Slab | CudaCase:
+        return self._scratch if name in self._scratch.layout.offsets else self._case
+
+    def _size(self, name: str) -> int:
+        sizes = self._scratch.layout.sizes
+        return sizes[name] if name in sizes else self._case.buffers[name].size
+
+    def _memset(self, name: str, byte: int, size: int, index: int) -> None:
+        place = self._owner(name).address(index, name)
+        self._cuda.runtime.memsetAsync(place, byte, size, self._clock.streams.capture)
+
+    def _launch(self, order: tuple[int, ...]) -> None:
+        for index in order:
+            for step in self._steps:
+                step(index)

@@ -1,0 +1,298 @@
+"""Buffer sets on a CUDA device: guarded, exactly aligned, made whole again in one copy.
+
+A slab holds the sets side by side and an image of what a set looks like before a launch: contents,
+canaries, poison. Restoring copies the image over sets; inspecting compares a set with it. Knows
+nothing of launches and of what is right.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tuner.experiment.arguments import item_bytes
+from tuner.plan import Scratch
+from workers.backends.cuda.architectures import BASE_ALIGN
+from workers.backends.cuda.checks import MODES, Checks, Stretch
+from workers.backends.cuda.driver import ON_DEVICE, TO_DEVICE, TO_HOST, Cuda
+from workers.backends.cuda.pinned import PinnedFiles
+from workers.comparison import Expected
+from workers.devices.port import (
+    GUARD_BYTES,
+    Damage,
+    Inspection,
+    Staged,
+    StagedBuffer,
+    StagedNull,
+    StagedScalar,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each buffer lies within a set; every other byte of it is a guard's.
+
+    ``stride`` is the size of a set, ``unit`` the alignment of its start: a multiple of twice every
+    buffer's alignment, so that addresses are aligned to exactly what was promised in every set.
+    """
+
+    offsets: dict[str, int]
+    sizes: dict[str, int]
+    stride: int
+    unit: int
+
+    def guards(self) -> list[tuple[str, Literal["front", "back"], Stretch]]:
+        """The guard before and behind each buffer, in the order of the buffers."""
+        found: list[tuple[str, Literal["front", "back"], Stretch]] = []
+        before = 0
+        for number, (name, start) in enumerate(self.offsets.items(), 1):
+            end = start + self.sizes[name]
+            room = GUARD_BYTES if number < len(self.offsets) else self.stride - end
+            found.append((name, "front", Stretch(before, start - before, backwards=True)))
+            found.append((name, "back", Stretch(end, room)))
+            before = end + room
+        return found
+
+
+def laid_out(buffers: Sequence[tuple[str, int, int]]) -> Layout:
+    """Lay out buffers, given as name, size and alignment in bytes (a power of two)."""
+    unit = max([2 * BASE_ALIGN, *(2 * align for _, _, align in buffers)])
+    offsets, end = {}, 0
+    for name, size, align in buffers:
+        least = end + GUARD_BYTES
+        offsets[name] = -(-(least - align) // (2 * align)) * 2 * align + align
+        end = offsets[name] + size + GUARD_BYTES
+    stride = -(-end // unit) * unit
+    return Layout(offsets, {name: size for name, size, _ in buffers}, stride, unit)
+
+
+class Slab:
+    """Device memory for ``sets`` sets of one layout, and their image."""
+
+    def __init__(
+        self, cuda: Cuda, checks: Checks, pinned: PinnedFiles, layout: Layout, sets: int
+    ) -> None:
+        self._cuda, self._checks, self._pinned = cuda, checks, pinned
+        self.layout, self._sets = layout, sets
+        self._memory: int = cuda.runtime.malloc(layout.stride * (sets + 1) + layout.unit)
+        self.image: int = -(-self._memory // layout.unit) * layout.unit
+        self._base: int = self.image + layout.stride
+        self._canary = np.frombuffer(os.urandom(layout.unit + GUARD_BYTES), np.uint8)
+        self._guards = layout.guards()
+        self.mend()
+
+    def address(self, set_index: int, name: str) -> int:
+        """Where a buffer of a set lies."""
+        return self._start(set_index) + self.layout.offsets[name]
+
+    def mend(self) -> None:
+        """Write the image's guards."""
+        for _, _, stretch in self._guards:
+            self._cuda.runtime.memcpy(
+                self.image + stretch.offset, self._canary.ctypes.data, stretch.length, TO_DEVICE
+            )
+
+    def write(self, name: str, path: str) -> None:
+        """Set a buffer of the image to the contents of a file; in stream order."""
+        if (size := self._pinned.size(path)) != self.layout.sizes[name]:
+            raise ValueError(f"{path}: {size} bytes for {name} of {self.layout.sizes[name]}")
+        self._pinned.copy(path, self._in_image(name))
+
+    def fill(self, name: str, byte: int) -> None:
+        """Set every byte of a buffer of the image."""
+        self._cuda.runtime.memset(self._in_image(name), byte, self.layout.sizes[name])
+
+    def keep(self, set_index: int, name: str) -> None:
+        """Have the image hold what a buffer of a set holds."""
+        place, size = self.address(set_index, name), self.layout.sizes[name]
+        self._cuda.runtime.memcpy(self._in_image(name), place, size, ON_DEVICE)
+
+    def copy(self, name: str, to: int) -> None:
+        """Copy a buffer of the image to another place on the device."""
+        self._cuda.runtime.memcpy(to, self._in_image(name), self.layout.sizes[name], ON_DEVICE)
+
+    def read(self, set_index: int, name: str) -> bytes:
+        """A buffer of a set."""
+        data = np.empty(self.layout.sizes[name], np.uint8)
+        place = self.address(set_index, name)
+        self._cuda.runtime.memcpy(data.ctypes.data, place, data.nbytes, TO_HOST)
+        return data.tobytes()
+
+    def restore(self, sets: Sequence[int]) -> None:
+        """Make these sets look like the image; in stream order."""
+        if self.layout.offsets:
+            self._checks.restore(self._base, self.image, self.layout.stride, sets, self._sets)
+
+    def damage(self, set_index: int, inputs: Sequence[str]) -> Damage | None:
+        """The first change to a guard, or else to one of these buffers."""
+        if not self.layout.offsets:
+            return None
+        stretches = self._stretches(inputs)
+        found = self._checks.damage(self._start(set_index), self.image, stretches)
+        if found is None:
+            return None
+        place, distance = found
+        if place < len(self._guards):
+            name, where, _ = self._guards[place]
+            return Damage(argument=name, where=where, offset=distance + 1)
+        name = inputs[place - len(self._guards)]
+        return Damage(argument=name, where="input", offset=distance)
+
+    def digest(self, names: Sequence[str]) -> int:
+        """A digest of the image's guards and of these buffers."""
+        return self._checks.digest(self.image, self._stretches(names)) if self._guards else 0
+
+    def release(self) -> None:
+        """Free the memory."""
+        self._cuda.runtime.free(self._memory)
+
+    def _stretches(self, names: Sequence[str]) -> list[Stretch]:
+        offsets, sizes = self.layout.offsets, self.layout.sizes
+        guards = [stretch for _, _, stretch in self._guards]
+        return guards + [Stretch(offsets[name], sizes[name]) for name in names]
+
+    def _start(self, set_index: int) -> int:
+        return self._base + set_index * self.layout.stride
+
+    def _in_image(self, name: str) -> int:
+        return self.image + self.layout.offsets[name]
+
+
+class CudaCase:
+    """The arguments of one shape in a slab, and the scratch slabs of what is bound to it."""
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        checks: Checks,
+        pinned: PinnedFiles,
+        arguments: Sequence[Staged],
+        sets: int,
+    ) -> None:
+        self._cuda, self._checks, self._pinned, self._sets = cuda, checks, pinned, sets
+        self.buffers = {a.name: a for a in arguments if isinstance(a, StagedBuffer)}
+        self.scalars = {a.name: a for a in arguments if isinstance(a, StagedScalar)}
+        self.nulls = {a.name for a in arguments if isinstance(a, StagedNull)}
+        self._scratch: list[Slab] = []
+        self._constants: list[tuple[str, int]] = []
+        self._poison: int | None = None
+        self._contents: dict[str, str] = {}
+        self._digest: int | None = None
+        with cuda.translated():
+            layout = laid_out([(b.name, b.size, b.align) for b in self.buffers.values()])
+            self._slab = Slab(cuda, checks, pinned, layout, sets)
+        self.refill({b.name: b.contents for b in self.buffers.values() if b.contents is not None})
+
+    @property
+    def sets(self) -> int:
+        """How many buffer sets there are."""
+        return self._sets
+
+    def address(self, set_index: int, name: str) -> int:
+        """Where a buffer of a set lies."""
+        return self._slab.address(set_index, name)
+
+    def attach(self, scratch: Sequence[Scratch]) -> Slab:
+        """Allocate work buffers for every set, restored and guarded like the others."""
+        sizes = [(s.name, s.elements * item_bytes(s.dtype), s.align) for s in scratch]
+        slab = Slab(self._cuda, self._checks, self._pinned, laid_out(sizes), self._sets)
+        if self._poison is not None:
+            _poison(slab, self._poison)
+        self._scratch.append(slab)
+        return slab
+
+    def attach_constant(self, name: str, symbol_address: int) -> None:
+        """Keep a module's constant equal to this argument's contents."""
+        self._slab.copy(name, symbol_address)
+        self._constants.append((name, symbol_address))
+
+    def detach(self, slab: Slab, symbol_addresses: Sequence[int]) -> None:
+        """Undo both."""
+        self._scratch.remove(slab)
+        slab.release()
+        self._constants = [c for c in self._constants if c[1] not in symbol_addresses]
+
+    def refill(self, contents: Mapping[str, str]) -> None:
+        """Have the image hold contents (argument → path) and whole guards.
+
+        What it holds already is not written again, unless a digest says that somebody changed it.
+        """
+        wanted = self._contents | dict(contents)
+        with self._cuda.translated():
+            if wanted != self._contents or self._slab.digest(list(wanted)) != self._digest:
+                self._slab.mend()
+                for name, path in wanted.items():
+                    self._slab.write(name, path)
+                self._contents, self._digest = wanted, self._slab.digest(list(wanted))
+            for name, address in self._constants:
+                self._slab.copy(name, address)
+
+    def restore(self, sets: Sequence[int], poison: int | None) -> None:
+        """Make these sets as they were before any launch, outputs and scratch poisoned."""
+        with self._cuda.translated():
+            self._checks.spoil()
+            if poison is None:
+                self._restore_around_outputs(sets[0])
+                return
+            if poison != self._poison:
+                self._poison = poison
+                for buffer in self.buffers.values():
+                    if buffer.kind in ("out", "scratch"):
+                        self._slab.fill(buffer.name, poison)
+                for slab in self._scratch:
+                    _poison(slab, poison)
+            for slab in (self._slab, *self._scratch):
+                slab.restore(sets)
+
+    def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
+        """Look for damage, compare what is expected, hand out what cannot be compared here."""
+        inputs = [b.name for b in self.buffers.values() if b.kind == "in"]
+        outputs, comparisons = {}, {}
+        with self._cuda.translated():
+            damage = self._slab.damage(set_index, inputs)
+            for slab in self._scratch:
+                damage = damage or slab.damage(set_index, ())
+            for buffer in self.buffers.values():
+                if buffer.kind not in ("out", "inout"):
+                    continue
+                wanted = expected.get(buffer.name)
+                if wanted is None or wanted.mode not in MODES or not _dense(buffer):
+                    outputs[buffer.name] = self._slab.read(set_index, buffer.name)
+                    continue
+                comparisons[buffer.name] = self._checks.compare(
+                    self.address(set_index, buffer.name),
+                    buffer,
+                    wanted,
+                    self._poison if buffer.kind == "out" else None,
+                )
+        return Inspection(damage=damage, outputs=outputs, comparisons=comparisons)
+
+    def release(self) -> None:
+        """Free every buffer."""
+        with self._cuda.translated():
+            self._slab.release()
+
+    def _restore_around_outputs(self, set_index: int) -> None:
+        """The image holds this set's outputs until they are poisoned again."""
+        self._poison = None
+        for buffer in self.buffers.values():
+            if buffer.kind in ("out", "scratch"):
+                self._slab.keep(set_index, buffer.name)
+        self._slab.restore([set_index])
+
+
+def _dense(buffer: StagedBuffer) -> bool:
+    """Whether it has no gaps and lies in C order, so that it can be compared where it is."""
+    expected = 1
+    for extent, stride in zip(reversed(buffer.shape), reversed(buffer.strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _poison(slab: Slab, byte: int) -> None:
+    for name in slab.layout.offsets:
+        slab.fill(name, byte)

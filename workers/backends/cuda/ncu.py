@@ -1,0 +1,111 @@
+"""Nsight Compute: where it is, what it is asked, and what its report says.
+
+Owns the choice of counters and the reading of ``ncu --csv``. Runs beside the memory checkers, while
+no bench child holds the device, and decides nothing: a profile is for people and models. Clocks are
+left alone, so the figures are shares and ratios rather than times.
+"""
+
+import csv
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tuner.engine.fleet import Candidate, Profile
+from workers.checkers.examination import Site, launched
+from workers.checkers.tool import Tool
+
+_PLACES = "/usr/local/cuda/bin:/opt/nvidia/nsight-compute:/usr/local/NVIDIA-Nsight-Compute"
+_STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+_SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
+_DURATION = "gpu__time_duration.sum"
+
+METRICS: Mapping[str, str] = {
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "SM throughput %",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "DRAM throughput %",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active": "L1 throughput %",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed": "L2 throughput %",
+    "dram__bytes_read.sum": "DRAM bytes read",
+    "dram__bytes_write.sum": "DRAM bytes written",
+    "l1tex__t_sector_hit_rate.pct": "L1 hit rate %",
+    "lts__t_sector_hit_rate.pct": "L2 hit rate %",
+    _SECTORS.format("ld"): "sectors per global load",
+    _SECTORS.format("st"): "sectors per global store",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "achieved occupancy %",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue slots used %",
+    "launch__registers_per_thread": "registers a thread",
+    "launch__occupancy_limit_registers": "blocks allowed by registers",
+    "launch__occupancy_limit_shared_mem": "blocks allowed by shared memory",
+    "launch__occupancy_limit_warps": "blocks allowed by warps",
+    "launch__waves_per_multiprocessor": "waves",
+    _STALLED.format("long_scoreboard"): "stalled on global memory",
+    _STALLED.format("short_scoreboard"): "stalled on shared memory or special functions",
+    _STALLED.format("barrier"): "stalled at barriers",
+    _STALLED.format("math_pipe_throttle"): "stalled on arithmetic pipes",
+    _STALLED.format("lg_throttle"): "stalled on too many memory instructions",
+}
+"""Counters by Nsight Compute's names, and what they are called for people.
+
+Stalls are the mean number of warps that wait for the reason whenever one is issued.
+"""
+
+
+def profile(candidate: Candidate, site: Site) -> Profile | str:
+    """One launch on the largest shape under Nsight Compute, or why there is no profile."""
+    program = shutil.which("ncu") or shutil.which("ncu", path=_PLACES)
+    if program is None:
+        return "Nsight Compute is not installed: no counters were read"
+    with TemporaryDirectory(dir=site.folder) as made:
+        log = Path(made, "ncu.csv")
+        asked = ",".join([_DURATION, *METRICS])
+        tool = Tool(
+            name="ncu",
+            command=(
+                *(program, "--csv", "--page", "details", "--print-units", "base"),
+                *("--clock-control", "none", "--cache-control", "all", "--metrics", asked),
+                *("--target-processes", "all", "--log-file", str(log)),
+            ),
+            log=log,
+            most_bytes=1 << 30,
+            read=lambda _: (),
+        )
+        ran = launched([candidate], tool, site)
+    if isinstance(ran, str):
+        return ran
+    counters = read_csv(ran.log or "")
+    if not counters:
+        return f"Nsight Compute read no counters: {_reason(ran.log or '') or ran.problem}"
+    return Profile(trial=candidate.trial, shape=ran.shape, counters=counters)
+
+
+def read_csv(log: str) -> tuple[tuple[str, float], ...]:
+    """The counters of the longest launch in a report, in the order of :data:`METRICS`.
+
+    Lines before the header, counters not asked for, and values that are no number are left out.
+    """
+    lines = log.splitlines()
+    header = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if header is None:
+        return ()
+    launches: dict[str, dict[str, float]] = {}
+    for row in csv.DictReader(lines[header:]):
+        name, text = row.get("Metric Name") or "", row.get("Metric Value") or ""
+        try:
+            value = float(text.replace(",", ""))
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            launches.setdefault(row.get("ID") or "", {})[name] = value
+    if not launches:
+        return ()
+    longest = max(launches.values(), key=lambda found: found.get(_DURATION, 0.0))
+    return tuple((label, longest[name]) for name, label in METRICS.items() if name in longest)
+
+
+def _reason(log: str) -> str:
+    """What the tool says of its failure, on one line."""
+    if "ERR_NVGPUCTRPERM" in log:
+        return "this user may not read performance counters (ERR_NVGPUCTRPERM)"
+    said = (line for line in log.splitlines() if line.startswith("==ERROR=="))
+    return next(said, "").removeprefix("==ERROR==").strip()[:300]

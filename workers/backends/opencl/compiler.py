@@ -1,0 +1,106 @@
+"""OpenCL compilation through pyopencl, on the device's own platform.
+
+Owns the way from a build to the driver's binary, and the driver's words put into the user's lines.
+Runs in a compile process; knows nothing of buffers and launches.
+"""
+
+import re
+import time
+from contextlib import chdir
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem
+from tuner.integrity.include_rules import foreign_include
+from tuner.plan import Binary, Build, Usage
+from tuner.trial import Code, Rejected, Stage
+from workers.backends.opencl.device import opencl_devices
+
+_MESSAGE = re.compile(
+    r"^(error|warning|note): (.+?:\d+:\d+)(?: <Spelling=[^>]*>)?: (.*)$", re.MULTILINE
+)
+_MAX_DETAIL = 4000
+
+
+def open_compiler(device: Device) -> "OpenCLCompiler":
+    """A compiler for the first device here of this model.
+
+    Raises:
+        EnvironmentProblem: this machine has no such device.
+    """
+    for handle in opencl_devices():
+        if handle.name.strip() == device.name:
+            return OpenCLCompiler(handle)
+    raise EnvironmentProblem(f"no OpenCL device named {device.name!r} on this machine")
+
+
+class OpenCLCompiler:
+    """Compiles OpenCL C to the driver's binary format."""
+
+    def __init__(self, handle: Any) -> None:
+        import pyopencl as cl
+
+        self._cl = cl
+        self._handle = handle
+        self._context = cl.Context([handle])
+
+    def compile(self, build: Build) -> Binary | Rejected:
+        """Compile one build; see :class:`workers.compilers.port.Compiler`."""
+        for name, text in ((build.file, build.source), *build.headers):
+            if problem := foreign_include(name, text):
+                return _rejected(problem)
+        cl = self._cl
+        began = time.perf_counter()
+        file = build.file.replace("\\", "/").replace('"', "'").replace("\n", " ")
+        # The driver also looks for includes in the current folder, whatever lies there.
+        with TemporaryDirectory(prefix="kernelwright-") as folder, chdir(folder):
+            options = [f"-D{name}={value}" for name, value in build.defines]
+            options += [*build.options, *_write_headers(Path(folder), build.headers)]
+            program = cl.Program(self._context, f'#line 1 "{file}"\n{build.source}')
+            try:
+                program.build(options=options, devices=[self._handle])
+            except cl.Error as error:
+                return _rejected(_compiler_words(str(error)))
+        names = program.get_info(cl.program_info.KERNEL_NAMES).split(";")
+        for entry in build.entries:
+            if entry not in names:
+                found = ", ".join(filter(None, names)) or "none"
+                return _rejected(f"{build.file} has no kernel named {entry!r}; found: {found}")
+        (code,) = program.get_info(cl.program_info.BINARIES)
+        return Binary(
+            build=build.digest,
+            code=code,
+            usage=tuple((entry, self._usage(program, entry)) for entry in build.entries),
+            symbols=tuple((entry, entry) for entry in build.entries),
+            compile_seconds=time.perf_counter() - began,
+        )
+
+    def _usage(self, program: Any, entry: str) -> Usage:
+        kinds = self._cl.kernel_work_group_info
+        kernel = self._cl.Kernel(program, entry)
+        return Usage(
+            static_shared_bytes=kernel.get_work_group_info(kinds.LOCAL_MEM_SIZE, self._handle),
+            max_threads_per_block=kernel.get_work_group_info(kinds.WORK_GROUP_SIZE, self._handle),
+        )
+
+
+def _rejected(detail: str) -> Rejected:
+    return Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail[:_MAX_DETAIL])
+
+
+def _write_headers(folder: Path, headers: tuple[tuple[str, str], ...]) -> list[str]:
+    for name, text in headers:
+        place = (folder / name).resolve()
+        if not place.is_relative_to(folder.resolve()):
+            raise EnvironmentProblem(f"header {name!r} lies outside the include folders")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    return ["-I", str(folder)] if headers else []
+
+
+def _compiler_words(text: str) -> str:
+    """The compiler's own messages, as ``file:line:column: error: …``."""
+    messages = [f"{place}: {kind}: {words}" for kind, place, words in _MESSAGE.findall(text)]
+    return "\n".join(messages) or text.strip()

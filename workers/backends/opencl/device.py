@@ -1,0 +1,424 @@
+"""The OpenCL device backend, through pyopencl: PoCL on a CPU, or any other platform.
+
+Owns contexts, buffers, launches and profiling events. Outputs always travel to the supervisor,
+which compares them. Dynamic shared memory is the kernel's last argument, a ``__local`` pointer.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem
+from tuner.experiment.arguments import item_bytes
+from tuner.experiment.model import Cache
+from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
+from tuner.trial import Code
+from workers.backends.opencl.memory import (
+    Bytes,
+    DeviceRegion,
+    HostRegion,
+    LocalMemory,
+    Region,
+    canary,
+)
+from workers.comparison import Expected
+from workers.devices.port import (
+    GUARD_BYTES,
+    Damage,
+    DeviceFailure,
+    Inspection,
+    Rotation,
+    Staged,
+    StagedBuffer,
+    StagedNull,
+    StagedScalar,
+    check_launch,
+)
+from workers.elements import numpy_dtype
+
+_COLD_BYTES = 16 << 20
+_POLL_SECONDS = 0.0005
+_COLD_SETS = 16
+_DTYPES = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("bool", "float16", "bfloat16", "float32"),
+)
+_CODES = {
+    -4: Code.OUT_OF_MEMORY,
+    -5: Code.LAUNCH_FAILED,
+    -6: Code.OUT_OF_MEMORY,
+    -53: Code.LAUNCH_FAILED,
+    -54: Code.THREADS,
+    -55: Code.THREADS,
+    -63: Code.GRID,
+}
+"""By the driver's status: allocation, resources, host memory, work dimension, sizes."""
+
+
+def opencl_devices() -> list[Any]:
+    """Every device of every platform, in the driver's order.
+
+    Raises:
+        EnvironmentProblem: pyopencl or a platform is missing.
+    """
+    try:
+        import pyopencl as cl
+    except ImportError as error:
+        raise EnvironmentProblem(
+            f"OpenCL needs pyopencl, which does not import ({error}); "
+            "install it with: pip install 'kernelwright[cpu]'"
+        ) from error
+    try:
+        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        found = []
+        reason = f" ({error})"
+    else:
+        reason = ""
+    if not found:
+        raise EnvironmentProblem(
+            f"no OpenCL device{reason}; for one on the CPU: pip install 'kernelwright[cpu]'"
+        )
+    return found
+
+
+def count_devices() -> int:
+    """How many devices there are; raises as :func:`opencl_devices`."""
+    return len(opencl_devices())
+
+
+def open_device(index: int) -> "OpenCLDevice":
+    """Open a device by its place in :func:`opencl_devices`."""
+    found = opencl_devices()
+    if not 0 <= index < len(found):
+        raise EnvironmentProblem(f"no OpenCL device {index}: there are {len(found)}")
+    return OpenCLDevice(found[index], index)
+
+
+def _describe(handle: Any, cl: Any) -> Device:
+    info = handle.get_info
+    sizes = [min(int(size), 2**31 - 1) for size in handle.max_work_item_sizes]
+    is_cpu = bool(handle.type & cl.device_type.CPU)
+    return Device(
+        backend="opencl",
+        name=handle.name.strip(),
+        arch=handle.name.strip(),
+        is_cpu=is_cpu,
+        driver=f"{handle.platform.name.strip()} {handle.driver_version.strip()}",
+        max_threads_per_block=handle.max_work_group_size,
+        max_block=(sizes[0], sizes[1], sizes[2]),
+        max_grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
+        warp_size=1 if is_cpu else 32,
+        multiprocessors=handle.max_compute_units,
+        max_shared_bytes_per_block=handle.local_mem_size,
+        shared_bytes_per_multiprocessor=handle.local_mem_size,
+        registers_per_multiprocessor=0,
+        max_registers_per_block=0,
+        max_registers_per_thread=0,
+        max_threads_per_multiprocessor=handle.max_work_group_size,
+        max_blocks_per_multiprocessor=0,
+        l2_bytes=int(info(cl.device_info.GLOBAL_MEM_CACHE_SIZE)),
+        memory_bytes=handle.global_mem_size,
+        compute_capability=0,
+        base_align=handle.mem_base_addr_align // 8,
+        dtypes=(*_DTYPES, *(("float64",) if "cl_khr_fp64" in handle.extensions else ())),
+    )
+
+
+class OpenCLDevice:
+    """One device, its context and one in-order queue with profiling."""
+
+    def __init__(self, handle: Any, index: int) -> None:
+        import pyopencl as cl
+
+        self.cl = cl
+        self.handle = handle
+        self.device = _describe(handle, cl)
+        name = f"opencl-{handle.platform.name.strip()}-{self.device.name}-{index}"
+        self.identity = re.sub(r"[^A-Za-z0-9._-]+", "_", name)
+        with translated(cl):
+            self.context = cl.Context([handle])
+            self.queue = cl.CommandQueue(
+                self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+            )
+            self.locals = LocalMemory(cl, self.context, self.queue, self.device.multiprocessors)
+
+    def rotation(
+        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
+    ) -> Rotation:
+        """Cold rotates over twice the last-level cache, within a cap; hot restores each launch."""
+        del in_place  # no set is launched on twice without being restored
+        if cache == "hot":
+            return Rotation(sets=1, launches=1, warmup=warmup, bursts=repeats)
+        wanted = min(2 * self.device.l2_bytes, _COLD_BYTES)
+        sets = max(2, min(_COLD_SETS, -(-wanted // max(size, 1))))
+        return Rotation(
+            sets=sets, launches=sets, warmup=-(-warmup // sets), bursts=-(-repeats // sets)
+        )
+
+    def vitals(self) -> None:
+        """OpenCL tells nothing of clocks and temperatures."""
+
+    def stage(self, arguments: Sequence[Staged], sets: int) -> "OpenCLCase":
+        """Allocate and fill the buffers of one shape."""
+        with translated(self.cl):
+            return OpenCLCase(self, arguments, sets)
+
+    def load(self, binaries: Sequence[Binary]) -> "OpenCLModule":
+        """Create one program per binary."""
+        cl = self.cl
+        with translated(cl):
+            return OpenCLModule(
+                [
+                    (cl.Program(self.context, [self.handle], [binary.code]).build(), binary)
+                    for binary in binaries
+                ]
+            )
+
+    def bind(
+        self, module: "OpenCLModule", cell: CellPlan, case: "OpenCLCase"
+    ) -> "OpenCLLaunchable":
+        """Check the launches, allocate scratch, set every argument of every set."""
+        with translated(self.cl):
+            return OpenCLLaunchable(self, module, cell, case)
+
+    def region(self, size: int, align: int, guard: Bytes, *, sealed: bool) -> Region:
+        """Guarded memory of this device; ``sealed`` memory no kernel can write to, on a CPU."""
+        if self.device.is_cpu:
+            return HostRegion(self.cl, self.context, size, align, guard, sealed=sealed)
+        base = self.device.base_align
+        return DeviceRegion(self.cl, self.context, self.queue, size, base, guard)
+
+    def close(self) -> None:
+        """Wait for the queue; the driver frees the rest."""
+        with contextlib.suppress(self.cl.Error):
+            self.queue.finish()
+
+
+class OpenCLModule:
+    """The programs of one candidate, in the order of its builds."""
+
+    def __init__(self, programs: Sequence[tuple[Any, Binary]]) -> None:
+        self.programs = list(programs)
+
+    def release(self) -> None:
+        """Drop the programs."""
+        self.programs.clear()
+
+
+Regions = list[dict[str, Region]]
+"""Buffers by set and name."""
+
+
+class OpenCLCase:
+    """Buffers of one shape: ``regions[set][name]``, and scratch buffers of launchables likewise."""
+
+    def __init__(self, owner: OpenCLDevice, arguments: Sequence[Staged], sets: int) -> None:
+        self._owner = owner
+        self._arguments = tuple(arguments)
+        self._buffers = [a for a in arguments if isinstance(a, StagedBuffer)]
+        self._guard = canary(GUARD_BYTES, int.from_bytes(os.urandom(8), "little"))
+        self._files: dict[str, Bytes] = {}
+        self._scratch: list[Regions] = []
+        self.values: dict[str, Any] = {
+            a.name: numpy_dtype(a.dtype).type(a.value)
+            for a in arguments
+            if isinstance(a, StagedScalar)
+        } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
+        self.regions: Regions = [
+            {
+                b.name: owner.region(b.size, b.align, self._guard, sealed=b.sealed)
+                for b in self._buffers
+            }
+            for _ in range(sets)
+        ]
+        self.refill({b.name: b.contents for b in self._buffers if b.contents is not None})
+
+    @property
+    def sets(self) -> int:
+        """How many buffer sets there are."""
+        return len(self.regions)
+
+    def attach(self, scratch: Sequence[Scratch]) -> Regions:
+        """Allocate scratch buffers for every set, until :meth:`detach`."""
+        made: Regions = [
+            {
+                buffer.name: self._owner.region(
+                    max(1, buffer.elements) * item_bytes(buffer.dtype),
+                    buffer.align,
+                    self._guard,
+                    sealed=False,
+                )
+                for buffer in scratch
+            }
+            for _ in self.regions
+        ]
+        for regions in made:
+            for region in regions.values():
+                region.mend()
+        self._scratch.append(made)
+        return made
+
+    def detach(self, made: Regions) -> None:
+        """Drop scratch buffers; those dropped already are let be."""
+        self._scratch = [other for other in self._scratch if other is not made]
+
+    def refill(self, contents: Mapping[str, str]) -> None:
+        """Write new contents into every set and make the guards whole."""
+        for name, path in contents.items():
+            self._files[name] = np.fromfile(path, np.uint8)
+        with translated(self._owner.cl):
+            for regions in (one for group in (self.regions, *self._scratch) for one in group):
+                for name, region in regions.items():
+                    region.mend()
+                    if name in self._files:
+                        region.write(self._files[name])
+
+    def restore(self, sets: Sequence[int], poison: int | None) -> None:
+        """Restore ``inout`` buffers, poison ``out`` and scratch ones, and local memory."""
+        with translated(self._owner.cl):
+            self._owner.queue.finish()
+            self._owner.locals.spoil()
+            for index in set(sets):
+                for buffer in self._buffers:
+                    if buffer.kind == "inout":
+                        self.regions[index][buffer.name].write(self._files[buffer.name])
+                if poison is not None:
+                    self._poison(index, poison)
+
+    def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:  # noqa: ARG002 (compared by the supervisor)
+        """Look at guards and inputs, and hand out the outputs."""
+        regions = self.regions[set_index]
+        with translated(self._owner.cl):
+            outputs = {
+                buffer.name: regions[buffer.name].read().tobytes()
+                for buffer in self._buffers
+                if buffer.kind in ("out", "inout")
+            }
+            return Inspection(damage=self._damage(set_index), outputs=outputs, comparisons={})
+
+    def release(self) -> None:
+        """Drop every buffer."""
+        self.regions.clear()
+        self._scratch.clear()
+        self._files.clear()
+
+    def _poison(self, index: int, byte: int) -> None:
+        for buffer in self._buffers:
+            if buffer.kind in ("out", "scratch"):
+                self.regions[index][buffer.name].fill(byte)
+        for scratch in self._scratch:
+            for region in scratch[index].values():
+                region.fill(byte)
+
+    def _damage(self, index: int) -> Damage | None:
+        regions = self.regions[index]
+        scratch = [item for group in self._scratch for item in group[index].items()]
+        for name, region in (*regions.items(), *scratch):
+            broken = region.broken()
+            if broken is not None:
+                where: Literal["front", "back"] = "front" if broken[0] == "front" else "back"
+                return Damage(argument=name, where=where, offset=broken[1])
+        for buffer in self._buffers:
+            if buffer.kind in ("in", "constant"):
+                wrong = np.flatnonzero(regions[buffer.name].read() != self._files[buffer.name])
+                if wrong.size:
+                    return Damage(argument=buffer.name, where="input", offset=int(wrong[0]))
+        return None
+
+
+class OpenCLLaunchable:
+    """A cell's steps as closures over the queue, one list per buffer set."""
+
+    def __init__(
+        self, owner: OpenCLDevice, module: OpenCLModule, cell: CellPlan, case: OpenCLCase
+    ) -> None:
+        self._owner, self._case = owner, case
+        program, binary = module.programs[cell.build]
+        symbols = dict(binary.symbols)
+        self._scratch = case.attach(cell.scratch)
+        try:
+            self._steps = [
+                [self._step(step, program, symbols, own | scratch) for step in cell.steps]
+                for own, scratch in zip(case.regions, self._scratch, strict=True)
+            ]
+        except (DeviceFailure, owner.cl.Error):
+            case.detach(self._scratch)
+            raise
+
+    def awaken(self, set_index: int) -> None:
+        """Launch step by step; the driver compiles a kernel before it says that it runs."""
+        status = self._owner.cl.command_execution_status
+        with translated(self._owner.cl):
+            for step in self._steps[set_index]:
+                self._owner.queue.finish()
+                event = step()
+                self._owner.queue.flush()
+                while event.command_execution_status > status.RUNNING:
+                    time.sleep(_POLL_SECONDS)
+
+    def burst(self, order: Sequence[int]) -> tuple[float, ...]:
+        """Launch in order; a launch lasts from its first step's start to its last step's end.
+
+        None starts before all are handed over, so that no step waits for the host.
+        """
+        cl, queue = self._owner.cl, self._owner.queue
+        with translated(cl):
+            gate = cl.UserEvent(self._owner.context)
+            cl.enqueue_barrier(queue, wait_for=[gate])
+            try:
+                events = [[step() for step in self._steps[index]] for index in order]
+            finally:
+                gate.set_status(cl.command_execution_status.COMPLETE)
+            queue.finish()
+            return tuple(float(run[-1].profile.end - run[0].profile.start) for run in events)
+
+    def release(self) -> None:
+        """Drop the kernels and the scratch buffers."""
+        self._steps.clear()
+        self._case.detach(self._scratch)
+
+    def _step(
+        self,
+        step: KernelStep | MemsetStep,
+        program: Any,
+        symbols: Mapping[str, str],
+        regions: Mapping[str, Region],
+    ) -> Any:
+        cl, queue = self._owner.cl, self._owner.queue
+        if isinstance(step, MemsetStep):
+            buffer, byte = regions[step.argument].buffer, np.uint8(step.byte)
+            size = buffer.size
+            return lambda: cl.enqueue_fill_buffer(queue, buffer, byte, 0, size)
+        check_launch(step, self._owner.device)
+        kernel = cl.Kernel(program, symbols[step.entry])
+        arguments = [
+            regions[name].buffer if name in regions else self._case.values[name]
+            for name in step.arguments
+        ]
+        if step.shared_bytes:
+            arguments.append(cl.LocalMemory(step.shared_bytes))
+        if kernel.num_args != len(arguments):
+            raise DeviceFailure(
+                Code.LAUNCH_FAILED,
+                f"{step.entry} takes {kernel.num_args} arguments, given {len(arguments)}",
+            )
+        kernel.set_args(*arguments)
+        size = tuple(g * b for g, b in zip(step.grid, step.block, strict=True))
+        return lambda: cl.enqueue_nd_range_kernel(queue, kernel, size, step.block)
+
+
+@contextlib.contextmanager
+def translated(cl: Any) -> Iterator[None]:
+    """Turn the driver's errors into device failures, by status code."""
+    try:
+        yield
+    except cl.Error as error:
+        code = _CODES.get(error.code, Code.LAUNCH_FAILED)
+        raise DeviceFailure(code, str(error)[:1000]) from error

@@ -1,0 +1,86 @@
+"""What a bench knows once it is prepared, and the statistics of a timing."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tuner.ceilings import Ceilings
+from tuner.device import Device
+from tuner.engine.fleet import BenchSetup
+from tuner.experiment.arguments import ResolvedArgument, moved_bytes
+from tuner.experiment.model import Measure, ShapeBinding
+from tuner.trial import CutShort, Full
+from workers.integrity.launch_checks import Question
+from workers.integrity.time_bounds import Bounds
+
+Arguments = dict[int, tuple[ResolvedArgument, ...]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Prep:
+    """Setup, device, shapes, arguments and questions by shape, the baseline's medians, ceilings.
+
+    Shapes are numbered as the baseline's cells: tune, held-out, then odd ones, which are only
+    checked. The first question of a shape is the one that timing uses.
+    """
+
+    setup: BenchSetup
+    device: Device
+    bindings: tuple[ShapeBinding, ...]
+    arguments: Arguments
+    questions: dict[int, tuple[Question, ...]] = field(default_factory=dict)
+    baseline_ns: dict[int, float] = field(default_factory=dict)
+    ceilings: Ceilings | None = None
+
+    @property
+    def measure(self) -> Measure:
+        """Launches before and while timing."""
+        return self.setup.experiment.measure
+
+    @property
+    def bounds(self) -> Bounds:
+        """Of times, by what the experiment says must be moved on each timed shape, if it does.
+
+        A CPU's clock is not good enough to say that less than an empty launch is impossible.
+        """
+        moved = {
+            shape: moved_bytes(self.setup.experiment, self.bindings[shape].symbols)
+            for shape in self.timed
+        }
+        return Bounds(
+            device=self.device,
+            least_bytes={shape: size for shape, size in moved.items() if size is not None},
+            launch_ns=0.0
+            if self.ceilings is None or self.device.is_cpu
+            else self.ceilings.launch_ns,
+        )
+
+    @property
+    def tune(self) -> range:
+        """The tune shapes."""
+        return range(len(self.setup.experiment.shapes.tune))
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the tune shapes."""
+        return tuple(shape.weight for shape in self.setup.experiment.shapes.tune)
+
+    @property
+    def timed(self) -> range:
+        """The shapes that are timed: tune, then held-out."""
+        shapes = self.setup.experiment.shapes
+        return range(len(shapes.tune) + len(shapes.held_out))
+
+
+def full(samples: Sequence[float], baseline_ns: float) -> Full:
+    """Median and median absolute deviation of a timing."""
+    median = statistics.median(samples)
+    deviation = statistics.median(abs(sample - median) for sample in samples)
+    return Full(median_ns=median, mad_ns=deviation, samples=len(samples), baseline_ns=baseline_ns)
+
+
+def short(samples: Sequence[float], baseline_ns: float) -> CutShort:
+    """Median of a timing that was given up."""
+    return CutShort(
+        median_ns=statistics.median(samples), samples=len(samples), baseline_ns=baseline_ns
+    )

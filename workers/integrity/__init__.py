@@ -1,0 +1,1 @@
+"""Checks of a kernel that need a launch."""

@@ -1,0 +1,119 @@
+"""Trivial answers that no honest experiment accepts: if one passes, the checks prove nothing.
+
+Owns the probes: nothing done, zeros, the mean, half of what is right, a copy of an input, its
+negation. They are asked of the comparer alone, without a device.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.experiment.arguments import ResolvedArgument
+from tuner.trial import Code, Rejected, Stage
+from workers.bench.preparation import Prep
+from workers.comparison import Expected, compare
+from workers.elements import from_storage, is_float, numpy_dtype
+from workers.integrity.launch_checks import Question
+
+_FEW = 4096
+_TELLING = 32
+"""An output of fewer elements may be all zeros, or one of them, by chance."""
+
+
+def proves_nothing(prep: Prep) -> Rejected | None:
+    """The experiment's refusal if trivial answers pass on a tune shape, whatever the inputs.
+
+    Each output is looked at on the shapes where it has enough elements, or else its most.
+    """
+    most: dict[str, int] = {}
+    for shape in prep.tune:
+        for argument in prep.arguments[shape]:
+            most[argument.name] = max(most.get(argument.name, 0), argument.elements)
+    for shape in prep.tune:
+        arguments = [
+            argument
+            for argument in prep.arguments[shape]
+            if argument.elements >= min(_TELLING, most[argument.name])
+        ]
+        asked = prep.questions[shape][0], prep.questions[shape][-1]
+        found = [trivial_answer(one, arguments, _inputs(prep, one)) for one in asked]
+        if all(found):
+            return found[0]
+    return None
+
+
+def _inputs(prep: Prep, question: Question) -> dict[str, NDArray[Any]]:
+    return {
+        argument.name: from_storage(Path(question.contents[argument.name]).read_bytes(), argument)
+        for argument in prep.arguments[question.shape]
+        if argument.name in question.contents
+    }
+
+
+def trivial_answer(
+    question: Question,
+    arguments: Sequence[ResolvedArgument],
+    inputs: Mapping[str, NDArray[Any]],
+) -> Rejected | None:
+    """The experiment's refusal if a trivial answer passes for one of its outputs.
+
+    Copy and negation are let pass where the oracle equals them exactly: then the operation is one.
+
+    Args:
+        question: inputs and oracle.
+        arguments: of the question's shape.
+        inputs: dense contents of ``in`` and ``inout`` arguments.
+    """
+    for argument in arguments:
+        if not argument.is_output:
+            continue
+        want, expected = question.wants[argument.name], question.expected[argument.name]
+        for what, answer in _answers(argument, want, inputs):
+            if _passes(answer, want, expected):
+                return Rejected(
+                    stage=Stage.VERIFY,
+                    code=Code.WRONG_RESULT,
+                    detail=f"the check proves nothing: {what} passes for {argument.name}; "
+                    "tighten its tolerance, or give inputs under which it differs",
+                    shape=question.shape,
+                )
+    return None
+
+
+def _passes(answer: NDArray[Any], want: NDArray[Any], expected: Expected) -> bool:
+    """Whether every element is right; most answers are wrong among the first few."""
+    few = slice(_FEW)
+    if (
+        expected.mode != "unordered"
+        and compare(answer.reshape(-1)[few], want.reshape(-1)[few], expected).failures
+    ):
+        return False
+    return compare(answer, want, expected).failures == 0
+
+
+def _answers(
+    argument: ResolvedArgument, want: NDArray[Any], inputs: Mapping[str, NDArray[Any]]
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    dtype = numpy_dtype(argument.dtype)
+    if argument.name in inputs:
+        yield "leaving it as it was", inputs[argument.name]
+    yield "filling it with zeros", np.zeros(argument.shape, dtype)
+    if argument.elements > 1 and want.min() != want.max():
+        with np.errstate(all="ignore"):
+            mean = np.full(argument.shape, want.astype(np.float64).mean()).astype(dtype)
+        yield "filling it with its mean", mean
+    if is_float(argument.dtype):
+        with np.errstate(all="ignore"):
+            yield "half of the right answer", (want / 2).astype(dtype)
+    for name, values in inputs.items():
+        if name == argument.name or values.shape != argument.shape:
+            continue
+        if not (is_float(argument.dtype) and is_float(str(values.dtype))):
+            continue
+        for what, answer in (("a copy of", values), ("the negation of", -values)):
+            converted = answer.astype(dtype)
+            if not np.array_equal(converted, want.astype(dtype)):
+                yield f"{what} {name}", converted
