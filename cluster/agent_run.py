@@ -1,8 +1,9 @@
 """One process's work on a run with agents: rounds over one fleet, until the loop ends.
 
-The counterpart of :class:`cluster.search_run.Run`, with the same face. Owns the layout of such a run:
-``llm/`` holds the loop's steps, ``rounds/NN`` each round's search, ``variants/`` every template,
-``rounds.json`` how it ended and ``transcript.jsonl`` what the models said. Knows no terminal.
+The counterpart of :class:`cluster.search_run.Run`, with the same face. Owns the layout of such a
+run: ``llm/`` holds the loop's steps, ``rounds/NN`` each round's search, ``variants/`` every
+template, ``rounds.json`` how it ended and ``transcript.jsonl`` what the models said. Knows no
+terminal.
 """
 
 import asyncio

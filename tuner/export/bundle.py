@@ -1,7 +1,7 @@
 """What an application takes away: tuned sources with their values baked in, and a C header.
 
-The header chooses by the rule of the run's portfolio (:mod:`tuner.results.portfolio`), and takes the
-baseline wherever nothing is confirmed faster, nothing is feasible, or no promise holds.
+The header chooses by the rule of the run's portfolio (:mod:`tuner.results.portfolio`), and takes
+the baseline wherever nothing is confirmed faster, nothing is feasible, or no promise holds.
 """
 
 import json
