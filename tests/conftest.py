@@ -24,7 +24,7 @@ _KEPT_SECONDS = 7 * 86400.0
 """What the compile cache holds goes when it was not used for so long."""
 
 # PoCL names an entry by source, options, device and PoCL's version, and moves it into place whole.
-os.environ.setdefault("KERNELWRIGHT_OPENCL_CACHE", str(_COMPILED))
+os.environ.setdefault("KERNELWRIGHT_DRIVER_CACHE", str(_COMPILED))
 
 _ON_RAY = tuple(
     f"tests/cluster/test_{name}.py" for name in ("fleets", "job", "killed_on_ray", "ray_driver")

@@ -1,28 +1,29 @@
-"""The environment of child processes: what they may see of this one's, but no keys, and more."""
+"""The environment of child processes: what they may see of this one's, and never a key."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from tuner.backends.registry import backends, traits_of
 
 # fmt: off
 _ALLOWED = frozenset((
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
     "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "XDG_CACHE_HOME",
 ))
-_ALLOWED_PREFIXES = (
-    "LC_", "CUDA_", "NVIDIA_", "CUPY_", "NVRTC_", "OCL_ICD_", "OPENCL_", "POCL_", "PYOPENCL_",
-    "OMP_", "OPENBLAS_", "MKL_",
-)
+_ALLOWED_PREFIXES = ("LC_", "OMP_", "OPENBLAS_", "MKL_")
 # fmt: on
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a child may see: what Python and the device need, and no keys."""
+    backend_prefixes = (prefix for one in backends() for prefix in one.environment_prefixes)
+    prefixes = (*_ALLOWED_PREFIXES, *backend_prefixes)
     return {
         name: value
         for name, value in environment.items()
-        if (name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES))
+        if (name in _ALLOWED or name.startswith(prefixes))
         and not any(word in name.upper() for word in _SECRET_WORDS)
     }
 
@@ -35,11 +36,12 @@ def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def opencl_caches(folder: Path) -> dict[str, str]:
-    """Have OpenCL keep in a private folder what it compiles, so that no other run can forge it.
+def private_environment(backend: str, folder: Path) -> dict[str, str]:
+    """Variables with which a backend keeps what it caches in ``folder``, so that no run forges it.
 
-    ``KERNELWRIGHT_OPENCL_CACHE`` names a lasting folder instead. Set it only where every kernel is
+    ``KERNELWRIGHT_DRIVER_CACHE`` names a lasting folder instead. Set it only where every kernel is
     trusted: a kernel on a CPU device can write files.
     """
-    kept = os.environ.get("KERNELWRIGHT_OPENCL_CACHE") or str(folder)
-    return {"POCL_CACHE_DIR": kept, "PYOPENCL_NO_CACHE": "1"}
+    kept = os.environ.get("KERNELWRIGHT_DRIVER_CACHE") or folder
+    variables = traits_of(backend).child_environment
+    return {name: value.format(folder=kept) for name, value in variables.items()}
