@@ -6,6 +6,7 @@ baseline outside the domain, and where nothing is confirmed faster or feasible.
 
 import json
 
+from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.engine.fleet import BASELINE, INCUMBENT
 from tuner.errors import NothingValid
@@ -54,7 +55,7 @@ class _Export:
         self.device = device
         self.result = result
         self.stem = identifier(experiment.name)
-        self.suffix = "cu" if experiment.kernel.language == "cuda" else "cl"
+        self.suffix = traits_of(experiment.kernel.language).suffixes[0].removeprefix(".")
         portfolio = result.portfolio
         self.rule = portfolio.rule if portfolio else (DispatchRule(when=(), trial=BASELINE),)
         self.fallback = portfolio.fallback if portfolio else BASELINE
