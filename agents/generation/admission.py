@@ -8,7 +8,7 @@ requires of any template is :mod:`tuner.experiment.check`; what no source may sa
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agents.generation.source import blank
+from tuner.csource.tree import without_comments
 from tuner.experiment.check import check
 from tuner.experiment.model import Experiment, Template
 from tuner.integrity.source_rules import gate
@@ -64,4 +64,4 @@ def _place(path: Sequence[object]) -> str:
 
 
 def _words(source: str) -> list[str]:
-    return blank(source).split()
+    return without_comments(source).split()

@@ -78,8 +78,8 @@ def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
         made = mechanical_template(experiment)
         template = made.template
         typer.echo("kernelwright: no template, so one is made from the kernel:", err=True)
-        for finding in made.findings:
-            typer.echo(f"  {finding.what}: {finding.why}", err=True)
+        for note in made.notes:
+            typer.echo(f"  {note.what}: {note.why}", err=True)
     if reasons := gate(experiment, template):
         raise NothingValid("the static gate refuses the template:\n  " + "\n  ".join(reasons))
     return replace(experiment, template=template), template

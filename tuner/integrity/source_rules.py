@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tuner.csource.expansion import Line, expanded, spliced
-from tuner.csource.signature import Parameter, Signature, signatures, without_comments
+from tuner.csource.kernels import Parameter, Signature, signatures
+from tuner.csource.tree import without_comments
 from tuner.device import Backend
 from tuner.errors import SpecError
 from tuner.experiment.arguments import kernel_arguments
@@ -135,7 +136,7 @@ def _without_literals(reading: Line) -> str:
 
 def _hidden(source: str, code: str) -> Iterator[str]:
     """Ways of writing that compilers and readers see differently."""
-    if re.search(r'\b(?:u8|[uUL])?R""', code):
+    if re.search(r'\b(?:u8|[uUL])?R"', code):
         yield "raw string literals are not allowed"
     if re.search(r"\\[uU][0-9A-Fa-f]{4}", code):
         yield "universal character names are not allowed"

@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuner.csource.signature import Parameter, Signature, signatures, without_comments
+from tuner.csource.kernels import Parameter, Signature, signatures
+from tuner.csource.tree import without_comments
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
