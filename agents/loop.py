@@ -1,8 +1,9 @@
 """The loop of rounds: plan, generate, tune, test, until a budget or a reason to stop.
 
-A plain coroutine. Every step that costs anything is taken through :class:`agents.step_journal.Steps`, so
-that a run killed anywhere and started again ends the same and asks no model twice. Owns the order
-of steps and their keys; what they do is the roles' and the workshop's business.
+A plain coroutine. Every step that costs anything is taken through
+:class:`agents.step_journal.Steps`, so that a run killed anywhere and started again ends the same
+and asks no model twice. Owns the order of steps and their keys; what they do is the roles' and the
+workshop's business.
 
 Keys: planning's attempts are its asks; generation's attempts are its asks; testing's attempt n is
 the admission of generation's attempt n; tuning's attempts are the heats of a draft's search, the
@@ -40,7 +41,6 @@ from agents.planning import (
     Variant,
     brief_of,
     brief_step,
-    kernel_digest,
     overspent,
     stop_reason,
     suggest,
@@ -51,6 +51,7 @@ from agents.static_profile import roofline
 from agents.step_journal import ASKED, Asked, Spent, StepJournal, Steps
 from agents.verdict import ADMISSIONS, FURTHER, VERDICTS, Admitted, Refused, Verdict
 from tuner.errors import DeviceNeeded
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment, Template
 
 EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]

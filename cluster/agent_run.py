@@ -1,8 +1,9 @@
 """One process's work on a run with agents: rounds over one fleet, until the loop ends.
 
-The counterpart of :class:`cluster.search_run.Run`, with the same face. Owns the layout of such a run:
-``llm/`` holds the loop's steps, ``rounds/NN`` each round's search, ``variants/`` every template,
-``rounds.json`` how it ended and ``transcript.jsonl`` what the models said. Knows no terminal.
+The counterpart of :class:`cluster.search_run.Run`, with the same face. Owns the layout of such a
+run: ``llm/`` holds the loop's steps, ``rounds/NN`` each round's search, ``variants/`` every
+template, ``rounds.json`` how it ended and ``transcript.jsonl`` what the models said. Knows no
+terminal.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from agents.llm.port import Role, StepKey
 from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
-from agents.planning import Limits, Task, kernel_digest, least_times
+from agents.planning import Limits, Task, least_times
 from agents.rounds_summary import STEPS, Ledger, discard_ledger, write_ledger
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
@@ -37,6 +38,7 @@ from cluster.search_run import (
 from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Agents, Experiment
 from tuner.files import UnreadableFile, read_bounded
 from tuner.run_directory import RunDirectory, RunView

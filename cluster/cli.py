@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cluster import package_check as shadow
+from cluster import package_check
 from cluster.error_exit import clear_ending, open_standard_streams
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
@@ -85,7 +85,7 @@ def _before_any_command() -> None:
         Path.cwd()
     except FileNotFoundError:
         raise EnvironmentProblem("the current folder was deleted: change to another") from None
-    shadow.check()
+    package_check.check()
 
 
 @app.command()

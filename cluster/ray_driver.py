@@ -1,7 +1,8 @@
 """Running on Ray: joining or starting it, and the driver actor on the entry point's node.
 
 To be imported inside :func:`cluster.settings.environment_for_ray`, since Ray reads its variables on
-import. What the driver does is :mod:`cluster.search_run`; where workers go is :mod:`cluster.fleets.ray`.
+import. What the driver does is :mod:`cluster.search_run`; where workers go is
+:mod:`cluster.fleets.ray`.
 """
 
 import logging

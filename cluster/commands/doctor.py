@@ -70,10 +70,10 @@ def _cluster(settings: Settings) -> str:
         return "no RAY_ADDRESS: a run starts its own"
     try:
         with environment_for_ray(settings):
-            from cluster import ray_driver as on_ray
+            from cluster import ray_driver
 
-            with on_ray.connected(settings):
-                return f"{settings.ray_address}: {on_ray.extent()}"
+            with ray_driver.connected(settings):
+                return f"{settings.ray_address}: {ray_driver.extent()}"
     except EnvironmentProblem as problem:
         return str(problem)
 

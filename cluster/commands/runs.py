@@ -186,12 +186,12 @@ def _workplace(
         keys = stack.enter_context(environment_for_ray(settings))
 
         def start(folder: Path) -> Running:
-            from cluster import ray_driver as on_ray
+            from cluster import ray_driver
 
             if not settings.ray_address:
                 _say("starting Ray on this machine (about ten seconds)")
-                stack.enter_context(on_ray.connected(settings))
-            return on_ray.RemoteRun(
+                stack.enter_context(ray_driver.connected(settings))
+            return ray_driver.RemoteRun(
                 folder,
                 device,
                 keys=keys,
@@ -201,10 +201,10 @@ def _workplace(
 
         has_gpu = machine_has_gpu
         if settings.ray_address:
-            from cluster import ray_driver as on_ray
+            from cluster import ray_driver
 
-            stack.enter_context(on_ray.connected(settings))
-            has_gpu = on_ray.has_gpu
+            stack.enter_context(ray_driver.connected(settings))
+            has_gpu = ray_driver.has_gpu
         yield _Workplace(has_gpu, start)
 
 

@@ -1,8 +1,8 @@
 """What every real fleet shares: two queues, a set of workers, and the answers that come back.
 
-Owns who works on what and what a worker's death means (:class:`tuner.engine.fleet.Lost`). Knows nothing of
-threads, child processes or Ray: a worker is one of the two small ports below. Decides nothing about
-the search.
+Owns who works on what and what a worker's death means (:class:`tuner.engine.fleet.Lost`). Knows
+nothing of threads, child processes or Ray: a worker is one of the two small ports below. Decides
+nothing about the search.
 """
 
 import asyncio

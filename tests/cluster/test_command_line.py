@@ -270,14 +270,14 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     ],
 )
 def test_why_a_cluster_cannot_be_joined_is_said_in_full(monkeypatch, error, cause, words):
-    from cluster import ray_driver as on_ray
+    from cluster import ray_driver
 
     def init(**_):
         raise error from RuntimeError(cause)
 
-    monkeypatch.setattr(on_ray.ray, "init", init)
+    monkeypatch.setattr(ray_driver.ray, "init", init)
     settings = Settings(ray_address="x", in_job=False)
-    with pytest.raises(EnvironmentProblem) as refused, on_ray.connected(settings):
+    with pytest.raises(EnvironmentProblem) as refused, ray_driver.connected(settings):
         pass
     assert words in str(refused.value)
 

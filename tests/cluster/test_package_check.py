@@ -1,29 +1,29 @@
 import pytest
 
-from cluster import package_check as shadow
+from cluster import package_check
 from tuner.errors import EnvironmentProblem
 
 
 def test_this_checkout_is_not_shadowed():
-    shadow.check()
+    package_check.check()
 
 
 def test_a_package_loaded_from_elsewhere_is_named(tmp_path):
     with pytest.raises(EnvironmentProblem, match=r"'agents' is loaded from .*virtual environment"):
-        shadow.check(tmp_path)
+        package_check.check(tmp_path)
 
 
 def test_a_distribution_that_writes_into_our_packages_is_named(tmp_path, monkeypatch):
-    for package in shadow.PACKAGES:
+    for package in package_check.PACKAGES:
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
-    monkeypatch.setattr(shadow, "_places", lambda package: [tmp_path / package])
+    monkeypatch.setattr(package_check, "_places", lambda package: [tmp_path / package])
     ours = tmp_path / "kernelwright-0.1.0.dist-info"
     theirs = tmp_path / "some_agents-2.0.dist-info"
     for folder in (ours, theirs):
         folder.mkdir()
         (folder / "RECORD").write_text("agents/__init__.py,sha256=x,1\n")
     with pytest.raises(EnvironmentProblem, match=r"'some_agents' writes into .*'agents'"):
-        shadow.check(tmp_path)
+        package_check.check(tmp_path)
     (theirs / "RECORD").write_text("some_agents/__init__.py,sha256=x,1\n")
-    shadow.check(tmp_path)
+    package_check.check(tmp_path)

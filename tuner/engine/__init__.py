@@ -4,8 +4,8 @@ The protocol, which the driver obeys and nothing else knows:
 
 1. Build ``Session(experiment, compile_slots=…, bench_slots=…)``; apply every fact of the journal in
    order, and ``record`` each ``TrialProposed`` with the new proposer; then journal and apply an
-   :class:`~tuner.journal.facts.EpochOpened`. It marks the start of a process: whatever was in flight in an
-   earlier one is queued again, and the baseline is compiled and prepared anew.
+   :class:`~tuner.journal.facts.EpochOpened`. It marks the start of a process: whatever was in
+   flight in an earlier one is queued again, and the baseline is compiled and prepared anew.
 2. Call ``decide(now)`` until it returns nothing, executing each list of commands in order, each
    command once. ``Record`` and ``Propose`` are answered on the spot, the others become jobs of the
    fleet. Sync the journal before a job is sent. The proposer is told losses by ``Propose`` alone.

@@ -22,7 +22,8 @@ class Propose:
     """Ask the proposer for configuration number ``trial``; answered by a fact or a signal.
 
     First ``tell`` it these losses, in this order (``None``: the trial failed). Answer with
-    :class:`tuner.journal.facts.TrialProposed`, or with :class:`tuner.engine.signals.SpaceExhausted`.
+    :class:`tuner.journal.facts.TrialProposed`, or with
+    :class:`tuner.engine.signals.SpaceExhausted`.
     """
 
     trial: int

@@ -56,7 +56,8 @@ class BenchSetup:
     """What every bench of a run shares.
 
     ``secret`` seeds the inputs and reaches no prompt and no kernel; ``baseline`` has one cell per
-    tune shape, then one per held-out shape, then one per odd shape (:mod:`tuner.experiment.odd_shapes`).
+    tune shape, then one per held-out shape, then one per odd shape
+    (:mod:`tuner.experiment.odd_shapes`).
     """
 
     experiment: Experiment
@@ -228,8 +229,8 @@ Answer = Compiled | Prepared | Benched | Confirmed | Examined | Lost
 class Fleet(Protocol):
     """Carries jobs to workers and brings back answers.
 
-    Implementations: ``cluster.fleets.local``, ``cluster.fleets.ray``, ``tuner.engine.simulated_fleet``. All
-    obey ``tests/conformance/fleet.py``.
+    Implementations: ``cluster.fleets.local``, ``cluster.fleets.ray``,
+    ``tuner.engine.simulated_fleet``. All obey ``tests/conformance/fleet.py``.
     """
 
     @property

@@ -1,8 +1,9 @@
 """The experiment as its author wrote it: frozen dataclasses that pydantic validates as they stand.
 
-Owns the vocabulary of the YAML format and nothing else: reading files is :mod:`tuner.experiment.load`,
-what types cannot say is :mod:`tuner.experiment.check`. Every expression is parsed here and evaluated
-elsewhere. Field names are the YAML keys.
+Owns the vocabulary of the YAML format and nothing else: reading files is
+:mod:`tuner.experiment.load`, what types cannot say is :mod:`tuner.experiment.check`. Every
+expression is parsed here and evaluated elsewhere. Field names are the YAML keys; the string below a
+field describes it in the JSON schema and in ``docs/spec.md``.
 """
 
 from collections.abc import Mapping
@@ -43,18 +44,21 @@ DTYPES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One kernel launch: blocks per axis, threads per axis, dynamic shared memory in bytes.
-
-    ``entry`` and ``arguments`` default to the kernel's own, and are for sequences of kernels.
-    """
+    """One kernel launch."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     grid: Axes
+    """Blocks (work-groups) per axis: one to three expressions."""
     block: Axes
+    """Threads (work-items) per block and axis: one to three expressions."""
     shared_bytes: Expression = NO_BYTES
+    """Dynamic shared memory per block, in bytes."""
     cooperative: bool = False
+    """Launch all blocks at once, for a kernel that synchronises the whole grid."""
     entry: str | None = None
+    """The kernel to launch, if it is not the `entry` beside `launches`."""
     arguments: tuple[Name, ...] | None = None
+    """Names of the arguments that this launch takes, in order; all by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +67,31 @@ class Memset:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     memset: Name
+    """Name of the buffer to fill."""
     byte: Annotated[int, Field(ge=0, le=255)] = 0
+    """The byte that fills it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The baseline ``S``: the user's source as the application builds and launches it.
-
-    Exactly one of ``launch`` and ``launches`` is given; :attr:`steps` is either as a sequence.
-    """
+    """The baseline: the user's source as the application builds and launches it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     language: Backend
+    """The backend that compiles and runs the kernel."""
     source: SourceFile
+    """The source file, as your application builds it. Headers beside it are found."""
     entry: str
+    """Name of the kernel; in CUDA also an instantiation such as `ns::kernel<float, 4>`."""
     include_dirs: tuple[str, ...] = ()
-    headers: tuple[tuple[str, str], ...] = field(default=())
+    """Folders searched for included headers, relative to the spec."""
+    headers: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
+    """Compiler options that your application uses."""
     launch: Launch | None = None
+    """How your application launches the kernel. Give this or `launches`."""
     launches: tuple[Launch | Memset, ...] = ()
+    """Several launches and memsets, run in order and timed as one."""
 
     @property
     def steps(self) -> tuple[Launch | Memset, ...]:
@@ -95,7 +105,9 @@ class Tolerance:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     rtol: Annotated[float, Field(ge=0)]
+    """The relative part."""
     atol: Annotated[float, Field(ge=0)]
+    """The absolute part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +116,7 @@ class Ulp:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     ulp: Annotated[int, Field(ge=0)]
+    """Allowed distance, in units in the last place of the element type."""
 
 
 Compare = Literal["close", "exact", "unordered"] | Ulp
@@ -115,6 +128,7 @@ class Integers:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     integers: tuple[Expression, Expression]
+    """Lowest and highest value, both included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +137,7 @@ class FromFile:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     file: str
+    """Path of the file, relative to the spec. Shape and dtype must match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +146,7 @@ class FromPython:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     python: FunctionName
+    """The function, as `FILE.py:FUNCTION`."""
 
 
 Fill = (
@@ -143,30 +159,42 @@ Fill = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One kernel argument, in the kernel's order.
-
-    ``dtype`` is an element type or a type symbol; only a ``null`` has none. ``shape`` (and
-    ``strides``, in elements) are over the symbols. ``align`` is the alignment in bytes that the
-    kernel may assume, the element size by default: buffers are offset to exactly it. ``values``
-    fills ``in`` and ``constant`` arguments, ``initial`` an ``inout``; ``value`` is a scalar's.
-    ``symbol`` names the module's constant.
-    """
+    """One kernel argument, in the kernel's order."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     name: Name
+    """Name of the argument, for messages and for the reference function."""
     kind: Literal["in", "out", "inout", "scalar", "scratch", "constant", "null"]
+    """`in` is read. `out` is written in every element. `inout` is read too, or written in part.
+    `scalar` is passed by value. `scratch` is work space of any contents. `constant` is a module's
+    `__constant__` variable. `null` passes a null pointer."""
     dtype: Name = ""
+    """Element type, or a symbol that names one. Only a `null` has none."""
     shape: Annotated[tuple[Expression, ...], OneOrMany(0, 8)] = ()
+    """Extents: expressions over the symbols."""
     strides: Annotated[tuple[Expression, ...], OneOrMany(0, 8)] = ()
+    """Strides in elements; contiguous by default."""
     align: Positive | None = None
+    """Alignment in bytes that the kernel may assume, the element size by default. Buffers are
+    offset to exactly this alignment."""
     values: Fill = "normal"
+    """Contents of an `in` or `constant` argument."""
     initial: Fill = "normal"
+    """Contents of an `inout` argument before each launch."""
     range: tuple[float, float] | None = None
+    """Lowest and highest value that your application passes; holds for every test case. Without it
+    some test cases hold values 32 times as large."""
     specials: tuple[Literal["inf", "-inf", "nan"], ...] = ()
+    """Special values that your application passes too."""
     tolerance: Tolerance | None = None
+    """Largest error of an output; a default for its dtype if left out."""
     compare: Compare = "close"
+    """How an output is compared: within the tolerance, bit for bit, as a multiset, or within some
+    units in the last place."""
     value: Expression | float | None = None
+    """Value of a scalar: an expression over the symbols, or a number."""
     symbol: Name | None = None
+    """Name of the module's variable that a `constant` fills."""
 
     @property
     def is_buffer(self) -> bool:
@@ -222,31 +250,40 @@ Binding = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """Where the kernel's promise holds (``domain``), what is searched, and what only judges."""
+    """The shapes on which the kernel must be correct, is searched, and is only confirmed."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     domain: tuple[Expression, ...] = ()
+    """Conditions on the symbols. Outside them the kernel promises nothing, and the exported
+    dispatch uses your kernel."""
     tune: Annotated[tuple[Binding, ...], Field(min_length=1)]
+    """Shapes that are searched: symbols by name, with an optional `weight` (default 1)."""
     held_out: tuple[Binding, ...] = ()
+    """Shapes that are confirmed but never searched, and shown to no model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Bytes moved and operations done per run of the kernel, over the symbols."""
+    """What one run of the kernel must move and compute: expressions over the symbols."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     bytes: Expression | None = None
+    """Bytes that one run must move. The roofline is drawn from it."""
     flops: Expression | None = None
+    """Operations of one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerFlag:
-    """A whitelisted option: with a parameter as ``value``, or present only ``when`` one holds."""
+    """A compiler option that depends on parameters."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     flag: str
+    """The option, from a whitelist."""
     value: Expression | None = None
+    """Its value: an expression over the parameters."""
     when: Expression | None = None
+    """Pass the option only where this condition holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,30 +292,41 @@ class ScratchArgument:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     name: Name
+    """Name of the buffer."""
     dtype: Name
+    """Element type, or a symbol that names one."""
     shape: Annotated[tuple[Expression, ...], OneOrMany(1, 8)]
+    """Extents: expressions over symbols and parameters."""
     align: Positive | None = None
+    """Alignment in bytes; the element size by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """Parameterised source: a family of implementations with parameters, constraints and launches.
-
-    ``parameters`` maps each name to its values in order: all integers, all bools, or all names (an
-    enum). ``defines`` are derived values over parameters, symbols and device.
-    """
+    """Parameterised source: a family of implementations of the kernel."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     source: SourceFile
+    """The template's source file."""
     entry: str
+    """Name of the kernel in it."""
     parameters: dict[Name, Annotated[tuple[Value, ...], Field(min_length=1)]]
+    """Each parameter's values in order: all integers, all booleans, or all names (an enum)."""
     constraints: tuple[Expression, ...] = ()
+    """Conditions over parameters, symbols and device that a configuration must meet."""
     launch: Launch | None = None
+    """How the launch depends on the parameters. Give this or `launches`."""
     launches: tuple[Launch | Memset, ...] = ()
+    """Several launches and memsets, run in order."""
     defines: dict[Name, Expression] = field(default_factory=dict)
+    """Macros computed for each configuration: expressions over parameters, symbols and device."""
     options: tuple[str | CompilerFlag, ...] | None = None
+    """Compiler options; the kernel's by default. An option may depend on parameters, as `{flag:
+    --maxrregcount, value: REGS}` or `{flag: --use_fast_math, when: FAST}`."""
     scratch: tuple[ScratchArgument, ...] = ()
+    """Buffers of the template's own, appended to the kernel's arguments."""
     rationale: str = ""
+    """Why the template should be faster: a note for readers."""
 
     @property
     def steps(self) -> tuple[Launch | Memset, ...]:
@@ -288,30 +336,34 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """How configurations are proposed, and the budget of the whole run.
-
-    ``seconds`` are of searching; ``device_seconds`` of all devices together. The rounds of a run
-    with agents share all three.
-    ``seeds`` are values of parameters that are tried first, as nearly as the space allows; or the
-    path of an earlier run's ``results.jsonl``, whose best configurations they become.
-    """
+    """How configurations are proposed, and the budget, which all rounds of a run share."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     strategy: Literal["auto", "exhaustive", "random", "anneal", "tpe", "gp"] = "auto"
+    """How configurations are proposed. `auto` tries all where the budget covers the space, and
+    otherwise learns from what was measured."""
     trials: Positive = 300
+    """Configurations to try, in the whole run."""
     seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Searching time of the whole run. Trials under way then are finished."""
     device_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Busy time of all devices together."""
     seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the search's random choices."""
     seeds: Seeds = ()
+    """Values to try first, as nearly as the space allows; or the path of an earlier run's
+    `results.jsonl`, whose best configurations are tried first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmSettings:
-    """How many leaders are tested again, and in how many fresh processes each."""
+    """How many leaders are confirmed, and in how many processes."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     top: Positive = 5
+    """Leading configurations to confirm."""
     processes: Annotated[int, Field(ge=2, le=100)] = 5
+    """Fresh processes that time them beside the baseline."""
 
 
 Cache = Literal["cold", "hot"]
@@ -320,51 +372,62 @@ Cache = Literal["cold", "hot"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Launches before and while timing; ``cold`` rotates buffers past the last-level cache.
-
-    With ``until``, timing goes on after ``repeats`` launches until the interval of the median is no
-    wider than this share of it, for ``at_most`` launches.
-    """
+    """How launches are timed."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     warmup: Annotated[int, Field(ge=0, le=10_000)] = 20
+    """Launches before timing."""
     repeats: Annotated[int, Field(ge=3, le=100_000)] = 100
+    """Timed launches."""
     cache: Cache = "cold"
+    """`cold` rotates over buffers larger than the last-level cache; `hot` uses one set of
+    buffers."""
     until: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Go on after `repeats` launches until the interval of the median is this narrow, as a share of
+    the median."""
     at_most: Annotated[int, Field(ge=3, le=1_000_000)] = 2_000
+    """Timed launches at most, with `until`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
-    """Who writes templates, and what that may cost over the whole run.
-
-    ``model`` is ``auto`` (a recorded transcript of this very kernel if one lies beside the spec,
-    else ``none``), ``replay``, ``none``, ``mailbox:DIR``, or the id of a model that LiteLLM knows.
-    ``fallbacks``, such ids too, are asked in order where it gives no reply; ``planner`` and
-    ``generator``, likewise, replace it for their role. ``base_url`` is of a server of one's own. A
-    run ends after ``patience`` rounds in a row without a gain. ``max_tokens`` counts those read and
-    written, ``seconds`` the time of all steps. Each round asks for ``width`` drafts: templates, or
-    whole kernels where ``mode`` is ``direct``. With ``overlap`` the devices go on searching the
-    best template while a model is asked; those trials are beside the search's budget.
-    """
+    """Who writes templates, and what that may cost over the whole run."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     model: ModelId = "auto"
+    """Who writes templates: `auto`, `replay`, `none`, `mailbox:DIR` or a LiteLLM model id."""
     fallbacks: Annotated[tuple[RoleModelId, ...], OneOrMany(0, 8)] = ()
+    """Model ids to ask in order where `model` gives no reply."""
     planner: RoleModelId | None = None
+    """Model id for the planning role."""
     generator: RoleModelId | None = None
+    """Model id for the generation role."""
     base_url: Address | None = None
+    """Address of your own server. It must hold no key."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """Sampling temperature passed to the model."""
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
+    """Sampling seed passed to the model."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
+    """Rounds at most."""
     patience: Annotated[int, Field(ge=1, le=100)] = 2
+    """Rounds in a row without a gain that end the run."""
     max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
+    """Money for all calls of the run."""
     max_calls: Annotated[int, Field(ge=0)] = 40
+    """Calls of the run."""
     max_tokens: Positive | None = None
+    """Tokens read and written by all calls of the run."""
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Time of all agent steps, in seconds."""
     width: Annotated[int, Field(ge=1, le=8)] = 1
+    """Drafts per round. Successive halving drops the slower half after each rung."""
     mode: Literal["template", "direct"] = "template"
+    """`template` asks for templates; `direct` for whole kernels without parameters (the
+    ablation)."""
     overlap: bool = False
+    """Search the best template further while a model is asked. Those trials are not counted in the
+    search's budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,14 +436,27 @@ class Experiment:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     version: Literal[1]
+    """Version of this format."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
+    """Name of the experiment; names run directories."""
     kernel: Kernel
+    """The baseline: your kernel as your application builds and launches it."""
     arguments: Annotated[tuple[Argument, ...], Field(min_length=1)]
+    """The kernel's arguments, in its order."""
     shapes: Shapes
+    """The shapes that matter."""
     reference: FunctionName | None = None
+    """A NumPy function, as `FILE.py:FUNCTION`. It takes the `in`, `inout`, `constant` and `scalar`
+    arguments as keywords (arrays in float64) and returns `{name: array}` for each output."""
     cost: Cost | None = None
+    """What one run of the kernel must move and compute."""
     template: Template | None = None
+    """A template file, or the template itself. Without it agents or mechanical rules write one."""
     search: SearchSettings = SearchSettings()
+    """Strategy and budget of the search."""
     confirm: ConfirmSettings = ConfirmSettings()
+    """How winners are confirmed."""
     agents: Agents | None = None
+    """Who writes templates, and their budget."""
     measure: Measure = Measure()
+    """How launches are timed."""

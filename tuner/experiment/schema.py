@@ -1,14 +1,18 @@
 """The JSON schema of experiments, for editors: what authors write rather than what is kept."""
 
+import ast
+import inspect
+from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
-from tuner.experiment.model import Experiment
+from tuner.experiment import model
 from tuner.experiment.validation import adapter
 
 
 def json_schema() -> dict[str, Any]:
     """A JSON schema (draft 2020-12) that accepts every spec that loads, and few others."""
-    schema = adapter(Experiment).json_schema()
+    schema = adapter(model.Experiment).json_schema()
     definitions = schema["$defs"]
     # Headers are read from include_dirs, and a template may be a file of its own.
     del definitions["Kernel"]["properties"]["headers"]
@@ -18,8 +22,27 @@ def json_schema() -> dict[str, Any]:
             {"$ref": "#/$defs/Template"},
         ]
     }
+    described = {"Experiment": schema, **definitions}
+    for name, descriptions in _field_descriptions(model).items():
+        for field, description in descriptions.items():
+            described[name]["properties"][field]["description"] = description
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
         "title": "Kernelwright experiment",
+    }
+
+
+def _field_descriptions(module: ModuleType) -> dict[str, dict[str, str]]:
+    """The string below each field of each class of a module, its line breaks taken out."""
+    return {
+        node.name: {
+            field.target.id: " ".join(text.split())
+            for field, below in pairwise(node.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            if isinstance(text := below.value.value, str)
+        }
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.ClassDef)
     }

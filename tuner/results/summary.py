@@ -1,7 +1,8 @@
 """From the history of a run to its result: who won, by how much, and how sure that is.
 
-Confirmed figures come from :class:`~tuner.journal.facts.ConfirmationSampled` alone; the search's own
-timings rank candidates, and are shown, marked as unconfirmed, only while there is nothing better.
+Confirmed figures come from :class:`~tuner.journal.facts.ConfirmationSampled` alone; the search's
+own timings rank candidates, and are shown, marked as unconfirmed, only while there is nothing
+better.
 """
 
 import math

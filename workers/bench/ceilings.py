@@ -16,6 +16,7 @@ from tuner.trial import Rejected
 from workers.bench.supervisor import Shot, Supervisor
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
+_BACKENDS = Path(__file__).parents[1] / "backends"
 _SOURCES: dict[Backend, str] = {"cuda": "ceilings.cu", "opencl": "ceilings.cl"}
 _COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
 """Bytes of a copy: more than a cache holds, though not more than a sixteenth of the memory."""
@@ -56,7 +57,7 @@ def ceilings_build(device: Device) -> Build:
     return Build(
         language=device.backend,
         file=file,
-        source=Path(__file__).with_name(file).read_text(),
+        source=(_BACKENDS / device.backend / file).read_text(),
         entries=("copy", "nothing", *products),
     )
 

@@ -1,8 +1,9 @@
 """The port of a compiler: a build in, machine code or a reason out.
 
 Runs inside a compile process (:mod:`workers.compilers.worker`). A backend's compiler is a module
-with one function, ``open_compiler(device: Device) -> Compiler``: ``workers.backends.opencl.compiler`` and
-``workers.backends.cuda.compiler``. It obeys ``tests/conformance/compiler.py``.
+with one function, ``open_compiler(device: Device) -> Compiler``:
+``workers.backends.opencl.compiler`` and ``workers.backends.cuda.compiler``. It obeys
+``tests/conformance/compiler.py``.
 """
 
 from typing import Protocol

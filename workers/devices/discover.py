@@ -23,7 +23,8 @@ _SECONDS = 60.0
 class Found:
     """One device, or why a backend has none: exactly one of ``device`` and ``problem`` is set.
 
-    ``index`` is what :class:`workers.bench.device_bench.Bench` takes; -1 where the whole backend failed.
+    ``index`` is what :class:`workers.bench.device_bench.Bench` takes; -1 where the whole backend
+    failed.
     """
 
     backend: Backend
@@ -49,7 +50,7 @@ def open_device(backend: Backend, index: int) -> DeviceBackend:
     Raises:
         EnvironmentProblem: no such device, no driver or no package.
     """
-    module = importlib.import_module(f"workers.devices.{backend}")
+    module = importlib.import_module(f"workers.backends.{backend}.device")
     return cast("DeviceBackend", module.open_device(index))
 
 
@@ -67,7 +68,7 @@ def _ask(backend: Backend) -> tuple[Found, ...]:
 
 
 def _look(backend: Backend) -> tuple[Found, ...]:
-    module = importlib.import_module(f"workers.devices.{backend}")
+    module = importlib.import_module(f"workers.backends.{backend}.device")
     try:
         count = module.count_devices()
     except EnvironmentProblem as problem:

@@ -20,7 +20,7 @@ from tests.workers.test_process import alive, wait_for
 from tuner.engine.fleet import BASELINE
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code, Full, Measured, Rejected
-from workers.bench import trial_runner as working
+from workers.bench import trial_runner
 from workers.bench.confirmation import Confirmation
 from workers.bench.device_bench import FIRST, Bench
 from workers.bench.oracle import Oracle
@@ -28,7 +28,7 @@ from workers.bench.session import Stand
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import DeviceFailure
 
-EXPLOITS = Path(__file__).parent.parent / "exploits"
+EXPLOITS = Path(__file__).parents[2] / "exploits"
 AFFINE = EXPLOITS / "experiments" / "affine" / "experiment.yaml"
 HEAD = "kernel void affine(global float *out, global const float *x, global const float *y, int n)"
 GOOD = f"{HEAD} {{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i] + y[i]; }}"
@@ -247,13 +247,13 @@ def killing(monkeypatch, during: type, method: str, kills: int, after: int) -> l
 
 @pytest.mark.parametrize("after", [0, 2])
 def test_a_child_killed_within_a_trial_costs_no_candidate(laboratory, monkeypatch, after) -> None:
-    killed = killing(monkeypatch, working.Working, "trial", 1, after)
+    killed = killing(monkeypatch, trial_runner.Working, "trial", 1, after)
     assert isinstance(laboratory.outcome(f"{GOOD} // killed after {after}"), Measured)
     assert len(killed) == 1
 
 
 def test_whose_child_is_killed_again_is_called_the_reason(laboratory, monkeypatch) -> None:
-    killed = killing(monkeypatch, working.Working, "trial", 2, 0)
+    killed = killing(monkeypatch, trial_runner.Working, "trial", 2, 0)
     outcome = laboratory.outcome(f"{GOOD} // killed twice")
     assert isinstance(outcome, Rejected)
     assert (outcome.code, outcome.detail) == (Code.CRASH, "killed by SIGKILL")
@@ -292,7 +292,7 @@ def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:
 
 
 def test_the_baseline_is_timed_again_now_and_then(laboratory, monkeypatch) -> None:
-    monkeypatch.setattr(working, "RETIME_BASELINE_AFTER", 2)
+    monkeypatch.setattr(trial_runner, "RETIME_BASELINE_AFTER", 2)
     before = dict(laboratory.bench._prep.baseline_ns)
     for number in range(3):
         laboratory.outcome(GOOD + f"/* {number} */")

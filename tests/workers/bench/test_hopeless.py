@@ -1,8 +1,8 @@
 """When a timing is given up, on noise as recorded: what is bounded is the loss of the best one.
 
 Per-process medians of one kernel on an H100 lie within so much of each other, and hiccups of the
-host last so long (``tests/tuner/results/test_recorded_noise.py`` and ``workers/bench/stopping.py``);
-timings of a kernel on two shared cores are 118 to 202 µs.
+host last so long (``tests/tuner/results/test_recorded_noise.py`` and
+``workers/bench/stopping.py``); timings of a kernel on two shared cores are 118 to 202 µs.
 """
 
 import numpy as np

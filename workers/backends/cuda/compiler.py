@@ -17,8 +17,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import foreign_include
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
-from workers.backends.cuda import instruction_mix as mix
-from workers.backends.cuda import ptx
+from workers.backends.cuda import instruction_mix, ptx
 from workers.backends.cuda.instruction_mix import mixes
 from workers.backends.cuda.ptx import Access, accesses, reaches
 
@@ -84,7 +83,7 @@ class NvrtcCompiler:
     def fingerprint(self) -> str:
         """What decides a result beside the build: NVRTC, architecture, and how reports are read."""
         ours = hashlib.sha256()
-        for file in (__file__, mix.__file__, ptx.__file__):
+        for file in (__file__, instruction_mix.__file__, ptx.__file__):
             ours.update(Path(file).read_bytes())
         return f"nvrtc {self._said} {ours.hexdigest()}"
 

@@ -1,0 +1,55 @@
+"""The documents are up to date with the code, and what they point to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.generate import documents, spec_fields
+from tuner.experiment.schema import json_schema
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_generated_documents_are_up_to_date(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == documents()[path], "run: python -m docs.generate"
+
+
+def test_every_field_of_a_spec_has_a_row() -> None:
+    schema = json_schema()
+    sections = spec_fields(schema).split("### ")[1:]
+    listed = {
+        section.split()[0]: set(re.findall(r"^\| `(\w+)` \|", section, re.M))
+        for section in sections
+    }
+    models = {"Experiment": schema, **schema["$defs"]}
+    assert listed == {name: set(model["properties"]) for name, model in models.items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.M)
+            assert anchor in {
+                re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings
+            }, target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_modules_named_in_pages_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    folders = "agents|cluster|deploy|docs|tests|tuner|workers"
+    for name in re.findall(rf"`((?:{folders})/[\w/.*-]*)`", text):
+        assert list(ROOT.glob(name)), name
+    for module in re.findall(r"python -m ((?:docs|tests)(?:\.\w+)+)", text):
+        assert ROOT.joinpath(*module.split(".")).with_suffix(".py").exists(), module
+
+
+def test_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
