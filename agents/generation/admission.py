@@ -11,7 +11,7 @@ from dataclasses import replace
 from tuner.csource.tree import without_comments
 from tuner.experiment.check import check
 from tuner.experiment.model import Experiment, Template
-from tuner.integrity.source_rules import gate
+from tuner.integrity.source_rules import source_violations
 from tuner.trial import Value
 
 _MOST_FINDINGS = 12
@@ -36,7 +36,7 @@ def refusal(experiment: Experiment, template: Template) -> str | None:
         for finding in check(replace(experiment, template=template))
         if finding.path[:1] == ("template",)
     ]
-    findings += gate(experiment, template)
+    findings += source_violations(experiment, template)
     if not findings:
         return None
     hidden = len(findings) - _MOST_FINDINGS

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from tuner.backends.registry import traits_of
 from tuner.device import Backend
 
 _AXES = "xyz"
@@ -17,7 +18,7 @@ class Dialect:
     index within it, of ``index_type``. The sizes are those worth trying on any device.
     """
 
-    language: Backend
+    cast_index: bool
     global_index: str
     block_size: str
     grid_size: str
@@ -32,7 +33,7 @@ class Dialect:
 
     def index_from(self, written: str) -> str:
         """The work-item's index, of the type that ``written`` (a global index) has."""
-        if self.language == "opencl":
+        if not self.cast_index:
             return "kw_index"
         cast = re.search(
             r"\(\s*([\w ]+?)\s*\)\s*blockIdx|(\w+)\s*\(\s*blockIdx|static_cast\s*<([\w :]+)>",
@@ -44,7 +45,8 @@ class Dialect:
 
 def dialect(language: Backend, axis: int) -> Dialect:
     """The words of ``language`` for axis 0, 1 or 2."""
-    return _opencl(axis) if language == "opencl" else _cuda(_AXES[axis])
+    grammar = traits_of(language).grammar
+    return _opencl(axis) if grammar == "opencl" else _cuda(_AXES[axis])
 
 
 def _opencl(axis: int) -> Dialect:
@@ -52,7 +54,7 @@ def _opencl(axis: int) -> Dialect:
         return rf"\b{name}\s*\(\s*{axis}\s*\)"
 
     return Dialect(
-        language="opencl",
+        cast_index=False,
         global_index=call("get_global_id"),
         block_size=call("get_local_size"),
         grid_size=call("get_global_size"),
@@ -76,7 +78,7 @@ def _cuda(axis: str) -> Dialect:
     size, thread = rf"blockDim\.{axis}\b", rf"\bthreadIdx\.{axis}\b"
     product = rf"(?:{index}\s*\*\s*{size}|\b{size}\s*\*\s*{index})"
     return Dialect(
-        language="cuda",
+        cast_index=True,
         global_index=rf"(?:{product}\s*\+\s*{thread}|{thread}\s*\+\s*{product})",
         block_size=rf"\b{size}",
         grid_size=rf"(?:\b{size}\s*\*\s*gridDim\.{axis}\b|\bgridDim\.{axis}\s*\*\s*{size})",

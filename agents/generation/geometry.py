@@ -21,7 +21,8 @@ from dataclasses import replace
 
 from agents.generation.dialect import Dialect, dialect
 from agents.generation.draft import Draft
-from tuner.csource.kernels import KERNEL_QUALIFIERS, Kernel
+from tuner.backends.registry import traits_of
+from tuner.csource.kernels import Kernel
 from tuner.csource.tree import without_comments
 from tuner.experiment.model import Experiment, Launch
 from tuner.expressions import Expression
@@ -294,14 +295,16 @@ def _bounds(draft: Draft, experiment: Experiment) -> Draft:
     kernel, launch = draft.kernel, draft.launch
     assert kernel is not None
     assert launch is not None
+    traits = traits_of(draft.language)
+    exact = traits.block_size_attribute == "exact"
     parameters = {name for name, _ in draft.parameters}
     if not any(block.names & parameters for block in launch.block):
         return draft
     head = _OWN_BOUNDS.sub(" ", kernel.text(kernel.head))
-    sizes = [_bound(block, exact=experiment.kernel.language == "opencl") for block in launch.block]
+    sizes = [_bound(block, exact=exact) for block in launch.block]
     attribute = ""
     if None not in sizes:
-        if experiment.kernel.language == "opencl":
+        if exact:
             axes = [*map(str, sizes), "1", "1"][:3]
             attribute = f" __attribute__((reqd_work_group_size({', '.join(axes)})))"
         else:
@@ -315,7 +318,7 @@ def _bounds(draft: Draft, experiment: Experiment) -> Draft:
                 .with_constraint(f"{resident} == 1 or {limit}")
                 .noted(resident, "launch bounds: so many blocks share a multiprocessor's registers")
             )
-    qualifier = rf"\b(?:{'|'.join(KERNEL_QUALIFIERS[draft.language])})\b"
+    qualifier = rf"\b(?:{'|'.join(traits.kernel_qualifiers)})\b"
     head = re.sub(qualifier, lambda found: found[0] + attribute, head, count=1)
     begin, end = kernel.head
     return replace(draft, source=kernel.source[:begin] + head + kernel.source[end:])

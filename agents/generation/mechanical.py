@@ -11,6 +11,7 @@ from agents.generation.constants import constants
 from agents.generation.draft import Draft, RuleNote
 from agents.generation.geometry import geometry
 from agents.generation.loops import unroll
+from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.fields import Source
 from tuner.experiment.model import CompilerFlag, Experiment, Template
@@ -58,13 +59,14 @@ def mechanical_template(experiment: Experiment) -> MechanicalTemplate:
 
 
 def _register_cap(draft: Draft, experiment: Experiment) -> Draft:
-    if experiment.kernel.language != "cuda" or draft.bounded:
+    cap = traits_of(draft.language).register_cap_flag
+    if cap is None or draft.bounded:
         return draft
-    if any("maxrregcount" in option for option in experiment.kernel.options):
+    if any(cap.strip("-") in option for option in experiment.kernel.options):
         return draft.noted("register cap", "the kernel's own options set one")
     name = draft.fresh("REGISTERS", experiment)
     flag = CompilerFlag(
-        flag="--maxrregcount",
+        flag=cap,
         value=Expression.parse(name),
         when=Expression.parse(f"{name} > 0"),
     )

@@ -12,7 +12,7 @@ from agents.generation.mechanical import mechanical_template
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
-from tuner.integrity.source_rules import gate
+from tuner.integrity.source_rules import source_violations
 from workers.devices.discover import list_devices
 
 BUNDLED = Path(__file__).parents[2] / "deploy" / "experiments"
@@ -71,7 +71,7 @@ def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
 
     Raises:
         SpecError: it has no template and its kernel nothing to vary.
-        NothingValid: the static gate refuses the template.
+        NothingValid: the template breaks the source rules.
     """
     template = experiment.template
     if template is None:
@@ -80,8 +80,8 @@ def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
         typer.echo("kernelwright: no template, so one is made from the kernel:", err=True)
         for note in made.notes:
             typer.echo(f"  {note.what}: {note.why}", err=True)
-    if reasons := gate(experiment, template):
-        raise NothingValid("the static gate refuses the template:\n  " + "\n  ".join(reasons))
+    if reasons := source_violations(experiment, template):
+        raise NothingValid("the template breaks the source rules:\n  " + "\n  ".join(reasons))
     return replace(experiment, template=template), template
 
 

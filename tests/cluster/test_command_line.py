@@ -206,7 +206,7 @@ BROKEN = [
     ({"template": TEMPLATE + "constraints: [ITEMS * BLOCK > 1000000]\n"}, 2, ["ITEMS * BLOCK"]),
     ({"spec": SPEC.replace("n: 1000", "n: -5")}, 2, ["spec.yaml:"]),
     ({"spec": SPEC.replace("trials: 6", "trails: 6")}, 2, ["spec.yaml:", "trials"]),
-    ({"family": "#define BLOCK 64\n" + FAMILY}, 4, ["static gate", "overrides a parameter"]),
+    ({"family": "#define BLOCK 64\n" + FAMILY}, 4, ["source rules", "overrides a parameter"]),
 ]
 
 

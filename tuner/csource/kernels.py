@@ -6,11 +6,12 @@ understood has no element type, and a signature that may be misread is not ``cer
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from tuner.backends.registry import traits_of
 from tuner.csource.tree import (
     MAX_CHARACTERS,
     MAX_NESTING,
@@ -19,15 +20,10 @@ from tuner.csource.tree import (
     parse,
     without_comments,
 )
-from tuner.device import Backend
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-KERNEL_QUALIFIERS: Mapping[Backend, tuple[str, ...]] = {
-    "opencl": ("__kernel", "kernel"),
-    "cuda": ("__global__",),
-}
 MAX_KERNELS = 100
 _MAX_PARAMETERS = 20_000
 """Characters between the parentheses, before and after macros are expanded."""
@@ -113,7 +109,7 @@ class Kernel:
     """
 
     signature: Signature
-    language: Backend
+    language: str
     source: str
     tree: Tree
     head: tuple[int, int]
@@ -141,7 +137,7 @@ class Kernel:
         return self.source[slice(*span)]
 
 
-def signatures(source: str, language: Backend) -> tuple[Signature, ...]:
+def signatures(source: str, language: str) -> tuple[Signature, ...]:
     """The kernels that the source defines or declares, in order; at most :data:`MAX_KERNELS`.
 
     Several have one name where directives choose between them.
@@ -149,19 +145,19 @@ def signatures(source: str, language: Backend) -> tuple[Signature, ...]:
     return tuple(dict.fromkeys(kernel.signature for kernel in kernels(source, language)))
 
 
-def find_kernel(source: str, entry: str, language: Backend) -> Kernel | None:
+def find_kernel(source: str, entry: str, language: str) -> Kernel | None:
     """The definition of the kernel that ``entry`` (a name or a C++ name expression) means."""
     name = entry.partition("<")[0].rpartition("::")[2].strip()
     found = (k for k in kernels(source, language) if k.name == name and k.block)
     return next(found, None)
 
 
-def kernels(source: str, language: Backend) -> tuple[Kernel, ...]:
+def kernels(source: str, language: str) -> tuple[Kernel, ...]:
     """The kernels that the source defines or declares, in order; at most :data:`MAX_KERNELS`."""
-    if len(source) > MAX_CHARACTERS or not any(w in source for w in KERNEL_QUALIFIERS[language]):
+    words = traits_of(language).kernel_qualifiers
+    if len(source) > MAX_CHARACTERS or not any(word in source for word in words):
         return ()
-    tree = parse(source, language)
-    reader = _Reader(tree, source, language)
+    reader = _Reader(parse(source, language), source, language)
     return tuple(islice(reader.kernels(), MAX_KERNELS))
 
 
@@ -187,7 +183,7 @@ def reachable_code(kernel: Kernel) -> str:
 class _Reader:
     """Reads the kernels of one tree."""
 
-    def __init__(self, tree: Tree, source: str, language: Backend) -> None:
+    def __init__(self, tree: Tree, source: str, language: str) -> None:
         self._tree, self._source, self._language = tree, source, language
         self._visible = without_comments(source)
         macros = object_macros(source)
@@ -195,8 +191,8 @@ class _Reader:
         found = list(tree.find(*_FUNCTIONS, *_TYPEDEFS))
         self._functions = [node for node in found if node.type in _FUNCTIONS]
         self._types = {**macros, **_typedefs(tree, found)}
-        words = "|".join(KERNEL_QUALIFIERS[language])
-        self._qualifier = re.compile(rf"\b(?:{words})\b")
+        words = traits_of(language).kernel_qualifiers
+        self._qualifier = re.compile(rf"\b(?:{'|'.join(words)})\b")
 
     def kernels(self) -> Iterator[Kernel]:
         code = self._tree.code
@@ -268,7 +264,7 @@ class _Reader:
         return meant.pop() if len(meant) == 1 else None
 
 
-def _parts(listed: str, language: Backend) -> tuple[list[tuple[str, str, str]], bool]:
+def _parts(listed: str, language: str) -> tuple[list[tuple[str, str, str]], bool]:
     """Text, type and name of each parameter, and whether all of the list was understood."""
     opening = "void f("
     tree = parse(f"{opening}{listed});", language)

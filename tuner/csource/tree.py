@@ -14,7 +14,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tuner.device import Backend
+from tuner.backends.registry import traits_of
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -25,7 +25,7 @@ MAX_NESTING = 200
 """Sources longer, slower to parse or with deeper brackets have no tree. The longest of 540 public
 kernel files has 110,000 characters and takes 0.1 s; no function there nests 20 brackets."""
 
-_QUALIFIERS: Mapping[Backend, str] = {
+_QUALIFIERS = {
     "opencl": r"(?:__)?(?:kernel|global|local|constant|private|generic|read_only|write_only"
     r"|read_write)|restrict",
     "cuda": r"(?:__launch_bounds__|__maxnreg__|__cluster_dims__)\s*\((?:[^()]|\([^()]*\))*\)"
@@ -119,7 +119,7 @@ class Tree:
         return self.code[node.start_byte : node.end_byte]
 
 
-def parse(source: str, language: Backend) -> Tree:
+def parse(source: str, language: str) -> Tree:
     """The tree of a source; both branches of every ``#if`` are in it."""
     code = without_directives(source)
     brackets = ({"(": 1, "{": 1, "[": 1}.get(mark, -1) for mark in re.findall(r"[][(){}]", code))
@@ -128,8 +128,7 @@ def parse(source: str, language: Backend) -> Tree:
         return Tree(code, None)
     from tree_sitter import Parser
 
-    plain = re.sub(r"[^\t\n -~]", "_", code)
-    data = _qualifiers(object_macros(source), language).sub(_spaces, plain).encode()
+    data = _plain(code, object_macros(source), traits_of(language).grammar).encode()
     end = time.thread_time() + MAX_SECONDS  # of this thread, however busy the machine is
     try:
         tree = Parser(_grammar()).parse(
@@ -141,12 +140,15 @@ def parse(source: str, language: Backend) -> Tree:
     return Tree(code, tree.root_node)
 
 
-def _qualifiers(macros: Mapping[str, frozenset[str]], language: Backend) -> re.Pattern[str]:
-    """What the grammar has no need of: qualifiers, attributes, and macros that stand for them."""
-    own = f"{_ATTRIBUTE}|{_ALIGNED}|\\b(?:{_QUALIFIERS[language]})(?!\\w)"
-    plain = re.compile(rf"(?:{own}|\b(?:{_SPECIFIER})\b|\s)*")
-    named = [name for name, bodies in macros.items() if all(map(plain.fullmatch, bodies))]
-    return re.compile("|".join([own, rf"\b(?:{'|'.join(named)})\b"] if named else [own]))
+def _plain(code: str, macros: Mapping[str, frozenset[str]], grammar: str) -> str:
+    """The code as the grammar knows it: less qualifiers, attributes, and macros for these."""
+    unknown = re.compile(rf"{_ATTRIBUTE}|{_ALIGNED}|\b(?:{_QUALIFIERS[grammar]})(?!\w)")
+    qualifying = re.compile(rf"(?:{unknown.pattern}|\b(?:{_SPECIFIER})\b|\s)*")
+    named = {name for name, bodies in macros.items() if all(map(qualifying.fullmatch, bodies))}
+    code = re.sub(
+        r"[A-Za-z_]\w*", lambda word: _spaces(word) if word[0] in named else word[0], code
+    )
+    return unknown.sub(_spaces, re.sub(r"[^\t\n -~]", "_", code))
 
 
 @cache

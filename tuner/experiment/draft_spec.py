@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.backends.registry import backends
 from tuner.csource.indices import MAX_AXES, Axis, Indices
-from tuner.csource.kernels import KERNEL_QUALIFIERS, Kernel, Parameter, kernels
-from tuner.device import Backend
+from tuner.csource.kernels import Kernel, Parameter, kernels
 from tuner.errors import SpecError
 from tuner.experiment.fields import read_text
 from tuner.expressions import RESERVED, nearest
 
-_LANGUAGES: dict[str, Backend] = {".cl": "opencl", ".cu": "cuda", ".cuh": "cuda"}
 _AMBIGUOUS = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
@@ -34,19 +33,20 @@ def draft_spec(kernel: Path, entry: str | None = None) -> str:
     Raises:
         SpecError: The file cannot be read, or it is unclear which kernel is meant.
     """
-    language = _LANGUAGES.get(kernel.suffix)
-    if language is None:
-        raise SpecError(f"{kernel}: a kernel file ends in {', '.join(_LANGUAGES)}")
+    traits = next((one for one in backends() if kernel.suffix in one.suffixes), None)
+    if traits is None:
+        suffixes = ", ".join(sorted(suffix for one in backends() for suffix in one.suffixes))
+        raise SpecError(f"{kernel}: a kernel file ends in {suffixes}")
     try:
         source = read_text(kernel)
     except ValueError as error:
         raise SpecError(str(error)) from None
     found: dict[str, Kernel] = {}
-    for each in kernels(source, language):
+    for each in kernels(source, traits.name):
         if each.block or each.name not in found:
             found[each.name] = each
     if not found:
-        mark = KERNEL_QUALIFIERS[language][0]
+        mark = traits.kernel_qualifiers[0]
         raise SpecError(f"{kernel}: no kernel found; one begins with {mark}")
     if entry is None and len(found) > 1:
         raise SpecError(

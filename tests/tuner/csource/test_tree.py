@@ -114,6 +114,7 @@ def test_both_languages_are_understood_in_full(source: str, language: str) -> No
         *("(", "{", "a<", "*", "* const ", '"', "a?b:", "f<<<", "f(a<b, ", "(a)(b)*", "a b "),
         *("template<", "template<class T>", "__global__ void f(int a){", "#define A B\n", "/*"),
         *("__attribute__((", "__launch_bounds__(", "'", "é", "if(a){}else ", "int a,", "\n#"),
+        "".join(f"#define A{number} inline\n" for number in range(9_000)),
     ],
 )
 def test_hostile_text_is_read_within_bounds(part: str) -> None:
