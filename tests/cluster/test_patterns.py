@@ -78,4 +78,4 @@ def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
     settings = Settings(ray_address=None, in_job=False, home=Path("/dev/null/home"))
     history = SimpleNamespace(finished=True, experiment=spec)
     patterns.leave(settings, tmp_path / "run", history, None)
-    assert "is not kept for later runs: /dev/null/home/patterns" in capsys.readouterr().err
+    assert "cannot keep the winner as a pattern: /dev/null/home/patterns" in capsys.readouterr().err
