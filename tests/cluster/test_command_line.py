@@ -274,7 +274,7 @@ def test_a_crash_and_an_endless_loop_cost_a_trial_each_and_are_named(tmp_path):
 
 def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    result = kernelwright("run", write_experiment(tmp_path), timeout=60)
+    result = kernelwright("run", write_experiment(tmp_path))
     assert result.returncode == 3
     assert "cannot use 127.0.0.1:1" in result.stderr
     assert "Traceback" not in result.stderr
@@ -330,24 +330,35 @@ WIDE = TEMPLATE.replace("[1, 2, 4]", str(list(range(1, 100)))).replace(
 )
 
 
-def begin(tmp_path, text, finished=1):
-    """Start a long run as a process group of its own, and wait until trials came in."""
-    spec = write_experiment(tmp_path / "spec", spec=text, template=WIDE)
-    run = tmp_path / "run"
-    process = subprocess.Popen(
-        command("run", spec, "--fleet", "local", "--run-dir", run),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    until = time.monotonic() + 60
-    while outcomes(run) < finished:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return process, run
+@pytest.fixture
+def begin(tmp_path):
+    """Starts a long run as a process group of its own, and waits until trials came in."""
+    started = []
+
+    def start(text, finished=1):
+        spec = write_experiment(tmp_path / "spec", spec=text, template=WIDE)
+        run = tmp_path / "run"
+        process = subprocess.Popen(
+            command("run", spec, "--fleet", "local", "--run-dir", run),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        until = time.monotonic() + 60
+        while outcomes(run) < finished:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return process, run
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 def outcomes(run):
@@ -357,8 +368,8 @@ def outcomes(run):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_all_and_prints_how_to_go_on(tmp_path, number, code):
-    process, run = begin(tmp_path, LONG)
+def test_a_signal_keeps_all_and_prints_how_to_go_on(begin, number, code):
+    process, run = begin(LONG)
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code, errors
@@ -367,8 +378,8 @@ def test_a_signal_keeps_all_and_prints_how_to_go_on(tmp_path, number, code):
     assert outcomes(run) >= 1
 
 
-def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
-    process, run = begin(tmp_path, SPEC)
+def test_kill_9_loses_no_finished_trial_and_repeats_none(begin):
+    process, run = begin(SPEC)
     process.kill()
     process.communicate()
     before = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
@@ -414,8 +425,8 @@ def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
     assert any(fact.kind == "run.finished" for fact in RunView.open(tmp_path / "run").facts())
 
 
-def test_stopped_before_anything_was_measured_it_goes_on_later(tmp_path):
-    process, run = begin(tmp_path, LONG, finished=0)
+def test_stopped_before_anything_was_measured_it_goes_on_later(begin):
+    process, run = begin(LONG, finished=0)
     until = time.monotonic() + 60
     while not (run / "journal.jsonl").exists():
         assert time.monotonic() < until
@@ -427,8 +438,8 @@ def test_stopped_before_anything_was_measured_it_goes_on_later(tmp_path):
     assert not any(fact.kind == "search.ended" for fact in RunView.open(run).facts())
 
 
-def test_stop_confirms_what_was_found(tmp_path):
-    process, run = begin(tmp_path, LONG)
+def test_stop_confirms_what_was_found(begin):
+    process, run = begin(LONG)
     assert kernelwright("stop", run).returncode == 0
     result, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
