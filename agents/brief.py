@@ -21,6 +21,7 @@ from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
 from agents.replies import Mode, Suggestion
 from agents.static_profile import UNKNOWN, Static, roofline
+from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.experiment.model import Experiment, Template
@@ -245,7 +246,7 @@ def _conversation(
 ) -> tuple[Message, ...]:
     environment = _environment()
     system = environment.get_template("system.md.j2").render(
-        language=brief.experiment.kernel.language
+        backend=traits_of(brief.experiment.kernel.language).title
     )
     closing = environment.get_template(f"{role}.md.j2").render(brief=brief, **more)
     room = budget_tokens - tokens(system) - tokens(closing)

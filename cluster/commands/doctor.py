@@ -1,4 +1,4 @@
-"""``doctor``: what this machine can do, and what it lacks."""
+"""``doctor``: this machine's devices, packages and cluster, and what is missing."""
 
 import importlib.metadata
 import json
@@ -10,33 +10,26 @@ import typer
 
 from cluster.commands.find_spec import bundled_names
 from cluster.settings import Settings, environment_for_ray
+from tuner.backends.registry import backends
 from tuner.errors import EnvironmentProblem
 from workers.devices.discover import Found, list_devices
 
-PACKAGES = (
-    "kernelwright",
-    "ray",
-    "numpy",
-    "hyperopt",
-    "litellm",
-    "pyopencl",
-    "pocl-binary-distribution",
-    "cupy-cuda13x",
-    "nvidia-cuda-nvrtc",
-    "nvidia-ml-py",
-)
+PACKAGES = ("kernelwright", "ray", "numpy", "hyperopt", "litellm")
 
 
 def doctor(*, as_json: bool) -> None:
-    """Print devices, packages and the cluster that a run would join, which it tries to.
+    """Print devices and packages, and try to join the cluster that a run would join.
 
     Raises:
-        EnvironmentProblem: there is no device at all to tune for.
+        EnvironmentProblem: there is no device.
     """
     found = list_devices()
     settings = Settings.read()
     cluster = _cluster(settings)
     packages = {name: _version(name) for name in PACKAGES}
+    for backend in backends():
+        names = (*backend.distributions, *backend.optional_distributions)
+        packages |= {name: _version(name) for name in names}
     if as_json:
         report = {
             "python": platform.python_version(),
@@ -58,16 +51,17 @@ def doctor(*, as_json: bool) -> None:
             typer.echo(f"device       {_line(one)}")
         typer.echo(f"experiments  {', '.join(bundled_names())}")
     if not any(one.device for one in found):
-        raise EnvironmentProblem(
-            "no device to tune for: `pip install 'kernelwright[cpu]'` brings OpenCL for the "
-            "processor, `pip install 'kernelwright[cuda13]'` CUDA for NVIDIA GPUs"
+        extras = (
+            f"`pip install 'kernelwright[{backend.extra}]'` for {backend.offers}"
+            for backend in backends()
         )
+        raise EnvironmentProblem(f"no device found: {', '.join(extras)}")
 
 
 def _cluster(settings: Settings) -> str:
-    """The cluster that a run would join, or why it could not."""
+    """The cluster that a run would join, or why it cannot."""
     if settings.ray_address is None:
-        return "no RAY_ADDRESS: a run starts its own"
+        return "RAY_ADDRESS is not set: a run starts its own Ray"
     try:
         with environment_for_ray(settings):
             from cluster import ray_driver
