@@ -20,7 +20,7 @@ from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
-from tuner.experiment.tolerances import compared
+from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.trial import Configuration, Rejected
@@ -55,7 +55,7 @@ def validate(
     if experiment.template is not None or not rounds:
         experiment = tunable(experiment)[0]
     model, why_not = _device(experiment, target, device)
-    tolerances = compared(experiment)
+    tolerances = comparison_rules(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
     if model is not None and experiment.template is not None:
@@ -198,9 +198,9 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
         return
     if kernel is None:
         raise SpecError("name a kernel file (.cu or .cl), or use --schema")
-    from tuner.experiment.draft_spec import skeleton
+    from tuner.experiment.draft_spec import draft_spec
 
-    _write(skeleton(kernel, entry), output)
+    _write(draft_spec(kernel, entry), output)
     if output is not None:
         then = f"review its guesses, then run: kernelwright validate {output}"
         typer.echo(f"kernelwright: wrote {output}; {then}", err=True)
