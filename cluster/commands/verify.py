@@ -50,6 +50,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         answers = _measured(view.experiment, record, files, device, shown)
     checks = recheck(record, view.experiment.measure.cache, answers)
     found = outcome(checks)
+    counts = Counter(check.verdict for check in checks)
     if as_json:
         listed = [asdict(check) for check in checks]
         told = {"run": str(run_dir), "outcome": found, "holds": found == "holds", "checks": listed}
@@ -59,7 +60,6 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             typer.echo(_line(check))
         for variant, reason in dict.fromkeys((c.variant, c.reason) for c in checks if c.reason):
             typer.echo(f"{variant} {reason}")
-        counts = Counter(check.verdict for check in checks)
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
     if found == "unclear":
