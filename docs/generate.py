@@ -3,8 +3,7 @@
 With ``--check`` nothing is written, and the exit code counts the documents that are out of date.
 
 ``spec.md`` gets the fields of a spec from the models, ``commands.md`` the options from the command
-line, ``integrity.md`` the table of threats. What stands above the marker in a document is written
-by hand and kept.
+line. What stands above the marker in a document is written by hand and kept.
 """
 
 import inspect
@@ -21,7 +20,6 @@ from typer.models import ArgumentInfo
 
 from cluster.cli import app
 from tuner.experiment.schema import json_schema
-from tuner.integrity.threats import THREATS
 
 FOLDER = Path(__file__).parent
 MARKER = "<!-- Generated below this line by `python -m docs.generate`; do not edit. -->\n"
@@ -30,11 +28,7 @@ VALUES = {str: "TEXT", Path: "PATH", int: "NUMBER", float: "NUMBER"}
 
 def documents() -> dict[Path, str]:
     """The full text of each document that has a generated part."""
-    parts = {
-        "spec.md": spec_fields(json_schema()),
-        "commands.md": command_options(),
-        "integrity.md": threats(),
-    }
+    parts = {"spec.md": spec_fields(json_schema()), "commands.md": command_options()}
     texts = {}
     for name, generated in parts.items():
         by_hand, marker, _ = (FOLDER / name).read_text(encoding="utf-8").partition(MARKER)
@@ -147,23 +141,6 @@ def command_options() -> str:
         for info in group.registered_commands
         if info.callback is not None
     )
-
-
-def threats() -> str:
-    """A table of the threats, the checks against each, and their tests."""
-    rows = "| | a kernel that … | is caught by | tested in |\n|---|---|---|---|\n"
-    for threat in THREATS:
-        names = [check.partition(":")[0] for check in threat.checks]
-        checks = ", ".join(f"`{name}`" for name in names)
-        folders = sorted(
-            f"{path.parents[1].relative_to(FOLDER.parent)}/{threat.number:02}_*"
-            for path in (FOLDER.parent / "tests").glob(
-                f"**/exploits/{threat.number:02}_*/case.yaml"
-            )
-        )
-        tests = ", ".join(f"`{test}`" for test in (*dict.fromkeys(folders), *threat.tests))
-        rows += f"| {threat.number} | {threat.threat} | {checks} | {tests} |\n"
-    return rows
 
 
 def _groups() -> Iterator[tuple[str, typer.Typer]]:
