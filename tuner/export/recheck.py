@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.engine.fleet import Confirmed
 from tuner.export.record import Claim, ExportRecord
+from tuner.journal.facts import ConfirmationSampled
 from tuner.results.evidence import Samples
 from tuner.results.statistics import Comparison, compare
 
@@ -31,7 +31,9 @@ class Recheck:
     reason: str = ""
 
 
-def recheck(record: ExportRecord, cache: str, answers: Sequence[Confirmed]) -> tuple[Recheck, ...]:
+def recheck(
+    record: ExportRecord, cache: str, answers: Sequence[ConfirmationSampled]
+) -> tuple[Recheck, ...]:
     """The verdict on every claim of a record.
 
     A claim *holds* if the new speedup is within 2 %, or within the combined intervals. Otherwise it

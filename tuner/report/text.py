@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
 from tuner.results.statistics import Comparison
 
