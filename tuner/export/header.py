@@ -9,8 +9,8 @@ itself, so that it suits every runtime. Launches are checked against the limits 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tuner.candidate import BASELINE
 from tuner.device import Device
-from tuner.engine.fleet import BASELINE
 from tuner.experiment.model import Experiment
 from tuner.export.launch_code import LaunchCode, quoted
 from tuner.export.variant import ExportVariant, identifier
