@@ -20,7 +20,7 @@ from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
 from agents.replies import Mode, Suggestion
-from agents.static_profile import UNKNOWN, Static, roofline
+from agents.static_profile import UNKNOWN, StaticProfile, roofline
 from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.experiment.model import Experiment, Template
@@ -82,7 +82,7 @@ class RoundSummary:
     gain: Comparison | None = None
     portfolio_gain: Comparison | None = None
     roofline: tuple[float, float] | None = None
-    static: Static = UNKNOWN
+    static: StaticProfile = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,8 @@ class Brief:
     experiment: Experiment
     device: Device
     shapes: tuple[ShapeTimes, ...]
-    static: Static = UNKNOWN
-    best_static: Static = UNKNOWN
+    static: StaticProfile = UNKNOWN
+    best_static: StaticProfile = UNKNOWN
     incumbent: Template | None = None
     specialists: tuple[Specialist, ...] = ()
     landscape: Landscape | None = None

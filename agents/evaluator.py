@@ -13,11 +13,11 @@ from tuner.journal.facts import IncumbentEntered
 from tuner.trial import Value
 
 
-class StopAsked(Exception):
-    """The user asked for an end. Raised by a model or a workshop instead of beginning anything."""
+class StopRequested(Exception):
+    """The user asked for an end. Raised by a model or a evaluator instead of beginning anything."""
 
 
-class Workshop(Protocol):
+class TemplateEvaluator(Protocol):
     """Everything of the loop that needs compilers or devices."""
 
     def now(self) -> float:
@@ -39,12 +39,12 @@ class Workshop(Protocol):
         round_number: int,
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
-        heat: str = "",
+        suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         """Search the experiment's template to its end, confirmation included.
 
-        ``heat`` names a search of the round that only screens drafts; the round's own has none.
+        ``suffix`` names a search of the round that only screens drafts; the round's own has none.
         The ``incumbents`` are confirmed beside what was found; the verdict's gains are over them.
         Called again for a search that was cut off, it goes on from what was measured.
 
@@ -53,21 +53,21 @@ class Workshop(Protocol):
         """
         ...
 
-    async def go_on(
+    async def search_meanwhile(
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
-        heat: str,
+        suffix: str,
         until: Callable[[], bool],
     ) -> None:
-        """Search further where the best variant's search ended, as a ``heat`` of its round.
+        """Search further where the best variant's search ended, as a ``suffix`` of its round.
 
         Returns soon after ``until`` holds; called again, it goes on from what was measured.
         """
         ...
 
-    async def settle(
-        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+    async def confirm_meanwhile(
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
-        """Confirm what :meth:`go_on` found beside what stands; ``None`` if it leads nothing."""
+        """Confirm what :meth:`search_meanwhile` found beside what stands; ``None`` if it leads nothing."""
         ...

@@ -1,8 +1,8 @@
 """Successive halving: a round's drafts, searched side by side on the round's one budget.
 
-In each heat the drafts that are left share the heat's part of the budget, the slower half leaves,
-and the others go on from the best that they have found. Only the last heat is confirmed in full.
-One draft has one heat. Owns who goes on and with what; knows nothing of how a draft is searched.
+In each rung the drafts that are left share the rung's part of the budget, the slower half leaves,
+and the others go on from the best that they have found. Only the last rung is confirmed in full.
+One draft has one rung. Owns who goes on and with what; knows nothing of how a draft is searched.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,44 +16,44 @@ from tuner.trial import Value
 Seeds = tuple[dict[str, Value], ...]
 
 Search = Callable[[int, int, Experiment, Seeds], Awaitable[Verdict]]
-"""Searches the experiment of a draft in a heat, values to try first given."""
+"""Searches the experiment of a draft in a rung, values to try first given."""
 
 SCREENING = ConfirmSettings(top=1, processes=2)
 CARRIED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class HalvingResult:
     """What became of a round's drafts: the winner's number, and each one's verdict."""
 
     winner: int
     verdicts: Mapping[int, Verdict]
 
 
-def heats(drafts: int) -> int:
-    """How many heats it takes until one of so many drafts is left, that one's own included."""
+def rungs(drafts: int) -> int:
+    """How many rungs it takes until one of so many drafts is left, that one's own included."""
     return (drafts - 1).bit_length() + 1
 
 
-async def contest(
+async def successive_halving(
     drafts: Mapping[int, Drafted], experiment: Experiment, inherited: Seeds, search: Search
-) -> Contest:
+) -> HalvingResult:
     """Search the drafts against each other; ``experiment`` holds the round's budget."""
     standing = dict(drafts)
     seeds = {number: (*draft.seeds, *inherited) for number, draft in drafts.items()}
     verdicts: dict[int, Verdict] = {}
-    total = heats(len(drafts))
-    for heat in range(total):
-        last = heat == total - 1
+    total = rungs(len(drafts))
+    for rung in range(total):
+        last = rung == total - 1
         for number, draft in standing.items():
             part = _part(experiment, draft, total * len(standing), last=last)
-            found = await search(number, heat, part, seeds[number])
+            found = await search(number, rung, part, seeds[number])
             verdicts[number] = _together(verdicts.get(number), found)
             seeds[number] = (*_best(found), *seeds[number])
         ranked = sorted(standing, key=lambda number: (-(verdicts[number].speedup or 0.0), number))
         standing = {number: drafts[number] for number in ranked[: -(-len(ranked) // 2)]}
     (winner,) = standing
-    return Contest(winner=winner, verdicts=verdicts)
+    return HalvingResult(winner=winner, verdicts=verdicts)
 
 
 def _part(experiment: Experiment, draft: Drafted, shares: int, *, last: bool) -> Experiment:
@@ -72,7 +72,7 @@ def _best(verdict: Verdict) -> Seeds:
 
 
 def _together(before: Verdict | None, now: Verdict) -> Verdict:
-    """The latest verdict, with what all heats cost and saw."""
+    """The latest verdict, with what all rungs cost and saw."""
     if before is None:
         return now
     return replace(

@@ -3,7 +3,7 @@
 A plain coroutine. Every step that costs anything is taken through
 :class:`agents.step_journal.Steps`, so that a run killed anywhere and started again ends the same
 and asks no model twice. Owns the order of steps and their keys; what they do is the roles' and the
-workshop's business.
+evaluator's business.
 
 Keys: planning's attempts are its asks; generation's attempts are its asks; testing's attempt n is
 the admission of generation's attempt n; tuning's attempts are the heats of a draft's search, the
@@ -18,9 +18,9 @@ from functools import partial
 from typing import Literal
 
 from agents.brief import BRIEFS, Brief, RoundSummary
-from agents.evaluator import StopAsked, Workshop
+from agents.evaluator import StopRequested, TemplateEvaluator
 from agents.generation.drafting import Drafted, write_template
-from agents.halving import Contest, Seeds, contest, heats
+from agents.halving import HalvingResult, Seeds, rungs, successive_halving
 from agents.llm.port import (
     LanguageModel,
     Message,
@@ -35,7 +35,7 @@ from agents.llm.port import (
 from agents.patterns.pattern import seeds as inherited_seeds
 from agents.planning import (
     Ask,
-    Progress,
+    RoundsState,
     StopReason,
     Task,
     Variant,
@@ -70,7 +70,7 @@ class Ending:
 
     reason: EndReason
     detail: str
-    progress: Progress
+    progress: RoundsState
     spent: Spent
 
     @property
@@ -92,29 +92,29 @@ class _Stop(Exception):
 
 
 async def run_rounds(
-    task: Task, model: LanguageModel, workshop: Workshop, journal: StepJournal
+    task: Task, model: LanguageModel, evaluator: TemplateEvaluator, journal: StepJournal
 ) -> Ending:
     """Run rounds until there is a reason to stop.
 
     Raises:
         tuner.errors.KernelwrightError: the machine, the journal or the spec stand in the way.
     """
-    steps = Steps(journal, workshop.now)
-    progress = Progress()
+    steps = Steps(journal, evaluator.now)
+    progress = RoundsState()
     while True:
         reason = stop_reason(task, progress)
         if reason is not None:
             return Ending(
                 reason=reason, detail=_DETAILS[reason], progress=progress, spent=steps.spent
             )
-        one = _Round(task, progress, model, workshop, steps)
+        one = _Round(task, progress, model, evaluator, steps)
         try:
             progress = await one.run()
         except _Stop as stop:
             return Ending(
                 reason=stop.reason, detail=str(stop), progress=one.progress, spent=steps.spent
             )
-        except StopAsked:
+        except StopRequested:
             detail = "it was asked to stop"
             return Ending(reason="stopped", detail=detail, progress=progress, spent=steps.spent)
 
@@ -128,19 +128,19 @@ class _Round:
     def __init__(
         self,
         task: Task,
-        progress: Progress,
+        progress: RoundsState,
         model: LanguageModel,
-        workshop: Workshop,
+        evaluator: TemplateEvaluator,
         steps: Steps,
     ) -> None:
         self._task = task
         self.progress = progress
         self._model = model
-        self._workshop = workshop
+        self._evaluator = evaluator
         self._steps = steps
         self._number = len(progress.rounds) + 1
 
-    async def run(self) -> Progress:
+    async def run(self) -> RoundsState:
         """Take the round's steps; the state after it."""
         try:
             suggestion, drafts = await self._written()
@@ -248,7 +248,7 @@ class _Round:
             if best is not None and self._task.overlap:
                 await asyncio.wait([call], timeout=min(THINKING_SECONDS, seconds))
                 if not call.done():
-                    await self._workshop.go_on(
+                    await self._evaluator.search_meanwhile(
                         best,
                         self.progress.incumbents,
                         self._further,
@@ -263,7 +263,7 @@ class _Round:
 
     @property
     def _further(self) -> str:
-        return f"-on{self._number}"
+        return f"-meanwhile{self._number}"
 
     async def _take_further(self) -> None:
         """Take what devices found while models were asked, if it is surely better."""
@@ -273,7 +273,9 @@ class _Round:
         step = self._key(Role.TUNING, 0, self._task.width)
         incumbents = self.progress.incumbents
         found = await self._steps.take(
-            step, FURTHER, lambda: self._workshop.settle(best, incumbents, self._further)
+            step,
+            FURTHER,
+            lambda: self._evaluator.confirm_meanwhile(best, incumbents, self._further),
         )
         if found is not None:
             self.progress = self.progress.with_more_of_best(found, self._further)
@@ -283,13 +285,13 @@ class _Round:
 
         async def act() -> Admitted | Refused:
             try:
-                return await self._workshop.admit(self._task.experiment, template)
+                return await self._evaluator.admit(self._task.experiment, template)
             except DeviceNeeded as error:
                 raise _Stop("device", f"{step}: the corners compile; {error}") from error
 
         return await self._steps.take(step, ADMISSIONS, act)
 
-    async def _search(self, drafts: dict[int, Drafted]) -> Contest:
+    async def _search(self, drafts: dict[int, Drafted]) -> HalvingResult:
         experiment = round_experiment(
             self._task.experiment,
             used_trials=self.progress.trials,
@@ -301,25 +303,25 @@ class _Round:
             raise _Stop("search", _DETAILS["search"])
         incumbents = self.progress.incumbents
 
-        async def search(draft: int, heat: int, part: Experiment, seeds: Seeds) -> Verdict:
-            step = self._key(Role.TUNING, heat, draft)
-            last = heat == heats(len(drafts)) - 1
-            name, beaten = ("", incumbents) if last else (f"-d{draft}-h{heat}", ())
+        async def search(draft: int, rung: int, part: Experiment, seeds: Seeds) -> Verdict:
+            step = self._key(Role.TUNING, rung, draft)
+            last = rung == rungs(len(drafts)) - 1
+            name, beaten = ("", incumbents) if last else (f"-d{draft}-rung{rung}", ())
 
             async def act() -> Verdict:
                 try:
-                    return await self._workshop.search(self._number, part, seeds, name, beaten)
+                    return await self._evaluator.search(self._number, part, seeds, name, beaten)
                 except DeviceNeeded as error:
                     raise _Stop("device", f"{step}: {error}") from error
 
             return await self._steps.take(step, VERDICTS, act)
 
         inherited = inherited_seeds(self._task.patterns, self._task.device.name)
-        return await contest(drafts, experiment, inherited, search)
+        return await successive_halving(drafts, experiment, inherited, search)
 
     def _tested(
-        self, suggestion: Suggestion, drafts: dict[int, Drafted], outcome: Contest
-    ) -> Progress:
+        self, suggestion: Suggestion, drafts: dict[int, Drafted], outcome: HalvingResult
+    ) -> RoundsState:
         best = self.progress.best
         verdict = outcome.verdicts[outcome.winner]
         if verdict.speedup is None:
@@ -328,16 +330,18 @@ class _Round:
             words = "improved" if verdict.gained else "no sure gain on what was there"
             if verdict.serves_better and not verdict.gained:
                 words += " over all shapes, but a faster portfolio with it"
-        if verdict.fallen:
-            words += f"; what was there failed beside it: {verdict.fallen}"
+        if verdict.incumbent_failure:
+            words += f"; what was there failed beside it: {verdict.incumbent_failure}"
         summary = RoundSummary(
             number=self._number,
             suggestion=suggestion,
             verdict=words,
             speedup=verdict.speedup,
             interval=_interval(verdict),
-            gain=verdict.gain if best and not verdict.fallen else None,
-            portfolio_gain=verdict.portfolio_gain if best and not verdict.fallen else None,
+            gain=verdict.gain if best and not verdict.incumbent_failure else None,
+            portfolio_gain=verdict.portfolio_gain
+            if best and not verdict.incumbent_failure
+            else None,
             roofline=roofline(self._task.floor_us, verdict.best_us),
             static=verdict.static,
         )
@@ -354,7 +358,7 @@ class _Round:
         tried = variants.pop(outcome.winner)
         return self.progress.after(summary, tried, tuple(variants.values()))
 
-    def _lost(self, suggestion: Suggestion, words: str) -> Progress:
+    def _lost(self, suggestion: Suggestion, words: str) -> RoundsState:
         summary = RoundSummary(number=self._number, suggestion=suggestion, verdict=words)
         return self.progress.after(summary, None)
 

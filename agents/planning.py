@@ -26,7 +26,7 @@ from agents.landscape import landscape
 from agents.llm.port import Message, Role, StepKey
 from agents.patterns.pattern import Pattern
 from agents.replies import Mode, Suggestion, Unusable, read_suggestion
-from agents.static_profile import UNKNOWN, Static
+from agents.static_profile import UNKNOWN, StaticProfile
 from agents.step_journal import Asked, Spent, StepFiles, Steps
 from agents.verdict import Verdict
 from tuner.device import Device
@@ -76,7 +76,7 @@ class Task:
     device: Device
     baseline_us: tuple[float | None, ...]
     floor_us: tuple[float | None, ...]
-    static: Static = UNKNOWN
+    static: StaticProfile = UNKNOWN
     limits: Limits = field(default_factory=Limits)
     patterns: tuple[Pattern, ...] = ()
     mode: Mode = "template"
@@ -89,7 +89,7 @@ class Variant:
     """A searched template: its best configuration and times are in ``verdict``.
 
     ``parent`` is the digest of the variant that its round started from, ``None`` for the kernel.
-    ``heat`` names the search of the round that the verdict is of, empty for the round's own.
+    ``suffix`` names the search of the round that the verdict is of, empty for the round's own.
     """
 
     round: int
@@ -97,7 +97,7 @@ class Variant:
     parent: str | None
     suggestion: Suggestion
     verdict: Verdict
-    heat: str = ""
+    suffix: str = ""
 
     @property
     def digest(self) -> str:
@@ -115,7 +115,7 @@ _TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RoundsState:
     """The state between rounds. ``variants`` are all that were searched, in order.
 
     ``best`` is what the next round starts from. ``stands`` is the variant whose search holds the
@@ -124,7 +124,7 @@ class Progress:
 
     rounds: tuple[RoundSummary, ...] = ()
     best: Variant | None = None
-    stands: Variant | None = None
+    result_variant: Variant | None = None
     variants: tuple[Variant, ...] = ()
     without_gain: int = 0
     trials: int = 0
@@ -134,39 +134,39 @@ class Progress:
     @property
     def incumbents(self) -> tuple[IncumbentEntered, ...]:
         """What a search must beat."""
-        return self.stands.verdict.incumbents if self.stands else ()
+        return self.result_variant.verdict.incumbents if self.result_variant else ()
 
-    def with_more_of_best(self, verdict: Verdict, heat: str) -> "Progress":
+    def with_more_of_best(self, verdict: Verdict, suffix: str) -> "RoundsState":
         """With what a further search of the best variant found, if that is a gain."""
         assert self.best is not None
-        further = replace(self.best, verdict=verdict, heat=heat)
+        further = replace(self.best, verdict=verdict, suffix=suffix)
         if verdict.gained:
-            return replace(self._with_best(further), stands=further)
-        if verdict.fallen:
-            return self.without_best(verdict.fallen)
-        return replace(self, stands=further) if verdict.supersedes else self
+            return replace(self._with_best(further), result_variant=further)
+        if verdict.incumbent_failure:
+            return self.without_best(verdict.incumbent_failure)
+        return replace(self, result_variant=further) if verdict.supersedes else self
 
-    def without_best(self, why: str) -> "Progress":
+    def without_best(self, why: str) -> "RoundsState":
         """With a best variant that failed beside others: the kernel as it stands is next."""
         if self.best is None:
             return self
-        fallen = replace(self.best, verdict=self.best.verdict.refuted(why))
-        return replace(self._with_best(fallen), best=None, stands=None)
+        incumbent_failure = replace(self.best, verdict=self.best.verdict.refuted(why))
+        return replace(self._with_best(incumbent_failure), best=None, result_variant=None)
 
-    def _with_best(self, variant: Variant) -> "Progress":
+    def _with_best(self, variant: Variant) -> "RoundsState":
         variants = tuple(variant if one is self.best else one for one in self.variants)
         return replace(self, best=variant, variants=variants)
 
     def after(
         self, summary: RoundSummary, tried: Variant | None, beaten: tuple[Variant, ...] = ()
-    ) -> "Progress":
+    ) -> "RoundsState":
         """The state after one more round; ``tried`` is what was searched, if anything was.
 
         ``beaten`` are the round's other drafts.
         """
         searched = (*beaten, *([tried] if tried else []))
-        fallen = tried.verdict.fallen if tried else ""
-        before = self.without_best(fallen) if fallen else self
+        incumbent_failure = tried.verdict.incumbent_failure if tried else ""
+        before = self.without_best(incumbent_failure) if incumbent_failure else self
         gained = tried is not None and tried.verdict.gained
         serves_better = tried is not None and tried.verdict.serves_better
         supersedes = tried is not None and tried.verdict.supersedes
@@ -174,7 +174,7 @@ class Progress:
             before,
             rounds=(*self.rounds, summary),
             best=tried if gained else before.best,
-            stands=tried if supersedes else before.stands,
+            result_variant=tried if supersedes else before.result_variant,
             variants=(*before.variants, *searched),
             without_gain=0 if gained or serves_better else self.without_gain + 1,
             trials=self.trials + sum(one.verdict.trials for one in searched),
@@ -222,7 +222,7 @@ def kernel_digest(kernel: Kernel) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def stop_reason(task: Task, progress: Progress) -> StopReason | None:
+def stop_reason(task: Task, progress: RoundsState) -> StopReason | None:
     """Why no further round begins, if so."""
     if progress.best and _near_ceiling(task, progress.best.verdict):
         return "ceiling"
@@ -246,7 +246,7 @@ def overspent(limits: Limits, spent: Spent, *, tokens: int, price: float) -> Sto
     return None
 
 
-def brief_of(task: Task, progress: Progress) -> Brief:
+def brief_of(task: Task, progress: RoundsState) -> Brief:
     """What a model is told now."""
     best: tuple[float | None, ...] = (None,) * len(task.baseline_us)
     found, baselines = None, task.baseline_us
@@ -284,10 +284,10 @@ def brief_of(task: Task, progress: Progress) -> Brief:
     )
 
 
-def _specialists(progress: Progress, shapes: tuple[ShapeTimes, ...]) -> Iterator[Specialist]:
-    if progress.stands is None:
+def _specialists(progress: RoundsState, shapes: tuple[ShapeTimes, ...]) -> Iterator[Specialist]:
+    if progress.result_variant is None:
         return
-    verdict = progress.stands.verdict
+    verdict = progress.result_variant.verdict
     for place, incumbent in enumerate(progress.incumbents):
         times = tuple(
             replace(shapes[one.shape], best=one.us, baseline=verdict.baseline_us[one.shape])

@@ -24,11 +24,11 @@ _GAVE_OUT = ("model", "calls", "tokens", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class RoundsSummary:
     """``reason`` is why the loop ended; ``searched`` the round whose search is the run's result.
 
     That is the last that gained, else the one that came nearest; ``None`` where no round found
-    a valid configuration. ``heat`` names a further search of it.
+    a valid configuration. ``suffix`` names a further search of it.
     """
 
     reason: str
@@ -37,13 +37,15 @@ class Ledger:
     searched: Annotated[int, Field(ge=1, le=100)] | None
     rounds: tuple[RoundSummary, ...]
     spent: Spent
-    heat: Annotated[str, Field(pattern=r"^(?:-[a-z]{1,3}[0-9]{1,4})*$", max_length=40)] = ""
+    suffix: Annotated[str, Field(pattern=r"^(?:-[a-z]{1,9}[0-9]{1,4})*$", max_length=40)] = ""
 
     @classmethod
-    def of(cls, ending: Ending) -> "Ledger":
+    def of(cls, ending: Ending) -> "RoundsSummary":
         """The ledger of a loop that ended."""
         valid = [v for v in ending.progress.variants if v.verdict.speedup is not None]
-        nearest = ending.progress.stands or max(valid, key=lambda v: v.speedup, default=None)
+        nearest = ending.progress.result_variant or max(
+            valid, key=lambda v: v.speedup, default=None
+        )
         return cls(
             reason=ending.reason,
             detail=ending.detail,
@@ -51,7 +53,7 @@ class Ledger:
             searched=nearest.round if nearest else None,
             rounds=ending.progress.rounds,
             spent=ending.spent,
-            heat=nearest.heat if nearest else "",
+            suffix=nearest.suffix if nearest else "",
         )
 
     @property
@@ -82,27 +84,27 @@ class Ledger:
         return not any(past.speedup for past in self.rounds)
 
 
-_LEDGERS: TypeAdapter[Ledger] = TypeAdapter(Ledger)
+_SUMMARIES: TypeAdapter[RoundsSummary] = TypeAdapter(RoundsSummary)
 
 
-def ledger_json(ledger: Ledger) -> dict[str, object]:
+def summary_json(ledger: RoundsSummary) -> dict[str, object]:
     """The ledger as JSON data."""
-    plain: dict[str, object] = _LEDGERS.dump_python(ledger, mode="json")
+    plain: dict[str, object] = _SUMMARIES.dump_python(ledger, mode="json")
     return plain
 
 
-def write_ledger(run: Path, ledger: Ledger) -> None:
+def write_summary(run: Path, ledger: RoundsSummary) -> None:
     """Keep it; raises ``EnvironmentProblem`` if it cannot be written."""
-    text = json.dumps(ledger_json(ledger), ensure_ascii=False, indent=1)
+    text = json.dumps(summary_json(ledger), ensure_ascii=False, indent=1)
     write_whole(run / FILE, f"{text}\n")
 
 
-def discard_ledger(run: Path) -> None:
+def discard_summary(run: Path) -> None:
     """Forget how an earlier life of the loop ended, since it goes on."""
     (run / FILE).unlink(missing_ok=True)
 
 
-def read_ledger(run: Path) -> Ledger | None:
+def read_summary(run: Path) -> RoundsSummary | None:
     """The ledger of a loop that ended; ``None`` while it goes on.
 
     Raises:
@@ -111,7 +113,7 @@ def read_ledger(run: Path) -> Ledger | None:
     path = run / FILE
     try:
         text = read_bounded(path, 16 * 1024 * 1024)
-        return None if text is None else _LEDGERS.validate_json(text)
+        return None if text is None else _SUMMARIES.validate_json(text)
     except (UnreadableFile, ValidationError) as error:
         raise EnvironmentProblem(
             f"{path} cannot be read; delete it, and `kernelwright resume` writes it anew"

@@ -15,7 +15,7 @@ _MOST_KINDS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Static:
+class StaticProfile:
     """A compiled kernel: its first launch's usage and occupancy; ``None`` where nobody tells."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ class Static:
         return "; ".join(parts)
 
 
-UNKNOWN = Static()
+UNKNOWN = StaticProfile()
 
 
 def roofline(

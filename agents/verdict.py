@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from agents.static_profile import UNKNOWN, Static
+from agents.static_profile import UNKNOWN, StaticProfile
 from tuner.engine.fleet import INCUMBENT
 from tuner.experiment.model import Template
 from tuner.journal.facts import IncumbentEntered
@@ -74,8 +74,8 @@ class Verdict:
 
     ``speedup`` and its bounds are confirmed, over the tune shapes, against the kernel as it stands;
     ``None`` where no configuration was confirmed. ``gain`` compares it with what was there, in the
-    same processes, and ``portfolio_gain`` the portfolio with that of the incumbents; ``fallen``
-    says how the general incumbent failed in them, if it did, and ``outdated`` that another did.
+    same processes, and ``portfolio_gain`` the portfolio with that of the incumbents; ``incumbent_failure``
+    says how the general incumbent failed in them, if it did, and ``member_failed`` that another did.
     ``advice`` says why, for people and models; ``profile`` are hardware counters by name, where
     they can be read; ``static`` is of the configuration, compiled. ``incumbents`` are what a later
     round must beat if this one is what stands: the general winner, then the portfolio's others;
@@ -98,9 +98,9 @@ class Verdict:
     observations: tuple[Observation, ...]
     advice: tuple[str, ...]
     profile: tuple[tuple[str, float], ...] = ()
-    static: Static = UNKNOWN
-    fallen: str = ""
-    outdated: bool = False
+    static: StaticProfile = UNKNOWN
+    incumbent_failure: str = ""
+    member_failed: bool = False
     served: tuple[Served, ...] = ()
 
     @property
@@ -116,7 +116,7 @@ class Verdict:
     @property
     def supersedes(self) -> bool:
         """Whether its search holds the result from now on, the incumbents' share included."""
-        return self.gained or self.serves_better or self.outdated
+        return self.gained or self.serves_better or self.member_failed
 
     def refuted(self, why: str) -> "Verdict":
         """The same with nothing confirmed any more."""
@@ -158,15 +158,15 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
     return Refused(by=_FINDERS[rejected.stage], detail=f"{shown}{where}")
 
 
-def judge(history: History, result: Result, where: str = "") -> Verdict:
+def round_verdict(history: History, result: Result, where: str = "") -> Verdict:
     """The verdict on a finished run of one template; ``where`` names it for people."""
     tried = result.tried or result.general
     general = tried if tried and tried.comparison else None
     comparison = general.comparison if general else None
     tune = range(len(history.weights))
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
-    fallen = history.refuted.get(INCUMBENT)
-    alone = not history.incumbents or fallen is not None
+    incumbent_failure = history.refuted.get(INCUMBENT)
+    alone = not history.incumbents or incumbent_failure is not None
     incumbents = dict(_incumbents(history, result, where))
     return Verdict(
         trials=result.trials - history.merged,
@@ -184,8 +184,8 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
         observations=observations(history),
         advice=result.advice,
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
-        fallen=fallen.detail if fallen else "",
-        outdated=any(number in history.refuted for number in history.entered[1:]),
+        incumbent_failure=incumbent_failure.detail if incumbent_failure else "",
+        member_failed=any(number in history.refuted for number in history.entered[1:]),
         served=tuple(_served(result, list(incumbents), len(tune))),
     )
 

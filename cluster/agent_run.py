@@ -20,13 +20,13 @@ from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
 from agents.planning import Limits, Task, kernel_digest, least_times
-from agents.rounds_summary import STEPS, Ledger, discard_ledger, write_ledger
+from agents.rounds_summary import STEPS, RoundsSummary, discard_summary, write_summary
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
 from cluster.console import Doing, Shown
-from cluster.evaluator import BASELINES, Baseline, FleetWorkshop, round_path
+from cluster.evaluator import BASELINES, Baseline, EngineEvaluator, round_path
 from cluster.fleets.shared import SharedFleet
-from cluster.model_choice import TRANSCRIPT, Attended, open_model
+from cluster.model_choice import TRANSCRIPT, StoppableModel, open_model
 from cluster.search_run import (
     EXPORT,
     PATTERNS_FILE,
@@ -50,14 +50,14 @@ _BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ModelAccess:
     """How this process reaches models: API keys by name, and whether it waits for replies."""
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     exit_when_waiting: bool = False
 
 
-def open_run(path: Path, open_fleet: FleetOpener, asking: Asking) -> "Run | Rounds":
+def open_run(path: Path, open_fleet: FleetOpener, asking: ModelAccess) -> "Run | Rounds":
     """The work on a run directory, with or without agents."""
     if RunView.open(path).experiment.agents is None:
         return Run(path, open_fleet)
@@ -73,7 +73,7 @@ class Rounds:
         asking: how to reach the model.
     """
 
-    def __init__(self, path: Path, open_fleet: FleetOpener, asking: Asking) -> None:
+    def __init__(self, path: Path, open_fleet: FleetOpener, asking: ModelAccess) -> None:
         self._path = path
         self._open_fleet = open_fleet
         self._asking = asking
@@ -117,7 +117,7 @@ class Rounds:
         experiment = directory.experiment
         agents = experiment.agents or Agents()
         journal = StepFiles(self._path / STEPS)
-        workshop = FleetWorkshop(fleet, directory, shown.put_nowait, self._asked)
+        evaluator = EngineEvaluator(fleet, directory, shown.put_nowait, self._asked)
         model = open_model(
             self._path,
             agents,
@@ -129,14 +129,14 @@ class Rounds:
         async def first() -> Baseline:
             await model.ready()
             shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
-            return await workshop.baseline()
+            return await evaluator.baseline()
 
         baseline = await Steps(journal, time.monotonic).take(_BASELINE, BASELINES, first)
-        discard_ledger(self._path)
+        discard_summary(self._path)
         ending = await run_rounds(
             _task(self._path, experiment, agents, baseline),
-            Attended(model, self._path / STEPS, shown.put_nowait, self._asked),
-            workshop,
+            StoppableModel(model, self._path / STEPS, shown.put_nowait, self._asked),
+            evaluator,
             journal,
         )
         _keep(directory, ending)
@@ -184,7 +184,7 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
     """What can be rebuilt from the steps at any time."""
     path, experiment = directory.path, directory.experiment
     write_variants(path / "variants", ending.progress.variants)
-    ledger = Ledger.of(ending)
+    ledger = RoundsSummary.of(ending)
     directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
     if experiment.agents and experiment.agents.model != "replay":
         header = Header(
@@ -194,11 +194,11 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
         )
         write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:
-        exported = round_path(path, ledger.searched, ledger.heat) / EXPORT
+        exported = round_path(path, ledger.searched, ledger.suffix) / EXPORT
         for file in (one for one in exported.glob("*") if not one.is_dir()):
             try:
                 text = read_bounded(file, _EXPORT_BYTES)
             except UnreadableFile as error:
                 raise EnvironmentProblem(f"{file} {error}: move it away and resume") from error
             directory.write(f"{EXPORT}/{file.name}", text or "")
-    write_ledger(path, ledger)
+    write_summary(path, ledger)

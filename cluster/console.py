@@ -34,7 +34,7 @@ class Progress:
     Times in seconds, ``now`` on a clock that never goes back. ``merged`` trials, which an equal one
     spared, are not among those ``finished``. ``speedup`` is the leader's, unconfirmed, over the
     tune shapes. ``estimate`` says what the whole run may take, ``left`` what is left of the phase
-    by its pace so far, and ``again`` how many trials are measured again, and why. ``heat`` names
+    by its pace so far, and ``again`` how many trials are measured again, and why. ``suffix`` names
     one of several searches of a round. ``checkers``: this machine has some for winners.
     """
 
@@ -56,7 +56,7 @@ class Progress:
     left: float | None = None
     again: str = ""
     round: int = 0
-    heat: str = ""
+    suffix: str = ""
     checkers: bool = False
 
     @classmethod
@@ -83,7 +83,7 @@ class Progress:
         )
 
     def __str__(self) -> str:
-        return f"round {self.round}{self.heat}: {self._words()}" if self.round else self._words()
+        return f"round {self.round}{self.suffix}: {self._words()}" if self.round else self._words()
 
     def _words(self) -> str:
         where = "best" if self.phase == "search" else "best of the search"
@@ -163,10 +163,10 @@ class Doing:
 
     words: str
     round: int = 0
-    heat: str = ""
+    suffix: str = ""
 
     def __str__(self) -> str:
-        return f"round {self.round}{self.heat}: {self.words}" if self.round else self.words
+        return f"round {self.round}{self.suffix}: {self.words}" if self.round else self.words
 
 
 Shown = Progress | Doing
@@ -253,8 +253,8 @@ class _Live:
 def _subject(shown: Shown) -> tuple[object, ...]:
     """What is worth a line of its own when it changes."""
     if isinstance(shown, Doing):
-        return (shown.round, shown.heat, shown.words)
-    return (shown.round, shown.heat, shown.phase, shown.leader, bool(shown.again))
+        return (shown.round, shown.suffix, shown.words)
+    return (shown.round, shown.suffix, shown.phase, shown.leader, bool(shown.again))
 
 
 def _again(session: Session) -> str:

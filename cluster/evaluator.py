@@ -1,4 +1,4 @@
-"""The workshop: what the loop of rounds needs of compilers and devices, over a fleet.
+"""The evaluator: what the loop of rounds needs of compilers and devices, over a fleet.
 
 Owns admission, the baseline's figures and where a round's search lies (``rounds/NN``, an ordinary
 run directory). Knows no model.
@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from agents.evaluator import StopAsked
+from agents.evaluator import StopRequested
 from agents.generation.corners import corners
 from agents.planning import Variant
-from agents.static_profile import UNKNOWN, Static
-from agents.verdict import Admitted, Refused, Verdict, judge, refused
+from agents.static_profile import UNKNOWN, StaticProfile
+from agents.verdict import Admitted, Refused, Verdict, refused, round_verdict
 from cluster.console import ENDLESS, Progress
 from cluster.driver import TICK_SECONDS
 from cluster.fleets.shared import SharedFleet
@@ -75,16 +75,16 @@ class Baseline:
 
     device: Device
     times_us: tuple[float | None, ...]
-    static: Static
+    static: StaticProfile
     ceilings: Ceilings | None = None
 
 
 BASELINES: TypeAdapter[Baseline] = TypeAdapter(Baseline)
 
 
-def round_path(run: Path, number: int, heat: str = "") -> Path:
-    """Where a round's search lies; ``heat`` names one that only screens drafts."""
-    return run / "rounds" / f"{number:02d}{heat}"
+def round_path(run: Path, number: int, suffix: str = "") -> Path:
+    """Where a round's search lies; ``suffix`` names one that only screens drafts."""
+    return run / "rounds" / f"{number:02d}{suffix}"
 
 
 def rounds_begun(run: Path) -> list[Path]:
@@ -93,8 +93,8 @@ def rounds_begun(run: Path) -> list[Path]:
     return [path for number in sorted(numbers) if begun(path := round_path(run, number))]
 
 
-class FleetWorkshop:
-    """Port :class:`agents.evaluator.Workshop` over a fleet that stays up from round to round.
+class EngineEvaluator:
+    """Port :class:`agents.evaluator.TemplateEvaluator` over one fleet for all rounds.
 
     Args:
         fleet: closed by whoever made it.
@@ -178,37 +178,37 @@ class FleetWorkshop:
         round_number: int,
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
-        heat: str = "",
+        suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         """Search in ``rounds/NN``, or go on there.
 
         Raises:
-            StopAsked: the search was left before its end.
+            StopRequested: the search was left before its end.
             DeviceNeeded: there is none.
         """
         self._check()
-        path = round_path(self._directory.path, round_number, heat)
+        path = round_path(self._directory.path, round_number, suffix)
         if not begun(path):
             seeded = replace(
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
-        verdict = await self._pursued(path, round_number, heat, self._asked, incumbents)
+        verdict = await self._pursued(path, round_number, suffix, self._asked, incumbents)
         if verdict is None:
-            raise StopAsked
+            raise StopRequested
         return verdict
 
-    async def go_on(
+    async def search_meanwhile(
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
-        heat: str,
+        suffix: str,
         until: Callable[[], bool],
     ) -> None:
         """Search the best variant's template further, in a copy of its search without an end."""
-        before = round_path(self._directory.path, best.round, best.heat)
-        path = round_path(self._directory.path, best.round, heat)
+        before = round_path(self._directory.path, best.round, best.suffix)
+        path = round_path(self._directory.path, best.round, suffix)
         if not begun(path):
             view = RunView.open(before)
             further = replace(view.experiment, search=_endless(view.experiment.search))
@@ -224,15 +224,15 @@ class FleetWorkshop:
             return "interrupted" if until() or self._asked() is not None else None
 
         with suppress(DeviceNeeded):
-            await self._pursued(path, best.round, heat, asked, incumbents)
+            await self._pursued(path, best.round, suffix, asked, incumbents)
 
-    async def settle(
-        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+    async def confirm_meanwhile(
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
         """Confirm the further search, if what leads it was not there before, beside what was."""
         self._check()
-        before = round_path(self._directory.path, best.round, best.heat)
-        path = round_path(self._directory.path, best.round, heat)
+        before = round_path(self._directory.path, best.round, best.suffix)
+        path = round_path(self._directory.path, best.round, suffix)
         if not begun(path):
             return None
         view, known = RunView.open(path), RunView.open(before)
@@ -240,17 +240,17 @@ class FleetWorkshop:
         if History.of(view.experiment, view.facts()).leader() in (None, *old):
             return None
         verdict = await self._pursued(
-            path, best.round, heat, lambda: self._asked() or "stopped", incumbents
+            path, best.round, suffix, lambda: self._asked() or "stopped", incumbents
         )
         if verdict is None:
-            raise StopAsked
+            raise StopRequested
         return verdict
 
     async def _pursued(
         self,
         path: Path,
         round_number: int,
-        heat: str,
+        suffix: str,
         asked: Callable[[], StopReason | None],
         incumbents: tuple[IncumbentEntered, ...],
     ) -> Verdict | None:
@@ -259,20 +259,20 @@ class FleetWorkshop:
         found: list[Verdict] = []
 
         def ended(history: History, result: Result) -> None:
-            found.append(judge(history, result, f"round {round_number}"))
+            found.append(round_verdict(history, result, f"round {round_number}"))
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
             async with aclosing(pursue(directory, self._fleet, asked, ended, incumbents)) as steps:
                 async for progress in steps:
-                    self._tell(replace(progress, round=round_number, heat=heat))
+                    self._tell(replace(progress, round=round_number, suffix=suffix))
         await self._fleet.settle()
         verdict = found[0] if found else None
         if verdict is None or verdict.configuration is None:
             return verdict
         return replace(verdict, static=await self._static(experiment, verdict.configuration))
 
-    async def _static(self, experiment: Experiment, configuration: Configuration) -> Static:
+    async def _static(self, experiment: Experiment, configuration: Configuration) -> StaticProfile:
         """What the compiler says of a configuration; it was compiled before, so it compiles."""
         device, shapes = self._fleet.device, experiment.shapes.tune
         plan = lower(experiment, experiment.template, configuration, shapes, device)
@@ -281,7 +281,7 @@ class FleetWorkshop:
 
     def _check(self) -> None:
         if self._asked() is not None:
-            raise StopAsked
+            raise StopRequested
 
     async def _compiled_baseline(self) -> Candidate:
         if self._compiled is None:
@@ -375,7 +375,7 @@ def _number(thing: Job | Compiled | Prepared | Benched) -> int:
             return BASELINE
 
 
-def _static(candidate: Candidate, device: Device) -> Static:
+def _static(candidate: Candidate, device: Device) -> StaticProfile:
     """Of the first launch on the first shape that it can serve."""
     for cell in candidate.plan.cells:
         if not isinstance(cell, CellPlan):
@@ -385,9 +385,9 @@ def _static(candidate: Candidate, device: Device) -> Static:
                 continue
             usage = dict(candidate.binaries[cell.build].usage).get(step.entry)
             if usage is None or usage.registers is None or device.backend != "cuda":
-                return Static(usage=usage)
+                return StaticProfile(usage=usage)
             shared = (usage.static_shared_bytes or 0) + step.shared_bytes
             threads = math.prod(step.block)
             fraction = occupancy(device, threads, usage.registers, shared).fraction
-            return Static(usage=usage, occupancy=fraction)
+            return StaticProfile(usage=usage, occupancy=fraction)
     return UNKNOWN

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.brief import last_complaint
-from agents.evaluator import StopAsked
+from agents.evaluator import StopRequested
 from agents.llm.mailbox import Mailbox, check_mailbox
 from agents.llm.network import NetworkModel, NetworkSettings, check_known
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
@@ -163,7 +163,7 @@ def open_model(
     return Redacting(network, secrets)
 
 
-class Attended:
+class StoppableModel:
     """Shows what a model is asked, and asks no more once an end was asked for.
 
     A request that gets no reply is kept beside the steps, so that a transcript which ends early can
@@ -190,21 +190,21 @@ class Attended:
         """Pass the request on.
 
         Raises:
-            StopAsked: an end was asked for before there was a reply.
+            StopRequested: an end was asked for before there was a reply.
         """
         step = request.position.step
         kept = self._steps / UNANSWERED
         why = f", since {said}" if (said := last_complaint(request.messages)) else ""
         again = f" (attempt {step.attempt + 1}{why})" if step.attempt else ""
-        heat = f"-d{step.draft}" if step.draft else ""
-        self._tell(Doing(round=step.round, heat=heat, words=f"{step.role}{again}"))
+        suffix = f"-d{step.draft}" if step.draft else ""
+        self._tell(Doing(round=step.round, suffix=suffix, words=f"{step.role}{again}"))
         call = asyncio.ensure_future(self._model.complete(request))
         try:
             while self._asked() is None:
                 if (await asyncio.wait([call], timeout=TICK_SECONDS))[0]:
                     kept.unlink(missing_ok=True)
                     return call.result()
-            raise StopAsked
+            raise StopRequested
         except ModelUnavailable:
             write_whole(kept, REQUESTS.dump_json(request, indent=1).decode())
             raise

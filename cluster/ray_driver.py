@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.agent_run import Asking, open_run
+from cluster.agent_run import ModelAccess, open_run
 from cluster.console import Shown
 from cluster.fleets.ray import no_environment, open_ray_fleet
 from cluster.search_run import StopReason
@@ -98,7 +98,9 @@ class DriverActor:
     ) -> None:
         opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache)
         known = {} if keys is None else read_keys(keys)
-        self._run = open_run(path, opener, Asking(keys=known, exit_when_waiting=exit_when_waiting))
+        self._run = open_run(
+            path, opener, ModelAccess(keys=known, exit_when_waiting=exit_when_waiting)
+        )
 
     async def progress(self) -> AsyncIterator[Shown]:
         """Go on with the run, streaming how far it is."""

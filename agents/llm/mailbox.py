@@ -30,7 +30,7 @@ from agents.llm.port import (
     ModelUnavailable,
     Reply,
     Request,
-    Usage,
+    TokenUsage,
     Waiting,
 )
 from tuner.errors import EnvironmentProblem
@@ -58,7 +58,7 @@ class _Letter:
     text: Annotated[str, Field(max_length=MAX_TEXT)]
     finish_reason: Literal["stop", "length", "other"] = "stop"
     model: Annotated[str, Field(max_length=200)] = ""
-    usage: Usage = NO_USAGE
+    usage: TokenUsage = NO_USAGE
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     notes: tuple[Annotated[str, Field(max_length=500)], ...] = ()
 

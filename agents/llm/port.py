@@ -106,7 +106,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class TokenUsage:
     """Tokens read and written, as the provider counts them; 0 where it does not tell."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -114,7 +114,7 @@ class Usage:
     output_tokens: Count = 0
 
 
-NO_USAGE = Usage()
+NO_USAGE = TokenUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Reply:
     text: Annotated[str, Field(max_length=MAX_TEXT)]
     finish_reason: Literal["stop", "length", "other"] = "stop"
     model: Annotated[str, Field(max_length=200)] = ""
-    usage: Usage = NO_USAGE
+    usage: TokenUsage = NO_USAGE
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     notes: tuple[Annotated[str, Field(max_length=500)], ...] = ()
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from agents.llm.port import MAX_COUNT, MAX_TEXT, Reply, Usage
+from agents.llm.port import MAX_COUNT, MAX_TEXT, Reply, TokenUsage
 from agents.llm.redaction import redacted
 
 
@@ -34,7 +34,7 @@ def reply_of(
         text=text[:MAX_TEXT],
         finish_reason="length" if len(text) > MAX_TEXT else reason,
         model=_plain(redacted(str(response.model or model), secrets))[:200],
-        usage=Usage(
+        usage=TokenUsage(
             input_tokens=_count(getattr(usage, "prompt_tokens", 0)),
             output_tokens=_count(getattr(usage, "completion_tokens", 0)),
         ),

@@ -10,7 +10,14 @@ import typer
 from agents.brief import inline
 from agents.call_costs import by_role, by_round, notes_of
 from agents.llm.port import ModelUnavailable
-from agents.rounds_summary import FILE, STEPS, Ledger, ledger_json, read_ledger, spent_so_far
+from agents.rounds_summary import (
+    FILE,
+    STEPS,
+    RoundsSummary,
+    read_summary,
+    spent_so_far,
+    summary_json,
+)
 from agents.step_journal import recorded_exchanges
 from cluster.evaluator import round_path, rounds_begun
 from cluster.search_run import STOP_FILE
@@ -31,7 +38,7 @@ def is_over(run_dir: Path) -> bool:
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return _history(view).finished
-    ledger = read_ledger(run_dir)
+    ledger = read_summary(run_dir)
     return ledger is not None and ledger.over
 
 
@@ -45,9 +52,9 @@ def result_view(run_dir: Path) -> RunView:
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return view
-    ledger = read_ledger(run_dir)
+    ledger = read_summary(run_dir)
     if ledger is not None and ledger.searched is not None:
-        return _ended(run_dir, ledger.searched, ledger.heat)
+        return _ended(run_dir, ledger.searched, ledger.suffix)
     rounds = rounds_begun(run_dir) if ledger is None else []
     if not rounds:
         why = "no round was searched yet" if ledger is None else ledger.detail
@@ -76,7 +83,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
 
 
 def _rounds_status(view: RunView) -> dict[str, object]:
-    ledger, spent = read_ledger(view.path), spent_so_far(view.path)
+    ledger, spent = read_summary(view.path), spent_so_far(view.path)
     histories = list(_of_rounds(view.path, ledger).values())
     facts: dict[str, object] = {
         "run": view.info.run,
@@ -95,7 +102,7 @@ def _rounds_status(view: RunView) -> dict[str, object]:
     return facts if ledger is None else {**facts, "ended": ledger.detail}
 
 
-def _of_rounds(run_dir: Path, ledger: Ledger | None) -> dict[int, History]:
+def _of_rounds(run_dir: Path, ledger: RoundsSummary | None) -> dict[int, History]:
     """The searches of rounds by number, as far as they were begun."""
     found = {int(path.name): _history(RunView.open(path)) for path in rounds_begun(run_dir)}
     for past in ledger.rounds if ledger else ():
@@ -105,13 +112,13 @@ def _of_rounds(run_dir: Path, ledger: Ledger | None) -> dict[int, History]:
     return found
 
 
-def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
+def _ended(run_dir: Path, number: int, suffix: str = "") -> RunView:
     """The search of a round that is known to have come to its end.
 
     Raises:
         EnvironmentProblem: its journal says otherwise.
     """
-    path = round_path(run_dir, number, heat)
+    path = round_path(run_dir, number, suffix)
     if begun(path):
         view = RunView.open(path)
         if _history(view).finished:
@@ -200,7 +207,7 @@ def conclude(
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
         ModelUnavailable: the model side gave out before anything was gained.
     """
-    ledger = read_ledger(run_dir)
+    ledger = read_summary(run_dir)
     if ledger is not None and ledger.searched is None and ledger.gave_out:
         raise ModelUnavailable(_words(ledger))
     history = _history(result_view(run_dir))
@@ -219,14 +226,14 @@ def conclude(
 
 
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
-    ledger = read_ledger(run_dir)
+    ledger = read_summary(run_dir)
     histories = _of_rounds(run_dir, ledger) if ledger else {}
     rejected = {number: rejected_in_short(history) for number, history in histories.items()}
     if as_json:
         found = result.to_json()
         if ledger is not None:
             found["agents"] = {
-                **ledger_json(ledger),
+                **summary_json(ledger),
                 "trials": _tried(histories.values()),
                 "rejected": rejected,
             }
@@ -261,7 +268,7 @@ def _figure(result: Result) -> str:
     return f" {name}={result.speedup:.2f}{portfolio}"
 
 
-def _print_rounds(ledger: Ledger, rejected: Mapping[int, str]) -> None:
+def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str]) -> None:
     typer.echo("rounds:")
     for past in ledger.rounds:
         found = "" if past.speedup is None else f", {past.speedup:.2f}×"
@@ -290,7 +297,7 @@ def _print_account(run_dir: Path) -> None:
     typer.echo()
 
 
-def _words(ledger: Ledger) -> str:
+def _words(ledger: RoundsSummary) -> str:
     lost = [past.verdict for past in ledger.rounds]
     return "; ".join([ledger.detail, *(inline(words) for words in lost[-1:])])
 

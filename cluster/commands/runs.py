@@ -15,8 +15,8 @@ from typing import NoReturn, Protocol
 
 import typer
 
-from agents.rounds_summary import STEPS, read_ledger
-from cluster.agent_run import Asking, open_run
+from agents.rounds_summary import STEPS, read_summary
+from cluster.agent_run import ModelAccess, open_run
 from cluster.commands import patterns, results
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.commands.specs import guesses_left
@@ -176,7 +176,7 @@ def _workplace(
         opener: FleetOpener = partial(open_local_fleet, wanted=device, cache=settings.cache)
         if target is not None:
             opener = partial(open_target_fleet, target=target, cache=settings.cache)
-        asking = Asking(keys=take_keys(), exit_when_waiting=exit_when_waiting)
+        asking = ModelAccess(keys=take_keys(), exit_when_waiting=exit_when_waiting)
         yield _Workplace(
             lambda: target is not None or machine_has_gpu(),
             lambda folder: open_run(folder, opener, asking),
@@ -246,7 +246,7 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
         _leave(words, folder, on_target, 128 + received[0])
     if (folder / STOP_FILE).exists() and not results.is_over(folder):
         _leave("stopped before anything was measured", folder, on_target, 128 + signal.SIGINT)
-    ledger = read_ledger(folder)
+    ledger = read_summary(folder)
     if ledger is not None and ledger.waiting:
         options = again if ledger.reason == "device" else on_target
         _leave(ledger.detail, folder, options, DeviceNeeded.exit_code)

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from agents.brief import Brief, RoundSummary, ShapeTimes, Specialist
 from agents.landscape import landscape
 from agents.replies import Suggestion
-from agents.static_profile import Static
+from agents.static_profile import StaticProfile
 from tests.agents.devices import CPU
 from tuner.experiment.fields import Source
 from tuner.experiment.model import Experiment
@@ -122,7 +122,7 @@ def full_brief() -> Brief:
         experiment=replace(experiment, template=None),
         device=CPU,
         shapes=(small, large),
-        static=Static(
+        static=StaticProfile(
             usage=Usage(
                 registers=32,
                 spill_bytes=0,
@@ -131,7 +131,7 @@ def full_brief() -> Brief:
             ),
             occupancy=0.75,
         ),
-        best_static=Static(usage=Usage(registers=40), occupancy=0.5),
+        best_static=StaticProfile(usage=Usage(registers=40), occupancy=0.5),
         incumbent=template,
         specialists=(
             Specialist(

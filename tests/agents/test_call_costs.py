@@ -1,5 +1,5 @@
 from agents.call_costs import by_role, by_round, calls_csv, notes_of
-from agents.llm.port import Reply, Role, StepKey, Usage
+from agents.llm.port import Reply, Role, StepKey, TokenUsage
 from agents.llm.replay import Exchange
 
 
@@ -10,7 +10,7 @@ def exchange(number: int, role: Role, cost: float, model: str = "m", *notes: str
         reply=Reply(
             text="x",
             model=model,
-            usage=Usage(input_tokens=100, output_tokens=10),
+            usage=TokenUsage(input_tokens=100, output_tokens=10),
             cost_usd=cost,
             notes=notes,
         ),

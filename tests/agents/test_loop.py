@@ -16,10 +16,10 @@ from agents.llm.port import Usage as Tokens
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
 from agents.planning import Limits, Task, Variant, brief_of, kernel_digest
-from agents.rounds_summary import Ledger
-from agents.static_profile import Static
+from agents.rounds_summary import RoundsSummary
+from agents.static_profile import StaticProfile
 from agents.step_journal import StepFiles, recorded_exchanges
-from agents.verdict import Admitted, Refused, Verdict, judge
+from agents.verdict import Admitted, Refused, Verdict, round_verdict
 from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
@@ -165,7 +165,7 @@ class Counting:
     next_price = 0.0
 
 
-class SimulatedWorkshop:
+class SimulatedEvaluator:
     def __init__(self, disk: Disk, faults: Mapping[int, Fault] | None = None) -> None:
         self._disk = disk
         self._seconds = 0.0
@@ -195,7 +195,7 @@ class SimulatedWorkshop:
         round_number: int,
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
-        heat: str = "",
+        suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         template = experiment.template
@@ -218,8 +218,8 @@ class SimulatedWorkshop:
         space = feasible_set(experiment, template, CPU)
         proposer = SeededProposer(make_proposer(experiment.search, space), space, seeds)
         session = Session(experiment, compile_slots=1, bench_slots=1)
-        journal = RoundJournal(self._disk, f"{round_number}{heat}")
-        for fact in self._disk.facts.setdefault(f"{round_number}{heat}", []):
+        journal = RoundJournal(self._disk, f"{round_number}{suffix}")
+        for fact in self._disk.facts.setdefault(f"{round_number}{suffix}", []):
             session.apply(fact)
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
@@ -234,22 +234,22 @@ class SimulatedWorkshop:
         async for _ in driver.run():
             pass
         self._seconds += fleet.now()
-        found = judge(session.history, summarise(session.history))
-        return replace(found, static=Static(usage=Usage(registers=round(100 * best))))
+        found = round_verdict(session.history, summarise(session.history))
+        return replace(found, static=StaticProfile(usage=Usage(registers=round(100 * best))))
 
-    async def go_on(
+    async def search_meanwhile(
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
-        heat: str,
+        suffix: str,
         until: Callable[[], bool],
     ) -> None:
         self.further += 1
         while not until():
             await asyncio.sleep(0)
 
-    async def settle(
-        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+    async def confirm_meanwhile(
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
         if not self.further:
             return None
@@ -274,7 +274,7 @@ def task(**limits: object) -> Task:
 def run(transcript: Transcript, disk: Disk | None = None, **limits: object) -> Ending:
     disk = disk or Disk()
     return asyncio.run(
-        run_rounds(task(**limits), Counting(transcript, disk), SimulatedWorkshop(disk), disk)
+        run_rounds(task(**limits), Counting(transcript, disk), SimulatedEvaluator(disk), disk)
     )
 
 
@@ -327,7 +327,7 @@ def confirmed_again(disk: Disk, search: str) -> list[bool]:
 def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
     """On the second day all is 1.5 times as fast; the second template is slower all the same."""
 
-    class NextDay(SimulatedWorkshop):
+    class NextDay(SimulatedEvaluator):
         speeds = MappingProxyType({2: 1.5})
 
     disk = Disk()
@@ -341,7 +341,7 @@ def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
     assert confirmed_again(disk, "2") == [True] * 3
 
 
-class Uneven(SimulatedWorkshop):
+class Uneven(SimulatedEvaluator):
     """What takes 70 % is twice as fast on the first shape, and half as slow again elsewhere."""
 
     def uneven(self, values: dict[str, Value], shape: int) -> float:
@@ -353,7 +353,7 @@ def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
     rounds = [([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)]
     ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), Uneven(disk), disk))
     first, second, third = ending.progress.variants
-    assert (ending.best, ending.progress.stands) == (first, second)
+    assert (ending.best, ending.progress.result_variant) == (first, second)
     assert ending.progress.without_gain == 1
     words = [past.verdict for past in ending.progress.rounds]
     assert words[1].endswith("over all shapes, but a faster portfolio with it")
@@ -377,17 +377,17 @@ def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
     assert brief.shapes[0].best == pytest.approx(served.best * 0.6 / 0.35, rel=0.02)
     entered = [fact for fact in disk.facts["3"] if fact.kind == "incumbent.entered"]
     assert tuple(entered) == ending.progress.incumbents
-    assert Ledger.of(ending).searched == 2
+    assert RoundsSummary.of(ending).searched == 2
     assert second.parent == third.parent == first.digest
 
 
 def test_what_served_some_shapes_and_fails_later_is_not_what_stands() -> None:
     disk = Disk()
     rounds = [([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)]
-    workshop = Uneven(disk, {INCUMBENT - 1: Fault.WRONG_LATER})
-    ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), workshop, disk))
+    evaluator = Uneven(disk, {INCUMBENT - 1: Fault.WRONG_LATER})
+    ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), evaluator, disk))
     first, _, third = ending.progress.variants
-    assert (ending.best, ending.progress.stands) == (first, third)
+    assert (ending.best, ending.progress.result_variant) == (first, third)
     assert [one.template for one in ending.progress.incumbents] == [first.template]
 
 
@@ -398,9 +398,9 @@ def test_what_was_there_and_fails_later_gives_way_to_whatever_beats_the_kernel(
     parts: tuple[float, float], left: list[float]
 ) -> None:
     disk = Disk()
-    workshop = SimulatedWorkshop(disk, {INCUMBENT: Fault.WRONG_LATER})
+    evaluator = SimulatedEvaluator(disk, {INCUMBENT: Fault.WRONG_LATER})
     replies = script(*[([suggestion()], [draft(part)]) for part in parts])
-    ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), workshop, disk))
+    ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), evaluator, disk))
     found = [ending.best.template.parameters["PART"][0]] if ending.best else []
     assert found == [100 * part for part in left]
     first = ending.progress.variants[0]
@@ -409,7 +409,7 @@ def test_what_was_there_and_fails_later_gives_way_to_whatever_beats_the_kernel(
     assert ending.progress.rounds[1].verdict.endswith(
         "; what was there failed beside it: simulated"
     )
-    assert Ledger.of(ending).searched == 2
+    assert RoundsSummary.of(ending).searched == 2
 
 
 def test_a_recorded_repair_is_asked_for_only_after_its_failure() -> None:
@@ -427,7 +427,7 @@ def settled(ending: Ending) -> object:
     progress = replace(
         ending.progress,
         best=ending.best and timeless(ending.best),
-        stands=ending.progress.stands and timeless(ending.progress.stands),
+        result_variant=ending.progress.result_variant and timeless(ending.progress.result_variant),
         variants=tuple(map(timeless, ending.progress.variants)),
         search_seconds=0.0,
     )
@@ -550,7 +550,7 @@ def test_through_a_mailbox_one_reply_at_a_time(tmp_path: Path) -> None:
     def once() -> Ending:
         model = Mailbox(box, exit_when_waiting=True)
         steps = StepFiles(tmp_path / "llm")
-        return asyncio.run(run_rounds(task(), model, SimulatedWorkshop(disk), steps))
+        return asyncio.run(run_rounds(task(), model, SimulatedEvaluator(disk), steps))
 
     waits = 0
     while (ending := once()).reason == "waiting":
@@ -573,7 +573,7 @@ def test_nothing_of_the_held_out_shapes_or_secrets_is_asked(tmp_path: Path) -> N
             return await super().complete(request)
 
     disk = Disk()
-    asyncio.run(run_rounds(task(), Watching(GOOD, disk), SimulatedWorkshop(disk), disk))
+    asyncio.run(run_rounds(task(), Watching(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert len(seen) > 16
     assert not any("6917" in text for text in seen)
     assert any("error: #error broken" in text for text in seen)
@@ -585,7 +585,7 @@ def test_a_call_that_may_cost_more_than_is_left_is_not_made() -> None:
 
     disk = Disk()
     limited = task(cost_usd=0.5)
-    ending = asyncio.run(run_rounds(limited, Dear(GOOD, disk), SimulatedWorkshop(disk), disk))
+    ending = asyncio.run(run_rounds(limited, Dear(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert ending.reason == "cost"
     assert ending.detail == "the money left for the model does not cover another call"
     assert ending.spent.cost_usd == 0.25
@@ -600,7 +600,7 @@ def test_a_model_that_never_answers_ends_with_the_time() -> None:
 
     disk = Disk()
     limited = task(seconds=0.05)
-    ending = asyncio.run(run_rounds(limited, Silent(GOOD, disk), SimulatedWorkshop(disk), disk))
+    ending = asyncio.run(run_rounds(limited, Silent(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert ending.reason == "seconds"
     assert ending.spent.calls == 0
 
@@ -625,7 +625,7 @@ def wide(transcript: Transcript, disk: Disk, width: int, trials: int = 24) -> En
     search = replace(chosen.experiment.search, trials=trials)
     chosen = replace(chosen, experiment=replace(chosen.experiment, search=search), width=width)
     return asyncio.run(
-        run_rounds(chosen, Counting(transcript, disk), SimulatedWorkshop(disk), disk)
+        run_rounds(chosen, Counting(transcript, disk), SimulatedEvaluator(disk), disk)
     )
 
 
@@ -656,27 +656,27 @@ def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
     monkeypatch.setattr("agents.loop.THINKING_SECONDS", 0.01)
     transcript = script(([suggestion()], [draft(0.8)]), ([suggestion(stop=True)], []))
 
-    def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedWorkshop]:
-        workshop = SimulatedWorkshop(disk)
+    def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedEvaluator]:
+        evaluator = SimulatedEvaluator(disk)
         chosen = replace(task(), overlap=overlap)
-        return asyncio.run(run_rounds(chosen, Slow(transcript, disk), workshop, disk)), workshop
+        return asyncio.run(run_rounds(chosen, Slow(transcript, disk), evaluator, disk)), evaluator
 
-    ending, workshop = go(Disk(), overlap=False)
-    assert (workshop.further, ending.reason) == (0, "planned")
+    ending, evaluator = go(Disk(), overlap=False)
+    assert (evaluator.further, ending.reason) == (0, "planned")
     disk = Disk()
-    better, workshop = go(disk, overlap=True)
-    assert (workshop.further, better.reason) == (1, "planned")
+    better, evaluator = go(disk, overlap=True)
+    assert (evaluator.further, better.reason) == (1, "planned")
     assert better.best is not None
     assert better.best.verdict.trials == 99
-    assert better.best.heat == "-on2"
+    assert better.best.suffix == "-meanwhile2"
     assert better.progress.trials == ending.progress.trials
     assert better.progress.variants == (better.best,)
-    again, workshop = go(disk, overlap=True)
+    again, evaluator = go(disk, overlap=True)
     assert again == better
-    assert (workshop.further, set(disk.asked.values())) == (0, {1})
+    assert (evaluator.further, set(disk.asked.values())) == (0, {1})
 
 
-class NoDevice(SimulatedWorkshop):
+class NoDevice(SimulatedEvaluator):
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         await super().admit(experiment, template)
         raise DeviceNeeded("no device here")
@@ -693,7 +693,7 @@ def test_without_a_device_every_draft_is_asked_for_and_the_next_process_asks_non
         "r1-d1-testing-a0: the corners compile; no device here"
     )
     assert len(disk.asked) == 3
-    ending = asyncio.run(run_rounds(chosen, model, SimulatedWorkshop(disk), disk))
+    ending = asyncio.run(run_rounds(chosen, model, SimulatedEvaluator(disk), disk))
     assert ending.best is not None
     assert set(disk.asked.values()) == {1}
     brief = brief_of(chosen, ending.progress)
@@ -738,6 +738,6 @@ def test_direct_mode_measures_whole_kernels() -> None:
     assert ending.best.speedup == pytest.approx(2.0, rel=0.05)
 
 
-class FixedWorkshop(SimulatedWorkshop):
+class FixedWorkshop(SimulatedEvaluator):
     def part(self, values: dict[str, Value]) -> float:
         return 0.5

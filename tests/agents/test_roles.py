@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from agents.generation.drafting import Drafted, write_template
-from agents.halving import contest
+from agents.halving import successive_halving
 from agents.llm.port import Message, Reply
 from agents.loop import run_rounds
 from agents.planning import Ask, Limits, recorded_brief, suggest
 from agents.replies import Suggestion
 from agents.step_journal import Asked, StepFiles
-from agents.verdict import Admitted, Refused, Verdict, judge
+from agents.verdict import Admitted, Refused, Verdict, round_verdict
 from tests.agents.test_loop import (
     GOOD,
     Counting,
     Disk,
-    SimulatedWorkshop,
+    SimulatedEvaluator,
     draft,
     plain,
     suggestion,
@@ -35,7 +35,9 @@ from tuner.trial import Value
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Disk]:
     """A run of three rounds: its steps, and the journals of its searches."""
     steps, disk = tmp_path_factory.mktemp("run") / "llm", Disk()
-    asyncio.run(run_rounds(task(), Counting(GOOD, disk), SimulatedWorkshop(disk), StepFiles(steps)))
+    asyncio.run(
+        run_rounds(task(), Counting(GOOD, disk), SimulatedEvaluator(disk), StepFiles(steps))
+    )
     return steps, disk
 
 
@@ -81,14 +83,14 @@ def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
     experiment = replace(plain(), template=template)
 
     async def search(
-        number: int, heat: int, part: Experiment, seeds: tuple[dict[str, Value], ...]
+        number: int, rung: int, part: Experiment, seeds: tuple[dict[str, Value], ...]
     ) -> Verdict:
-        assert (number, heat, part.template) == (0, 0, template)
+        assert (number, rung, part.template) == (0, 0, template)
         history = History.of(experiment, disk.facts["2"])
-        return judge(history, summarise(history))
+        return round_verdict(history, summarise(history))
 
     drafted = Drafted(template=template, seeds=(), attempt=0)
-    outcome = asyncio.run(contest({0: drafted}, experiment, (), search))
+    outcome = asyncio.run(successive_halving({0: drafted}, experiment, (), search))
     verdict = outcome.verdicts[outcome.winner]
     assert verdict.gained
     assert verdict.gain is not None

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.llm.port import Reply, Role, StepKey, Usage
+from agents.llm.port import Reply, Role, StepKey, TokenUsage
 from agents.step_journal import ASKED, Asked, StepFiles, Steps, recorded_exchanges
 from tuner.errors import EnvironmentProblem, SpecError
 
 KEY = StepKey(round=1, draft=0, role=Role.PLANNING, attempt=0)
 ASK = Asked(
     request="0" * 64,
-    reply=Reply(text="µ\r\n", cost_usd=0.1, usage=Usage(input_tokens=5, output_tokens=7)),
+    reply=Reply(text="µ\r\n", cost_usd=0.1, usage=TokenUsage(input_tokens=5, output_tokens=7)),
 )
 
 

@@ -15,9 +15,9 @@ from agents.llm.mailbox import answer, pending
 from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
 from agents.planning import kernel_digest
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
 from agents.step_journal import recorded_exchanges
-from cluster.agent_run import Asking, Rounds, open_run
+from cluster.agent_run import ModelAccess, Rounds, open_run
 from cluster.commands import runs
 from cluster.commands.results import export, report
 from cluster.fleets.shared import SharedFleet
@@ -62,7 +62,7 @@ def follow(path, *, fleets=None, leave_after=None, how=None, **options):
         return fleet
 
     async def go():
-        run = open_run(path, opener, Asking())
+        run = open_run(path, opener, ModelAccess())
         assert isinstance(run, Rounds)
         pictures = []
         async for picture in run.progress():
@@ -75,7 +75,7 @@ def follow(path, *, fleets=None, leave_after=None, how=None, **options):
 
 
 def settled(path):
-    ledger = read_ledger(path)
+    ledger = read_summary(path)
     steps = {
         file.name: json.loads(file.read_text())["result"] for file in (path / "llm").glob("*.json")
     }
@@ -87,7 +87,7 @@ def settled(path):
 def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, capsys):
     fleets = []
     pictures = follow(begin(tmp_path / "run"), fleets=fleets)
-    ledger = read_ledger(tmp_path / "run")
+    ledger = read_summary(tmp_path / "run")
     assert ledger.reason == "planned"
     assert ledger.gained
     assert ledger.over
@@ -142,17 +142,17 @@ def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
         path = begin(tmp_path / f"left{leave_after}")
         (path / "secret").write_text(secret)
         follow(path, leave_after=leave_after, how="interrupted")
-        assert read_ledger(path) is None
+        assert read_summary(path) is None
         follow(path)
         assert settled(path) == expected, f"left after {leave_after} pictures"
 
 
-@pytest.mark.parametrize("heat", ["/../../../other/rounds/01", "\0", "-d0" * 99])
-def test_a_ledger_names_no_place_outside_its_run(tmp_path, heat):
+@pytest.mark.parametrize("suffix", ["/../../../other/rounds/01", "\0", "-d0" * 99])
+def test_a_ledger_names_no_place_outside_its_run(tmp_path, suffix):
     path = begin(tmp_path / "run")
     follow(path)
     ledger = json.loads((path / "rounds.json").read_text())
-    (path / "rounds.json").write_text(json.dumps(ledger | {"heat": heat}))
+    (path / "rounds.json").write_text(json.dumps(ledger | {"suffix": suffix}))
     with pytest.raises(EnvironmentProblem, match=r"rounds\.json cannot be read; delete it"):
         report(path, as_json=False)
 
@@ -197,16 +197,16 @@ def test_an_export_replaces_a_link_and_follows_none(tmp_path):
 def test_how_an_earlier_life_ended_is_not_told_of_the_next(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.8)])))
     follow(path)
-    assert read_ledger(path).reason == "model"
+    assert read_summary(path).reason == "model"
     write_transcript(path / TRANSCRIPT, TWO_ROUNDS.header, TWO_ROUNDS.exchanges)
     follow(path, leave_after=1, how="interrupted")
-    assert read_ledger(path) is None
+    assert read_summary(path) is None
 
 
 def test_a_request_without_a_reply_is_kept_for_whoever_goes_on(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.8)])))
     follow(path)
-    ledger = read_ledger(path)
+    ledger = read_summary(path)
     assert ledger.gained
     assert ledger.detail == "the transcript holds no reply for r2-d0-planning-a0"
     request = REQUESTS.validate_json((path / "llm" / UNANSWERED).read_bytes())
@@ -219,7 +219,7 @@ def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
     pictures = follow(begin(tmp_path / "whole"))
     second = next(n for n, text in enumerate(pictures) if text.startswith("round 2: search"))
     follow(path, leave_after=second, how="stopped")
-    ledger = read_ledger(path)
+    ledger = read_summary(path)
     assert ledger.reason == "stopped"
     assert ledger.gained
     assert ledger.over
@@ -230,16 +230,16 @@ def test_asked_to_stop_before_it_found_anything_it_goes_on_later(tmp_path):
     pictures = follow(begin(tmp_path / "whole"))
     first = next(n for n, text in enumerate(pictures) if text.startswith("round 1: planning"))
     follow(path, leave_after=first, how="stopped")
-    assert not read_ledger(path).over
+    assert not read_summary(path).over
     follow(path)
-    assert read_ledger(path).gained
+    assert read_summary(path).gained
 
 
 def test_a_template_that_fails_on_the_device_goes_back_to_its_author(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.5)] * 4)), rounds=1)
     faults = dict.fromkeys(range(24), Fault.WRONG)
     follow(path, faults=faults)
-    ledger = read_ledger(path)
+    ledger = read_summary(path)
     assert ledger.gave_out
     assert "no usable template" in ledger.rounds[0].verdict
     assert "wrong_result" in ledger.rounds[0].verdict
@@ -485,12 +485,12 @@ def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):
         return fleets[-1]
 
     async def go():
-        async for _ in Rounds(path, opener, Asking(exit_when_waiting=True)).progress():
+        async for _ in Rounds(path, opener, ModelAccess(exit_when_waiting=True)).progress():
             pass
 
     for _ in range(3):
         asyncio.run(go())
-        assert read_ledger(path).waiting
+        assert read_summary(path).waiting
     assert len(fleets) == 1
 
 
@@ -517,7 +517,7 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
 
     async def go():
         replying = asyncio.create_task(reply())
-        shown = [str(one) async for one in Rounds(path, opener, Asking()).progress()]
+        shown = [str(one) async for one in Rounds(path, opener, ModelAccess()).progress()]
         replying.cancel()
         return shown
 
@@ -525,8 +525,8 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
     further_on = [line for line in shown if line.startswith("round 1-on2: search: ")]
     assert further_on
     assert not any("left" in line or "1000000000 s" in line for line in further_on)
-    ledger = read_ledger(path)
-    assert (ledger.searched, ledger.heat) == (1, "-on2")
+    ledger = read_summary(path)
+    assert (ledger.searched, ledger.suffix) == (1, "-meanwhile2")
     best = json.loads((path / "llm" / "r2-d1-tuning-a0.json").read_text())["result"]
     assert best["speedup"] == pytest.approx(10, rel=0.1)
     assert best["trials"] == 20
@@ -543,4 +543,4 @@ def test_without_agents_it_is_an_ordinary_run(tmp_path):
     async def never(_backend):
         raise AssertionError
 
-    assert isinstance(open_run(tmp_path / "run", never, Asking()), Run)
+    assert isinstance(open_run(tmp_path / "run", never, ModelAccess()), Run)

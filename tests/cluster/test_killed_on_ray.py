@@ -8,7 +8,7 @@ import pytest
 
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import Reply, Role
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
 from cluster.evaluator import round_path
 from cluster.model_choice import with_agents
 from tests.agents.test_loop import suggestion
@@ -101,7 +101,7 @@ def test_killed_at_every_step_and_resumed_it_ends_the_same_and_asks_nobody_twice
     assert not asyncio.run(live(run, box, lambda: False))
 
     assert kills >= 9
-    ledger = read_ledger(run)
+    ledger = read_summary(run)
     assert (ledger.reason, len(ledger.rounds), ledger.searched) == ("planned", 1, 1)
     assert ledger.spent.calls == len(SCRIPT)
     taken = sorted(file.stem for file in (run / "llm").glob("r*.json"))

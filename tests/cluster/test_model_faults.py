@@ -7,8 +7,8 @@ import pytest
 
 from agents.llm.network import NetworkModel
 from agents.llm.port import ModelUnavailable
-from agents.rounds_summary import read_ledger
-from cluster.agent_run import Asking, Rounds
+from agents.rounds_summary import read_summary
+from cluster.agent_run import ModelAccess, Rounds
 from cluster.commands.results import conclude, is_over
 from tests.agents.devices import CPU
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
@@ -39,7 +39,7 @@ def follow(path):
         return SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost)
 
     async def go():
-        async for _ in Rounds(path, opener, Asking(keys={"OPENAI_API_KEY": KEY})).progress():
+        async for _ in Rounds(path, opener, ModelAccess(keys={"OPENAI_API_KEY": KEY})).progress():
             pass
 
     asyncio.run(go())
@@ -83,7 +83,7 @@ def test_a_fault_before_anything_was_gained_is_one_line_and_exit_5(tmp_path, nam
         assert words in str(error)
         assert "\n" not in str(error)
         assert KEY not in str(error)
-        ledger = read_ledger(path)
+        ledger = read_summary(path)
         assert ledger.spent.calls == calls
         assert (ledger.spent.cost_usd > 0) == (calls > 0)
         assert len(server.seen) == requests
@@ -99,11 +99,11 @@ def test_what_was_gained_before_a_fault_is_the_result_and_is_not_paid_again(tmp_
     ) as server:
         path = begin(tmp_path / "run", server.url)
         assert follow(path) is None
-        ledger = read_ledger(path)
+        ledger = read_summary(path)
         assert (ledger.reason, ledger.gained, ledger.spent.calls) == ("model", True, 2)
         server.behaviours = [answers(completion(suggestion(stop=True)))]
         assert follow(path) is None
-        again = read_ledger(path)
+        again = read_summary(path)
         assert (again.reason, again.spent.calls) == ("planned", 3)
         assert again.spent.cost_usd == pytest.approx(1.5 * ledger.spent.cost_usd)
         assert len(server.seen) == 4
