@@ -1,0 +1,84 @@
+"""CUDA: C++ kernels for NVIDIA GPUs."""
+
+from tuner.backends.traits import BackendTraits, RegisterAllocation
+
+_CLOCK = "a kernel that reads a clock can tell when it is timed"
+_LATE = "it may finish after the timing ends"
+
+_NONE: tuple[str, ...] = ()
+_BOOLEAN = ("true", "false")
+
+CUDA = BackendTraits(
+    name="cuda",
+    title="CUDA",
+    suffixes=(".cu", ".cuh"),
+    grammar="cuda",
+    kernel_qualifiers=("__global__",),
+    cpp_names=True,
+    type_names={
+        "bool": "bool",
+        "int8": "signed char",
+        "uint8": "unsigned char",
+        "int16": "short",
+        "uint16": "unsigned short",
+        "int32": "int",
+        "uint32": "unsigned int",
+        "int64": "long long",
+        "uint64": "unsigned long long",
+        "float16": "__half",
+        "bfloat16": "__nv_bfloat16",
+        "float32": "float",
+        "float64": "double",
+    },
+    unsupported={},
+    options={
+        "--use_fast_math": _NONE,
+        "--extra-device-vectorization": _NONE,
+        "--restrict": _NONE,
+        "--device-int128": _NONE,
+        "--generate-line-info": _NONE,
+        "-lineinfo": _NONE,
+        "--maxrregcount": tuple(map(str, range(16, 256))),
+        "--fmad": _BOOLEAN,
+        "--ftz": _BOOLEAN,
+        "--prec-div": _BOOLEAN,
+        "--prec-sqrt": _BOOLEAN,
+        "--std": ("c++11", "c++14", "c++17", "c++20"),
+    },
+    register_cap_flag="--maxrregcount",
+    block_size_attribute="upper_bound",
+    forbidden_names={
+        "cudaGridDependencySynchronize": _LATE,
+        "cudaTriggerProgrammaticLaunchCompletion": _LATE,
+        "printf": "a kernel's text is never a result",
+        "clock": _CLOCK,
+        "clock64": _CLOCK,
+        "globaltimer": _CLOCK,
+        "main": "only device code is compiled",
+    },
+    forbidden_patterns={
+        r"cu(?:da)?(?:Launch|Graph|Stream|Event|Malloc|Free|Memcpy|Memset|Ctx)\w*": (
+            "a kernel may not call the runtime"
+        ),
+    },
+    inline_assembly=True,
+    refuses_undefined_calls=False,
+    equal_code_is_equal_kernel=True,
+    compiles_at_first_launch=False,
+    gpu_only=True,
+    example_target="sm_90",
+    # The CUDA Occupancy Calculator's rules for compute capability 8.0 to 12.x.
+    allocation=RegisterAllocation(
+        register_unit=256, sub_partitions=4, shared_unit=128, shared_reserved=1024
+    ),
+    compile_seconds=0.15,
+    shape_seconds=0.02,
+    checker_seconds=1.0,
+    checker_seconds_per_mib=0.0,
+    launch_floor_us=0.8,  # in a replayed graph on an H100
+    distributions=("nvidia-cuda-nvrtc", "cupy-cuda13x"),
+    optional_distributions=("nvidia-ml-py",),
+    extra="cuda13",
+    offers="CUDA for NVIDIA GPUs",
+    environment_prefixes=("CUDA_", "NVIDIA_", "CUPY_", "NVRTC_"),
+)
