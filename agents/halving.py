@@ -1,8 +1,8 @@
-"""Successive halving: a round's drafts, searched side by side on the round's one budget.
+"""Successive halving: a round's drafts are searched side by side on one budget.
 
-In each rung the drafts that are left share the rung's part of the budget, the slower half leaves,
-and the others go on from the best that they have found. Only the last rung is confirmed in full.
-One draft has one rung. Owns who goes on and with what; knows nothing of how a draft is searched.
+On each rung the remaining drafts share that rung's part of the budget. The slower half is dropped,
+the others continue from the best that they found. Only the last rung is confirmed in full; a single
+draft has one rung. Knows nothing of how a draft is searched.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,43 +16,46 @@ from tuner.trial import Value
 Seeds = tuple[dict[str, Value], ...]
 
 Search = Callable[[int, int, Experiment, Seeds], Awaitable[Verdict]]
-"""Searches the experiment of a draft in a rung, values to try first given."""
+"""Searches a draft on a rung: draft number, rung, experiment, values to try first."""
 
 SCREENING = ConfirmSettings(top=1, processes=2)
+"""How a draft is confirmed on all rungs but the last."""
+
 CARRIED = 3
+"""How many of a draft's best configurations seed its next rung."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalvingResult:
-    """What became of a round's drafts: the winner's number, and each one's verdict."""
+    """The winning draft's number, and the verdict on each draft."""
 
     winner: int
     verdicts: Mapping[int, Verdict]
 
 
 def rungs(drafts: int) -> int:
-    """How many rungs it takes until one of so many drafts is left, that one's own included."""
+    """How many rungs halving ``drafts`` takes, the winner's own included."""
     return (drafts - 1).bit_length() + 1
 
 
 async def successive_halving(
     drafts: Mapping[int, Drafted], experiment: Experiment, inherited: Seeds, search: Search
 ) -> HalvingResult:
-    """Search the drafts against each other; ``experiment`` holds the round's budget."""
-    standing = dict(drafts)
+    """Search the drafts rung by rung; ``experiment`` holds the round's budget."""
+    remaining = dict(drafts)
     seeds = {number: (*draft.seeds, *inherited) for number, draft in drafts.items()}
     verdicts: dict[int, Verdict] = {}
     total = rungs(len(drafts))
     for rung in range(total):
         last = rung == total - 1
-        for number, draft in standing.items():
-            part = _part(experiment, draft, total * len(standing), last=last)
+        for number, draft in remaining.items():
+            part = _part(experiment, draft, total * len(remaining), last=last)
             found = await search(number, rung, part, seeds[number])
-            verdicts[number] = _together(verdicts.get(number), found)
+            verdicts[number] = _combined(verdicts.get(number), found)
             seeds[number] = (*_best(found), *seeds[number])
-        ranked = sorted(standing, key=lambda number: (-(verdicts[number].speedup or 0.0), number))
-        standing = {number: drafts[number] for number in ranked[: -(-len(ranked) // 2)]}
-    (winner,) = standing
+        ranked = sorted(remaining, key=lambda number: (-(verdicts[number].speedup or 0.0), number))
+        remaining = {number: drafts[number] for number in ranked[: -(-len(ranked) // 2)]}
+    (winner,) = remaining
     return HalvingResult(winner=winner, verdicts=verdicts)
 
 
@@ -71,8 +74,8 @@ def _best(verdict: Verdict) -> Seeds:
     return tuple(one.configuration.as_dict() for one in ranked[:CARRIED])
 
 
-def _together(before: Verdict | None, now: Verdict) -> Verdict:
-    """The latest verdict, with what all rungs cost and saw."""
+def _combined(before: Verdict | None, now: Verdict) -> Verdict:
+    """The latest verdict with the cost and observations of all rungs."""
     if before is None:
         return now
     return replace(

@@ -1,11 +1,8 @@
-"""Tuning: a round's share of the search budget.
-
-Space, strategies, seeds and the trials themselves are the domain's.
-"""
+"""A round's share of the search budget."""
 
 from dataclasses import replace
 
-from tuner.experiment.model import Experiment, SearchSettings
+from tuner.experiment.model import Experiment
 
 
 def round_experiment(
@@ -16,9 +13,10 @@ def round_experiment(
     used_device_seconds: float,
     rounds_left: int,
 ) -> Experiment | None:
-    """The experiment with this round's share of what is left.
+    """The experiment with an equal share of the remaining budget.
 
-    ``rounds_left`` counts this one. ``None`` once trials, seconds or device seconds are spent.
+    ``rounds_left`` counts this round too. ``None`` once trials, seconds or device seconds are used
+    up.
     """
     whole = experiment.search
     trials = -(-(whole.trials - used_trials) // rounds_left)
@@ -28,5 +26,5 @@ def round_experiment(
         device = (device - used_device_seconds) / rounds_left
     if trials < 1 or seconds <= 0 or (device is not None and device <= 0):
         return None
-    share: SearchSettings = replace(whole, trials=trials, seconds=seconds, device_seconds=device)
+    share = replace(whole, trials=trials, seconds=seconds, device_seconds=device)
     return replace(experiment, search=share)

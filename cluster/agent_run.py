@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from agents.call_costs import calls_csv
-from agents.llm.port import Role, StepKey
 from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
@@ -46,7 +45,7 @@ LAUNCH_US: dict[Backend, float] = {"cuda": 0.8, "opencl": 0.0}
 """An empty launch, where it was not measured: in a replayed graph on an H100; none on OpenCL."""
 
 _EXPORT_BYTES = 64 << 20
-_BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
+_BASELINE = "baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +182,7 @@ def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | No
 def _keep(directory: RunDirectory, ending: Ending) -> None:
     """What can be rebuilt from the steps at any time."""
     path, experiment = directory.path, directory.experiment
-    write_variants(path / "variants", ending.progress.variants)
+    write_variants(path / "variants", ending.state.variants)
     ledger = RoundsSummary.of(ending)
     directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
     if experiment.agents and experiment.agents.model != "replay":

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.brief import last_complaint
 from agents.evaluator import StopRequested
 from agents.llm.mailbox import Mailbox, check_mailbox
 from agents.llm.network import NetworkModel, NetworkSettings, check_known
@@ -194,7 +193,7 @@ class StoppableModel:
         """
         step = request.position.step
         kept = self._steps / UNANSWERED
-        why = f", since {said}" if (said := last_complaint(request.messages)) else ""
+        why = f", since {request.complaint}" if request.complaint else ""
         again = f" (attempt {step.attempt + 1}{why})" if step.attempt else ""
         suffix = f"-d{step.draft}" if step.draft else ""
         self._tell(Doing(round=step.round, suffix=suffix, words=f"{step.role}{again}"))

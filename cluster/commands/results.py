@@ -208,13 +208,13 @@ def conclude(
         ModelUnavailable: the model side gave out before anything was gained.
     """
     ledger = read_summary(run_dir)
-    if ledger is not None and ledger.searched is None and ledger.gave_out:
+    if ledger is not None and ledger.searched is None and ledger.model_failed:
         raise ModelUnavailable(_words(ledger))
     history = _history(result_view(run_dir))
     result = summarise(history)
     learn(run_dir, history, result)
     _print(result, run_dir, as_json=as_json)
-    if ledger is not None and ledger.gave_out:
+    if ledger is not None and ledger.model_failed:
         raise ModelUnavailable(_words(ledger))
     if result.outcome == "nothing_valid":
         why = result.refused
@@ -292,8 +292,10 @@ def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str]) -> None:
 
 def _print_account(run_dir: Path) -> None:
     exchanges = recorded_exchanges(run_dir / STEPS)
-    for line in (*by_round(exchanges), *by_role(exchanges), *notes_of(exchanges)):
-        typer.echo(f"  {line}")
+    for name, totals in {**by_round(exchanges), **by_role(exchanges)}.items():
+        typer.echo(f"  {name}: {totals}")
+    for note in notes_of(exchanges):
+        typer.echo(f"  {note}")
     typer.echo()
 
 

@@ -159,7 +159,7 @@ def full_brief() -> Brief:
             RoundSummary(
                 number=3,
                 suggestion=SUGGESTION,
-                verdict="no sure gain on what was there",
+                verdict="no significant gain",
                 speedup=1.96,
                 interval=(1.91, 2.02),
                 gain=Comparison(speedup=1.004, low=0.99, high=1.018, verdict="same", processes=5),

@@ -55,7 +55,7 @@ def test_a_model_that_nobody_knows_is_told_before_a_run_with_its_place(tmp_path,
     spec = asks(tmp_path, agents)
     with pytest.raises(SpecProblems) as told:
         plainly_validate(spec)
-    words = "'nosuch/model' is no model that LiteLLM knows"
+    words = "LiteLLM does not know the model 'nosuch/model'"
     assert re.findall(rf"^{spec}:22:(\d+): {words}", str(told.value), re.MULTILINE) == [
         str(column) for column in columns
     ]
