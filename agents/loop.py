@@ -41,7 +41,6 @@ from agents.planning import (
     Task,
     Variant,
     brief_of,
-    kernel_digest,
     overspent,
     stop_reason,
     suggest,
@@ -52,6 +51,7 @@ from agents.static_profile import roofline
 from agents.step_journal import CALLS, CallRecord, CallTotals, StepFiles, StepJournal, Steps
 from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
 from tuner.errors import DeviceNeeded
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment, Template
 
 EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]

@@ -30,7 +30,7 @@ from agents.step_journal import CallRecord, CallTotals
 from agents.verdict import Verdict
 from tuner.device import Device
 from tuner.experiment.arguments import moved_bytes
-from tuner.experiment.model import Experiment, Kernel, Template
+from tuner.experiment.model import Experiment, Template
 from tuner.journal.facts import IncumbentEntered
 
 StopReason = Literal[
@@ -222,18 +222,6 @@ def least_times(
                 parts.append(1e6 * int(amount.evaluate(binding.symbols)) / rate)
         times.append(max(launch_us, *parts) if parts else None)
     return tuple(times)
-
-
-def kernel_digest(kernel: Kernel) -> str:
-    """SHA-256 over the kernel's language, entry, source, options and headers, as hex."""
-    parts = [
-        kernel.language,
-        kernel.entry,
-        kernel.source.text,
-        list(kernel.options),
-        [list(header) for header in kernel.headers],
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def stop_reason(task: Task, state: RoundsState) -> StopReason | None:

@@ -18,7 +18,7 @@ from agents.call_costs import calls_csv
 from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
-from agents.planning import Limits, Task, kernel_digest, least_times
+from agents.planning import Limits, Task, least_times
 from agents.rounds_summary import STEPS, RoundsSummary, discard_summary, write_summary
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
@@ -37,6 +37,7 @@ from cluster.search_run import (
 from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Agents, Experiment
 from tuner.files import UnreadableFile, read_bounded
 from tuner.run_directory import RunDirectory, RunView

@@ -15,11 +15,11 @@ from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Re
 from agents.llm.provider_settings import secret_values
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
-from agents.planning import kernel_digest
 from cluster.console import Doing
 from cluster.driver import TICK_SECONDS
 from cluster.search_run import StopReason
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import problem_in
 from tuner.experiment.model import Agents, Experiment
 from tuner.experiment.problems import Problem, SpecProblems

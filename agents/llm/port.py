@@ -56,7 +56,7 @@ class Position:
     """The key of transcripts and mailboxes: a step of an experiment with one kernel.
 
     Briefs hold fresh measurements, so the text of a request never repeats; its position does.
-    ``kernel`` is :func:`agents.planning.kernel_digest`.
+    ``kernel`` is :func:`tuner.experiment.digest.kernel_digest`.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agents.patterns.features import features_of
 from agents.patterns.pattern import FARTHEST, SIMILAR, Pattern, Winner, nearest, seeds
-from agents.planning import kernel_digest
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment
 from tuner.journal.history import History
 from tuner.results.result import Result

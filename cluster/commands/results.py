@@ -25,7 +25,7 @@ from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import write_whole
 from tuner.journal.history import History
-from tuner.report.text import ratio_text, render, speedup_text
+from tuner.report.text import render
 from tuner.results.rejections import rejected_in_short
 from tuner.results.result import Result
 from tuner.results.summary import summarise
@@ -275,9 +275,9 @@ def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str]) -> None:
         if past.interval is not None:
             found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
         if past.gain is not None:
-            found += f", {speedup_text(past.gain.speedup, past.gain)} against the best before it"
+            found += f", {past.gain} {past.gain.verdict} against the best before it"
         if (gain := past.portfolio_gain) is not None and gain != past.gain:
-            found += f"; with it the portfolio is {ratio_text(gain)} the one before it"
+            found += f"; with it the portfolio is {gain} the one before it"
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
         if failures := rejected.get(past.number):

@@ -15,7 +15,7 @@ from agents.llm.port import Reply, Request, Role, StepKey
 from agents.llm.port import TokenUsage as Tokens
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
-from agents.planning import Limits, Task, Variant, brief_of, kernel_digest
+from agents.planning import Limits, Task, Variant, brief_of
 from agents.rounds_summary import RoundsSummary
 from agents.static_profile import StaticProfile
 from agents.step_journal import StepFiles, recorded_exchanges
@@ -27,6 +27,7 @@ from tuner.engine.fleet import INCUMBENT
 from tuner.engine.session import Session
 from tuner.engine.simulated_fleet import Fault, SimulatedFleet
 from tuner.errors import DeviceNeeded
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template
 from tuner.journal.facts import (
     ConfirmationSampled,

@@ -14,7 +14,6 @@ import pytest
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
-from agents.planning import kernel_digest
 from agents.rounds_summary import read_summary
 from agents.step_journal import recorded_exchanges
 from cluster.agent_run import ModelAccess, Rounds, open_run
@@ -29,6 +28,7 @@ from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, kernelwright, wri
 from tuner.engine.fleet import BenchJob, CompileJob, PrepareJob
 from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Agents
 from tuner.run_directory import RunDirectory

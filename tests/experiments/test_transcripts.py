@@ -8,8 +8,8 @@ from agents.generation.admission import refusal
 from agents.generation.corners import corners
 from agents.llm.port import Role
 from agents.llm.replay import read_transcript
-from agents.planning import kernel_digest
 from agents.replies import GeneratedTemplate, Suggestion, read_suggestion, read_template
+from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
 from tuner.space.feasible import feasible_set
 from tuner.space.limits import over_limit

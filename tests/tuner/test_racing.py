@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from tuner.journal.facts import Fact, TrialFinished
-from tuner.racing import CutoffTracker, leads_on, leads_over_all
+from tuner.racing import CutoffTracker, within_cutoff, within_mean_cutoff
 from tuner.trial import CutShort, Full, Infeasible, Measured, geometric_mean, loss
 
 WEIGHTS = (1.0, 2.0, 1.0)
@@ -74,17 +74,17 @@ def test_cutoffs_only_fall(measured, more):
 def test_without_cutoffs_everything_gets_the_full_protocol(three, ratio):
     outcome = Measured(cells=three)
     for cutoffs in ((), (math.inf,) * 4):
-        assert leads_on(1, ratio, cutoffs)
-        assert leads_over_all(outcome, WEIGHTS, cutoffs) == outcome.general
+        assert within_cutoff(1, ratio, cutoffs)
+        assert within_mean_cutoff(outcome, WEIGHTS, cutoffs) == outcome.general
 
 
 @given(three=st.tuples(cells(), cells(), cells()), cutoffs=st.tuples(*[st.floats(0.1, 10.0)] * 4))
 def test_a_specialist_keeps_its_shape_and_a_general_one_all(three, cutoffs):
     outcome = Measured(cells=three)
     mean = loss(outcome, WEIGHTS)
-    assert leads_over_all(outcome, WEIGHTS, cutoffs) == (outcome.general and mean <= cutoffs[0])
+    assert within_mean_cutoff(outcome, WEIGHTS, cutoffs) == (outcome.general and mean <= cutoffs[0])
     for shape, cell in enumerate(three):
-        assert leads_on(shape, cell.ratio, cutoffs) == (cell.ratio <= cutoffs[1 + shape])
+        assert within_cutoff(shape, cell.ratio, cutoffs) == (cell.ratio <= cutoffs[1 + shape])
 
 
 @given(st.tuples(cells(), cells(), cells()))

@@ -36,7 +36,7 @@ from tuner.engine.fleet import (
 )
 from tuner.experiment.model import Experiment
 from tuner.plan import Binary
-from tuner.racing import leads_on, leads_over_all
+from tuner.racing import within_cutoff, within_mean_cutoff
 from tuner.search.port import Losses
 from tuner.trial import (
     Code,
@@ -277,12 +277,12 @@ class SimulatedFleet:
                 for shape, plan in enumerate(candidate.plan.cells[: len(tune)])
             )
         )
-        if leads_over_all(full, [shape.weight for shape in tune], cutoffs):
+        if within_mean_cutoff(full, [shape.weight for shape in tune], cutoffs):
             return full
         return Measured(
             cells=tuple(
                 CutShort(median_ns=cell.median_ns, samples=2, baseline_ns=cell.baseline_ns)
-                if isinstance(cell, Full) and not leads_on(shape, cell.ratio, cutoffs)
+                if isinstance(cell, Full) and not within_cutoff(shape, cell.ratio, cutoffs)
                 else cell
                 for shape, cell in enumerate(full.cells)
             )

@@ -14,7 +14,6 @@ from tuner.export.header import render_header
 from tuner.export.record import NAME, render_record
 from tuner.export.variant import ExportVariant, identifier
 from tuner.journal.history import History
-from tuner.report.text import speedup_text
 from tuner.results.portfolio import choose
 from tuner.results.result import DispatchRule, Portfolio, Result
 from tuner.results.summary import summarise
@@ -59,7 +58,8 @@ class _Export:
         }
         general = result.general
         if general and general.comparison:
-            said = f"{general.configuration}; {speedup_text(general.speedup, general.comparison)}"
+            judged = general.comparison
+            said = f"{general.configuration}; {judged} {judged.verdict}"
             self.variants[general.trial] = self.variant(
                 "general", general.configuration, said, history.template(general.trial)
             )

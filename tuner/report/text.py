@@ -50,20 +50,11 @@ def time_text(nanoseconds: float | None) -> str:
     return f"{nanoseconds:.4g} ns"
 
 
-def speedup_text(speedup: float | None, comparison: Comparison | None) -> str:
-    """A speedup with its interval, or marked as unconfirmed."""
+def _speedup(speedup: float | None, comparison: Comparison | None) -> str:
+    """A speedup with interval and verdict, or marked as unconfirmed."""
     if speedup is None:
         return "-"
-    if comparison is None:
-        return f"{speedup:.3f}× unconfirmed"
-    return f"{ratio_text(comparison)} {comparison.verdict}"
-
-
-def ratio_text(comparison: Comparison) -> str:
-    """A speedup with its interval, where there is one."""
-    if comparison.low is None or comparison.high is None:
-        return f"{comparison.speedup:.3f}×"
-    return f"{comparison.speedup:.3f}× [{comparison.low:.3f}, {comparison.high:.3f}]"
+    return f"{comparison} {comparison.verdict}" if comparison else f"{speedup:.3f}× unconfirmed"
 
 
 def _heading(result: Result) -> str:
@@ -157,7 +148,7 @@ def _best(result: Result, shape: ShapeOfRun, specialised: Sequence[Cell | None])
 def _pair(cell: Cell | None) -> tuple[str, str]:
     if cell is None:
         return "-", "-"
-    return time_text(cell.time_ns), speedup_text(cell.speedup, cell.comparison)
+    return time_text(cell.time_ns), _speedup(cell.speedup, cell.comparison)
 
 
 def _cell(cells: Sequence[Cell], shape: ShapeOfRun) -> Cell | None:
@@ -204,17 +195,14 @@ def _specialised(result: Result, index: int, best: ShapeBest) -> str:
     text = f"specialised  {shape}: {_who(result, best.trial)}: {best.configuration}"
     if best.gain is None:
         return text
-    return (
-        f"{text}\n             {speedup_text(best.gain.speedup, best.gain)} against the general "
-        f"one{unused}"
-    )
+    return f"{text}\n             {best.gain} {best.gain.verdict} against the general one{unused}"
 
 
 def _general(result: Result, general: General) -> str:
     """A configuration for all shapes, and what it is worth."""
     return (
         f"{_who(result, general.trial)}: {general.configuration}\n"
-        f"             {speedup_text(general.speedup, general.comparison)} over the tune shapes"
+        f"             {_speedup(general.speedup, general.comparison)} over the tune shapes"
         + (f", {general.held_out:.3f}× over the held-out ones" if general.held_out else "")
         + _against_before(general.gain)
     )
@@ -223,7 +211,7 @@ def _general(result: Result, general: General) -> str:
 def _against_before(gain: Comparison | None) -> str:
     if gain is None:
         return ""
-    return f"\n             {speedup_text(gain.speedup, gain)} against what was there"
+    return f"\n             {gain} {gain.verdict} against what was there"
 
 
 def _who(result: Result, trial: int) -> str:
@@ -248,7 +236,7 @@ def _portfolio(result: Result, portfolio: Portfolio) -> str:
     """Who serves which shapes, and what that is worth."""
     members = {member.trial: member for member in portfolio.members}
     lines = [
-        f"portfolio    {speedup_text(portfolio.speedup, portfolio.comparison)} over the tune shapes"
+        f"portfolio    {portfolio.comparison} {portfolio.comparison.verdict} over the tune shapes"
         + (f", {portfolio.held_out:.3f}× over the held-out ones" if portfolio.held_out else "")
     ]
     for case in portfolio.rule:
@@ -260,7 +248,7 @@ def _portfolio(result: Result, portfolio: Portfolio) -> str:
         gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
         lines.append(f"{where}: {_who(result, case.trial)}: {member.configuration}{gain}")
     if portfolio.gain:
-        lines.append(f"{ratio_text(portfolio.gain)} the portfolio that was there")
+        lines.append(f"{portfolio.gain} the portfolio that was there")
     if portfolio.as_well:
         others = ", ".join(portfolio.as_well)
         lines.append(

@@ -65,6 +65,11 @@ class Comparison:
     verdict: Verdict
     processes: int
 
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.speedup:.3f}×"
+        return f"{self.speedup:.3f}× [{self.low:.3f}, {self.high:.3f}]"
+
     @property
     def surely_faster(self) -> bool:
         """Whether the interval excludes that nothing was gained, however little it was."""

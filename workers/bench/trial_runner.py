@@ -11,7 +11,7 @@ import numpy as np
 
 from tuner.engine.fleet import Candidate
 from tuner.plan import CellPlan
-from tuner.racing import leads_on, leads_over_all
+from tuner.racing import within_cutoff, within_mean_cutoff
 from tuner.search.port import Losses
 from tuner.telemetry import Vitals
 from tuner.trial import Cell, Code, CutShort, Full, Measured, Outcome
@@ -95,7 +95,7 @@ class Working:
                 else:
                     cells[shape] = cell
             measured = Measured(cells=tuple(cells[number] for number in self._prep.tune))
-            if leads_over_all(measured, self._prep.weights, cutoffs):
+            if within_mean_cutoff(measured, self._prep.weights, cutoffs):
                 for shape in self._prep.tune:
                     if isinstance(cells[shape], CutShort):
                         cells[shape] = self._raced(entrant, shape, ())
@@ -169,7 +169,7 @@ class Working:
         cutoff = cutoffs[1 + shape] if cutoffs else math.inf
         samples = self._samples(entrant, shape, cutoff, check=check)
         timed_ns = statistics.median(samples)
-        if not leads_on(shape, timed_ns / baseline_ns, cutoffs):
+        if not within_cutoff(shape, timed_ns / baseline_ns, cutoffs):
             return short(samples, baseline_ns)
         last = len(self._prep.questions[shape]) - 1
         for number in range(1, last):

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from tuner.experiment.check.arguments import check_arguments, check_values
 from tuner.experiment.check.expressions import check_expressions
 from tuner.experiment.check.finding import ANYTHING, Finding
-from tuner.experiment.check.language import check_language
 from tuner.experiment.check.names import check_names, check_shapes
-from tuner.experiment.check.options import check_options
+from tuner.experiment.check.options import check_features, check_options
 from tuner.experiment.check.program import check_programs
 from tuner.experiment.check.template import check_template
 from tuner.experiment.model import Experiment
@@ -26,7 +25,7 @@ def check(experiment: Experiment) -> Iterator[Finding]:
         *check_names(experiment),
         *check_expressions(experiment),
         *check_arguments(experiment),
-        *check_language(experiment),
+        *check_features(experiment),
         *check_options(experiment),
     ]
     found += check_programs(experiment, found)

@@ -1,10 +1,12 @@
-"""Compiler options: the whitelist by language."""
+"""What a language supports: its whitelist of compiler options, and features that OpenCL lacks."""
 
 from collections.abc import Iterator
 
 from tuner.device import Backend
+from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
-from tuner.experiment.model import CompilerFlag, Experiment
+from tuner.experiment.check.names import bindings
+from tuner.experiment.model import NO_BYTES, CompilerFlag, Experiment, Kernel, Template
 from tuner.experiment.yaml_document import Path
 
 _TRUTH = ("true", "false")
@@ -48,6 +50,32 @@ _SPELLINGS = {
     "-std": "--std",
     "-maxrregcount": "--maxrregcount",
 }
+
+
+def check_features(experiment: Experiment) -> Iterator[Finding]:
+    """Features that OpenCL lacks; CUDA has them all."""
+    if experiment.kernel.language != "opencl":
+        return
+    subjects: list[tuple[Path, Kernel | Template]] = [(("kernel",), experiment.kernel)]
+    if experiment.template:
+        subjects.append((("template",), experiment.template))
+    for root, subject in subjects:
+        for path, launch in launches(root, subject):
+            if launch.cooperative:
+                yield Finding((*path, "cooperative"), "OpenCL has no cooperative launch")
+            if launch.shared_bytes != NO_BYTES:
+                message = "OpenCL kernels declare their local memory themselves"
+                yield Finding((*path, "shared_bytes"), message)
+    for index, argument in enumerate(experiment.arguments):
+        if argument.kind == "constant":
+            message = "OpenCL cannot set a program's constants; pass it with kind: in"
+            yield Finding(("arguments", index, "kind"), message)
+        if argument.dtype == "bfloat16":
+            yield Finding(("arguments", index, "dtype"), "OpenCL has no bfloat16")
+    for path, binding in bindings(experiment):
+        for name, value in binding.symbols.items():
+            if value == "bfloat16":
+                yield Finding((*path, name), "OpenCL has no bfloat16")
 
 
 def check_options(experiment: Experiment) -> Iterator[Finding]:
