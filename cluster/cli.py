@@ -149,6 +149,13 @@ def run(
         ),
     ] = None,
     exit_when_waiting: ExitWhenWaiting = False,
+    use_patterns: Annotated[
+        bool,
+        typer.Option(
+            "--patterns",
+            help="Try first what won for similar kernels, and store what wins for later runs.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Tune a kernel: search, verify, time, confirm, report, export."""
@@ -164,6 +171,7 @@ def run(
         target=target,
         model=model,
         exit_when_waiting=exit_when_waiting,
+        use_patterns=use_patterns,
         as_json=as_json,
     )
 

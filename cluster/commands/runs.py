@@ -56,6 +56,7 @@ def run(
     target: str | None,
     model: str | None,
     exit_when_waiting: bool,
+    use_patterns: bool,
     as_json: bool,
 ) -> None:
     """Tune what a spec describes; ``model`` writes the templates, if one is asked for."""
@@ -78,7 +79,8 @@ def run(
         directory = RunDirectory.create(folder, experiment, text, fleet=fleet)
         try:
             with closing(directory):
-                patterns.copy_near(settings, directory)
+                if use_patterns:
+                    patterns.copy_near(settings, directory)
                 if asked == "replay":
                     bring_transcript(path, experiment, folder)
             with _reminding(guesses):
