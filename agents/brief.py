@@ -19,7 +19,8 @@ from pydantic import TypeAdapter
 from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
-from agents.replies import Mode, Suggestion
+from agents.replies import Suggestion
+from agents.settings import Mode
 from agents.static_profile import UNKNOWN, StaticProfile, roofline
 from tuner.backends.registry import traits_of
 from tuner.device import Device

@@ -24,7 +24,8 @@ from agents.brief import (
 from agents.landscape import landscape
 from agents.llm.port import Message
 from agents.patterns.pattern import Pattern
-from agents.replies import READER, Mode, Suggestion, Unusable, read_suggestion
+from agents.replies import READER, Suggestion, Unusable, read_suggestion
+from agents.settings import Mode
 from agents.static_profile import UNKNOWN, StaticProfile
 from agents.step_journal import CallRecord, CallTotals
 from agents.verdict import Verdict

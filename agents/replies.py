@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from agents.fences import Block, fenced
 from agents.generation.source import cut_short
 from agents.llm.port import Reply
+from agents.settings import Mode
 from tuner.experiment.fields import MAX_FILE_BYTES, Source
 from tuner.experiment.model import (
     STRICT,
@@ -38,9 +39,6 @@ _MOST_ERRORS = 8
 
 READER = "The parser of replies"
 """Names this module in complaints."""
-
-Mode = Literal["template", "direct"]
-"""Whether drafts are templates with parameters, or whole kernels."""
 
 Prose = Annotated[str, Field(min_length=1, max_length=2_000)]
 Aside = Annotated[str, Field(max_length=2_000)]

@@ -20,6 +20,7 @@ from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
 from agents.planning import Limits, Task, least_times
 from agents.rounds_summary import STEPS, RoundsSummary, discard_summary, write_summary
+from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
 from cluster.console import Doing, Shown
@@ -38,7 +39,7 @@ from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.digest import kernel_digest
-from tuner.experiment.model import Agents, Experiment
+from tuner.experiment.model import Experiment
 from tuner.files import UnreadableFile, read_bounded
 from tuner.run_directory import RunDirectory, RunView
 
@@ -115,7 +116,7 @@ class Rounds:
         self, directory: RunDirectory, fleet: SharedFleet, shown: "asyncio.Queue[Shown | None]"
     ) -> None:
         experiment = directory.experiment
-        agents = experiment.agents or Agents()
+        agents = agent_settings(experiment) or AgentSettings()
         journal = StepFiles(self._path / STEPS)
         evaluator = EngineEvaluator(fleet, directory, shown.put_nowait, self._asked)
         model = open_model(
@@ -142,7 +143,7 @@ class Rounds:
         _keep(directory, ending)
 
 
-def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline) -> Task:
+def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Baseline) -> Task:
     device, ceilings = baseline.device, baseline.ceilings
     limits = Limits(
         rounds=agents.rounds,
@@ -186,11 +187,12 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
     write_variants(path / "variants", ending.state.variants)
     ledger = RoundsSummary.of(ending)
     directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
-    if experiment.agents and experiment.agents.model != "replay":
+    agents = agent_settings(experiment)
+    if agents and agents.model != "replay":
         header = Header(
             experiment=experiment.name,
             kernel=kernel_digest(experiment.kernel),
-            made=f"by {experiment.agents.model.partition(':')[0]} in run {directory.info.run}",
+            made=f"by {agents.model.partition(':')[0]} in run {directory.info.run}",
         )
         write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:

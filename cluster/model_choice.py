@@ -15,15 +15,15 @@ from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Re
 from agents.llm.provider_settings import secret_values
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
+from agents.settings import MAILBOX, AgentSettings, agent_settings, with_agent_settings
 from cluster.console import Doing
 from cluster.driver import TICK_SECONDS
 from cluster.search_run import StopReason
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import problem_in
-from tuner.experiment.model import Agents, Experiment
+from tuner.experiment.model import Experiment
 from tuner.experiment.problems import Problem, SpecProblems
-from tuner.experiment.redaction import MAILBOX
 from tuner.experiment.yaml_document import Path as DataPath
 from tuner.files import write_whole
 
@@ -33,7 +33,8 @@ UNANSWERED = "unanswered.json"
 
 def transcript_beside(spec: Path, experiment: Experiment) -> Path:
     """Where a recorded transcript of a spec is looked for: one of its own for whole kernels."""
-    direct = experiment.agents is not None and experiment.agents.mode == "direct"
+    agents = agent_settings(experiment)
+    direct = agents is not None and agents.mode == "direct"
     return (
         spec.parent / f"transcript_{experiment.kernel.language}{'_direct' if direct else ''}.jsonl"
     )
@@ -51,7 +52,8 @@ def chosen(spec: Path, experiment: Experiment, wanted: str | None) -> str:
         ModelUnavailable: ``replay`` is wanted, and no transcript of this kernel is there.
         SpecError: a mailbox is wanted, and its folder not named.
     """
-    model = wanted or (experiment.agents.model if experiment.agents else "none")
+    agents = agent_settings(experiment)
+    model = wanted or (agents.model if agents else "none")
     beside = transcript_beside(spec, experiment)
     if model == "auto":
         return "replay" if beside.is_file() and _fits(beside, experiment) else "none"
@@ -74,7 +76,7 @@ def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | N
         SpecProblems: nobody knows some of the models.
         EnvironmentProblem: the mailbox cannot be made.
     """
-    agents, problems = experiment.agents or Agents(), list[Problem]()
+    agents, problems = agent_settings(experiment) or AgentSettings(), list[Problem]()
     if model in ("none", "replay"):
         return
     if model.startswith(MAILBOX):
@@ -109,9 +111,8 @@ def _of_model(spec: Path, wanted: str | None, message: str) -> Problem:
 
 def with_agents(experiment: Experiment, model: str) -> Experiment:
     """The experiment as agents work on it: its own template is left aside."""
-    return replace(
-        experiment, template=None, agents=replace(experiment.agents or Agents(), model=model)
-    )
+    settings = replace(agent_settings(experiment) or AgentSettings(), model=model)
+    return with_agent_settings(replace(experiment, template=None), settings)
 
 
 def bring_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
@@ -129,7 +130,7 @@ def bring_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
 
 def open_model(
     run: Path,
-    agents: Agents,
+    agents: AgentSettings,
     *,
     keys: Mapping[str, str],
     exit_when_waiting: bool,

@@ -11,7 +11,8 @@ from agents.brief import Brief, complaint, generation_messages, repair_messages
 from agents.generation.admission import refusal, usable_seeds
 from agents.llm.port import Message
 from agents.planning import Ask, Limits
-from agents.replies import READER, GeneratedTemplate, Mode, Suggestion, Unusable, read_template
+from agents.replies import READER, GeneratedTemplate, Suggestion, Unusable, read_template
+from agents.settings import Mode
 from agents.verdict import Admitted, Refused
 from tuner.experiment.model import Experiment, Template
 from tuner.trial import Value

@@ -7,6 +7,7 @@ import typer
 from agents.patterns.inheritance import inherited, left_by
 from agents.patterns.pattern import PATTERNS
 from agents.patterns.store import PatternStore, dump_patterns
+from agents.settings import agent_settings
 from cluster.search_run import PATTERNS_FILE
 from cluster.settings import Settings
 from tuner.errors import EnvironmentProblem
@@ -56,7 +57,7 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     Raises:
         EnvironmentProblem: There is no folder for patterns.
     """
-    agents = directory.experiment.agents
+    agents = agent_settings(directory.experiment)
     if agents is not None and agents.model == "replay":
         return
     patterns, notes = _store(settings).read()

@@ -16,6 +16,7 @@ from typing import NoReturn, Protocol
 import typer
 
 from agents.rounds_summary import STEPS, read_summary
+from agents.settings import SECTIONS
 from cluster.agent_run import ModelAccess, open_run
 from cluster.commands import patterns, results
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
@@ -63,7 +64,7 @@ def run(
     settings = Settings.read()
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
         path = find_spec(spec, workplace.has_gpu)
-        given = load_experiment(path)
+        given = load_experiment(path, SECTIONS)
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
             _say(guesses_left(guesses))

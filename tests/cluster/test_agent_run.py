@@ -15,6 +15,7 @@ from agents.llm.mailbox import answer, pending
 from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
 from agents.rounds_summary import read_summary
+from agents.settings import AgentSettings, with_agent_settings
 from agents.step_journal import recorded_exchanges
 from cluster.agent_run import ModelAccess, Rounds, open_run
 from cluster.commands import runs
@@ -30,7 +31,6 @@ from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
-from tuner.experiment.model import Agents
 from tuner.run_directory import RunDirectory
 
 TWO_ROUNDS = script(
@@ -46,7 +46,9 @@ def cost(point, shape):
 
 
 def begin(path, transcript=TWO_ROUNDS, **agents):
-    experiment = replace(plain(), agents=Agents(**({"model": "replay", "rounds": 3} | agents)))
+    experiment = with_agent_settings(
+        plain(), AgentSettings(**({"model": "replay", "rounds": 3} | agents))
+    )
     RunDirectory.create(path, experiment, "").close()
     write_transcript(path / TRANSCRIPT, transcript.header, transcript.exchanges)
     return path

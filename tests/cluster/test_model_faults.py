@@ -1,13 +1,13 @@
 """What a provider can do wrong, through LiteLLM's real client: how a run ends and what it costs."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from agents.llm.network import NetworkModel
 from agents.llm.port import ModelUnavailable
 from agents.rounds_summary import read_summary
+from agents.settings import AgentSettings, with_agent_settings
 from cluster.agent_run import ModelAccess, Rounds
 from cluster.commands.results import conclude, is_over
 from tests.agents.devices import CPU
@@ -15,7 +15,6 @@ from tests.agents.llm.server import KEY, answers, completion, drops, fails, serv
 from tests.agents.test_loop import BASELINE_NS, draft, plain, suggestion
 from tests.cluster.test_agent_run import cost
 from tuner.engine.simulated_fleet import SimulatedFleet
-from tuner.experiment.model import Agents
 from tuner.run_directory import RunDirectory
 
 MODEL = "openai/gpt-4o-mini"
@@ -28,7 +27,7 @@ def _no_pauses(monkeypatch):
 
 def begin(path, url, **agents):
     given = {"model": MODEL, "base_url": url, "rounds": 3} | agents
-    RunDirectory.create(path, replace(plain(), agents=Agents(**given)), "").close()
+    RunDirectory.create(path, with_agent_settings(plain(), AgentSettings(**given)), "").close()
     return path
 
 

@@ -63,6 +63,7 @@ def validate(
     document: Document,
     directory: FilePath | None,
     problems: list[Problem],
+    at: Path = (),
 ) -> tuple[T | None, list[Path]]:
     """Validate what a document holds.
 
@@ -72,6 +73,7 @@ def validate(
         document: Where to look up places.
         directory: What paths in it are relative to; ``None``: it names no files.
         problems: Where to put what is wrong.
+        at: Where in the document the data stands.
 
     Returns:
         The object, if nothing is; and the paths that are wrong.
@@ -84,8 +86,8 @@ def validate(
     except ValidationError as error:
         located = _meant([_Located(e, data) for e in error.errors(include_url=False)], data)
         found = list(_messages(cls, located))
-        problems += [document.problem(p, message, at_key=at_key) for p, message, at_key in found]
-        return None, [path for path, _, _ in found]
+        problems += [document.problem((*at, *p), text, at_key=at_key) for p, text, at_key in found]
+        return None, [(*at, *path) for path, _, _ in found]
     return made, []
 
 
