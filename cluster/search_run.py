@@ -32,7 +32,7 @@ from tuner.run_directory import RESULTS, STATUS, RunDirectory
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
-from workers.checkers.tool import tools
+from workers.checkers.examination import tools
 
 FleetOpener = Callable[[Backend], Awaitable[Fleet]]
 StopReason = Literal["stopped", "interrupted"]

@@ -5,9 +5,9 @@ as ``device.<name>``. Knows nothing of how the values were obtained.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-Backend = Literal["opencl", "cuda"]
+Backend = str
+"""A name in :mod:`tuner.backends.registry`."""
 
 #: The attributes an expression may read as ``device.<name>``.
 EXPRESSION_ATTRIBUTES = (

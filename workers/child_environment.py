@@ -1,28 +1,29 @@
-"""The environment of child processes: what they may see of this one's, but no keys, and more."""
+"""The environment of child processes: what they may see of this one's, and never a key."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from tuner.backends.registry import backends, traits_of
 
 # fmt: off
 _ALLOWED = frozenset((
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
     "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "XDG_CACHE_HOME",
 ))
-_ALLOWED_PREFIXES = (
-    "LC_", "CUDA_", "NVIDIA_", "CUPY_", "NVRTC_", "OCL_ICD_", "OPENCL_", "POCL_", "PYOPENCL_",
-    "OMP_", "OPENBLAS_", "MKL_",
-)
+_ALLOWED_PREFIXES = ("LC_", "OMP_", "OPENBLAS_", "MKL_")
 # fmt: on
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a child may see: what Python and the device need, and no keys."""
+    backend_prefixes = (prefix for one in backends() for prefix in one.environment_prefixes)
+    prefixes = (*_ALLOWED_PREFIXES, *backend_prefixes)
     return {
         name: value
         for name, value in environment.items()
-        if (name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES))
+        if (name in _ALLOWED or name.startswith(prefixes))
         and not any(word in name.upper() for word in _SECRET_WORDS)
     }
 
@@ -35,6 +36,7 @@ def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def opencl_caches(folder: Path) -> dict[str, str]:
-    """Have OpenCL keep in a folder what it compiles, where a kernel of another run forges none."""
-    return {"POCL_CACHE_DIR": str(folder), "PYOPENCL_NO_CACHE": "1"}
+def private_environment(backend: str, folder: Path) -> dict[str, str]:
+    """Variables with which a backend keeps what it caches in ``folder``."""
+    variables = traits_of(backend).child_environment
+    return {name: value.format(folder=folder) for name, value in variables.items()}

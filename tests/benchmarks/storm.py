@@ -21,7 +21,6 @@ from typing import Any
 from cluster.fleets.local import ThreadBench, ThreadCompiler, choose
 from cluster.fleets.pool import PooledFleet
 from cluster.search_run import Run
-from tuner.device import Backend
 from tuner.experiment.load import load_experiment
 from tuner.expressions import Expression
 from tuner.journal.history import History
@@ -108,7 +107,7 @@ BODY = """\
 """
 
 
-def write_storm(folder: Path, backend: Backend, kernels: int, salt: int) -> Path:
+def write_storm(folder: Path, backend: str, kernels: int, salt: int) -> Path:
     """The experiment on disk; ``salt`` decides which kernel does what."""
     opencl = backend == "opencl"
     suffix, head = ("cl", OPENCL) if opencl else ("cu", CUDA)
@@ -137,7 +136,7 @@ def fault_of(case: int, salt: int) -> str:
 class _StormBench(ThreadBench):
     """With deadlines short enough to see what they cost."""
 
-    def __init__(self, backend: Backend, index: int) -> None:
+    def __init__(self, backend: str, index: int) -> None:
         super().__init__(backend, index)
         self._bench = Bench(backend, index, deadlines=DEADLINES)
 
@@ -165,11 +164,11 @@ def device_bytes() -> int:
     return sum(int(line) for line in said.split()) << 20
 
 
-def storm(backend: Backend, kernels: int, benches: int, salt: int) -> dict[str, Any]:
+def storm(backend: str, kernels: int, benches: int, salt: int) -> dict[str, Any]:
     """Run it and say how it went."""
     model, indices = choose(list_devices((backend,)), backend, None)
 
-    async def open_fleet(_: Backend) -> PooledFleet:
+    async def open_fleet(_: str) -> PooledFleet:
         compilers = [ThreadCompiler(model) for _ in range(2)]
         return PooledFleet(
             model,

@@ -67,7 +67,7 @@ CUDA = BackendTraits(
     compiles_at_first_launch=False,
     gpu_only=True,
     example_target="sm_90",
-    # The CUDA Occupancy Calculator's rules for compute capability 8.0 to 12.x.
+    # For compute capability 8.0 to 12.x, after NVIDIA's CUDA Occupancy Calculator.
     allocation=RegisterAllocation(
         register_unit=256, sub_partitions=4, shared_unit=128, shared_reserved=1024
     ),

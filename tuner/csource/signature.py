@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from tuner.backends.registry import traits_of
 from tuner.device import Backend
 
 _COMMENT = re.compile(
@@ -19,10 +20,6 @@ _COMMENT = re.compile(
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.M | re.S)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+((?:[^\n\\]|\\\n)+)", re.M)
 _TOKEN = re.compile(r"[A-Za-z_]\w*|::|[^\s\w]|\d[\w.]*")
-_KERNEL: dict[Backend, re.Pattern[str]] = {
-    "opencl": re.compile(r"\b(?:__kernel|kernel)\b"),
-    "cuda": re.compile(r"\b__global__\b"),
-}
 _QUALIFIERS = frozenset(
     [
         "const",
@@ -133,7 +130,8 @@ def signatures(source: str, language: Backend) -> tuple[Signature, ...]:
     macros = {name: body.replace("\\\n", " ").strip() for name, body in _MACRO.findall(text)}
     text = _DIRECTIVE.sub(_DIRECTIVE_WAS_HERE, text)
     found: dict[Signature, None] = {}
-    for match in islice(_KERNEL[language].finditer(text), MAX_KERNELS):
+    qualifier = re.compile(rf"\b(?:{'|'.join(traits_of(language).kernel_qualifiers)})\b")
+    for match in islice(qualifier.finditer(text), MAX_KERNELS):
         signature = _signature(text, match.start(), match.end(), macros)
         if signature:
             found[signature] = None

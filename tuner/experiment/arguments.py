@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.device import Backend
+from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.model import (
     Argument,
@@ -44,38 +44,6 @@ _ITEM_BYTES = {
     "int64": 8,
     "uint64": 8,
     "float64": 8,
-}
-
-_TYPE_NAMES: dict[Backend, dict[str, str]] = {
-    "opencl": {
-        "bool": "uchar",
-        "int8": "char",
-        "uint8": "uchar",
-        "int16": "short",
-        "uint16": "ushort",
-        "int32": "int",
-        "uint32": "uint",
-        "int64": "long",
-        "uint64": "ulong",
-        "float16": "half",
-        "float32": "float",
-        "float64": "double",
-    },
-    "cuda": {
-        "bool": "bool",
-        "int8": "signed char",
-        "uint8": "unsigned char",
-        "int16": "short",
-        "uint16": "unsigned short",
-        "int32": "int",
-        "uint32": "unsigned int",
-        "int64": "long long",
-        "uint64": "unsigned long long",
-        "float16": "__half",
-        "bfloat16": "__nv_bfloat16",
-        "float32": "float",
-        "float64": "double",
-    },
 }
 
 
@@ -148,10 +116,10 @@ def item_bytes(dtype: str) -> int:
         raise SpecError(f"'{dtype}' is no element type") from None
 
 
-def type_name(dtype: str, language: Backend) -> str:
+def type_name(dtype: str, language: str) -> str:
     """What the language calls an element type; raises :class:`SpecError` where it has none."""
     try:
-        return _TYPE_NAMES[language][dtype]
+        return traits_of(language).type_names[dtype]
     except KeyError:
         raise SpecError(f"{language} has no element type '{dtype}'") from None
 

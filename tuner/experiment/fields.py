@@ -18,8 +18,9 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from tuner.backends.registry import backends
 from tuner.files import UnreadableFile, read_bounded
 from tuner.trial import Value
 
@@ -54,6 +55,33 @@ class OneOrMany:
     ) -> dict[str, Any]:
         many = {**handler(schema), "minItems": self.lo, "maxItems": self.hi}
         return {"anyOf": [many["items"], many]}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBackend:
+    """Annotates a string that names a backend of :mod:`tuner.backends.registry`."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def check(name: str) -> str:
+            names = [traits.name for traits in backends()]
+            if name not in names:
+                expected = " or ".join(f"'{known}'" for known in names)
+                raise PydanticCustomError(
+                    "literal_error", "should be {expected}", {"expected": expected}
+                )
+            return name
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "enum": [traits.name for traits in backends()]}
+
+
+BackendName = Annotated[str, KnownBackend()]
 
 
 def read_text(path: Path) -> str:

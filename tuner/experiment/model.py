@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from tuner.device import Backend
-from tuner.experiment.fields import FunctionName, OneOrMany, Seeds, SourceFile
+from tuner.experiment.fields import BackendName, FunctionName, OneOrMany, Seeds, SourceFile
 from tuner.expressions import Expression
 from tuner.trial import Value
 
@@ -76,7 +75,7 @@ class Kernel:
     """The baseline: the user's source as the application builds and launches it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    language: Backend
+    language: BackendName
     """The backend that compiles and runs the kernel."""
     source: SourceFile
     """The source file, as your application builds it. Headers beside it are found."""

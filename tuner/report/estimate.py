@@ -3,27 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import odd_shapes
 
-COMPILE_SECONDS = {"cuda": 0.15, "opencl": 0.1}
-"""One small kernel on one core."""
-
-SHAPE_SECONDS = {"cuda": 0.02, "opencl": 0.12}
-"""One candidate on one small shape: the first launch, for which OpenCL compiles again, and checks.
-"""
-
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
 """All looks at what one candidate left on a shape, on a CPU device and on a GPU, which compares by
 itself."""
-
-CHECKER_SECONDS = {"cuda": 1.0, "opencl": 0.3}
-"""A winner under one memory and race checker, on the smallest shape."""
-
-CHECKER_SECONDS_PER_MIB = {"cuda": 0.0, "opencl": 2.0}
-"""What larger shapes take there beside; Oclgrind interprets the kernel."""
 
 ORACLE_SECONDS_PER_MIB, ORACLE_BYTES, ORACLES = 0.03, 64 << 20, 4
 """Drawing one shape's inputs and computing what is right for them, in float64 on one core; above so
@@ -109,6 +97,7 @@ def estimate(
         searched: seconds that it has searched.
         confirmed: processes that it has confirmed in.
     """
+    backend = traits_of(device.backend)
     most = experiment.search.trials
     if space is not None:
         most = min(most, space)
@@ -124,10 +113,10 @@ def estimate(
     def time(sizes: list[int]) -> float:
         moved = launches * sum(sizes) / BYTES_PER_SECOND[device.is_cpu]
         checks = CHECK_SECONDS_PER_MIB[device.is_cpu] * sum(sizes) / 2**20
-        each = SHAPE_SECONDS[device.backend] + launches * LAUNCH_SECONDS
+        each = backend.shape_seconds + launches * LAUNCH_SECONDS
         return each * len(sizes) + moved + checks
 
-    compiling = COMPILE_SECONDS[device.backend] / compile_slots
+    compiling = backend.compile_seconds / compile_slots
     timing = time(tune) / bench_slots
     trial = compiling + timing if device.is_cpu else max(compiling, timing)
     finalists = 1 + min(most, experiment.confirm.top)
@@ -136,8 +125,7 @@ def estimate(
     confirming = processes * process / bench_slots
     seen = max((size for size in tune + held_out + odd if size <= checker_bytes), default=0)
     if seen:
-        per_mib = CHECKER_SECONDS_PER_MIB[device.backend]
-        confirming += CHECKER_SECONDS[device.backend] + per_mib * seen / 2**20
+        confirming += backend.checker_seconds + backend.checker_seconds_per_mib * seen / 2**20
     return Estimate(
         trials=trials,
         space=space,

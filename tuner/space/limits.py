@@ -7,6 +7,7 @@ Knows nothing of expressions or of how a plan came about.
 import math
 from collections.abc import Sequence
 
+from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan, KernelStep, Plan, Usage
 from tuner.space.occupancy import registers_per_block
@@ -90,11 +91,13 @@ def usage_excess(step: KernelStep, usage: Usage, device: Device) -> tuple[Code, 
                 f"{usage.static_shared_bytes} bytes of static and {step.shared_bytes} of dynamic "
                 f"shared memory; {device.name} allows {device.max_shared_bytes_per_block} per block"
             )
-    if usage.registers is not None and device.max_registers_per_block:
+    backend = traits_of(device.backend)
+    if usage.registers is not None and backend.allocation is not None:
         needed = registers_per_block(threads, usage.registers, device)
         if needed > device.max_registers_per_block:
             return Code.REGISTERS, (
                 f"{threads} threads of {usage.registers} registers take {needed}; {device.name} "
-                f"has {device.max_registers_per_block} per block: fewer threads, or --maxrregcount"
+                f"has {device.max_registers_per_block} per block: fewer threads, or "
+                f"{backend.register_cap_flag}"
             )
     return None

@@ -1,19 +1,11 @@
-"""How many blocks of a CUDA kernel fit on one multiprocessor, by the rules of NVIDIA's calculator.
-
-Holds for compute capability 8.0 to 12.x, which share their allocation granularities: registers are
-given to warps in units of 256, warps in groups of four (one per sub-partition), shared memory in
-units of 128 bytes with 1 KiB kept by the system for each block.
-"""
+"""How many blocks of a kernel fit on one multiprocessor, by its backend's allocation rules."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+from tuner.backends.registry import traits_of
+from tuner.backends.traits import RegisterAllocation
 from tuner.device import Device
-
-REGISTER_UNIT = 256
-SUB_PARTITIONS = 4
-SHARED_UNIT = 128
-SHARED_RESERVED = 1024
 
 Limiter = Literal["warps", "blocks", "registers", "shared memory"]
 
@@ -29,18 +21,18 @@ class Occupancy:
 
 
 def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Occupancy of a launch on a CUDA device.
+    """Occupancy of a launch.
 
     Args:
-        device: a CUDA device model.
+        device: a device model whose backend has allocation rules.
         threads: threads per block.
         registers: 32-bit registers per thread, from the compiler's report.
         shared_bytes: static and dynamic shared memory per block.
 
     Returns:
-        Zero blocks where the launch would fail. Source: the *CUDA Occupancy Calculator*, and the
-        technical specifications per compute capability in the CUDA C++ Programming Guide.
+        Zero blocks where the launch would fail.
     """
+    allocation = _allocation(device)
     warps = _warps(threads, device)
     capacity = device.max_threads_per_multiprocessor // device.warp_size
     blocks: dict[Limiter, int] = {
@@ -50,10 +42,10 @@ def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -
     if registers_per_block(threads, registers, device) > device.max_registers_per_block:
         blocks["registers"] = 0
     elif registers:
-        partition = device.registers_per_multiprocessor // SUB_PARTITIONS
-        fitting = partition // _registers_per_warp(registers, device) * SUB_PARTITIONS
-        blocks["registers"] = fitting // warps
-    shared = _round_up(shared_bytes + SHARED_RESERVED, SHARED_UNIT)
+        partition = device.registers_per_multiprocessor // allocation.sub_partitions
+        fitting = partition // _registers_per_warp(registers, device)
+        blocks["registers"] = fitting * allocation.sub_partitions // warps
+    shared = _round_up(shared_bytes + allocation.shared_reserved, allocation.shared_unit)
     blocks["shared memory"] = (
         device.shared_bytes_per_multiprocessor // shared
         if shared_bytes <= device.max_shared_bytes_per_block
@@ -71,12 +63,18 @@ def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -
 
 def registers_per_block(threads: int, registers: int, device: Device) -> int:
     """Registers that a block takes, with the granularity at which they are given out."""
-    warps = _round_up(_warps(threads, device), SUB_PARTITIONS)
+    warps = _round_up(_warps(threads, device), _allocation(device).sub_partitions)
     return warps * _registers_per_warp(registers, device)
 
 
 def _registers_per_warp(registers: int, device: Device) -> int:
-    return _round_up(registers * device.warp_size, REGISTER_UNIT)
+    return _round_up(registers * device.warp_size, _allocation(device).register_unit)
+
+
+def _allocation(device: Device) -> RegisterAllocation:
+    allocation = traits_of(device.backend).allocation
+    assert allocation is not None
+    return allocation
 
 
 def _warps(threads: int, device: Device) -> int:

@@ -1,27 +1,26 @@
-"""Measures what a device can do at most, with kernels of the harness's own.
+"""Measures what a device can do at most, with kernels of each backend's adapter.
 
 They are compiled, staged, launched and timed exactly as candidates are. Knows no experiment.
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tuner.ceilings import Ceilings
-from tuner.device import Backend, Device
+from tuner.device import Device
 from tuner.experiment.model import Cache
 from tuner.plan import Binary, Build, CellPlan, KernelStep
 from tuner.trial import Rejected
+from workers.backends.port import Size
+from workers.backends.registry import adapter_of
 from workers.bench.supervisor import Shot, Supervisor
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
-_BACKENDS = Path(__file__).parents[1] / "backends"
-_SOURCES: dict[Backend, str] = {"cuda": "ceilings.cu", "opencl": "ceilings.cl"}
 _COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
 """Bytes of a copy: more than a cache holds, though not more than a sixteenth of the memory."""
 
-_SIDE = 2048
+SIDE = 2048
 """Rows of the matrices that are multiplied."""
 
 _SECONDS = 30.0
@@ -38,28 +37,14 @@ def measure_ceilings(server: Supervisor, device: Device, compile_all: Compile) -
         device: the child's.
         compile_all: compiles for it.
     """
-    build = ceilings_build(device)
-    compiled = compile_all((build,))
+    kernels = adapter_of(device.backend).ceilings(device, SIDE)
+    compiled = compile_all((kernels.build,))
     if isinstance(compiled, Rejected):
         return f"the ceilings' kernels do not compile: {compiled.detail}"
     try:
-        return _Course(server, device, server.load(compiled)).ceilings(build.entries)
+        return _Course(server, device, server.load(compiled)).ceilings(kernels.products)
     except DeviceFailure as failure:
         return f"the ceilings cannot be measured: {failure.detail}"
-
-
-def ceilings_build(device: Device) -> Build:
-    """The build of the kernels; on a processor, where compiling them takes seconds, no products."""
-    file = _SOURCES[device.backend]
-    products = [] if device.is_cpu else ["product_float32"]
-    if device.backend == "cuda" and device.compute_capability >= 70:
-        products.append("product_float16")
-    return Build(
-        language=device.backend,
-        file=file,
-        source=(_BACKENDS / device.backend / file).read_text(),
-        entries=("copy", "nothing", *products),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +55,7 @@ class _Course:
     device: Device
     module: int
 
-    def ceilings(self, entries: Sequence[str]) -> Ceilings:
+    def ceilings(self, launches: Mapping[str, tuple[Size, Size]]) -> Ceilings:
         copied = min(
             _COPIED_ON_CPU if self.device.is_cpu else _COPIED, self.device.memory_bytes // 16
         )
@@ -84,14 +69,11 @@ class _Course:
             "cold",
         )
         products = []
-        for entry in entries:
-            name, _, dtype = entry.partition("_")
-            if name == "product":
-                grid, block = _product_launch(self.device.backend, dtype)
-                matrices = [_buffer(matrix, dtype, _SIDE * _SIDE) for matrix in "cab"]
-                scalar = StagedScalar(name="n", dtype="int32", value=_SIDE)
-                time = self._time(entry, matrices, scalar, grid, block, "hot")
-                products.append((dtype, 2.0 * _SIDE**3 / time * 1e9))
+        for dtype, (grid, block) in launches.items():
+            matrices = [_buffer(matrix, dtype, SIDE * SIDE) for matrix in "cab"]
+            scalar = StagedScalar(name="n", dtype="int32", value=SIDE)
+            time = self._time(f"product_{dtype}", matrices, scalar, grid, block, "hot")
+            products.append((dtype, 2.0 * SIDE**3 / time * 1e9))
         return Ceilings(
             copy_bytes_per_second=2.0 * words * 16 / copy * 1e9,
             launch_ns=self._time("nothing", [], None, (1, 1, 1), (1, 1, 1), "hot"),
@@ -103,8 +85,8 @@ class _Course:
         entry: str,
         buffers: Sequence[StagedBuffer],
         scalar: StagedScalar | None,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Size,
+        block: Size,
         cache: Cache,
     ) -> float:
         """The median nanoseconds of a launch."""
@@ -123,16 +105,6 @@ class _Course:
             times += seen if burst >= rotation.warmup else ()
         self.server.release(launchable, case)
         return statistics.median(times)
-
-
-def _product_launch(
-    backend: Backend, dtype: str
-) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Grid and block of a product."""
-    if backend == "opencl":
-        return (_SIDE // 64, _SIDE // 16, 1), (4, 4, 1)
-    tile = 128 if dtype == "float16" else 64
-    return (_SIDE // tile, _SIDE // tile, 1), (256, 1, 1)
 
 
 def _buffer(name: str, dtype: str, elements: int) -> StagedBuffer:

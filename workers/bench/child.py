@@ -1,18 +1,17 @@
-"""The bench child: a thin server of one device, run as ``python -m workers.bench.child``.
+"""The bench child, a thin server of one device: ``python -m workers.bench.child ADAPTER INDEX``.
 
-Holds the device context alone and does what it is told, one request after the other. Decides
-nothing and knows no expected value: candidate code runs in this process.
+Holds the device context alone and executes one request after the other. Decides nothing and knows
+no expected value, because candidate code runs in this process.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast, get_args
 
-from tuner.device import Backend
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code
+from workers.backends.port import BackendAdapter
+from workers.backends.registry import load
 from workers.bench.protocol import (
     Awaken,
     Bind,
@@ -36,7 +35,6 @@ from workers.bench.protocol import (
     decode_requests,
     encode_reply,
 )
-from workers.devices.discover import open_device
 from workers.devices.port import Case, DeviceBackend, DeviceFailure, Launchable, Module, Staged
 from workers.process import ChannelClosed, serve_as_child
 
@@ -44,8 +42,8 @@ from workers.process import ChannelClosed, serve_as_child
 class _Server:
     """One device and the handles given out on it."""
 
-    def __init__(self, backend: Backend, index: int) -> None:
-        self._backend: Backend = backend
+    def __init__(self, adapter: BackendAdapter, index: int) -> None:
+        self._adapter = adapter
         self._index = index
         self._opened: DeviceBackend | None = None
         self._cases: dict[int, Case] = {}
@@ -67,7 +65,7 @@ class _Server:
     @property
     def _device(self) -> DeviceBackend:
         if self._opened is None:
-            self._opened = open_device(self._backend, self._index)
+            self._opened = self._adapter.open_device(self._index)
         return self._opened
 
     def _do(self, request: Request, code: Iterator[bytes]) -> tuple[Reply, list[bytes]]:
@@ -145,10 +143,8 @@ class _Server:
 
 def main() -> None:
     """Serve until the channel closes."""
-    channel, (backend, index) = serve_as_child()
-    if backend not in get_args(Backend):
-        sys.exit(f"unknown backend {backend!r}")
-    server = _Server(cast("Backend", backend), int(index))
+    channel, (module, index) = serve_as_child()
+    server = _Server(load(module), int(index))
     channel.send(b"ready")
     while True:
         try:

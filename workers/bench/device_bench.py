@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tuner.ceilings import Ceilings
-from tuner.device import Backend, Device
+from tuner.device import Device
 from tuner.engine.fleet import (
     Benched,
     BenchSetup,
@@ -35,7 +35,6 @@ from tuner.experiment.odd_shapes import every_shape
 from tuner.integrity.binary_rules import defect
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
-from workers.backends.cuda.ncu import profile
 from workers.bench.ceilings import measure_ceilings
 from workers.bench.confirmation import Confirmation, recipes_of
 from workers.bench.oracle import FIRST, Oracle, Recipe
@@ -44,8 +43,8 @@ from workers.bench.preparation import Prep
 from workers.bench.session import Stand
 from workers.bench.supervisor import Deadlines, LostChild, Supervisor
 from workers.bench.trial_runner import Working
-from workers.checkers.examination import Site, examine
-from workers.child_environment import opencl_caches
+from workers.checkers.examination import Site, examine, profile
+from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
 from workers.inputs import can_renew, is_foreign
@@ -79,9 +78,9 @@ class Bench:
     each other's times.
     """
 
-    def __init__(self, backend: Backend, index: int, *, deadlines: Deadlines | None = None) -> None:
+    def __init__(self, backend: str, index: int, *, deadlines: Deadlines | None = None) -> None:
         sys.setswitchinterval(_SWITCH_SECONDS)
-        self._backend: Backend = backend
+        self._backend = backend
         self._index = index
         self._deadlines = deadlines or Deadlines()
         self._folder = PrivateFolder("bench")
@@ -206,11 +205,11 @@ class Bench:
             failed, notes = examine(job.winners, site)
             profiles = []
             sound = [one for one in job.winners if one.trial not in failed]
-            for best in sound[:1] if prep.device.backend == "cuda" else []:
+            for best in sound[:1]:
                 found = profile(best, site)
                 if isinstance(found, str):
                     notes = (*notes, found)
-                else:
+                elif found is not None:
                     profiles.append(found)
         return Examined(
             trials=tuple(one.trial for one in job.winners),
@@ -385,7 +384,7 @@ class Bench:
 
     def _server(self) -> Supervisor:
         """The supervisor of a child that has done nothing yet; :meth:`close` ends it too."""
-        environment = opencl_caches(self._folder.path / "pocl")
+        environment = private_environment(self._backend, self._folder.path / "cache")
         with self._guard:
             if self._closed.is_set():
                 raise EnvironmentProblem(f"{self.name} is closed")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.engine.fleet import Candidate
 from tuner.experiment.arguments import ResolvedArgument
@@ -422,7 +423,8 @@ class Stand:
             entrant.launchables[place] = self._server.bind(
                 entrant.module, replace(cell, scratch=scratch), self._cases[place].handle
             )
-            if self._device.backend == "opencl" and (shape, not exact) not in entrant.launchables:
+            compiles = traits_of(self._device.backend).compiles_at_first_launch
+            if compiles and (shape, not exact) not in entrant.launchables:
                 self._server.awaken(entrant.launchables[place], 0, _POISONS[0][0])
                 entrant.awakened.add(shape)
         return entrant.launchables[place]

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
-from tuner.device import Backend, Device
+from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Code
+from workers.backends.registry import module_of
 from workers.bench import protocol
 from workers.comparison import Expected
 from workers.devices.port import (
@@ -120,9 +121,11 @@ class Supervisor:
     """
 
     def __init__(
-        self, backend: Backend, index: int, deadlines: Deadlines, environment: Mapping[str, str]
+        self, backend: str, index: int, deadlines: Deadlines, environment: Mapping[str, str]
     ) -> None:
-        self._child = Child("workers.bench.child", [backend, str(index)], environment=environment)
+        self._child = Child(
+            "workers.bench.child", [module_of(backend), str(index)], environment=environment
+        )
         self._deadlines = deadlines
         self._handles = itertools.count()
         self._held: list[_Asked] = []

@@ -19,13 +19,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tuner.device import Device
-from tuner.engine.fleet import Candidate
+from tuner.engine.fleet import Candidate, Profile
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
+from workers.backends.registry import adapter_of, module_of
 from workers.checkers.job import JOB, Job
-from workers.checkers.tool import Tool, missing, tools
-from workers.child_environment import module_environment
+from workers.checkers.tool import Tool
+from workers.child_environment import module_environment, private_environment
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
 from workers.devices.staging import staged
 from workers.process_tree import end_marked, fresh_mark
@@ -66,6 +67,11 @@ class Launched:
     problem: str
 
 
+def tools(device: Device, log: Path) -> tuple[Tool, ...]:
+    """The checkers that this machine has for a device; each logs to ``log`` with its name added."""
+    return adapter_of(device.backend).checkers(device, log)
+
+
 def examine(
     candidates: Sequence[Candidate], site: Site
 ) -> tuple[dict[int, Rejected], tuple[str, ...]]:
@@ -76,7 +82,7 @@ def examine(
         place = Path(made)
         kinds = tools(site.device, place / "all")
         if candidates and not kinds:
-            notes.append(missing(site.device.backend))
+            notes.append(adapter_of(site.device.backend).checkers_missing)
         together = [(candidates, kind) for kind in kinds if kind.together and len(candidates) > 1]
         content = {tool.name for _, tool, said in _checked(together, site) if said is None}
         passed = Counter({name: len(candidates) for name in sorted(content)})
@@ -103,10 +109,27 @@ def examine(
     return defects, tuple(dict.fromkeys(notes))
 
 
-def launched(candidates: Sequence[Candidate], tool: Tool, site: Site) -> Launched | str:
-    """Launch each candidate once in one process under a tool; or say why that cannot be."""
-    jobs = _jobs(candidates, tool, site)
-    return jobs if isinstance(jobs, str) else _launched(jobs, tool, site)
+def profile(candidate: Candidate, site: Site) -> Profile | str | None:
+    """Counters of one launch on the largest shape, or why there are none.
+
+    ``None`` where the backend has no profiler.
+    """
+    open_profiler = adapter_of(site.device.backend).profiler
+    if open_profiler is None:
+        return None
+    with TemporaryDirectory(dir=site.folder) as made:
+        profiler = open_profiler(Path(made, "profile"))
+        if isinstance(profiler, str):
+            return profiler
+        tool = profiler.tool
+        jobs = _jobs([candidate], tool, site)
+        if isinstance(jobs, str):
+            return jobs
+        ran = _launched(jobs, tool, site)
+    counters = profiler.counters(ran.log or "")
+    if isinstance(counters, str):
+        return f"{tool.name} read no counters: {counters or ran.problem}"
+    return Profile(trial=candidate.trial, shape=ran.shape, counters=counters)
 
 
 _Jobs = list[tuple[int, Path]]
@@ -170,7 +193,7 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
         code.write_bytes(binary.code)
         arguments = staged(site.arguments[shape], contents)
         job = Job(
-            backend=site.device.backend,
+            adapter=module_of(site.device.backend),
             index=site.index,
             build=candidate.plan.builds[cell.build],
             code=str(code),
@@ -191,7 +214,8 @@ def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
     files = [str(path) for _, path in jobs]
     mark = fresh_mark()
     environment = module_environment(os.environ) | mark
-    environment |= {"PYOPENCL_NO_CACHE": "1", "XDG_CACHE_HOME": str(tool.log.parent)}
+    environment |= private_environment(site.device.backend, tool.log.parent)
+    environment["XDG_CACHE_HOME"] = str(tool.log.parent)
     launcher = (sys.executable, "-P", "-m", "workers.checkers.launcher", *files)
     output = tool.log.with_name(f"{tool.log.name}.out")
     with output.open("wb") as stream:

@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from tuner.device import Backend
 from tuner.plan import Build, CellPlan
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """``code`` is the path of the compiled build, for devices that load what was benched.
+    """``adapter`` is the module of the backend's adapter.
 
-    ``symbols`` maps entries to their names in it.
+    ``code`` is the path of the compiled build, for devices that load what was timed; ``symbols``
+    maps entries to their names in it.
     """
 
-    backend: Backend
+    adapter: str
     index: int
     build: Build
     code: str

@@ -42,13 +42,13 @@ class CachedCompiler:
     ) -> None:
         self._compiler = compiler
         self._folder = folder
-        self._fingerprint = fingerprint
+        self.fingerprint: str | None = fingerprint
         self._limit = limit_bytes
         self._written = 0
 
     def compile(self, build: Build) -> Binary | Rejected:
         """The kept binary, or compile one build and keep it."""
-        key = hashlib.sha256(f"{self._fingerprint}\n{build.digest}".encode()).hexdigest()
+        key = hashlib.sha256(f"{self.fingerprint}\n{build.digest}".encode()).hexdigest()
         path = self._folder / key[:2] / key
         if kept := _read(path, build):
             return kept

@@ -1,7 +1,7 @@
-"""The compile process: ``python -m workers.compilers.child``; one build in, one result out.
+"""The compile process: ``python -m workers.compilers.child ADAPTER OPENING``.
 
-Runs the compiler and nothing else; no candidate code runs here, but a compiler may crash or hang on
-it. Says that it is ready once the compiler is, which takes as long as a few compiles.
+One build in, one result out. No candidate code runs here, but a compiler may crash or hang on it.
+Reports that it is ready once the compiler is, which takes as long as a few compiles.
 """
 
 import os
@@ -10,6 +10,8 @@ from pathlib import Path
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Build
+from workers.backends.port import BackendAdapter
+from workers.backends.registry import load
 from workers.compilers.cache import CachedCompiler
 from workers.compilers.port import Compiler
 from workers.compilers.protocol import (
@@ -22,34 +24,27 @@ from workers.compilers.protocol import (
 from workers.process import ChannelClosed, serve_as_child
 
 _NICENESS = 10
-"""Whoever times a candidate goes first: all cores compile, and a device must not wait for one."""
-
-_NOTHING = {"cuda": "__global__ void nothing() {}", "opencl": "kernel void nothing() {}"}
+"""All cores compile, but a device that is timing must not wait for one."""
 
 
-def _open(device: Device, cache: Path | None) -> Compiler:
-    nothing = Build(
-        language=device.backend,
-        file="nothing",
-        source=_NOTHING[device.backend],
-        entries=("nothing",),
+def _open(adapter: BackendAdapter, device: Device, cache: Path | None) -> Compiler:
+    compiler = adapter.open_compiler(device)
+    compiler.compile(
+        Build(
+            language=device.backend,
+            file="nothing",
+            source=adapter.empty_kernel,
+            entries=("nothing",),
+        )
     )
-    if device.backend == "cuda":
-        from workers.backends.cuda import compiler as nvrtc
-
-        compiler = nvrtc.open_compiler(device)
-        compiler.compile(nothing)
-        return CachedCompiler(compiler, cache, compiler.fingerprint) if cache else compiler
-    from workers.backends.opencl import compiler as opencl
-
-    opened = opencl.open_compiler(device)
-    opened.compile(nothing)
-    return opened
+    if cache is None or compiler.fingerprint is None:
+        return compiler
+    return CachedCompiler(compiler, cache, compiler.fingerprint)
 
 
-def _opened(device: Device, cache: Path | None) -> Compiler | Problem:
+def _opened(module: str, device: Device, cache: Path | None) -> Compiler | Problem:
     try:
-        return _open(device, cache)
+        return _open(load(module), device, cache)
     except EnvironmentProblem as problem:
         return Problem(str(problem))
 
@@ -65,9 +60,9 @@ def _compiled(compiler: Compiler | Problem, build: Build) -> Result:
 
 def main() -> None:
     """Serve until the channel closes."""
-    channel, (opening,) = serve_as_child()
+    channel, (module, opening) = serve_as_child()
     os.nice(_NICENESS)
-    compiler = _opened(*decode_opening(opening))
+    compiler = _opened(module, *decode_opening(opening))
     channel.send(b"ready")
     while True:
         try:

@@ -8,7 +8,8 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
-from workers.child_environment import opencl_caches
+from workers.backends.registry import module_of
+from workers.child_environment import private_environment
 from workers.compilers.protocol import Problem, decode_result, encode_build, encode_opening
 from workers.process import Child, ChildFailed, physical_memory
 from workers.scratch import PrivateFolder
@@ -41,10 +42,10 @@ class CompileWorker:
         self._slowest = 0.0
         self._folder = PrivateFolder("compile")
         folder = self._folder.path
-        environment = {**opencl_caches(folder), "TMPDIR": str(folder)}
+        environment = {**private_environment(device.backend, folder), "TMPDIR": str(folder)}
         self._child = Child(
             "workers.compilers.child",
-            [encode_opening(device, cache)],
+            [module_of(device.backend), encode_opening(device, cache)],
             environment=environment,
             memory_limit=min(MEMORY_BYTES, physical_memory() // 2),
         )

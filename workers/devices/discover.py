@@ -1,18 +1,19 @@
 """Which devices this machine has, asked in a short-lived child so that no driver is loaded here.
 
-Run as ``python -m workers.devices.discover BACKEND`` it is that child.
+Run as ``python -m workers.devices.discover BACKEND ADAPTER`` it is that child.
 """
 
-import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from tuner.device import Backend, Device
+from tuner.backends.registry import backends as known_backends
+from tuner.device import Device
 from tuner.errors import EnvironmentProblem
-from workers.child_environment import opencl_caches
-from workers.devices.port import DeviceBackend
+from workers.backends.port import BackendAdapter
+from workers.backends.registry import load, module_of
+from workers.child_environment import private_environment
 from workers.process import Child, ChildFailed, serve_as_child
 from workers.scratch import PrivateFolder
 
@@ -27,7 +28,7 @@ class Found:
     failed.
     """
 
-    backend: Backend
+    backend: str
     index: int
     device: Device | None = None
     problem: str | None = None
@@ -36,27 +37,22 @@ class Found:
 _FOUND = TypeAdapter(tuple[Found, ...])
 
 
-def list_devices(backends: tuple[Backend, ...] = ("cuda", "opencl")) -> tuple[Found, ...]:
-    """All devices of these backends, in order.
+def list_devices(backends: Sequence[str] | None = None) -> tuple[Found, ...]:
+    """All devices of these backends (all by default), in order.
 
     A backend that is not installed or finds no driver is one entry with its problem.
     """
-    return tuple(found for backend in backends for found in _ask(backend))
+    names = [traits.name for traits in known_backends()] if backends is None else backends
+    return tuple(found for backend in names for found in _ask(backend))
 
 
-def open_device(backend: Backend, index: int) -> DeviceBackend:
-    """Open a device in this process: for children only.
-
-    Raises:
-        EnvironmentProblem: no such device, no driver or no package.
-    """
-    module = importlib.import_module(f"workers.backends.{backend}.device")
-    return cast("DeviceBackend", module.open_device(index))
-
-
-def _ask(backend: Backend) -> tuple[Found, ...]:
+def _ask(backend: str) -> tuple[Found, ...]:
     folder = PrivateFolder("discover")
-    child = Child("workers.devices.discover", [backend], environment=opencl_caches(folder.path))
+    child = Child(
+        "workers.devices.discover",
+        [backend, module_of(backend)],
+        environment=private_environment(backend, folder.path),
+    )
     try:
         text, _ = child.request(b"list", timeout=_SECONDS, limit=0, lives=2)
         return _FOUND.validate_json(text)
@@ -67,32 +63,31 @@ def _ask(backend: Backend) -> tuple[Found, ...]:
         folder.remove()
 
 
-def _look(backend: Backend) -> tuple[Found, ...]:
-    module = importlib.import_module(f"workers.backends.{backend}.device")
+def _look(backend: str, adapter: BackendAdapter) -> tuple[Found, ...]:
     try:
-        count = module.count_devices()
+        count = adapter.count_devices()
     except EnvironmentProblem as problem:
         return (_problem(backend, -1, str(problem)),)
     found = []
     for index in range(count):
         try:
-            device = open_device(backend, index).device
+            device = adapter.open_device(index).device
             found.append(Found(backend=backend, index=index, device=device))
         except EnvironmentProblem as problem:
             found.append(_problem(backend, index, str(problem)))
     return tuple(found)
 
 
-def _problem(backend: Backend, index: int, text: str) -> Found:
+def _problem(backend: str, index: int, text: str) -> Found:
     return Found(backend=backend, index=index, problem=text)
 
 
 def main() -> None:
     """Answer one request."""
-    channel, (backend,) = serve_as_child()
+    channel, (backend, module) = serve_as_child()
     channel.send(b"ready")
     channel.receive(0)
-    channel.send(_FOUND.dump_json(_look(cast("Backend", backend))))
+    channel.send(_FOUND.dump_json(_look(backend, load(module))))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,8 @@
 """What a report of Nsight Compute is read as, whole, refused or damaged."""
 
-import threading
-from pathlib import Path
-
 import pytest
 
-from tests.workers.harness import Laboratory
-from workers.backends.cuda.ncu import METRICS, profile, read_csv
-from workers.checkers.examination import Site
+from workers.backends.cuda.ncu import METRICS, profiler, read_csv
 
 HEADER = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
@@ -57,20 +52,14 @@ def test_every_counter_has_a_name_of_its_own():
 
 def test_where_the_tool_is_missing_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    spec = Path(__file__).parents[2] / "exploits/experiments/affine/experiment.yaml"
-    laboratory = Laboratory(spec)
-    try:
-        source = (spec.parent / "affine.cl").read_text()
-        candidate = laboratory.candidate(source)
-        site = Site(
-            device=laboratory.device,
-            index=0,
-            arguments={},
-            contents=lambda _: None,
-            folder=tmp_path,
-            abort=threading.Event(),
-        )
-        found = profile(candidate, site)
-    finally:
-        laboratory.close()
+    found = profiler(tmp_path / "log")
     assert found == "Nsight Compute is not installed: no counters were read"
+
+
+def test_a_report_of_a_failure_gives_its_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/bin/ncu")
+    found = profiler(tmp_path / "log")
+    assert not isinstance(found, str)
+    assert found.counters(REPORT) == read_csv(REPORT)
+    assert "may not read performance counters" in found.counters("==ERROR== ERR_NVGPUCTRPERM")
+    assert found.counters("==ERROR== broken\n") == "broken"

@@ -10,11 +10,13 @@ from tests.workers.harness import Laboratory
 from tuner.ceilings import Ceilings
 from tuner.plan import Binary, CellPlan, KernelStep
 from tuner.trial import Measured, Rejected
+from workers.backends.cuda.adapter import ceilings
 from workers.backends.cuda.architectures import ARCHITECTURES, device_for
 from workers.backends.cuda.compiler import open_compiler
+from workers.backends.opencl import adapter as opencl
 from workers.bench import ceilings as ceilings_module
 from workers.bench import device_bench as bench_module
-from workers.bench.ceilings import _buffer, _product_launch, ceilings_build, measure_ceilings
+from workers.bench.ceilings import SIDE, _buffer, measure_ceilings
 from workers.bench.supervisor import Shot
 from workers.devices.port import StagedScalar
 
@@ -33,7 +35,7 @@ def test_a_copys_time_is_the_least_but_for_an_empty_launch():
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_its_kernels_compile_for_every_gpu_without_spilling(arch):
     device = device_for(arch)
-    compiled = open_compiler(device).compile(ceilings_build(device))
+    compiled = open_compiler(device).compile(ceilings(device, SIDE).build)
     assert isinstance(compiled, Binary), compiled
     assert len(compiled.usage) == 4
     assert all(not usage.spill_bytes for _, usage in compiled.usage)
@@ -67,9 +69,10 @@ def test_a_product_in_opencl_is_a_product(monkeypatch):
     """What only a GPU is asked for, on matrices that a processor multiplies in no time."""
     laboratory = Laboratory(AFFINE)
     device = replace(laboratory.device, is_cpu=False)
-    compiled = laboratory.compiler.compile((ceilings_build(device),))
+    kernels = opencl.ceilings(device, 64)
+    compiled = laboratory.compiler.compile((kernels.build,))
     server = laboratory.bench._server()
-    monkeypatch.setattr(ceilings_module, "_SIDE", 64)
+    monkeypatch.setattr(ceilings_module, "SIDE", 64)
     try:
         found = measure_ceilings(server, replace(device, memory_bytes=1 << 24), lambda _: compiled)
         assert isinstance(found, Ceilings), found
@@ -77,7 +80,7 @@ def test_a_product_in_opencl_is_a_product(monkeypatch):
         module, n = server.load(compiled), 64
         arguments = [_buffer(name, "float32", n * n) for name in "cab"]
         case = server.stage([*arguments, StagedScalar(name="n", dtype="int32", value=n)], 1)
-        grid, block = _product_launch("opencl", "float32")
+        grid, block = kernels.products["float32"]
         names = ("c", "a", "b", "n")
         step = KernelStep(entry="product_float32", grid=grid, block=block, arguments=names)
         launchable = server.bind(module, CellPlan(build=0, steps=(step,)), case)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers.harness import Laboratory
 from tuner.trial import Code, Measured
-from workers.checkers.tool import tools
+from workers.checkers.examination import tools
 
 SPEC = Path(__file__).parents[2] / "exploits/experiments/affine/experiment.yaml"
 needs_oclgrind = pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind")

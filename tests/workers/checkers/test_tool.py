@@ -2,7 +2,8 @@
 
 import pytest
 
-from workers.checkers.tool import read_compute_sanitizer, read_oclgrind
+from workers.backends.cuda.checkers import read_compute_sanitizer
+from workers.backends.opencl.checkers import read_oclgrind
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 MEMCHECK = """========= COMPUTE-SANITIZER

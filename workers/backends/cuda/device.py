@@ -12,15 +12,13 @@ from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
 from tuner.telemetry import Vitals
 from workers.backends.cuda.checks import Checks
-from workers.backends.cuda.driver import count_devices, identity, import_cuda, select
+from workers.backends.cuda.driver import identity, import_cuda, select
 from workers.backends.cuda.launch import Clock, CudaLaunchable, CudaModule
 from workers.backends.cuda.memory import CudaCase
 from workers.backends.cuda.nvml import Nvml
 from workers.backends.cuda.pinned import PinnedFiles
 from workers.backends.cuda.streams import Streams
 from workers.devices.port import DeviceFailure, Rotation, Staged
-
-__all__ = ["count_devices", "open_device"]
 
 _COLD_BYTES = 160_000_000
 _COLD_CACHES = 3

@@ -1,8 +1,7 @@
-"""Nsight Compute: where it is, what it is asked, and what its report says.
+"""Nsight Compute: where it is, which counters it reads, and how its report is parsed.
 
-Owns the choice of counters and the reading of ``ncu --csv``. Runs beside the memory checkers, while
-no bench child holds the device, and decides nothing: a profile is for people and models. Clocks are
-left alone, so the figures are shares and ratios rather than times.
+Decides nothing: a profile is for people and models. Clocks are left alone, so the figures are
+shares and ratios rather than times.
 """
 
 import csv
@@ -10,12 +9,10 @@ import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from tuner.engine.fleet import Candidate, Profile
-from workers.checkers.examination import Site, launched
-from workers.checkers.tool import Tool
+from workers.checkers.tool import Profiler, Tool
 
+_NAME = "Nsight Compute"
 _PLACES = "/usr/local/cuda/bin:/opt/nvidia/nsight-compute:/usr/local/NVIDIA-Nsight-Compute"
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
@@ -51,32 +48,24 @@ Stalls are the mean number of warps that wait for the reason whenever one is iss
 """
 
 
-def profile(candidate: Candidate, site: Site) -> Profile | str:
-    """One launch on the largest shape under Nsight Compute, or why there is no profile."""
+def profiler(log: Path) -> Profiler | str:
+    """Nsight Compute, writing to ``log``; or that it is not installed."""
     program = shutil.which("ncu") or shutil.which("ncu", path=_PLACES)
     if program is None:
-        return "Nsight Compute is not installed: no counters were read"
-    with TemporaryDirectory(dir=site.folder) as made:
-        log = Path(made, "ncu.csv")
-        asked = ",".join([_DURATION, *METRICS])
-        tool = Tool(
-            name="ncu",
-            command=(
-                *(program, "--csv", "--page", "details", "--print-units", "base"),
-                *("--clock-control", "none", "--cache-control", "all", "--metrics", asked),
-                *("--target-processes", "all", "--log-file", str(log)),
-            ),
-            log=log,
-            most_bytes=1 << 30,
-            read=lambda _: (),
-        )
-        ran = launched([candidate], tool, site)
-    if isinstance(ran, str):
-        return ran
-    counters = read_csv(ran.log or "")
-    if not counters:
-        return f"Nsight Compute read no counters: {_reason(ran.log or '') or ran.problem}"
-    return Profile(trial=candidate.trial, shape=ran.shape, counters=counters)
+        return f"{_NAME} is not installed: no counters were read"
+    tool = Tool(
+        name=_NAME,
+        command=(
+            *(program, "--csv", "--page", "details", "--print-units", "base"),
+            *("--clock-control", "none", "--cache-control", "all"),
+            *("--metrics", ",".join([_DURATION, *METRICS])),
+            *("--target-processes", "all", "--log-file", str(log)),
+        ),
+        log=log,
+        most_bytes=1 << 30,
+        read=lambda _: (),
+    )
+    return Profiler(tool=tool, counters=lambda text: read_csv(text) or _reason(text))
 
 
 def read_csv(log: str) -> tuple[tuple[str, float], ...]:
@@ -104,7 +93,7 @@ def read_csv(log: str) -> tuple[tuple[str, float], ...]:
 
 
 def _reason(log: str) -> str:
-    """What the tool says of its failure, on one line."""
+    """The tool's own reason for a failure, on one line; empty if it gives none."""
     if "ERR_NVGPUCTRPERM" in log:
         return "this user may not read performance counters (ERR_NVGPUCTRPERM)"
     said = (line for line in log.splitlines() if line.startswith("==ERROR=="))

@@ -39,6 +39,8 @@ def open_compiler(device: Device) -> "OpenCLCompiler":
 class OpenCLCompiler:
     """Compiles OpenCL C to the driver's binary format."""
 
+    fingerprint: str | None = None
+
     def __init__(self, handle: Any) -> None:
         import pyopencl as cl
 

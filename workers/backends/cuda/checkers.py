@@ -1,0 +1,118 @@
+"""compute-sanitizer: its tools, its reports, and the launch that it watches."""
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.experiment.arguments import item_bytes
+from tuner.plan import CellPlan, KernelStep, MemsetStep
+from workers.backends.cuda.driver import TO_DEVICE, Cuda, import_cuda, select
+from workers.backends.cuda.launch import scalar_bytes
+from workers.checkers.job import Job
+from workers.checkers.tool import MAX_PRINTED, Tool, described
+
+MISSING = (
+    "winners were not examined for races and stray accesses: compute-sanitizer, which comes with "
+    "the CUDA toolkit, is not installed"
+)
+
+_PLACES = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
+_SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: .*?\((\d+) errors?)")
+_NO_FINDING = re.compile(r"^(?:COMPUTE-SANITIZER|\s|$|.*SUMMARY|.*Error: process didn't terminate)")
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+
+
+def compute_sanitizer(device: Device, log: Path) -> tuple[Tool, ...]:  # noqa: ARG001 (one signature)
+    """The tools of compute-sanitizer, if it is installed; each logs to ``log`` with its name."""
+    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=_PLACES)
+    if program is None:
+        return ()
+    fixed = (
+        "--print-limit",
+        str(MAX_PRINTED),
+        "--report-api-errors",
+        "no",
+        "--launch-timeout",
+        "60",
+    )
+    return tuple(
+        Tool(
+            name=name,
+            command=(program, "--tool", name, *fixed, "--log-file", f"{log}.{name}"),
+            log=Path(f"{log}.{name}"),
+            most_bytes=8 << 20,
+            read=read_compute_sanitizer,
+            together=True,
+        )
+        for name in ("memcheck", "racecheck", "initcheck", "synccheck")
+    )
+
+
+def read_compute_sanitizer(log: str) -> tuple[str, ...] | None:
+    """Kinds of errors with their number and where the first of each is; warnings are left out."""
+    found = list(_SUMMARY.finditer(log))
+    if not found:
+        return None
+    if not any(int(count) for summary in found for count in summary.groups() if count):
+        return ()
+    lines = [line.removeprefix("=========").removeprefix(" ") for line in log.splitlines()]
+    places: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if _NO_FINDING.match(line) or line.startswith("Warning"):
+            continue
+        kind = _ADDRESS.sub("…", line.strip())
+        counts[kind] += 1
+        places.setdefault(kind, following.strip() if following.startswith("    ") else "")
+    return tuple(described(kind, counts[kind], places[kind]) for kind in counts) or ("errors",)
+
+
+def launch(job: Job) -> None:
+    """Load the very code that was benched, and launch."""
+    cuda = import_cuda()
+    select(cuda, job.index)
+    module = cuda.driver.moduleLoadData(Path(job.code).read_bytes())
+    sizes = {buffer.name: buffer.size for buffer in job.buffers}
+    sizes |= {s.name: max(1, s.elements) * item_bytes(s.dtype) for s in job.cell.scratch}
+    addresses = {name: cuda.runtime.malloc(size) for name, size in sizes.items()}
+    for buffer in job.buffers:
+        if buffer.contents is None:
+            continue
+        where = addresses[buffer.name]
+        if buffer.kind == "constant":
+            where = cuda.driver.moduleGetGlobal(module, buffer.symbol or buffer.name)
+        data = np.fromfile(buffer.contents, np.uint8)
+        cuda.runtime.memcpy(where, data.ctypes.data, data.nbytes, TO_DEVICE)
+    scalars = {s.name: int.from_bytes(scalar_bytes(s), "little") for s in job.scalars}
+    values = {**addresses, **scalars, **{null.name: 0 for null in job.nulls}}
+    _run(cuda, module, job.cell, dict(job.symbols), values, sizes)
+    cuda.runtime.deviceSynchronize()
+
+
+def _run(
+    cuda: Cuda,
+    module: int,
+    cell: CellPlan,
+    symbols: dict[str, str],
+    values: dict[str, int],
+    sizes: dict[str, int],
+) -> None:
+    for step in cell.steps:
+        if isinstance(step, MemsetStep):
+            size = sizes[step.argument]
+            cuda.runtime.memset(values[step.argument], step.byte, size)
+            continue
+        assert isinstance(step, KernelStep)
+        function = cuda.function(module, symbols[step.entry], step.shared_bytes)
+        held = np.array([values[name] for name in step.arguments] or [0], np.uint64)
+        table = (held.ctypes.data + 8 * np.arange(held.size)).astype(np.uint64)
+        geometry = (function, *step.grid, *step.block, step.shared_bytes, 0)
+        if step.cooperative:
+            cuda.driver.launchCooperativeKernel(*geometry, table.ctypes.data)
+        else:
+            cuda.driver.launchKernel(*geometry, table.ctypes.data, 0)
+        cuda.runtime.deviceSynchronize()
