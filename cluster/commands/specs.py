@@ -52,8 +52,8 @@ def validate(
     experiment = load_experiment(path, SECTIONS)
     asked = chosen(path, experiment, None)
     check_models(path, experiment, asked, None)
-    agents = agent_settings(experiment)
-    rounds = agents.rounds if agents and asked != "none" else 0
+    settings = agent_settings(experiment)
+    rounds = settings.rounds if settings and asked != "none" else 0
     if experiment.template is not None or not rounds:
         experiment = tunable(experiment)[0]
     model, why_not = _device(experiment, target, device)
