@@ -134,28 +134,21 @@ class Brief:
 BRIEFS: TypeAdapter[Brief] = TypeAdapter(Brief)
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """A part of the brief. The optional part with the lowest ``worth`` is left out first."""
-
-    name: str
-    worth: int
-
-
-_SECTIONS = (
-    _Section("task", 100),
-    _Section("device", 60),
-    _Section("kernel", 100),
-    _Section("shapes", 80),
-    _Section("usage", 20),
-    _Section("profile", 45),
-    _Section("incumbent", 50),
-    _Section("specialists", 28),
-    _Section("landscape", 40),
-    _Section("rounds", 30),
-    _Section("patterns", 25),
-)
 _REQUIRED = 100
+_SECTIONS = {
+    "task": _REQUIRED,
+    "device": 60,
+    "kernel": _REQUIRED,
+    "shapes": 80,
+    "usage": 20,
+    "profile": 45,
+    "incumbent": 50,
+    "specialists": 28,
+    "landscape": 40,
+    "rounds": 30,
+    "patterns": 25,
+}
+"""The sections in order. Of those that are not required, the lowest worth is left out first."""
 
 
 def planning_messages(brief: Brief, *, budget_tokens: int) -> tuple[Message, ...]:
@@ -262,19 +255,18 @@ def _conversation(
 def _body(brief: Brief, room: int) -> str:
     """The sections; until they fit, optional ones are left out, then sources are shortened."""
     source_limit = 10**6
-    told = [section for section in _SECTIONS if _section(section.name, brief, source_limit)]
-    kept = list(told)
+    all_names = [name for name in _SECTIONS if _section(name, brief, source_limit)]
+    kept = list(all_names)
     while True:
-        texts = [_section(section.name, brief, source_limit) for section in kept]
-        left_out = [section.name for section in told if section not in kept]
+        texts = [_section(name, brief, source_limit) for name in kept]
+        left_out = [name for name in all_names if name not in kept]
         if left_out:
             texts.append(f"Left out for length: {', '.join(left_out)}.\n")
         body = "\n".join(texts)
         if tokens(body) <= room:
             return body
-        optional = [section for section in kept if section.worth < _REQUIRED]
-        if optional:
-            kept.remove(min(optional, key=lambda section: section.worth))
+        if optional := [name for name in kept if _SECTIONS[name] < _REQUIRED]:
+            kept.remove(min(optional, key=lambda name: _SECTIONS[name]))
             continue
         longest = min(source_limit, len(brief.experiment.kernel.source.text))
         source_limit = longest - max(500, (tokens(body) - room) * BYTES_PER_TOKEN)

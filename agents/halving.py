@@ -1,6 +1,6 @@
-"""Successive halving: a round's drafts are searched side by side on one budget.
+"""A round's share of the budget, and successive halving of its drafts on that share.
 
-On each rung the remaining drafts share that rung's part of the budget. The slower half is dropped,
+On each rung the remaining drafts share the rung's part of the budget. The slower half is dropped,
 the others continue from the best that they found. Only the last rung is confirmed in full; a single
 draft has one rung. Knows nothing of how a draft is searched.
 """
@@ -59,11 +59,37 @@ async def successive_halving(
     return HalvingResult(winner=winner, verdicts=verdicts)
 
 
+def round_experiment(
+    experiment: Experiment,
+    *,
+    used_trials: int,
+    used_seconds: float,
+    used_device_seconds: float,
+    rounds_left: int,
+) -> Experiment | None:
+    """The experiment with one round's share of the remaining budget; ``None`` if it is used up.
+
+    ``rounds_left`` counts this round too.
+    """
+    search, device = experiment.search, experiment.search.device_seconds
+    trials = -(-(search.trials - used_trials) // rounds_left)
+    seconds = (search.seconds - used_seconds) / rounds_left
+    if device is not None:
+        device = (device - used_device_seconds) / rounds_left
+    if trials < 1 or seconds <= 0 or (device is not None and device <= 0):
+        return None
+    share = replace(search, trials=trials, seconds=seconds, device_seconds=device)
+    return replace(experiment, search=share)
+
+
 def _part(experiment: Experiment, draft: Drafted, shares: int, *, last: bool) -> Experiment:
-    search = experiment.search
-    trials = max(1, search.trials // shares)
-    device = None if search.device_seconds is None else search.device_seconds / shares
-    share = replace(search, trials=trials, seconds=search.seconds / shares, device_seconds=device)
+    search, device = experiment.search, experiment.search.device_seconds
+    share = replace(
+        search,
+        trials=max(1, search.trials // shares),
+        seconds=search.seconds / shares,
+        device_seconds=None if device is None else device / shares,
+    )
     confirm = experiment.confirm if last else SCREENING
     return replace(experiment, template=draft.template, search=share, confirm=confirm)
 

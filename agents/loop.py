@@ -21,7 +21,7 @@ from typing import Literal
 from agents.brief import BRIEFS, Brief, RoundSummary
 from agents.evaluator import StopRequested, TemplateEvaluator
 from agents.generation.drafting import Drafted, write_template
-from agents.halving import HalvingResult, Seeds, rungs, successive_halving
+from agents.halving import HalvingResult, Seeds, round_experiment, rungs, successive_halving
 from agents.llm.port import (
     LanguageModel,
     Message,
@@ -46,7 +46,6 @@ from agents.planning import (
     suggest,
 )
 from agents.replies import Suggestion, Unusable
-from agents.round_budget import round_experiment
 from agents.static_profile import roofline
 from agents.step_journal import CALLS, CallRecord, CallTotals, StepFiles, StepJournal, Steps
 from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
