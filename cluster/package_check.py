@@ -1,4 +1,4 @@
-"""Start-up check: our four top-level packages must be ours.
+"""Start-up check: our top-level packages must be ours.
 
 ``agents`` and ``cluster`` are common names. A distribution that installs a package of the same name
 either hides ours or overwrites its files; both end in baffling import errors, so it is named first.
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentProblem
 
-PACKAGES = ("agents", "cluster", "tuner", "workers")
+PACKAGES = ("agents", "cluster", "kernelwright", "tuner", "workers")
 _DISTRIBUTION = "kernelwright"
 
 

@@ -39,7 +39,6 @@ from tuner.journal.facts import (
 from tuner.plan import Usage
 from tuner.results.statistics import Comparison
 from tuner.results.summary import summarise
-from tuner.search.seeded import SeededProposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
 from tuner.trial import Configuration, Value
@@ -217,7 +216,7 @@ class SimulatedEvaluator:
             faults=self._faults,
         )
         space = feasible_set(experiment, template, CPU)
-        proposer = SeededProposer(make_proposer(experiment.search, space), space, seeds)
+        proposer = make_proposer(replace(experiment.search, seeds=seeds), space)
         session = Session(experiment, compile_slots=1, bench_slots=1)
         journal = RoundJournal(self._disk, f"{round_number}{suffix}")
         for fact in self._disk.facts.setdefault(f"{round_number}{suffix}", []):

@@ -24,7 +24,7 @@ from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings
 from tuner.journal.facts import EpochOpened
 from tuner.journal.file import Journal
 from tuner.journal.history import History
-from tuner.search.shuffled import ShuffledProposer
+from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
 
 GPU = cuda_device(90)
@@ -74,7 +74,7 @@ def rehearse(problem: Experiment, fleet: SimulatedFleet, path: Path) -> tuple[Hi
             driver = Driver(
                 session=session,
                 fleet=fleet,
-                proposer=ShuffledProposer(space, seed=0),
+                proposer=make_proposer(SearchSettings(strategy="random"), space),
                 journal=journal,
                 secret=1,
             )

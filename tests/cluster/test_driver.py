@@ -22,7 +22,7 @@ from tuner.journal.facts import (
     TrialFinished,
     TrialProposed,
 )
-from tuner.search.shuffled import ShuffledProposer
+from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
 from tuner.trial import Code, Rejected
 
@@ -76,7 +76,9 @@ def run(journal=None, stop_after=None, **options):
     fleet = Watched(
         device=GPU, baseline_ns=(100.0, 200.0, 300.0), cost=cost, journal=journal, **options
     )
-    proposer = ShuffledProposer(feasible_set(EXPERIMENT, FAMILY, GPU), seed=0)
+    proposer = make_proposer(
+        SearchSettings(strategy="random"), feasible_set(EXPERIMENT, FAMILY, GPU)
+    )
     session = Session(EXPERIMENT, compile_slots=fleet.compile_slots, bench_slots=fleet.bench_slots)
     for fact in (*journal.facts, EpochOpened(device=GPU, environment="one")):
         session.apply(fact)
@@ -177,7 +179,7 @@ def test_equal_code_with_equal_launches_is_measured_once():
     journal = Recorder()
     session = Session(problem, compile_slots=1, bench_slots=1)
     session.apply(EpochOpened(device=GPU, environment="one"))
-    proposer = ShuffledProposer(feasible_set(problem, family, GPU), seed=0)
+    proposer = make_proposer(SearchSettings(strategy="random"), feasible_set(problem, family, GPU))
     driver = Driver(session=session, fleet=fleet, proposer=proposer, journal=journal, secret=1)
 
     async def follow():

@@ -6,7 +6,7 @@ import subprocess
 from tests.cluster.kernels import ROOT, write_experiment
 from tuner.run_directory import RunView
 
-PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
+PACKAGES = ("agents", "cluster", "deploy", "kernelwright", "tuner", "workers")
 
 
 def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):

@@ -1,53 +1,66 @@
-"""What has been proposed from a feasible set, by trial number, and what became of it.
+"""Which points of a feasible set Hyperopt's trials have taken, and how they did."""
 
-The memory that every strategy shares. Rebuilt from the journal by the same two calls that built it.
-"""
-
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tuner.search.hyperopt_space import DiscreteSpace
 from tuner.search.port import Losses
-from tuner.space.feasible import FeasibleSet
-from tuner.trial import Configuration
 
 
 @dataclass(slots=True, eq=False)
 class Explored:
-    """Points of ``space`` by trial; ``losses`` holds those told, ``None`` for a failure.
+    """The trials of one Hyperopt ``Trials``, read incrementally.
 
-    ``untried`` marks the points never proposed. A configuration outside the space (from an earlier
-    epoch, say) is no point of it and is not kept.
+    ``points`` maps each trial id to its point, in the order of proposal; ``losses`` holds the
+    results so far, ``None`` for a failure; ``untried`` marks the points of no trial. Trials outside
+    the feasible set are ignored.
     """
 
-    space: FeasibleSet
+    space: DiscreteSpace
     points: dict[int, int] = field(default_factory=dict)
     losses: dict[int, Losses | None] = field(default_factory=dict)
     untried: npt.NDArray[np.bool_] = field(init=False)
+    _settled: set[int] = field(default_factory=set)
+    _pending: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.untried = np.ones(len(self.space), np.bool_)
+        self.untried = np.ones(len(self.space.feasible), np.bool_)
 
-    def take(self, trial: int, point: int) -> Configuration:
-        """Note that ``trial`` runs ``point``, and return its configuration."""
-        self.points[trial] = point
+    def read(self, trials: Any) -> Iterator[int]:
+        """Take in new trials, then yield each one with a new result, in order of completion."""
+        documents = {
+            document["tid"]: document
+            for document in trials.trials
+            if document["tid"] not in self._settled
+        }
+        for number, document in documents.items():
+            if number not in self.points:
+                point = self.space.point(document)
+                if point is None:
+                    self._settled.add(number)
+                else:
+                    self.take(number, point)
+        done = [number for number in self._pending if _is_over(documents.get(number))]
+        for number in sorted(done, key=lambda number: _completed(documents.get(number), number)):
+            self._pending.remove(number)
+            self._settled.add(number)
+            self.losses[number] = losses_of(documents.get(number))
+            yield number
+
+    def take(self, number: int, point: int) -> None:
+        """Note that trial ``number`` runs ``point``."""
+        self.points[number] = point
+        self._pending.add(number)
         self.untried[point] = False
-        return self.space.configuration(point)
-
-    def record(self, trial: int, configuration: Configuration) -> None:
-        """Note that an earlier process proposed this configuration."""
-        point = self.space.index_of(configuration)
-        if point is not None:
-            self.take(trial, point)
-
-    def tell(self, trial: int, losses: Losses | None) -> None:
-        """Note a trial's losses, or its failure."""
-        if trial in self.points:
-            self.losses[trial] = losses
 
     def draw(self, rng: np.random.Generator) -> int | None:
-        """A random point never proposed; ``None`` once there is none."""
+        """A random untried point; ``None`` once there is none."""
         left = np.flatnonzero(self.untried)
         return int(rng.choice(left)) if len(left) else None
 
@@ -55,3 +68,25 @@ class Explored:
 def random_state(seed: int, trial: int) -> np.random.Generator:
     """The random state of one trial: a function of these two numbers alone."""
     return np.random.default_rng([seed, trial])
+
+
+def losses_of(document: Any) -> Losses | None:
+    """The losses of a finished trial: ``result["losses"]`` if given, else its loss alone.
+
+    ``None`` for a trial that failed, or that raised: Hyperopt then drops its document.
+    """
+    result = document["result"] if document else {}
+    loss = result.get("loss")
+    if result.get("status") != "ok" or loss is None or math.isnan(loss):
+        return None
+    return tuple(map(float, result.get("losses", (loss,))))
+
+
+def _is_over(document: Any) -> bool:
+    from hyperopt.base import JOB_STATE_DONE
+
+    return document is None or document["state"] == JOB_STATE_DONE
+
+
+def _completed(document: Any, number: int) -> tuple[datetime, int]:
+    return (document and document["refresh_time"]) or datetime.min, number

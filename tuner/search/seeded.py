@@ -8,41 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tuner.search.port import Losses, Proposer
 from tuner.space.feasible import FeasibleSet
-from tuner.trial import Configuration, Value
+from tuner.trial import Value
 
 Seed = Mapping[str, Value]
-
-
-class SeededProposer:
-    """Proposes the points nearest to given seeds first, then asks another proposer."""
-
-    def __init__(self, proposer: Proposer, space: FeasibleSet, seeds: Sequence[Seed]) -> None:
-        self._proposer = proposer
-        points = (nearest(space, seed) for seed in seeds)
-        self._seeds = [space.configuration(p) for p in dict.fromkeys(points) if p is not None]
-        self._seen: set[Configuration] = set()
-
-    def ask(self, trial: int) -> Configuration | None:
-        """The first seed that was not proposed yet, else what the other proposer says."""
-        for seed in self._seeds:
-            if seed not in self._seen:
-                self.record(trial, seed)
-                return seed
-        configuration = self._proposer.ask(trial)
-        if configuration is not None:
-            self._seen.add(configuration)
-        return configuration
-
-    def record(self, trial: int, configuration: Configuration) -> None:
-        """Take note of an earlier proposal."""
-        self._seen.add(configuration)
-        self._proposer.record(trial, configuration)
-
-    def tell(self, trial: int, losses: Losses | None) -> None:
-        """Pass it on."""
-        self._proposer.tell(trial, losses)
 
 
 def nearest(space: FeasibleSet, seed: Seed) -> int | None:

@@ -1,32 +1,41 @@
 """Which strategy searches a space: the one asked for, or the best that suits the budget."""
 
+from collections.abc import Callable
+from functools import partial
+
 from tuner.experiment.model import SearchSettings
+from tuner.search.hyperopt_proposer import Algorithm, Constrained, HyperoptProposer, Shuffled
+from tuner.search.hyperopt_space import DiscreteSpace
 from tuner.search.port import Proposer
-from tuner.search.seeded import SeededProposer
-from tuner.search.shuffled import ShuffledProposer
+from tuner.search.seeded import nearest
 from tuner.space.feasible import FeasibleSet
 
 
 def make_proposer(search: SearchSettings, space: FeasibleSet) -> Proposer:
-    """The proposer for ``search``: its seeds first, then what its strategy says.
+    """The proposer for ``search``: its seeds first, then a Hyperopt algorithm.
 
-    ``auto`` is exhaustive where the budget covers the space, else ``gp``. SciPy and Hyperopt are
-    imported only by the strategies that need them.
+    ``auto`` is exhaustive where the budget covers the space, else ``gp``. Imports Hyperopt.
     """
-    proposer = _strategy(search, space)
-    return SeededProposer(proposer, space, search.seeds) if search.seeds else proposer
-
-
-def _strategy(search: SearchSettings, space: FeasibleSet) -> Proposer:
     strategy = search.strategy
     if strategy == "auto":
         strategy = "exhaustive" if search.trials >= len(space) else "gp"
+    first = dict.fromkeys(nearest(space, seed) for seed in search.seeds)
+    points = [point for point in first if point is not None]
+    algorithm = _algorithm(strategy, seeded=bool(search.seeds))
+    return HyperoptProposer(space, search.seed, algorithm, points)
+
+
+def _algorithm(strategy: str, *, seeded: bool) -> Callable[[DiscreteSpace], Algorithm]:
     if strategy == "gp":
-        from tuner.search.gaussian_process.suggest import GaussianProcessProposer
+        from tuner.search.gaussian_process.suggest import DESIGN, SPARED, GaussianProcess
 
-        return GaussianProcessProposer(space, search.seed, seeded=bool(search.seeds))
-    if strategy in ("tpe", "anneal"):
-        from tuner.search.constrained import HyperoptProposer
+        return partial(GaussianProcess, design=DESIGN - SPARED * seeded)
+    if strategy == "tpe":
+        from hyperopt import tpe
 
-        return HyperoptProposer(space, search.seed, strategy)
-    return ShuffledProposer(space, search.seed)
+        return partial(Constrained, partial(tpe.suggest, verbose=False))
+    if strategy == "anneal":
+        from hyperopt import anneal
+
+        return partial(Constrained, anneal.suggest)
+    return Shuffled

@@ -40,8 +40,8 @@ class Condition:
 def conditions(experiment: Experiment, template: Template, device: Device) -> tuple[Condition, ...]:
     """Every condition on a template's configurations and the experiment's shapes."""
     found = [
-        *(_true(f"the domain, {e.text}", e, device) for e in experiment.shapes.domain),
-        *(_true(f"the constraint {e.text}", e, device) for e in template.constraints),
+        *(holds(f"the domain, {e.text}", e, device) for e in experiment.shapes.domain),
+        *(holds(f"the constraint {e.text}", e, device) for e in template.constraints),
     ]
     for step in template.steps:
         if isinstance(step, Launch):
@@ -98,12 +98,14 @@ def _scratch(argument: ScratchArgument, device: Device) -> Condition:
     return Condition(f"a size for scratch {argument.name}", names, holds)
 
 
-def _true(label: str, expression: Expression, device: Device) -> Condition:
-    def holds(columns: Columns, length: int) -> Bools:
+def holds(label: str, expression: Expression, device: Device | None = None) -> Condition:
+    """The condition that an expression is true."""
+
+    def true(columns: Columns, length: int) -> Bools:
         values, valid = _numbers(expression, columns, device, length)
         return np.asarray(valid & (values != 0))
 
-    return Condition(label, expression.names, holds)
+    return Condition(label, expression.names, true)
 
 
 def _between(
@@ -155,7 +157,7 @@ def _only_when(when: Expression, condition: Condition, device: Device) -> Condit
 
 
 def _numbers(
-    expression: Expression, columns: Columns, device: Device, length: int
+    expression: Expression, columns: Columns, device: Device | None, length: int
 ) -> tuple[Ints, Bools]:
     values, valid = expression.mask(columns, device, length)
     if values.dtype.kind == "U":

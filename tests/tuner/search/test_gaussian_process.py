@@ -7,10 +7,12 @@ import pytest
 from scipy import integrate, stats
 
 from tests.conformance.proposer import small_space
+from tuner.experiment.model import SearchSettings
 from tuner.search.gaussian_process.acquisition import log_expected_improvement, log_ranks
 from tuner.search.gaussian_process.covariance import _Problem, fit
 from tuner.search.gaussian_process.encoding import MAX_LEVELS, Encoding
 from tuner.search.gaussian_process.posterior import Posterior, Prediction
+from tuner.search.select import make_proposer
 from tuner.space.feasible import recorded_set
 
 SPACE = small_space()
@@ -41,6 +43,10 @@ def test_a_parameter_that_decides_everything_gets_the_weight():
     distances = fit(encoding, points, targets).distances
     assert distances[0, 7] > 10 * distances[8, 15]
     assert distances[0, 7] > 10 * distances[16, 18]
+
+
+def gaussian_process(space, seed):
+    return make_proposer(SearchSettings(strategy="gp", seed=seed), space)
 
 
 def dense(kernel, values, known):
@@ -117,10 +123,8 @@ def test_log_expected_improvement_stays_finite_and_ordered_far_out():
 
 
 def test_points_that_look_the_same_do_no_harm():
-    from tuner.search.gaussian_process.suggest import GaussianProcessProposer
-
     space = recorded_set({"A": tuple(range(640))}, [[i] for i in range(640)])
-    proposer = GaussianProcessProposer(space, seed=0)
+    proposer = gaussian_process(space, seed=0)
     asked = set()
     for trial in range(150):
         asked.add(proposer.ask(trial))
@@ -129,8 +133,6 @@ def test_points_that_look_the_same_do_no_harm():
 
 
 def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
-    from tuner.search.gaussian_process.suggest import GaussianProcessProposer
-
     parameters = {"A": tuple(range(16)), "B": tuple(range(16)), "C": (0, 1, 2, 3)}
     rows = [(a, b, c) for a in range(16) for b in range(16) for c in range(4) if (a + b) % 2 == 0]
     space = recorded_set(parameters, rows)
@@ -140,7 +142,7 @@ def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
         return None if a * b > 180 else 1 + (a - 11) ** 2 + (b - 5) ** 2 + 10 * (c != 2)
 
     def trials_needed(seed):
-        proposer = GaussianProcessProposer(space, seed)
+        proposer = gaussian_process(space, seed)
         for trial in range(100):
             configuration = proposer.ask(trial)
             found = loss(configuration)
@@ -154,8 +156,6 @@ def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
 
 def test_told_of_each_shape_it_finds_both_specialists_beside_the_compromise():
     """The shapes' optima lie far from each other and from the mean's."""
-    from tuner.search.gaussian_process.suggest import GaussianProcessProposer
-
     parameters = {"A": tuple(range(24)), "B": tuple(range(24)), "C": (0, 1), "D": (0, 1, 2, 3)}
     space = recorded_set(parameters, np.argwhere(np.ones((24, 24, 2, 4))))
 
@@ -168,7 +168,7 @@ def test_told_of_each_shape_it_finds_both_specialists_beside_the_compromise():
 
     def best(seed, told):
         """The best found on the first shape, on the second, and in the mean."""
-        proposer = GaussianProcessProposer(space, seed)
+        proposer = gaussian_process(space, seed)
         found = np.full(3, np.inf)
         for trial in range(120):
             shapes = ratios(proposer.ask(trial))

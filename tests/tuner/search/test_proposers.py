@@ -1,130 +1,99 @@
-"""Each strategy against the conformance class, and how one is selected."""
+"""Each strategy against the conformance class, and what the one frame for them guarantees."""
 
 import subprocess
 import sys
+from functools import partial
 
-import numpy as np
 import pytest
 
-from tests.conformance.proposer import ProposerConformance, small_loss, small_space
+from tests.conformance.proposer import ProposerConformance, small_losses, small_space
 from tuner.experiment.model import SearchSettings
-from tuner.search import constrained, hyperopt_frame
-from tuner.search.constrained import HyperoptProposer
-from tuner.search.gaussian_process.suggest import GaussianProcessProposer
-from tuner.search.hyperopt_frame import (
-    Frame,
-    Observation,
-    SuggestAlgorithm,
-    bounded,
-    hyperopt_space,
-)
+from tuner.search import hyperopt_proposer
+from tuner.search.hyperopt_proposer import Constrained, HyperoptProposer, bounded
 from tuner.search.select import make_proposer
-from tuner.search.shuffled import ShuffledProposer
 
 
-class TestShuffled(ProposerConformance):
+class TestRandom(ProposerConformance):
     def make(self, space, seed):
-        return ShuffledProposer(space, seed)
+        return make_proposer(SearchSettings(strategy="random", seed=seed), space)
 
 
-class TestTpe(ProposerConformance):
+class TestExhaustive(ProposerConformance):
     def make(self, space, seed):
-        return HyperoptProposer(space, seed, "tpe")
-
-    @pytest.fixture(autouse=True)
-    def few_attempts(self, monkeypatch):
-        monkeypatch.setattr(constrained, "ATTEMPTS", 3)
-
-
-class TestAnneal(TestTpe):
-    def make(self, space, seed):
-        return HyperoptProposer(space, seed, "anneal")
-
-
-def test_auto_is_exhaustive_where_the_budget_covers_the_space():
-    space = small_space()
-    covered = make_proposer(SearchSettings(trials=len(space)), space)
-    assert isinstance(covered, ShuffledProposer)
-    assert not isinstance(
-        make_proposer(SearchSettings(trials=len(space) - 1), space), ShuffledProposer
-    )
-
-
-def test_a_strategy_is_taken_by_name():
-    space = small_space()
-    for name, kind in (
-        ("random", ShuffledProposer),
-        ("exhaustive", ShuffledProposer),
-        ("tpe", HyperoptProposer),
-        ("anneal", HyperoptProposer),
-        ("gp", GaussianProcessProposer),
-        ("auto", GaussianProcessProposer),
-    ):
-        assert isinstance(make_proposer(SearchSettings(strategy=name, trials=5), space), kind)
-
-
-def test_the_view_given_to_hyperopt_is_bounded(monkeypatch):
-    monkeypatch.setattr(hyperopt_frame, "VIEW", 10)
-    seen = [Observation((i,), None if i % 3 == 0 else float(i)) for i in range(40)]
-    view = bounded(seen)
-    assert [o.ordinals[0] for o in view] == [1, 2, 4, 5, 7, 35, 36, 37, 38, 39]
-    assert bounded(seen[:10]) == seen[:10]
-
-
-def test_any_hyperopt_algorithm_fits_the_frame():
-    from hyperopt import anneal, rand
-
-    space = small_space()
-    frame = Frame(space)
-    seen = [
-        Observation(tuple(space.rows[i].tolist()), small_loss(space.configuration(i)))
-        for i in range(0, len(space), 3)
-    ]
-    for algorithm in (anneal.suggest, rand.suggest):
-        ordinals = frame.suggest(algorithm, seen, seed=3)
-        sizes = [len(values) for values in space.parameters.values()]
-        assert all(0 <= o < size for o, size in zip(ordinals, sizes, strict=True))
-
-
-def test_the_process_serves_hyperopts_fmin():
-    import hyperopt
-
-    space = small_space()
-    seen = []
-
-    def objective(ordinals):
-        row = np.array([[ordinals[name] for name in space.parameters]], np.uint16)
-        (point,) = space.find(row)
-        assert point >= 0
-        seen.append(int(point))
-        loss = small_loss(space.configuration(point))
-        if loss is None:
-            return {"status": hyperopt.STATUS_FAIL}
-        return {"status": hyperopt.STATUS_OK, "loss": loss}
-
-    def minimise(trials, evaluations):
-        proposer = GaussianProcessProposer(space, seed=1)
-        hyperopt.fmin(
-            objective,
-            hyperopt_space(space),
-            algo=SuggestAlgorithm(proposer, space),
-            max_evals=evaluations,
-            trials=trials,
-            show_progressbar=False,
-        )
-
-    trials = hyperopt.Trials()
-    minimise(trials, 12)
-    minimise(trials, len(space) + 10)
-    assert sorted(seen) == list(range(len(space)))
-    assert min(loss for loss in trials.losses() if loss is not None) == pytest.approx(0.8)
-
-
-def test_hyperopt_is_imported_only_when_it_is_asked():
-    code = "import sys, tuner.search.select; sys.exit('hyperopt' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+        return make_proposer(SearchSettings(strategy="auto", trials=len(space), seed=seed), space)
 
 
 class TestGaussianProcess(ProposerConformance):
     def make(self, space, seed):
-        return GaussianProcessProposer(space, seed)
+        return make_proposer(SearchSettings(strategy="gp", seed=seed), space)
+
+
+class TestTpe(ProposerConformance):
+    def make(self, space, seed):
+        return make_proposer(SearchSettings(strategy="tpe", seed=seed), space)
+
+    @pytest.fixture(autouse=True)
+    def few_attempts(self, monkeypatch):
+        monkeypatch.setattr(hyperopt_proposer, "ATTEMPTS", 3)
+
+
+class TestAnneal(TestTpe):
+    def make(self, space, seed):
+        return make_proposer(SearchSettings(strategy="anneal", seed=seed), space)
+
+
+class TestAnyHyperoptAlgorithm(TestTpe):
+    def make(self, space, seed):
+        from hyperopt import rand
+
+        return HyperoptProposer(space, seed, partial(Constrained, rand.suggest))
+
+
+def proposals(**search):
+    """Fifteen configurations proposed for the small space, told their losses."""
+    proposer = make_proposer(SearchSettings(**search), small_space())
+    asked = []
+    for trial in range(15):
+        asked.append(proposer.ask(trial))
+        proposer.tell(trial, small_losses(asked[-1]))
+    return asked
+
+
+def test_auto_is_exhaustive_where_the_budget_covers_the_space_else_the_process():
+    size = len(small_space())
+    assert proposals(strategy="auto", trials=size) == proposals(strategy="exhaustive")
+    assert proposals(strategy="auto", trials=size - 1) == proposals(strategy="gp")
+
+
+def test_random_search_is_an_exhaustive_one_cut_short():
+    assert proposals(strategy="random") == proposals(strategy="exhaustive")
+
+
+def test_the_strategies_differ():
+    named = ("random", "gp", "tpe", "anneal")
+    assert len({tuple(proposals(strategy=name)) for name in named}) == len(named)
+
+
+def test_a_template_without_parameters_has_one_point():
+    from tuner.space.feasible import recorded_set
+
+    for name in ("random", "gp", "tpe", "anneal", "auto"):
+        proposer = make_proposer(SearchSettings(strategy=name, trials=3), recorded_set({}, [[]]))
+        assert proposer.ask(0).values == ()
+        proposer.tell(0, (1.0,))
+        assert proposer.ask(1) is None
+
+
+def test_the_view_given_to_hyperopts_algorithms_is_bounded(monkeypatch):
+    monkeypatch.setattr(hyperopt_proposer, "VIEW", 10)
+    results = [
+        {"status": "fail"} if i % 3 == 0 else {"status": "ok", "loss": float(i)} for i in range(40)
+    ]
+    documents = [{"tid": i, "result": result} for i, result in enumerate(results)]
+    assert [d["tid"] for d in bounded(documents)] == [1, 2, 4, 5, 7, 35, 36, 37, 38, 39]
+    assert bounded(documents[:10]) == documents[:10]
+
+
+def test_hyperopt_is_imported_only_when_a_proposer_is_made():
+    code = "import sys, tuner.search.select; sys.exit('hyperopt' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.proposer import ProposerConformance, small_space
 from tuner.experiment.model import SearchSettings
-from tuner.search.seeded import SeededProposer, nearest
+from tuner.search.seeded import nearest
 from tuner.search.select import make_proposer
 from tuner.space.feasible import recorded_set
 
@@ -25,8 +25,8 @@ class TestSeededProcess(ProposerConformance):
 
 def test_seeds_come_first_in_their_order():
     space = small_space()
-    inner = make_proposer(SearchSettings(strategy="random"), space)
-    proposer = SeededProposer(inner, space, [{"Z": 1}, WIDE, SEED, {**SEED, "A": 9}])
+    seeds = ({"Z": 1}, WIDE, SEED, {**SEED, "A": 9})
+    proposer = make_proposer(SearchSettings(strategy="random", seeds=seeds), space)
     asked = [proposer.ask(trial) for trial in range(3)]
     assert [point.as_dict() for point in asked[:2]] == [WIDE, SEED]
     assert asked[2] not in asked[:2]

@@ -1,14 +1,18 @@
-"""The strategy: a Gaussian process over the exact feasible set, asked for expected improvement.
+"""The strategy: expected improvement under a Gaussian process, as a Hyperopt algorithm.
 
-The mean over shapes decides who is asked for; later, in every third trial, the shapes one by one
-do, so that specialists are found as well. All share one kernel, and so one posterior.
+The mean over shapes is what every trial improves; later every third trial looks for gains on single
+shapes instead, so that specialists are found as well. All objectives share one posterior.
 
-What it proposes is a function of what was recorded and told, in that order, and of the seed; no fit
-builds on an earlier one, so that a rebuilt proposer goes on as the old one would have.
+A proposal is a function of the trials so far, their order of completion, and the seed. No fit
+builds on an earlier one, so a search that is resumed goes on as if undisturbed.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,9 +21,8 @@ from tuner.search.gaussian_process.acquisition import log_expected_improvement, 
 from tuner.search.gaussian_process.covariance import fit
 from tuner.search.gaussian_process.encoding import Encoding, Floats, Points
 from tuner.search.gaussian_process.posterior import Posterior
+from tuner.search.hyperopt_space import DiscreteSpace, read_space
 from tuner.search.port import Losses
-from tuner.space.feasible import FeasibleSet
-from tuner.trial import Configuration
 
 DESIGN = 10
 """Trials spread over the space before the process is believed."""
@@ -45,69 +48,68 @@ SPECIAL, SPECIAL_FROM = 3, 60
 
 @dataclass(slots=True, eq=False)
 class _Fit:
-    """What a fit starts from, and the posterior that it ends in once someone asks.
+    """The data of a fit, and the posterior that is computed once a proposal needs it.
 
-    ``trials`` are the results it sees, with their ``targets``, then whatever was proposed besides:
-    pending then, or proposed since.
+    ``trials`` are the results that it sees, with their ``targets``, then every other trial pending
+    at the time or proposed since; ``read`` counts the trials considered so far.
     """
 
     trials: list[int]
     targets: Floats
     rng: np.random.Generator
+    read: int
     pool: Points = field(default_factory=lambda: np.empty(0, np.intp))
     posterior: Posterior | None = None
     observed: int = 0
 
 
-class GaussianProcessProposer:
-    """Expected improvement under a process fitted to the ranks of what was measured.
+class GaussianProcess:
+    """A Hyperopt algorithm for one search: call it as ``suggest(new_ids, domain, trials, seed)``.
+
+    The process is fitted to the ranks of the losses. Constraints hold because only points of the
+    feasible set are proposed; none is proposed twice, and pending trials count as observed.
 
     Args:
-        space: what may be proposed.
-        seed: of everything random.
-        seeded: whether the first proposals come from elsewhere, by :meth:`record`.
+        space: the feasible set, as the documents of the search's trials write it.
+        design: how many trials to spread over the space before the process is trusted.
     """
 
-    def __init__(self, space: FeasibleSet, seed: int, *, seeded: bool = False) -> None:
-        self._design = DESIGN - SPARED * seeded
-        self._space = space
+    def __init__(self, space: DiscreteSpace, design: int = DESIGN) -> None:
+        self._design = design
+        self._space = space.feasible
         self._explored = Explored(space)
-        self._encoding = Encoding.of(space)
-        self._seed = seed
+        self._encoding = Encoding.of(space.feasible)
         self._told: list[int] = []
         self._sorted: list[Floats] = [np.empty(0)]
         self._fit: _Fit | None = None
         self._fit_at = LEAST_TOLD
         self._neighbours: dict[int, Points] = {}
 
-    def ask(self, trial: int) -> Configuration | None:
+    def __call__(self, new_ids: Sequence[int], domain: Any, trials: Any, seed: int) -> list[Any]:
+        """One trial document for each id; fewer once every feasible point has been proposed."""
+        for number in self._explored.read(trials):
+            self._tell(number, seed)
+        proposed: dict[int, int] = {}
+        for number in new_ids:
+            if not self._explored.untried.any():
+                break
+            proposed[number] = self._propose(number, seed)
+            self._explored.take(number, proposed[number])
+        return self._explored.space.documents(proposed, domain, trials)
+
+    def _propose(self, trial: int, seed: int) -> int:
         """A point of the design at first, then the one of greatest expected improvement."""
-        if not self._explored.untried.any():
-            return None
         if self._fit is None or len(self._explored.points) < self._design:
-            point = self._spread(trial)
-        else:
-            point = self._most_promising(self._fit, trial)
-        self._note(trial)
-        return self._explored.take(trial, point)
+            return self._spread(trial, seed)
+        return self._most_promising(self._fit, trial, seed)
 
-    def record(self, trial: int, configuration: Configuration) -> None:
-        """Take note of an earlier proposal."""
-        self._explored.record(trial, configuration)
-        if trial in self._explored.points:
-            self._note(trial)
-
-    def tell(self, trial: int, losses: Losses | None) -> None:
-        """Take note of a result; what it changes is computed when next asked."""
-        self._explored.tell(trial, losses)
-        if trial not in self._explored.losses:
-            return
+    def _tell(self, trial: int, seed: int) -> None:
         self._told.append(trial)
-        self._sort_in(losses)
+        self._sort_in(self._explored.losses[trial])
         if len(self._told) >= self._fit_at:
             growth = min(math.ceil(GROWTH * len(self._told)), MOST_GROWTH)
             self._fit_at = len(self._told) + growth
-            self._fit = self._begin_fit()
+            self._fit = self._begin_fit(seed)
 
     def _sort_in(self, losses: Losses | None) -> None:
         """Keep each objective's values sorted: the mean's, and with several shapes theirs too."""
@@ -121,13 +123,9 @@ class GaussianProcessProposer:
             for known, value in zip(self._sorted, values, strict=True)
         ]
 
-    def _note(self, trial: int) -> None:
-        if self._fit is not None:
-            self._fit.trials.append(trial)
-
-    def _spread(self, trial: int) -> int:
+    def _spread(self, trial: int, seed: int) -> int:
         """The point nearest the median of each parameter; then that farthest from all proposed."""
-        rng = random_state(self._seed, trial)
+        rng = random_state(seed, trial)
         candidates = np.flatnonzero(self._explored.untried)
         if len(candidates) > SPREAD:
             candidates = rng.choice(candidates, SPREAD, replace=False)
@@ -140,11 +138,11 @@ class GaussianProcessProposer:
             score = -np.square(unit - np.median(unit, axis=0)).sum(axis=1)
         return int(candidates[np.argmax(score + 1e-6 * rng.random(len(candidates)))])
 
-    def _begin_fit(self) -> _Fit:
+    def _begin_fit(self, seed: int) -> _Fit:
         """Choose what the next fit sees, from the results so far."""
         told = np.array(self._told)
         losses = self._losses(self._told)[:, 0]
-        rng = random_state(self._seed, len(told))
+        rng = random_state(seed, len(told))
         if len(told) > BASE:
             order = np.argsort(losses, kind="stable")
             others = rng.choice(order[BASE // 2 :], BASE - BASE // 2, replace=False)
@@ -153,9 +151,11 @@ class GaussianProcessProposer:
         known = set(self._told)
         pending = [trial for trial in self._explored.points if trial not in known]
         targets = log_ranks(losses, self._sorted[0])
-        return _Fit([*told.tolist(), *pending], targets, rng)
+        return _Fit([*told.tolist(), *pending], targets, rng, read=len(self._explored.points))
 
-    def _most_promising(self, current: _Fit, trial: int) -> int:
+    def _most_promising(self, current: _Fit, trial: int, seed: int) -> int:
+        current.trials.extend(islice(self._explored.points, current.read, None))
+        current.read = len(self._explored.points)
         posterior = self._posterior(current)
         losses = self._losses(current.trials)
         pending = np.isnan(losses[:, 0])
@@ -177,7 +177,7 @@ class GaussianProcessProposer:
         gains = np.logaddexp.reduce(gains, axis=0)
         gains = np.where(self._explored.untried[points], gains, -np.inf)
         if not len(gains) or gains.max() == -np.inf:
-            return self._spread(trial)
+            return self._spread(trial, seed)
         return int(points[np.argmax(gains)])
 
     def _posterior(self, current: _Fit) -> Posterior:
@@ -226,3 +226,27 @@ class GaussianProcessProposer:
             ],
             np.float64,
         ).reshape(len(trials), count)
+
+
+_searches: WeakKeyDictionary[Any, tuple[object, GaussianProcess]] = WeakKeyDictionary()
+"""The search that goes on in each ``Trials``: Hyperopt's contract has no other place for it."""
+
+
+def suggest(
+    new_ids: Sequence[int], domain: Any, trials: Any, seed: int, constraints: Sequence[str] = ()
+) -> list[Any]:
+    """Hyperopt's contract for an algorithm: new trial documents for ``new_ids``.
+
+    Use as ``hyperopt.fmin(…, algo=suggest)``, with constraints as
+    ``algo=functools.partial(suggest, constraints=["BLOCK * VEC <= 1024"])``. A result may hold
+    ``losses``, the loss followed by one for each of several objectives.
+
+    Raises:
+        SpecError: see :func:`tuner.search.hyperopt_space.read_space`.
+    """
+    key = (tuple(constraints), tuple(domain.params))
+    known, search = _searches.get(trials, (None, None))
+    if search is None or known != key:
+        search = GaussianProcess(read_space(domain, constraints))
+        _searches[trials] = key, search
+    return search(new_ids, domain, trials, seed)
