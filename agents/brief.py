@@ -37,12 +37,9 @@ _COMPLAINT_LENGTH = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeTimes:
-    """One tune shape, times in microseconds.
+    """One tune shape, times in microseconds; ``None`` where unknown.
 
-    Attributes:
-        baseline: ``None`` where there was no device.
-        floor: Least possible time, by memory or arithmetic.
-        moved: Bytes that one run must move.
+    ``floor`` is the least possible time; ``moved`` are the bytes that one run must move.
     """
 
     shape: str
@@ -66,15 +63,11 @@ class ShapeTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSummary:
-    """A past round: what was suggested, and how it turned out.
+    """A past round: what was suggested, and how it turned out, with ``verdict`` in words.
 
-    Attributes:
-        verdict: The outcome in words.
-        speedup: Confirmed, over the baseline; ``interval`` bounds it.
-        gain: Over the best before it, in the same processes.
-        portfolio_gain: The portfolio's gain over the portfolio before it.
-        roofline: Lowest and highest share of the possible speed over the tune shapes.
-        static: The best configuration, compiled.
+    ``speedup`` is over the baseline, within ``interval``; ``gain`` over the best before it and
+    ``portfolio_gain`` over the portfolio before it, in the same processes. ``roofline`` is the
+    lowest and highest share of the possible speed over the tune shapes.
     """
 
     number: int
@@ -101,12 +94,9 @@ class Specialist:
 class Brief:
     """What is known when a round begins.
 
-    Attributes:
-        static: The compiled baseline.
-        best_static: The incumbent's best configuration, compiled.
-        incumbent: The best confirmed template so far.
-        specialists: What is faster than the incumbent on some shapes.
-        profile: Hardware counters of the last search's winner.
+    ``incumbent`` is the best confirmed template, ``specialists`` are faster on some shapes.
+    ``static`` is the compiled baseline, ``best_static`` the incumbent's best configuration;
+    ``profile`` holds hardware counters of the last search's winner.
     """
 
     experiment: Experiment

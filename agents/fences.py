@@ -11,12 +11,10 @@ _OPENING = re.compile(r"[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One fenced block.
+    """One fenced block; not ``closed`` if the text ends inside it.
 
-    Attributes:
-        language: First word of the info string in lower case, or empty.
-        line: Line of the opening fence, from 1.
-        closed: False if the text ends inside the block.
+    ``language`` is the info string's first word in lower case, or empty; ``line`` that of the
+    opening fence, from 1.
     """
 
     language: str

@@ -31,14 +31,11 @@ _LEAST_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """How much of the variance of log time one parameter explains.
+    """How much of the variance of log time one parameter explains: ω², from 0 to 1.
 
-    Attributes:
-        share: ω², from 0 to 1.
-        confidence: By a permutation test: ``high`` for p < 1 %, ``some`` for p < 10 %.
-        medians: Median ratio at each measured value.
-        same_code: How many of the ``comparisons`` compiled to the same code.
-        comparisons: Pairs of trials that differ in this parameter alone.
+    ``confidence`` is by a permutation test: ``high`` for p < 1 %, ``some`` for p < 10 %.
+    ``medians`` are the median ratios at each measured value. Of the ``comparisons`` of trials that
+    differ in this parameter alone, ``same_code`` compiled to the same code.
     """
 
     parameter: str
@@ -69,12 +66,10 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landscape:
-    """The statistics of a search.
+    """The statistics of a search. ``inactive`` are parameters without effect.
 
-    Attributes:
-        best: (configuration, ratio), best first; ``worst`` likewise, worst first.
-        rejected: (code, count), most frequent first.
-        inactive: Parameters without effect.
+    ``best`` and ``worst`` are (configuration, ratio), best and worst first; ``rejected`` is (code,
+    count), most frequent first.
     """
 
     measured: int

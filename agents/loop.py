@@ -64,12 +64,10 @@ OVERLAP_AFTER_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How the loop ended.
+    """How the loop ended. ``detail`` is the reason in one line, for people.
 
-    Attributes:
-        reason: ``model``: no reply can be had; ``waiting``: a reply is pending; ``device``: there
-            is no device; ``stopped``: the user stopped the run; else a budget or a verdict.
-        detail: The reason in one line, for people.
+    ``model``: no reply can be had. ``waiting``: a reply is pending. ``device``: there is no device.
+    ``stopped``: the user stopped the run.
     """
 
     reason: EndReason

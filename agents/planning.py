@@ -47,14 +47,10 @@ Ask = Callable[[int, tuple[Message, ...], str], Awaitable[CallRecord]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may cost.
+    """What a run may cost. ``seconds`` include waiting for replies.
 
-    Attributes:
-        patience: Rounds in a row without a gain.
-        tokens: Read and written, by all calls.
-        seconds: Time of all steps, waiting for replies included.
-        brief_tokens: Most tokens of one brief.
-        output_tokens: Most tokens of one reply.
+    ``patience`` counts rounds in a row without a gain. ``tokens`` are those read and written by all
+    calls; ``brief_tokens`` and ``output_tokens`` bound a single brief and reply.
     """
 
     rounds: int = 5
@@ -71,15 +67,10 @@ class Limits:
 class Task:
     """What the loop works on.
 
-    Attributes:
-        experiment: Without a template.
-        baseline_us: Baseline time per tune shape in microseconds; ``None`` where not measured.
-        floor_us: Least possible time per tune shape; ``None`` where unknown.
-        static: The compiled baseline.
-        patterns: Winners of earlier runs.
-        mode: Whether drafts are templates or whole kernels.
-        width: Drafts per round.
-        overlap: Whether devices search the best template further while a model is asked.
+    ``baseline_us`` and ``floor_us`` are the measured and the least possible time of the baseline
+    per tune shape in microseconds, ``None`` where unknown; ``static`` is the compiled baseline.
+    ``width`` is the number of drafts per round; with ``overlap`` devices search the best template
+    further while a model is asked.
     """
 
     experiment: Experiment
@@ -96,12 +87,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A searched template.
+    """A searched template and the verdict on it.
 
-    Attributes:
-        parent: Digest of the variant that the round started from; ``None`` for the baseline.
-        verdict: Holds its best configuration and times.
-        suffix: Which search of the round the verdict is of; empty for the round's own.
+    ``parent`` is the digest of the variant that the round started from, ``None`` for the baseline;
+    ``suffix`` names the search of the round, empty for the round's own.
     """
 
     round: int
@@ -130,12 +119,9 @@ _TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
 class RoundsState:
     """The state between rounds.
 
-    Attributes:
-        best: The variant that the next round starts from.
-        result_variant: The variant whose search holds the result: ``best``, or a later one whose
-            portfolio is faster with it.
-        variants: All that were searched, in order.
-        without_gain: Rounds in a row without a gain.
+    ``best`` is the variant that the next round starts from; ``result_variant`` the one whose search
+    holds the result: ``best``, or a later one whose portfolio is faster. ``without_gain`` counts
+    rounds in a row.
     """
 
     rounds: tuple[RoundSummary, ...] = ()

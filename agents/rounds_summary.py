@@ -27,10 +27,9 @@ _MODEL_REASONS = ("model", "calls", "tokens", "cost")
 class RoundsSummary:
     """How the loop ended.
 
-    Attributes:
-        searched: The round whose search holds the run's result: the last that gained, else the one
-            with the highest speedup; ``None`` where no round confirmed a configuration.
-        suffix: Which search of that round; empty for the round's own.
+    ``searched`` is the round whose search holds the result: the last that gained, else the one with
+    the highest speedup; ``None`` if no round confirmed a configuration. ``suffix`` names a further
+    search of that round.
     """
 
     reason: str

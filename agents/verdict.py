@@ -58,10 +58,8 @@ class Refused:
 class Served:
     """A tune shape that the portfolio gives to a configuration other than the general winner.
 
-    Attributes:
-        shape: Index of the tune shape.
-        incumbent: Index of the configuration in the verdict's ``incumbents``.
-        us: Its time on the shape, in microseconds.
+    ``incumbent`` is the configuration's index in the verdict's ``incumbents``; ``us`` its time in
+    microseconds.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN

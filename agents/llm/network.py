@@ -37,15 +37,12 @@ _MESSAGE_LENGTH = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
-    """How calls are made. Times in seconds.
+    """How calls are made. Times in seconds; ``timeout`` is for one attempt.
 
-    Attributes:
-        timeout: For one attempt.
-        first_pause: Before the first retry; doubled with each further one.
-        longest_pause: A provider that asks for a longer pause is not tried again.
-        breaker: After this many requests in a row without a reply, no more are sent.
-        temperature: Left out where the provider does not accept it, like ``seed``; the reply says
-            so.
+    ``first_pause`` doubles with each retry. A provider that asks for more than ``longest_pause`` is
+    not tried again; after ``breaker`` requests in a row without a reply no more are sent.
+    ``temperature`` and ``seed`` are left out where the provider does not accept them; the reply
+    says so.
     """
 
     timeout: float = 600.0
@@ -62,10 +59,8 @@ class NetworkSettings:
 class NetworkModel:
     """Answers through the first of ``models`` (LiteLLM ids) that replies.
 
-    Attributes:
-        roles: Other models for a role.
-        keys: API keys by their usual environment names, such as ``OPENAI_API_KEY``, and further
-            settings of a provider, such as ``AZURE_API_VERSION``.
+    ``roles`` names other models for a role. ``keys`` holds API keys by their usual environment
+    names, such as ``OPENAI_API_KEY``, and settings such as ``AZURE_API_VERSION``.
     """
 
     models: Sequence[str]

@@ -82,12 +82,9 @@ _TOKENS_PER_MESSAGE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a model is asked.
+    """What a model is asked: the whole conversation.
 
-    Attributes:
-        messages: The whole conversation.
-        max_output_tokens: Most tokens of the reply.
-        complaint: Why the last reply was refused, in one line for people; not part of ``digest``.
+    ``complaint`` says in one line, for people, why the last reply was refused.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -123,11 +120,9 @@ NO_USAGE = TokenUsage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A model's answer.
+    """A model's answer. With ``length`` it was cut at the limit.
 
-    Attributes:
-        finish_reason: ``length``: the answer was cut at the limit.
-        notes: Parameters of the request that were ignored, and whether no price is known.
+    ``notes`` name parameters of the request that were ignored, and models without a known price.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT

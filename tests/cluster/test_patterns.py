@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from agents.patterns.features import features_of
 from agents.patterns.pattern import Pattern, Winner
 from agents.patterns.store import PatternStore
@@ -84,3 +86,12 @@ def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
     history = SimpleNamespace(finished=True, experiment=spec)
     patterns.leave(settings, tmp_path / "run", history, None)
     assert "is not kept for later runs: /dev/null/home/patterns" in capsys.readouterr().err
+
+
+def test_a_run_without_patterns_leaves_none(tmp_path, monkeypatch):
+    spec = load_experiment(write_experiment(tmp_path / "spec"))
+    RunDirectory.create(tmp_path / "run", spec, "").close()
+    monkeypatch.setattr(patterns, "left_by", lambda *_: pytest.fail("it uses no patterns"))
+    settings = Settings(ray_address=None, in_job=False, home=tmp_path / "home")
+    patterns.leave(settings, tmp_path / "run", SimpleNamespace(finished=True), None)
+    assert not (tmp_path / "home").exists()

@@ -3,6 +3,7 @@ import errno
 import json
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,19 @@ def test_waiting_leaves_the_request_and_a_later_process_takes_the_reply(tmp_path
     answer(tmp_path, request, Reply(text="Latency.", cost_usd=0.01))
     assert list(pending(tmp_path)) == []
     assert ask(tmp_path) == Reply(text="Latency.", cost_usd=0.01)
+
+
+def test_a_complaint_is_told_and_is_no_part_of_what_a_reply_names(tmp_path: Path) -> None:
+    plain = request_at()
+    mended = replace(plain, complaint="the compiler reports: no")
+    assert mended.digest == plain.digest
+    ask(tmp_path, mended)
+    fields = json.loads(only(tmp_path / "requests").read_text())["request"]
+    assert fields["complaint"] == "the compiler reports: no"
+    assert list(pending(tmp_path)) == [mended]
+    ask(tmp_path / "other", plain)
+    assert "complaint" not in json.loads(only(tmp_path / "other/requests").read_text())["request"]
+    assert list(pending(tmp_path / "other")) == [plain]
 
 
 def test_a_waiting_run_is_woken_by_the_reply(tmp_path: Path) -> None:
