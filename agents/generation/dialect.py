@@ -1,23 +1,25 @@
 """How each kernel language speaks of one axis of the launch: patterns to find, words to write."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tuner.device import Backend
+from tuner.backends.registry import traits_of
+from tuner.backends.traits import Grammar
 
 _AXES = "xyz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One axis of one language.
+    """One axis in one grammar.
 
     ``global_index``, ``block_size`` and ``grid_size`` (in work-items) are patterns; ``other``
     matches any mention of the axis. ``group`` and ``item`` are the block's and the work-item's
     index within it, of ``index_type``. The sizes are those worth trying on any device.
     """
 
-    language: Backend
+    grammar: Grammar
     global_index: str
     block_size: str
     grid_size: str
@@ -32,7 +34,7 @@ class Dialect:
 
     def index_from(self, written: str) -> str:
         """The work-item's index, of the type that ``written`` (a global index) has."""
-        if self.language == "opencl":
+        if self.grammar == "opencl":
             return "kw_index"
         cast = re.search(
             r"\(\s*([\w ]+?)\s*\)\s*blockIdx|(\w+)\s*\(\s*blockIdx|static_cast\s*<([\w :]+)>",
@@ -42,9 +44,9 @@ class Dialect:
         return f"(({name or 'unsigned int'})kw_index)"
 
 
-def dialect(language: Backend, axis: int) -> Dialect:
-    """The words of ``language`` for axis 0, 1 or 2."""
-    return _opencl(axis) if language == "opencl" else _cuda(_AXES[axis])
+def dialect(language: str, axis: int) -> Dialect:
+    """The words of a backend for axis 0, 1 or 2."""
+    return _DIALECTS[traits_of(language).grammar](axis)
 
 
 def _opencl(axis: int) -> Dialect:
@@ -52,7 +54,7 @@ def _opencl(axis: int) -> Dialect:
         return rf"\b{name}\s*\(\s*{axis}\s*\)"
 
     return Dialect(
-        language="opencl",
+        grammar="opencl",
         global_index=call("get_global_id"),
         block_size=call("get_local_size"),
         grid_size=call("get_global_size"),
@@ -68,7 +70,8 @@ def _opencl(axis: int) -> Dialect:
     )
 
 
-def _cuda(axis: str) -> Dialect:
+def _cuda(number: int) -> Dialect:
+    axis = _AXES[number]
     index = (
         rf"(?:\(\s*[\w ]+\s*\)\s*blockIdx\.{axis}|\b\w+\s*\(\s*blockIdx\.{axis}\s*\)"
         rf"|\bstatic_cast\s*<[\w :]+>\s*\(\s*blockIdx\.{axis}\s*\)|\bblockIdx\.{axis})"
@@ -76,7 +79,7 @@ def _cuda(axis: str) -> Dialect:
     size, thread = rf"blockDim\.{axis}\b", rf"\bthreadIdx\.{axis}\b"
     product = rf"(?:{index}\s*\*\s*{size}|\b{size}\s*\*\s*{index})"
     return Dialect(
-        language="cuda",
+        grammar="cuda",
         global_index=rf"(?:{product}\s*\+\s*{thread}|{thread}\s*\+\s*{product})",
         block_size=rf"\b{size}",
         grid_size=rf"(?:\b{size}\s*\*\s*gridDim\.{axis}\b|\bgridDim\.{axis}\s*\*\s*{size})",
@@ -89,3 +92,6 @@ def _cuda(axis: str) -> Dialect:
         global_sizes=(32, 64, 128, 256, 512, 1024) if axis == "x" else (1, 2, 4, 8, 16),
         cooperative_sizes=(32, 64, 128, 256, 512) if axis == "x" else (1, 2, 4, 8, 16),
     )
+
+
+_DIALECTS: dict[Grammar, Callable[[int], Dialect]] = {"opencl": _opencl, "cuda": _cuda}

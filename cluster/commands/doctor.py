@@ -10,21 +10,11 @@ import typer
 
 from cluster.commands.find_spec import bundled_names
 from cluster.settings import Settings, environment_for_ray
+from tuner.backends.registry import backends
 from tuner.errors import EnvironmentProblem
 from workers.devices.discover import Found, list_devices
 
-PACKAGES = (
-    "kernelwright",
-    "ray",
-    "numpy",
-    "hyperopt",
-    "litellm",
-    "pyopencl",
-    "pocl-binary-distribution",
-    "cupy-cuda13x",
-    "nvidia-cuda-nvrtc",
-    "nvidia-ml-py",
-)
+PACKAGES = ("kernelwright", "ray", "numpy", "hyperopt", "litellm")
 
 
 def doctor(*, as_json: bool) -> None:
@@ -37,6 +27,9 @@ def doctor(*, as_json: bool) -> None:
     settings = Settings.read()
     cluster = _cluster(settings)
     packages = {name: _version(name) for name in PACKAGES}
+    for backend in backends():
+        names = (*backend.distributions, *backend.optional_distributions)
+        packages |= {name: _version(name) for name in names}
     if as_json:
         report = {
             "python": platform.python_version(),
@@ -58,10 +51,11 @@ def doctor(*, as_json: bool) -> None:
             typer.echo(f"device       {_line(one)}")
         typer.echo(f"experiments  {', '.join(bundled_names())}")
     if not any(one.device for one in found):
-        raise EnvironmentProblem(
-            "no device to tune for: `pip install 'kernelwright[cpu]'` brings OpenCL for the "
-            "processor, `pip install 'kernelwright[cuda13]'` CUDA for NVIDIA GPUs"
+        extras = (
+            f"`pip install 'kernelwright[{backend.extra}]'` brings {backend.offers}"
+            for backend in backends()
         )
+        raise EnvironmentProblem(f"no device to tune for: {', '.join(extras)}")
 
 
 def _cluster(settings: Settings) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from agents.generation.mechanical import mechanical_template
 from agents.settings import SECTIONS
+from tuner.backends.registry import backends
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
@@ -25,7 +26,7 @@ def bundled_names() -> list[str]:
 
 
 def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
-    """The spec's file. A bundled name means its CUDA variant where there is a GPU, else OpenCL's.
+    """The spec's file. A bundled name means its variant for a GPU where there is one.
 
     Args:
         spec: what the user typed.
@@ -40,10 +41,10 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
             return path
     names = bundled_names()
     if spec in names:
-        cuda = BUNDLED / spec / "cuda.yaml"
-        if cuda.is_file() and has_gpu():
-            return cuda
-        return BUNDLED / spec / "opencl.yaml"
+        for backend in backends():
+            path = BUNDLED / spec / f"{backend.name}.yaml"
+            if path.is_file() and (not backend.gpu_only or has_gpu()):
+                return path
     with suppress(OSError):
         if path.is_dir():
             raise SpecError(f"{spec} is a folder; name the .yaml file in it")
@@ -87,5 +88,6 @@ def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
 
 
 def machine_has_gpu() -> bool:
-    """Whether the CUDA backend finds a device here."""
-    return any(found.device is not None for found in list_devices(("cuda",)))
+    """Whether a backend for GPUs finds a device here."""
+    names = [backend.name for backend in backends() if backend.gpu_only]
+    return any(found.device is not None for found in list_devices(names))

@@ -25,7 +25,7 @@ from tuner.experiment.tolerances import compared
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.trial import Configuration, Rejected
-from workers.backends.cuda.architectures import device_for
+from workers.backends.registry import device_for_target
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
@@ -119,9 +119,7 @@ def _device(
     """The device to judge by, or why there is none."""
     backend = experiment.kernel.language
     if target is not None:
-        if backend != "cuda":
-            raise SpecError(f"--target {target} is for CUDA; {experiment.name} is {backend}")
-        return device_for(target), ""
+        return device_for_target(backend, target), ""
     try:
         return choose(list_devices((backend,)), backend, wanted)[0], ""
     except EnvironmentProblem as problem:

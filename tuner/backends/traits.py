@@ -4,6 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+Grammar = Literal["cuda", "opencl"]
+"""Which words sources use for indices, barriers and address spaces."""
+
+Feature = Literal["cooperative", "dynamic_shared", "constant", "bfloat16"]
+"""Features of the spec that a backend may lack."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterAllocation:
@@ -31,15 +37,14 @@ class BackendTraits:
 
     suffixes: tuple[str, ...]
     """Of source files; the first is that of exported ones."""
-    grammar: Literal["cuda", "opencl"]
-    """Which words sources use for indices, barriers and address spaces."""
+    grammar: Grammar
     kernel_qualifiers: tuple[str, ...]
     """Words that mark a kernel; the first is the usual one."""
     cpp_names: bool
     """Whether an entry may be a C++ name expression, such as ``ns::kernel<4>``."""
     type_names: Mapping[str, str]
     """Element types by dtype."""
-    unsupported: Mapping[Literal["cooperative", "dynamic_shared", "constant", "bfloat16"], str]
+    unsupported: Mapping[Feature, str]
     """Features of the spec that it lacks, with the message for users."""
 
     options: Mapping[str, tuple[str, ...]]

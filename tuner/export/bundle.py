@@ -6,6 +6,7 @@ the baseline wherever nothing is confirmed faster, nothing is feasible, or no pr
 
 import json
 
+from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.engine.fleet import BASELINE, INCUMBENT
 from tuner.errors import NothingValid
@@ -49,7 +50,7 @@ class _Export:
         self.device = device
         self.result = result
         self.stem = identifier(experiment.name)
-        self.suffix = "cu" if experiment.kernel.language == "cuda" else "cl"
+        self.suffix = traits_of(experiment.kernel.language).suffixes[0].removeprefix(".")
         portfolio = result.portfolio
         self.rule = portfolio.rule if portfolio else (DispatchRule(when=(), trial=BASELINE),)
         self.otherwise = portfolio.otherwise if portfolio else BASELINE

@@ -2,6 +2,9 @@
 
 from importlib import import_module
 
+from tuner.backends.registry import backends
+from tuner.device import Device
+from tuner.errors import SpecError
 from workers.backends.port import BackendAdapter
 
 _MODULES = {
@@ -29,3 +32,16 @@ def load(module: str) -> BackendAdapter:
 def adapter_of(name: str) -> BackendAdapter:
     """The adapter of a backend."""
     return load(module_of(name))
+
+
+def device_for_target(backend: str, target: str) -> Device:
+    """The device model of an architecture, such as ``sm_90``, without any such device.
+
+    Raises:
+        SpecError: the architecture is unknown, or the backend compiles for none.
+    """
+    make = adapter_of(backend).device_for_target
+    if make is None:
+        titles = [one.title for one in backends() if one.example_target]
+        raise SpecError(f"--target {target} is for {' or '.join(titles)}; this kernel is {backend}")
+    return make(target)

@@ -21,12 +21,12 @@ from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
 from workers.bench.preparation import Prep
+from workers.bench.recheck import doubt
 from workers.bench.session import Entrant, Stand
 from workers.bench.supervisor import LostChild
 from workers.devices.port import DeviceFailure
 from workers.inputs import Distribution, applies
 from workers.integrity.launch_checks import Question, rejected
-from workers.integrity.timing_recheck import doubt
 
 ROUNDS, OTHER_ROUNDS = 5, 3
 """Parts that each timing is cut into, so that entrants take turns; fewer where it decides nothing.

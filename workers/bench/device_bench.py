@@ -271,7 +271,9 @@ class Bench:
                 return question
             known = prep.questions.get(question.shape, ())
             prep.questions[question.shape] = (*known, question)
-        if refused := proves_nothing(prep):
+        if refused := proves_nothing(
+            {shape: arguments[shape] for shape in prep.tune}, prep.questions
+        ):
             return refused
         self._look_at_inputs(prep, oracle)
         prep.ceilings = self._ceilings(server, oracle)

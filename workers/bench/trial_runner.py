@@ -16,11 +16,11 @@ from tuner.search.port import Losses
 from tuner.telemetry import Vitals
 from tuner.trial import Cell, Code, CutShort, Full, Measured, Outcome
 from workers.bench.preparation import Prep, full, short
+from workers.bench.recheck import doubt
 from workers.bench.session import Entrant, Stand
 from workers.bench.supervisor import Deadlines, LostChild, Supervisor
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import rejected
-from workers.integrity.timing_recheck import doubt
 
 RETIME_BASELINE_AFTER = 50
 """Trials between two timings of the baseline in one child."""

@@ -21,11 +21,9 @@ from numpy.typing import NDArray
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import FromPython
 from tuner.trial import Code
-from workers.bench.preparation import Prep
-from workers.bench.session import Entrant, Stand
 from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, to_storage
-from workers.inputs import can_renew, fill, is_foreign, nudged
+from workers.inputs import fill, is_foreign, nudged
 from workers.integrity.launch_checks import Contents
 
 ALIKE = 1.25, 2_000
@@ -35,41 +33,6 @@ SINGLE = 1.5, 5_000
 TURNS = 3
 TIMES = 5
 """Of so many launches one is as fast as a kernel is, if it is now as fast, now slower."""
-
-
-def doubt(
-    prep: Prep,
-    stand: Stand,
-    entrant: Entrant,
-    baseline: Entrant,
-    shape: int,
-    samples: list[float],
-    again: Callable[[], list[float]],
-    rng: np.random.Generator,
-    *,
-    kin: bool,
-) -> list[float]:
-    """The timing of an entrant on a shape that is to be believed: :func:`believed`.
-
-    ``kin``: whether it is asked as if others that the child ran before had told it of the last
-    question, which all are asked; then by numbers that are drawn for it alone.
-    """
-    first, *_, last = prep.questions[shape]
-    known_ns = prep.baseline_ns[shape]
-    renewable = [a for a in prep.arguments[shape] if a.name in first.contents and can_renew(a)]
-    common = () if kin and renewable else (last,)
-    with _renewals(renewable, first.contents, rng) as renewals:
-        return believed(
-            samples,
-            again,
-            known=lambda: stand.once(entrant, first, known_ns),
-            new=itertools.chain(
-                (stand.once(entrant, one, known_ns) for one in common),
-                (stand.beside(entrant, baseline, last, one, known_ns) for one in renewals),
-            ),
-            lag=lambda: stand.lag(baseline, first, known_ns),
-            drifts=stand.drifts(shape, prep.measure),
-        )
 
 
 def believed(
@@ -143,10 +106,10 @@ def _slower(first_ns: float, than: tuple[float, float], other_ns: float) -> bool
 
 
 @contextmanager
-def _renewals(
+def new_contents(
     arguments: Sequence[ResolvedArgument], contents: Contents, rng: np.random.Generator
 ) -> Iterator[Iterator[Contents]]:
-    """New numbers for the arguments again and again: none where there are none of these."""
+    """Contents with new numbers for these arguments, without end; nothing if there are none."""
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
 
         def renewed() -> Iterator[Contents]:

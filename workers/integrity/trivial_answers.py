@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
-from workers.bench.preparation import Prep
 from workers.comparison import Expected, compare
 from workers.elements import from_storage, is_float, numpy_dtype
 from workers.integrity.launch_checks import Question
@@ -23,32 +22,34 @@ _TELLING = 32
 """An output of fewer elements may be all zeros, or one of them, by chance."""
 
 
-def proves_nothing(prep: Prep) -> Rejected | None:
-    """The experiment's refusal if trivial answers pass on a tune shape, whatever the inputs.
+def proves_nothing(
+    arguments: Mapping[int, Sequence[ResolvedArgument]],
+    questions: Mapping[int, Sequence[Question]],
+) -> Rejected | None:
+    """The experiment's refusal if trivial answers pass on a shape, whatever the inputs.
 
-    Each output is looked at on the shapes where it has enough elements, or else its most.
+    Each output is judged on the shapes where it has enough elements, or else its most.
+
+    Args:
+        arguments: of the tune shapes.
+        questions: of the same shapes; the first and the last of each are tried.
     """
     most: dict[str, int] = {}
-    for shape in prep.tune:
-        for argument in prep.arguments[shape]:
-            most[argument.name] = max(most.get(argument.name, 0), argument.elements)
-    for shape in prep.tune:
-        arguments = [
-            argument
-            for argument in prep.arguments[shape]
-            if argument.elements >= min(_TELLING, most[argument.name])
-        ]
-        asked = prep.questions[shape][0], prep.questions[shape][-1]
-        found = [trivial_answer(one, arguments, _inputs(prep, one)) for one in asked]
+    for argument in (one for listed in arguments.values() for one in listed):
+        most[argument.name] = max(most.get(argument.name, 0), argument.elements)
+    for shape, listed in arguments.items():
+        large = [a for a in listed if a.elements >= min(_TELLING, most[a.name])]
+        asked = questions[shape][0], questions[shape][-1]
+        found = [trivial_answer(one, large, _inputs(listed, one)) for one in asked]
         if all(found):
             return found[0]
     return None
 
 
-def _inputs(prep: Prep, question: Question) -> dict[str, NDArray[Any]]:
+def _inputs(arguments: Sequence[ResolvedArgument], question: Question) -> dict[str, NDArray[Any]]:
     return {
         argument.name: from_storage(Path(question.contents[argument.name]).read_bytes(), argument)
-        for argument in prep.arguments[question.shape]
+        for argument in arguments
         if argument.name in question.contents
     }
 

@@ -1,105 +1,68 @@
-"""What a language supports: its whitelist of compiler options, and features that OpenCL lacks."""
+"""What a backend supports: its whitelist of compiler options, and features of the spec."""
 
 from collections.abc import Iterator
 
-from tuner.device import Backend
+from tuner.backends.registry import traits_of
+from tuner.backends.traits import BackendTraits, Feature
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings
 from tuner.experiment.model import NO_BYTES, CompilerFlag, Experiment, Kernel, Template
 from tuner.experiment.yaml_document import Path
 
-_TRUTH = ("true", "false")
-_NONE: tuple[str, ...] = ()
-_NUMBER = "--maxrregcount"
-
-# Options by language, and the values that each takes.
-_OPTIONS: dict[Backend, dict[str, tuple[str, ...]]] = {
-    "cuda": {
-        "--use_fast_math": _NONE,
-        "--extra-device-vectorization": _NONE,
-        "--restrict": _NONE,
-        "--device-int128": _NONE,
-        "--generate-line-info": _NONE,
-        "-lineinfo": _NONE,
-        _NUMBER: tuple(map(str, range(16, 256))),
-        "--fmad": _TRUTH,
-        "--ftz": _TRUTH,
-        "--prec-div": _TRUTH,
-        "--prec-sqrt": _TRUTH,
-        "--std": ("c++11", "c++14", "c++17", "c++20"),
-    },
-    "opencl": {
-        "-cl-fast-relaxed-math": _NONE,
-        "-cl-unsafe-math-optimizations": _NONE,
-        "-cl-finite-math-only": _NONE,
-        "-cl-mad-enable": _NONE,
-        "-cl-no-signed-zeros": _NONE,
-        "-cl-denorms-are-zero": _NONE,
-        "-cl-single-precision-constant": _NONE,
-        "-cl-fp32-correctly-rounded-divide-sqrt": _NONE,
-        "-cl-strict-aliasing": _NONE,
-        "-cl-opt-disable": _NONE,
-        "-cl-uniform-work-group-size": _NONE,
-        "-w": _NONE,
-        "-cl-std": ("CL1.0", "CL1.1", "CL1.2", "CL2.0", "CL3.0"),
-    },
-}
-_SPELLINGS = {
-    "-use_fast_math": "--use_fast_math",
-    "-std": "--std",
-    "-maxrregcount": "--maxrregcount",
-}
-
 
 def check_features(experiment: Experiment) -> Iterator[Finding]:
-    """Features that OpenCL lacks; CUDA has them all."""
-    if experiment.kernel.language != "opencl":
-        return
+    """Features that the spec uses and the backend lacks."""
+    unsupported = traits_of(experiment.kernel.language).unsupported
+    for feature, path in _features(experiment):
+        if feature in unsupported:
+            yield Finding(path, unsupported[feature])
+
+
+def _features(experiment: Experiment) -> Iterator[tuple[Feature, Path]]:
+    """The features that not every backend has, where the spec uses them."""
     subjects: list[tuple[Path, Kernel | Template]] = [(("kernel",), experiment.kernel)]
     if experiment.template:
         subjects.append((("template",), experiment.template))
     for root, subject in subjects:
         for path, launch in launches(root, subject):
             if launch.cooperative:
-                yield Finding((*path, "cooperative"), "OpenCL has no cooperative launch")
+                yield "cooperative", (*path, "cooperative")
             if launch.shared_bytes != NO_BYTES:
-                message = "OpenCL kernels declare their local memory themselves"
-                yield Finding((*path, "shared_bytes"), message)
+                yield "dynamic_shared", (*path, "shared_bytes")
     for index, argument in enumerate(experiment.arguments):
         if argument.kind == "constant":
-            message = "OpenCL cannot set a program's constants; pass it with kind: in"
-            yield Finding(("arguments", index, "kind"), message)
+            yield "constant", ("arguments", index, "kind")
         if argument.dtype == "bfloat16":
-            yield Finding(("arguments", index, "dtype"), "OpenCL has no bfloat16")
+            yield "bfloat16", ("arguments", index, "dtype")
     for path, binding in bindings(experiment):
         for name, value in binding.symbols.items():
             if value == "bfloat16":
-                yield Finding((*path, name), "OpenCL has no bfloat16")
+                yield "bfloat16", (*path, name)
 
 
 def check_options(experiment: Experiment) -> Iterator[Finding]:
-    """Every option is on the whitelist of the kernel's language."""
-    language = experiment.kernel.language
+    """Every option is on the whitelist of the kernel's backend."""
+    backend = traits_of(experiment.kernel.language)
     for index, option in enumerate(experiment.kernel.options):
-        yield from _option(("kernel", "options", index), option, language)
+        yield from _option(("kernel", "options", index), option, backend)
     template = experiment.template
     for index, item in enumerate((template.options if template else None) or ()):
         path: Path = ("template", "options", index)
         if isinstance(item, CompilerFlag):
-            yield from _flag((*path, "flag"), item, language)
+            yield from _flag((*path, "flag"), item, backend)
         else:
-            yield from _option(path, item, language)
+            yield from _option(path, item, backend)
 
 
-def _option(path: Path, option: str, language: Backend) -> Iterator[Finding]:
+def _option(path: Path, option: str, backend: BackendTraits) -> Iterator[Finding]:
     name, equals, value = option.partition("=")
     if option.startswith("-D"):
         yield Finding(path, f"'{option}': macros are given as defines of a template, or by #define")
         return
-    known = _OPTIONS[language]
+    known = backend.options
     if name not in known:
-        yield Finding(path, _unknown(option, name, language))
+        yield Finding(path, _unknown(option, name, backend))
         return
     values = known[name]
     if equals and not values:
@@ -109,15 +72,16 @@ def _option(path: Path, option: str, language: Backend) -> Iterator[Finding]:
         yield Finding(path, f"'{option}': {name}=VALUE wants one of {listed(some)}")
 
 
-def _flag(path: Path, option: CompilerFlag, language: Backend) -> Iterator[Finding]:
-    if option.value is None or option.flag not in _OPTIONS[language]:
-        yield from _option(path, option.flag, language)
-    elif option.flag != _NUMBER:
+def _flag(path: Path, option: CompilerFlag, backend: BackendTraits) -> Iterator[Finding]:
+    if option.value is None or option.flag not in backend.options:
+        yield from _option(path, option.flag, backend)
+    elif option.flag != backend.register_cap_flag:
         yield Finding(path, f"'{option.flag}' takes no number as its value; use 'when'")
 
 
-def _unknown(option: str, name: str, language: Backend) -> str:
-    if name in _SPELLINGS and _SPELLINGS[name] in _OPTIONS[language]:
-        return f"write {_SPELLINGS[name]} for '{name}'"
-    known = ", ".join(_OPTIONS[language])
-    return f"'{option}' is not among the options allowed for {language}: {known}"
+def _unknown(option: str, name: str, backend: BackendTraits) -> str:
+    spelling = f"--{name.lstrip('-')}"
+    if spelling in backend.options:
+        return f"write {spelling} for '{name}'"
+    known = ", ".join(backend.options)
+    return f"'{option}' is not among the options allowed for {backend.name}: {known}"
