@@ -1,4 +1,4 @@
-"""``patterns``: the user's store of patterns, and what a run reads from and leaves in it."""
+"""``patterns``: the user's pattern store, and what a run reads from it and adds to it."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tuner.run_directory import RunDirectory
 
 
 def list_all() -> None:
-    """Print a line for each pattern."""
+    """Print one line per winner."""
     patterns, notes = _store(Settings.read()).read()
     for pattern in patterns:
         for winner in pattern.winners:
@@ -66,8 +66,8 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     directory.write(PATTERNS_FILE, dump_patterns(near))
     if near:
         names = ", ".join(map(str, near))
-        used = "tried first" if directory.experiment.template else "told to the model"
-        typer.echo(f"kernelwright: what won for similar kernels is {used}: {names}", err=True)
+        used = "tried first" if directory.experiment.template else "quoted to the model"
+        typer.echo(f"kernelwright: patterns of similar kernels are {used}: {names}", err=True)
 
 
 def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:
@@ -82,12 +82,12 @@ def leave(settings: Settings, run_dir: Path, history: History, result: Result) -
         try:
             _store(settings).add(pattern)
         except EnvironmentProblem as problem:
-            _warn((f"what won is not kept for later runs: {problem}",))
+            _warn((f"cannot keep the winner as a pattern: {problem}",))
 
 
 def _store(settings: Settings) -> PatternStore:
     if settings.home is None:
-        raise EnvironmentProblem("KERNELWRIGHT_HOME is set to nothing, so there are no patterns")
+        raise EnvironmentProblem("patterns are off: KERNELWRIGHT_HOME is empty")
     return PatternStore(settings.home / "patterns")
 
 

@@ -101,7 +101,7 @@ def test_before_a_model_writes_a_template_its_space_is_not_known(tmp_path, capsy
     spec = SPEC.replace("template: template.yaml\n", "")
     plainly_validate(asks(tmp_path / "own", f"{{model: 'mailbox:{tmp_path}/box'}}", spec=spec))
     told, noted = capsys.readouterr()
-    assert f"space of a run: not known before mailbox:{tmp_path}/box writes a template\n" in told
+    assert f"space of a run: unknown until mailbox:{tmp_path}/box writes a template\n" in told
     assert "a run: at most 6 configurations, roughly" in told
     assert "feasible" not in told
     assert noted == "", "no template is made by rules"

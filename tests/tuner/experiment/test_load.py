@@ -369,9 +369,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
     value=finite,
     tolerance=st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)),
 )
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip(sound, rationale, header, members, sizes, weight, value, tolerance):
     template = replace(
         sound.template,
@@ -412,9 +410,7 @@ EDITS = st.tuples(
 
 
 @given(edits=st.lists(EDITS, min_size=1, max_size=4), in_template=st.booleans())
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_spec_with_random_edits_never_fails_unclearly(tmp_path_factory, edits, in_template):
     text = specs.TEMPLATE if in_template else specs.SPEC
     for at, cut, new in edits:
@@ -434,9 +430,7 @@ def test_a_spec_with_random_edits_never_fails_unclearly(tmp_path_factory, edits,
 
 
 @given(data=st.binary(max_size=200))
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_bytes_are_refused_clearly(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "random.yaml"
     path.write_bytes(data)
@@ -476,9 +470,7 @@ VALUES = st.recursive(
 
 
 @given(data=st.data(), in_template=st.booleans(), cuda=st.booleans())
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_spec_with_a_value_of_any_other_form_never_fails_unclearly(
     tmp_path_factory, data, in_template, cuda
 ):
