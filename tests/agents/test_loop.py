@@ -639,8 +639,8 @@ def test_drafts_are_searched_against_each_other_on_one_budget() -> None:
     ending = wide(drafts(draft(0.7), draft(0.3), draft(0.5), draft(0.9)), disk, width=4)
     assert ending.best is not None
     assert ending.best.template.rationale == "takes 0.3"
-    assert sorted(disk.facts) == ["1", "1-d0-rung0", "1-d1-rung0", "1-d1-rung1", "1-d2-rung0", "1-d2-rung1",
-                                  "1-d3-rung0"]  # fmt: skip
+    rungs = ["d0-rung0", "d1-rung0", "d1-rung1", "d2-rung0", "d2-rung1", "d3-rung0"]
+    assert sorted(disk.facts) == ["1", *(f"1-{name}" for name in rungs)]
     assert len(ending.state.variants) == 4
     assert 20 <= ending.state.trials <= 24
     assert len(ending.state.rounds) == 1

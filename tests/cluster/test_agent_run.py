@@ -497,7 +497,7 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
     monkeypatch.setattr("agents.loop.OVERLAP_AFTER_SECONDS", 0.01)
     box, path = tmp_path / "box", tmp_path / "run"
     begin(path, model=f"mailbox:{box}", overlap=True)
-    further = path / "rounds" / "01-on2" / "journal.jsonl"
+    further = path / "rounds" / "01-meanwhile2" / "journal.jsonl"
     texts = {exchange.step: exchange.reply.text for exchange in TWO_ROUNDS.exchanges}
 
     def far(point, shape):
@@ -521,7 +521,7 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
         return shown
 
     shown = asyncio.run(go())
-    further_on = [line for line in shown if line.startswith("round 1-on2: search: ")]
+    further_on = [line for line in shown if line.startswith("round 1-meanwhile2: search: ")]
     assert further_on
     assert not any("left" in line or "1000000000 s" in line for line in further_on)
     ledger = read_summary(path)
