@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tuner.results.parameters import InactiveParameter, Observation, dead_parameters, same_code
+from tuner.results.parameters import InactiveParameter, Observation, inactive_parameters, same_code
 from tuner.trial import Configuration, Value
 
 Floats = npt.NDArray[np.float64]
@@ -117,7 +117,7 @@ def landscape(
         interactions=_interactions(levels, times),
         boundaries=_boundaries(parameters, levels),
         rejected=tuple(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
-        inactive=dead_parameters(observations),
+        inactive=inactive_parameters(observations),
     )
 
 

@@ -165,7 +165,7 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
 
 def round_verdict(history: History, result: Result, where: str = "") -> Verdict:
     """The verdict on a finished search; ``where`` names it in the origin of incumbents."""
-    tried = result.tried or result.general
+    tried = result.best_new or result.general
     general = tried if tried and tried.comparison else None
     comparison = general.comparison if general else None
     tune = range(len(history.weights))

@@ -26,7 +26,7 @@ from tuner.export.bundle import export_files
 from tuner.files import write_whole
 from tuner.journal.history import History
 from tuner.report.text import render
-from tuner.results.rejections import rejected_in_short
+from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
 from tuner.results.summary import summarise
 from tuner.run_directory import JOURNAL, RunView, begun
@@ -217,7 +217,7 @@ def conclude(
     if ledger is not None and ledger.model_failed:
         raise ModelUnavailable(_words(ledger))
     if result.outcome == "nothing_valid":
-        why = result.refused
+        why = result.baseline_rejected
         raise NothingValid(
             "no configuration was valid"
             if why is None
@@ -228,7 +228,7 @@ def conclude(
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     ledger = read_summary(run_dir)
     histories = _of_rounds(run_dir, ledger) if ledger else {}
-    rejected = {number: rejected_in_short(history) for number, history in histories.items()}
+    rejected = {number: rejections_line(history) for number, history in histories.items()}
     if as_json:
         found = result.to_json()
         if ledger is not None:

@@ -21,7 +21,7 @@ from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
-from tuner.experiment.tolerances import compared
+from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.trial import Configuration, Rejected
@@ -57,7 +57,7 @@ def validate(
     if experiment.template is not None or not rounds:
         experiment = tunable(experiment)[0]
     model, why_not = _device(experiment, target, device)
-    tolerances = compared(experiment)
+    tolerances = comparison_rules(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
     if model is not None and experiment.template is not None:

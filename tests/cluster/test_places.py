@@ -69,7 +69,7 @@ def test_who_cannot_be_asked_is_told_before_there_is_a_run(tmp_path, command):
         (
             ("nosuch/model", 2, "'nosuch/model' is no model"),
             ("'mailbox:'", 2, "a mailbox needs a folder"),
-            (f"'mailbox:{tmp_path}/file/box'", 3, f"({tmp_path}/file is no folder)"),
+            (f"'mailbox:{tmp_path}/file/box'", 3, f"({tmp_path}/file is not a folder)"),
         )
     ):
         spec = asks(tmp_path / str(number), f"{{model: {model}}}")
