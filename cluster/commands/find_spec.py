@@ -14,7 +14,7 @@ from tuner.backends.registry import backends
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
-from tuner.integrity.source_rules import gate
+from tuner.integrity.source_rules import source_violations
 from workers.devices.discover import list_devices
 
 BUNDLED = Path(__file__).parents[2] / "deploy" / "experiments"
@@ -80,9 +80,9 @@ def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
         made = mechanical_template(experiment)
         template = made.template
         typer.echo("kernelwright: no template: deriving one from the kernel", err=True)
-        for finding in made.findings:
-            typer.echo(f"  {finding.what}: {finding.why}", err=True)
-    if reasons := gate(experiment, template):
+        for note in made.notes:
+            typer.echo(f"  {note.what}: {note.why}", err=True)
+    if reasons := source_violations(experiment, template):
         raise NothingValid("the source rules refuse the template:\n  " + "\n  ".join(reasons))
     return replace(experiment, template=template), template
 

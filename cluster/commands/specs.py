@@ -200,9 +200,9 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
         return
     if kernel is None:
         raise SpecError("name a kernel file (.cu or .cl), or use --schema")
-    from tuner.experiment.draft_spec import skeleton
+    from tuner.experiment.draft_spec import draft_spec
 
-    _write(skeleton(kernel, entry), output)
+    _write(draft_spec(kernel, entry), output)
     if output is not None:
         then = f"review its guesses, then run: kernelwright validate {output}"
         typer.echo(f"kernelwright: wrote {output}; {then}", err=True)

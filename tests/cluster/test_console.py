@@ -126,8 +126,8 @@ def test_the_searches_of_a_round_and_what_is_asked_for_a_draft_are_told_apart():
     assert [line.split(": ")[1] for line in lines] == [
         "round 1",
         "round 1-d1",
-        "round 1-d0-h0",
-        "round 1-d1-h0",
+        "round 1-d0-rung0",
+        "round 1-d1-rung0",
         "round 1",
     ]
 

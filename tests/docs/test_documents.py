@@ -72,5 +72,14 @@ def test_messages_in_troubleshooting_are_those_of_the_code() -> None:
             assert part.strip() in joined, message
 
 
+def test_the_python_example_runs() -> None:
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/search.md").read_text("utf-8"), re.S
+    )
+    found: dict[str, object] = {}
+    exec(example, found)
+    assert found["best"] == {"BLOCK": 2, "VEC": 0}
+
+
 def test_readme_stays_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tuner.experiment.load import load_experiment
-from tuner.integrity.source_rules import gate
+from tuner.integrity.source_rules import source_violations
 from tuner.plan import CellPlan, KernelStep
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.space.limits import over_limit
@@ -72,7 +72,7 @@ def test_a_budget_of_trials_covers_the_whole_space(experiment):
 
 
 def test_the_static_gate_lets_the_template_pass(experiment):
-    assert gate(experiment, experiment.template) == ()
+    assert source_violations(experiment, experiment.template) == ()
 
 
 @pytest.mark.parametrize(

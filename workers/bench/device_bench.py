@@ -32,7 +32,7 @@ from tuner.engine.fleet import (
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
 from tuner.experiment.odd_shapes import every_shape
-from tuner.integrity.binary_rules import defect
+from tuner.integrity.binary_rules import binary_rejection
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.bench.ceilings import measure_ceilings
@@ -141,7 +141,7 @@ class Bench:
             EnvironmentProblem: the device failed its canary twice and is quarantined.
         """
         prep, _ = self._prepared()
-        if refused := defect(candidate, prep.setup.baseline):
+        if refused := binary_rejection(candidate, prep.setup.baseline):
             return Benched(trial=candidate.trial, outcome=refused, bench=self.name, seconds=0.0)
         with self._locked():
             began = time.monotonic()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tuner.csource.signature import without_comments
+from tuner.csource.tree import without_comments
 from tuner.experiment.check.arguments import MAX_ALIGN, check_dtype
 from tuner.experiment.check.expressions import launches, places
 from tuner.experiment.check.finding import ANYTHING, Finding, listed
