@@ -102,14 +102,14 @@ def test_before_a_model_writes_a_template_its_space_is_not_known(tmp_path, capsy
     plainly_validate(asks(tmp_path / "own", f"{{model: 'mailbox:{tmp_path}/box'}}", spec=spec))
     told, noted = capsys.readouterr()
     assert f"space of a run: unknown until mailbox:{tmp_path}/box writes a template\n" in told
-    assert "a run: at most 6 configurations, roughly" in told
+    assert "estimated run: at most 6 configurations, roughly" in told
     assert "feasible" not in told
     assert noted == "", "no template is made by rules"
     plainly_validate(asks(tmp_path / "given", f"{{model: 'mailbox:{tmp_path}/box'}}"))
     told = capsys.readouterr().out
     assert "6 of 6 configurations are feasible" in told
     assert "writes a template; --model none searches the spec's own\n" in told
-    assert "a run: at most 6 configurations" in told
+    assert "estimated run: at most 6 configurations" in told
     plainly_validate(asks(tmp_path / "none", "{model: none}", spec=spec))
     assert "at most" not in capsys.readouterr().out
 
@@ -127,7 +127,7 @@ def test_a_folder_is_no_spec(tmp_path):
 
 @pytest.mark.parametrize("wanted", [Path("runs/mine"), Path.cwd() / "mine"])
 def test_a_job_does_not_keep_its_run_in_the_folder_that_vanishes(wanted):
-    with pytest.raises(SpecError, match="Ray deletes when the job ends; give an absolute path"):
+    with pytest.raises(SpecError, match="Ray deletes when the job ends: give an absolute path"):
         _run_directory(wanted, "scale", JOB)
 
 
