@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.static_profile import UNKNOWN, StaticProfile
-from tuner.engine.fleet import INCUMBENT
+from tuner.candidate import INCUMBENT
 from tuner.experiment.model import Template
 from tuner.journal.facts import IncumbentEntered
 from tuner.journal.history import History
@@ -170,7 +170,7 @@ def round_verdict(history: History, result: Result, where: str = "") -> Verdict:
     comparison = general.comparison if general else None
     tune = range(len(history.weights))
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
-    failure = history.refuted.get(INCUMBENT)
+    failure = history.failed_later.get(INCUMBENT)
     alone = not history.incumbents or failure is not None
     incumbents = dict(_incumbents(history, result, where))
     return Verdict(
@@ -190,7 +190,7 @@ def round_verdict(history: History, result: Result, where: str = "") -> Verdict:
         advice=result.advice,
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
         incumbent_failure=failure.detail if failure else "",
-        member_failed=any(number in history.refuted for number in history.entered[1:]),
+        member_failed=not history.failed_later.keys().isdisjoint(history.incumbent_numbers[1:]),
         served=tuple(_served(result, list(incumbents), len(tune))),
     )
 

@@ -20,10 +20,10 @@ from agents.rounds_summary import RoundsSummary
 from agents.static_profile import StaticProfile
 from agents.step_journal import StepFiles, recorded_exchanges
 from agents.verdict import Admitted, Refused, Verdict, round_verdict
-from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
-from tuner.engine.fleet import INCUMBENT
+from tuner.candidate import INCUMBENT
+from tuner.engine.engine import Engine
 from tuner.engine.session import Session
 from tuner.engine.simulated_fleet import Fault, SimulatedFleet
 from tuner.errors import DeviceNeeded
@@ -31,11 +31,13 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template
 from tuner.journal.facts import (
     ConfirmationSampled,
+    Entry,
     EpochOpened,
     Fact,
     IncumbentEntered,
     TrialProposed,
 )
+from tuner.journal.history import History
 from tuner.plan import Usage
 from tuner.results.statistics import Comparison
 from tuner.results.summary import summarise
@@ -142,8 +144,8 @@ class RoundJournal:
     disk: Disk
     search: str
 
-    def append(self, fact: Fact) -> None:
-        self.disk.facts[self.search].append(fact)
+    def append(self, entry: Entry) -> None:
+        self.disk.facts[self.search].append(entry.fact)
         self.disk.wrote()
 
     def sync(self) -> None:
@@ -220,24 +222,24 @@ class SimulatedEvaluator:
         )
         space = feasible_set(experiment, template, CPU)
         proposer = make_proposer(replace(experiment.search, seeds=seeds), space)
-        session = Session(experiment, compile_slots=1, bench_slots=1)
         journal = RoundJournal(self._disk, f"{round_number}{suffix}")
+        history = History(experiment)
         for fact in self._disk.facts.setdefault(f"{round_number}{suffix}", []):
-            session.apply(fact)
+            history.apply(Entry(fact))
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
-        opened: list[Fact] = [
-            EpochOpened(device=CPU, environment="same"),
-            *incumbents[len(session.history.incumbents) :],
-        ]
-        for fact in opened:
-            journal.append(fact)
-            session.apply(fact)
-        driver = Driver(session=session, fleet=fleet, proposer=proposer, journal=journal, secret=1)
-        async for _ in driver.run():
+
+        async def opener() -> SimulatedFleet:
+            return fleet
+
+        engine = Engine(opener)
+        opened = EpochOpened(device=CPU, environment="same")
+        for fact in (opened, *incumbents[len(history.incumbents) :]):
+            history.apply(engine.append(journal, fact))
+        async for _ in engine.drive(Session(history, secret=1), journal, proposer):
             pass
         self._seconds += fleet.now()
-        found = round_verdict(session.history, summarise(session.history))
+        found = round_verdict(history, summarise(history))
         return replace(found, static=StaticProfile(usage=Usage(registers=round(100 * best))))
 
     async def search_meanwhile(

@@ -26,6 +26,7 @@ from tests.agents.test_loop import (
 )
 from tuner.errors import SpecError
 from tuner.experiment.model import Experiment, Template
+from tuner.journal.facts import Entry
 from tuner.journal.history import History
 from tuner.results.summary import summarise
 from tuner.trial import Value
@@ -86,7 +87,7 @@ def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
         number: int, rung: int, part: Experiment, seeds: tuple[dict[str, Value], ...]
     ) -> Verdict:
         assert (number, rung, part.template) == (0, 0, template)
-        history = History.of(experiment, disk.facts["2"])
+        history = History.of(experiment, map(Entry, disk.facts["2"]))
         return round_verdict(history, summarise(history))
 
     drafted = Drafted(template=template, seeds=(), attempt=0)

@@ -12,10 +12,12 @@ from functools import partial
 
 import numpy as np
 
-from tuner.engine.fleet import BASELINE, Candidate, Confirmed, ConfirmJob, Sample
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.work import ConfirmWork
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache
+from tuner.journal.facts import ConfirmationSampled, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
@@ -75,8 +77,8 @@ class Confirmation:
         self._open_stand = open_stand
         self._rng = rng
 
-    def run(self, job: ConfirmJob) -> Confirmed:
-        """Check and time; those that the job says are asked the further questions.
+    def run(self, work: ConfirmWork) -> ConfirmationSampled:
+        """Check and time; those in ``extra_checks`` are given the extra checks first.
 
         Raises:
             EnvironmentProblem: the baseline fails.
@@ -84,18 +86,20 @@ class Confirmation:
         failed: dict[int, Rejected] = {}
         notes: dict[str, None] = {}
         while True:
-            finalists = [c for c in job.finalists if c.trial not in failed]
+            finalists = [c for c in work.finalists if c.trial not in failed]
             vitals: list[Vitals] = []
             try:
-                samples = self._once(finalists, job.harder, notes, vitals)
+                samples = self._once(finalists, work.extra_checks, notes, vitals)
             except _OutError as out:
                 if out.trial == BASELINE:
                     failed |= self._guilty(finalists, out.reason)
                 else:
                     failed[out.trial] = out.reason
             else:
-                return Confirmed(
-                    process=job.process,
+                return ConfirmationSampled(
+                    work=work.id,
+                    process=work.process,
+                    extra_checks=work.extra_checks,
                     samples=samples,
                     failed=tuple(failed.items()),
                     notes=tuple(notes),

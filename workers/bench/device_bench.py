@@ -17,22 +17,21 @@ from pathlib import Path
 
 import numpy as np
 
+from tuner.candidate import Candidate
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.fleet import (
-    Benched,
-    BenchSetup,
-    Candidate,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Prepared,
-)
+from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
 from tuner.experiment.odd_shapes import every_shape
 from tuner.integrity.binary_rules import binary_rejection
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    Span,
+    TrialFinished,
+    WinnersExamined,
+)
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.bench.ceilings import measure_ceilings
@@ -97,7 +96,7 @@ class Bench:
 
     @property
     def name(self) -> str:
-        """Host and device: what ``Benched.bench`` holds.
+        """Host and device: the worker of every span.
 
         By the device's identity once it is known, since each Ray actor sees its GPU as index 0.
         """
@@ -112,27 +111,29 @@ class Bench:
         """
         return self._describe()[0]
 
-    def prepare(self, setup: BenchSetup) -> Prepared:
+    def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make the oracles, check the baseline and the probes, time the baseline.
 
         What is made here serves every later call; calling again starts over. A process that dies
         meanwhile is no reason yet to end a run: somebody else may have killed it.
         """
         with self._locked():
+            began = time.time()
             result = self._begin(setup)
             if isinstance(result, Rejected) and result.code == Code.CRASH:
                 result = self._begin(setup)
             oracle = self._oracle
             if oracle is not None:
                 oracle.rest()
-            return Prepared(
+            return BaselinePrepared(
                 result=result,
                 notes=oracle.notes if oracle else (),
                 ceilings=self._prep.ceilings if self._prep else None,
                 vitals=self._working.vitals if self._working else None,
+                span=self._span(began),
             )
 
-    def run(self, candidate: Candidate, cutoffs: Losses = ()) -> Benched:
+    def run(self, candidate: Candidate, cutoffs: Losses = ()) -> TrialFinished:
         """Verify and time one candidate on every tune shape it is feasible for.
 
         Cells above the ``cutoffs`` of :mod:`tuner.racing` are given up.
@@ -142,9 +143,11 @@ class Bench:
         """
         prep, _ = self._prepared()
         if refused := binary_rejection(candidate, prep.setup.baseline):
-            return Benched(trial=candidate.trial, outcome=refused, bench=self.name, seconds=0.0)
+            return TrialFinished(
+                trial=candidate.trial, outcome=refused, span=self._span(time.time())
+            )
         with self._locked():
-            began = time.monotonic()
+            began, at = time.monotonic(), time.time()
             for _ in range(LIVES):
                 working = self._ready(candidate)
                 try:
@@ -153,15 +156,15 @@ class Bench:
                 except LostChild as failure:
                     outcome = rejected(failure, None)
             seconds = time.monotonic() - began
-        return Benched(
+        return TrialFinished(
             trial=candidate.trial,
             outcome=outcome,
-            bench=self.name,
-            seconds=seconds,
+            device_seconds=seconds,
             vitals=working.vitals if isinstance(outcome, Measured) else None,
+            span=Span(worker=self.name, began=at, ended=at + seconds),
         )
 
-    def confirm(self, job: ConfirmJob) -> Confirmed:
+    def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
         """Check finalists harder, then time them and the baseline interleaved, in a fresh child.
 
         Raises:
@@ -169,6 +172,7 @@ class Bench:
         """
         prep, oracle = self._prepared()
         with self._locked():
+            began = time.time()
             self._drop()
             server = self._server()
 
@@ -184,15 +188,17 @@ class Bench:
                 )
 
             try:
-                return Confirmation(prep, oracle, open_stand, self._rng).run(job)
+                sampled = Confirmation(prep, oracle, open_stand, self._rng).run(work)
+                return replace(sampled, span=self._span(began))
             finally:
                 server.close()
                 oracle.rest()
 
-    def examine(self, job: ExamineJob) -> Examined:
+    def examine(self, work: ExamineWork) -> WinnersExamined:
         """Put winners under the memory and race checkers, and the best of them under a profiler."""
         prep, _ = self._prepared()
         with self._locked():
+            began = time.time()
             self._drop()
             site = Site(
                 device=prep.device,
@@ -202,20 +208,22 @@ class Bench:
                 folder=self._folder.path,
                 abort=self._closed,
             )
-            failed, notes = examine(job.winners, site)
+            failed, notes = examine(work.winners, site)
             profiles = []
-            sound = [one for one in job.winners if one.trial not in failed]
+            sound = [one for one in work.winners if one.trial not in failed]
             for best in sound[:1]:
                 found = profile(best, site)
                 if isinstance(found, str):
                     notes = (*notes, found)
                 elif found is not None:
                     profiles.append(found)
-        return Examined(
-            trials=tuple(one.trial for one in job.winners),
+        return WinnersExamined(
+            work=work.id,
+            trials=work.trials,
             failed=tuple(failed.items()),
             notes=notes,
             profiles=tuple(profiles),
+            span=self._span(began),
         )
 
     def close(self) -> None:
@@ -231,6 +239,10 @@ class Bench:
         if oracle is not None:
             oracle.close()
         self._folder.remove()
+
+    def _span(self, began: float) -> Span:
+        """What the device was held for since ``began``, in Unix seconds."""
+        return Span(worker=self.name, began=began, ended=time.time())
 
     def _begin(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
         self._forget()

@@ -115,7 +115,7 @@ def _key(prep: Prep) -> str:
     """What answers depend on: experiment, machine code, inputs' seed, device."""
     parts = (
         _EXPERIMENTS.dump_json(prep.setup.prepares).decode(),
-        prep.setup.baseline.work,
+        prep.setup.baseline.code_digest,
         str(prep.setup.secret),
         prep.device.model,
     )

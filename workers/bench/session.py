@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tuner.backends.registry import traits_of
+from tuner.candidate import Candidate
 from tuner.device import Device
-from tuner.engine.fleet import Candidate
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
 from tuner.plan import CellPlan
