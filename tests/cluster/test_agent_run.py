@@ -214,7 +214,7 @@ def test_a_request_without_a_reply_is_kept_for_whoever_goes_on(tmp_path):
     assert ledger.detail == "the transcript has no reply for r2-d0-planning-a0"
     request = REQUESTS.validate_json((path / "llm" / UNANSWERED).read_bytes())
     assert str(request.position.step) == "r2-d0-planning-a0"
-    assert "What the last search learned" in request.messages[1].content
+    assert "Results of the last search" in request.messages[1].content
 
 
 def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
@@ -441,7 +441,7 @@ def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more,
 @pytest.mark.parametrize(
     ("model", "error", "says"),
     [
-        ("nosuch/model", SpecError, "no model that LiteLLM knows"),
+        ("nosuch/model", SpecError, "does not know the model"),
         ("openai/gpt-4o-mini", EnvironmentProblem, "set OPENAI_API_KEY"),
         ("mailbox:/proc/none", EnvironmentProblem, "cannot be created"),
     ],

@@ -56,7 +56,7 @@ FAULTS = {
     "too little money": (
         [answers(completion())],
         {"max_cost_usd": 1e-6},
-        "does not cover another call",
+        "does not cover another model call",
         0,
         0,
     ),
