@@ -88,5 +88,5 @@ def test_a_budget_too_small_for_one_call(tmp_path):
     with serving(answers(completion(fenced(SUGGESTION)))) as server:
         result = run(tmp_path, server, agents=", max_cost_usd: 0.000001")
         assert result.returncode == 5, result.stderr
-        assert "does not cover another call" in result.stderr.splitlines()[-1]
+        assert "does not cover another model call" in result.stderr.splitlines()[-1]
         assert server.seen == []
