@@ -55,7 +55,7 @@ def test_a_model_that_nobody_knows_is_told_before_a_run_with_its_place(tmp_path,
     spec = asks(tmp_path, agents)
     with pytest.raises(SpecProblems) as told:
         plainly_validate(spec)
-    words = "'nosuch/model' is no model that LiteLLM knows"
+    words = "LiteLLM does not know the model 'nosuch/model'"
     assert re.findall(rf"^{spec}:22:(\d+): {words}", str(told.value), re.MULTILINE) == [
         str(column) for column in columns
     ]
@@ -67,7 +67,7 @@ def test_who_cannot_be_asked_is_told_before_there_is_a_run(tmp_path, command):
     options = ("--fleet", "local", "--run-dir", tmp_path / "run") if command == "run" else ()
     for number, (model, code, words) in enumerate(
         (
-            ("nosuch/model", 2, "'nosuch/model' is no model"),
+            ("nosuch/model", 2, "does not know the model 'nosuch/model'"),
             ("'mailbox:'", 2, "a mailbox needs a folder"),
             (f"'mailbox:{tmp_path}/file/box'", 3, f"({tmp_path}/file is not a folder)"),
         )
@@ -82,7 +82,7 @@ def test_who_cannot_be_asked_is_told_before_there_is_a_run(tmp_path, command):
 
 def test_a_model_of_the_command_line_is_told_of_there(tmp_path):
     experiment = load_experiment(write_experiment(tmp_path))
-    with pytest.raises(SpecProblems, match=r"^--model: 'nosuch/x' is no model"):
+    with pytest.raises(SpecProblems, match=r"^--model: LiteLLM does not know the model 'nosuch/x'"):
         check_models(tmp_path / "spec.yaml", experiment, "nosuch/x", "nosuch/x")
 
 
@@ -127,7 +127,7 @@ def test_a_folder_is_no_spec(tmp_path):
 
 @pytest.mark.parametrize("wanted", [Path("runs/mine"), Path.cwd() / "mine"])
 def test_a_job_does_not_keep_its_run_in_the_folder_that_vanishes(wanted):
-    with pytest.raises(SpecError, match="Ray deletes when the job ends; give an absolute path"):
+    with pytest.raises(SpecError, match="Ray deletes when the job ends: give an absolute path"):
         _run_directory(wanted, "scale", JOB)
 
 
