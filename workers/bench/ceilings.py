@@ -94,16 +94,16 @@ class _Course:
         names = tuple(argument.name for argument in arguments)
         size = sum(buffer.size for buffer in buffers)
         rotation = self.server.rotation(size, cache, 5, 10 if self.device.is_cpu else 100)
-        case = self.server.stage(arguments or [_buffer("unused", "uint32", 1)], rotation.sets)
+        buffer_sets = self.server.stage(arguments or [_buffer("unused", "uint32", 1)], rotation.sets)
         step = KernelStep(entry=entry, grid=grid, block=block, arguments=names)
-        launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), case)
+        launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), buffer_sets)
         order = [number % rotation.sets for number in range(rotation.launches)]
         shot = Shot(launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS)
         times: list[float] = []
         for burst in range(rotation.warmup + rotation.bursts):
             ((seen, _, _),) = self.server.fire([shot])
             times += seen if burst >= rotation.warmup else ()
-        self.server.release(launchable, case)
+        self.server.release(launchable, buffer_sets)
         return statistics.median(times)
 
 

@@ -152,7 +152,7 @@ class Confirmation:
         for candidate in (self._prep.setup.baseline, *finalists):
             with self._blaming(candidate.trial):
                 entrants[candidate.trial] = stand.enter(candidate)
-                stand.settle()
+                stand.flush()
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
         for shape in range(len(self._prep.bindings)):
@@ -185,7 +185,7 @@ class Confirmation:
             for trial, entrant in runners.items():
                 with self._blaming(trial, shape):
                     stand.leave_shape(entrant, shape)
-                    stand.settle()
+                    stand.flush()
             with self._blaming(BASELINE, shape):
                 stand.unstage(shape)
         notes.update(stand.notes)

@@ -286,8 +286,8 @@ class Oracle:
         if self._module is None:
             self._module = server.load(self._setup.baseline.binaries)
         try:
-            case = server.stage(staged(self._arguments[shape], contents), 1)
-            launchable = server.bind(self._module, cell, case)
+            buffers = server.stage(staged(self._arguments[shape], contents), 1)
+            launchable = server.bind(self._module, cell, buffers)
             runs = []
             order = (0,) * recipe.launches
             for poison in _POISONS:
@@ -308,7 +308,7 @@ class Oracle:
                 if seen.damage is not None:
                     raise damaged(seen.damage, recipe.label)
                 runs.append(seen.outputs)
-            server.release(launchable, case)
+            server.release(launchable, buffers)
         except DeviceFailure:
             self.rest()
             raise

@@ -36,7 +36,7 @@ _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 In turn, so that neither a kernel that reads its output passes, nor one that leaves alone what looks
 like an answer: where a set is launched on twice, that one would be timed doing nothing.
 """
-_GOES_ON = 16
+_MAX_CONTINUED = 16
 """Launches at most before other contents come."""
 _TAKES = 3
 """How often a timing is taken while the device is throttled."""
@@ -61,7 +61,7 @@ class Entrant:
 class _Aim:
     """A volley at a shape's buffers, exactly aligned or not."""
 
-    place: Place
+    key: Place
     volley: Volley
 
 
@@ -104,38 +104,38 @@ class Stand:
         self._deadlines = deadlines
         self._device = device
         self._rng = rng
-        self._cases = Cases(server, arguments, device.base_align)
+        self._shapes = Cases(server, arguments, device.base_align)
         self.notes: dict[str, None] = {}
         self.vitals: Vitals | None = None
         self._ordinary = bool(rng.integers(2))
 
     def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
         """Stage the question's shape, with as many sets as timing needs."""
-        self._cases.stage(question, caches, repeats)
+        self._shapes.stage(question, caches, repeats)
 
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers; entrants must have left it."""
-        self._cases.unstage(shape)
+        self._shapes.unstage(shape)
 
-    def enter(self, candidate: Candidate) -> Entrant:
+    def load(self, candidate: Candidate) -> Entrant:
         """Load a candidate's binaries; where that fails, the next request does."""
         return Entrant(candidate, self._server.load(candidate.binaries))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Have done what was asked so far, so that no failure of it comes later."""
-        self._server.settle()
+        self._server.flush()
 
-    def leave(self, entrant: Entrant) -> None:
+    def unload(self, entrant: Entrant) -> None:
         """Unload a candidate, while nobody waits for it.
 
         Cases hold what they were staged with, made whole again.
         """
-        for place in entrant.launchables:
-            if place in self._cases:
-                self._cases.refill(place, self._cases[place].first)
+        for key in entrant.launchables:
+            if key in self._shapes:
+                self._shapes.refill(key, self._shapes[key].original)
         self._server.release(*entrant.launchables.values(), entrant.module)
 
-    def leave_shape(self, entrant: Entrant, shape: int) -> None:
+    def unbind(self, entrant: Entrant, shape: int) -> None:
         """Unbind a candidate from one shape."""
         for exact in (True, False):
             if (shape, exact) in entrant.launchables:
@@ -151,16 +151,16 @@ class Stand:
 
         ``exact``: on the buffers that are aligned to no more than was promised.
         """
-        place = question.shape, exact
+        key = question.shape, exact
         poisoned = replace(question, standing=False)
         for asked in (poisoned, question) if question.standing else (question,):
-            target = (self._next(entrant, place, question.contents, baseline_ns),)
+            target = (self._next(entrant, key, question.contents, baseline_ns),)
             if asked.standing:
-                self._cases.hold(place, self._cases[place].first)
-                self._fire(entrant, place, baseline_ns, target)
-            self._cases.hold(place, question.contents)
+                self._shapes.ensure(key, self._shapes[key].original)
+                self._launch_unseen(entrant, key, baseline_ns, target)
+            self._shapes.ensure(key, question.contents)
             volley = Volley(target * question.launches, look=target[0], stands=asked.standing)
-            deque(self._judged(entrant, baseline_ns, asked, [_Aim(place, volley)]), maxlen=0)
+            deque(self._judged(entrant, baseline_ns, asked, [_Aim(key, volley)]), maxlen=0)
 
     def once(self, entrant: Entrant, question: Question, baseline_ns: float) -> float:
         """Nanoseconds of one launch on a question's inputs, which is checked."""
@@ -199,8 +199,8 @@ class Stand:
 
     def drifts(self, shape: int, measure: Measure) -> bool:
         """Whether a launch of a timing may find what another one left."""
-        rotation = self._cases.rotation(shape, measure.cache, measure.warmup, measure.repeats)
-        return drifting(rotation, in_place=self._cases.in_place(shape))
+        rotation = self._shapes.rotation(shape, measure.cache, measure.warmup, measure.repeats)
+        return drifting(rotation, in_place=self._shapes.in_place(shape))
 
     def time(
         self,
@@ -229,11 +229,11 @@ class Stand:
         """
         before: list[_Aim] = []
         if check:
-            place = question.shape, True
-            target = self._next(entrant, place, question.contents, baseline_ns)
-            self._cases.hold(place, question.contents)
-            before.append(_Aim(place, Volley((target,), look=target)))
-        self._cases.hold((question.shape, False), question.contents)
+            key = question.shape, True
+            target = self._next(entrant, key, question.contents, baseline_ns)
+            self._shapes.ensure(key, question.contents)
+            before.append(_Aim(key, Volley((target,), look=target)))
+        self._shapes.ensure((question.shape, False), question.contents)
         for _ in range(_TAKES):
             samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns, before)
             before = []
@@ -253,11 +253,11 @@ class Stand:
         cutoff_ns: float,
         before: Sequence[_Aim],
     ) -> list[float]:
-        place = question.shape, False
-        rotation = self._cases.rotation(question.shape, cache, measure.warmup, measure.repeats)
+        key = question.shape, False
+        rotation = self._shapes.rotation(question.shape, cache, measure.warmup, measure.repeats)
         order = random_order(rotation, self._rng)
-        self._cases[place].walk = itertools.cycle(order[: rotation.sets])
-        in_place = self._cases.in_place(question.shape)
+        self._shapes[key].order = itertools.cycle(order[: rotation.sets])
+        in_place = self._shapes.in_place(question.shape)
         ahead = bursts(rotation, order, self._rng, in_place=in_place)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
@@ -271,7 +271,7 @@ class Stand:
         while ahead:
             # As many again as there were: few are in vain, and the device seldom waits for us.
             count = max(LEAST_BURSTS, len(raced))
-            aims = [_Aim(place, volley) for burst in ahead[:count] for volley in burst]
+            aims = [_Aim(key, volley) for burst in ahead[:count] for volley in burst]
             shoot([*before, *aims])
             before, ahead = (), ahead[count:]
             if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
@@ -279,7 +279,7 @@ class Stand:
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not settled(samples, measure.until):
             more = further(rotation, order, self._rng, in_place=in_place)
-            shoot([_Aim(place, volley) for volley in more])
+            shoot([_Aim(key, volley) for volley in more])
             launches += len(order)
         self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
         return samples
@@ -287,7 +287,7 @@ class Stand:
     def _next(
         self,
         entrant: Entrant,
-        place: Place,
+        key: Place,
         contents: Contents | None,
         baseline_ns: float,
     ) -> int:
@@ -296,14 +296,13 @@ class Stand:
         Other contents than those that are timed come where a timing would go on, after a few of its
         launches: by nothing but them shall a kernel tell that it is asked.
         """
-        case = self._cases[place]
-        if contents is not case.first and not place[1]:
-            self._cases.hold(place, case.first)
-            order = tuple(
-                next(case.walk) for _ in range(1 + pick(min(case.sets, _GOES_ON), self._rng))
-            )
-            self._fire(entrant, place, baseline_ns, order)
-        return next(case.walk)
+        staged = self._shapes[key]
+        if contents is not staged.original and not key[1]:
+            self._shapes.ensure(key, staged.original)
+            count = 1 + pick(min(staged.sets, _MAX_CONTINUED), self._rng)
+            order = tuple(next(staged.order) for _ in range(count))
+            self._launch_unseen(entrant, key, baseline_ns, order)
+        return next(staged.order)
 
     def _single(
         self,
@@ -317,23 +316,23 @@ class Stand:
 
         They are written twice, so that all have been read from their files before.
         """
-        place = shape, False
-        target = self._next(entrant, place, None, baseline_ns)
-        self._cases.refill(place, contents)
-        self._cases.refill(place, contents)
-        aims = [_Aim(place, Volley((target,), look=target))]
+        key = shape, False
+        target = self._next(entrant, key, None, baseline_ns)
+        self._shapes.refill(key, contents)
+        self._shapes.refill(key, contents)
+        aims = [_Aim(key, Volley((target,), look=target))]
         (one,) = self._fired(entrant, baseline_ns, aims, expected)
         return one
 
-    def _fire(
+    def _launch_unseen(
         self,
         entrant: Entrant,
-        place: Place,
+        key: Place,
         baseline_ns: float,
         order: tuple[int, ...],
     ) -> None:
         """Launches that nobody looks at."""
-        deque(self._fired(entrant, baseline_ns, [_Aim(place, Volley(order))], {}), maxlen=0)
+        deque(self._fired(entrant, baseline_ns, [_Aim(key, Volley(order))], {}), maxlen=0)
 
     def _judged(
         self,
@@ -372,12 +371,12 @@ class Stand:
 
         With ``watch`` the device is looked at after the last.
         """
-        shape, _ = aims[0].place
+        shape, _ = aims[0].key
         poisons = [None if aim.volley.stands else self._poison() for aim in aims]
         fired = self._server.fire(
             [
                 Shot(
-                    launchable=self._bound(entrant, aim.place),
+                    launchable=self._bound(entrant, aim.key),
                     order=aim.volley.order,
                     poison=poison,
                     deadline=self._deadline(entrant, shape, baseline_ns),
@@ -399,7 +398,7 @@ class Stand:
 
     def _decoy(self, aim: _Aim) -> tuple[int, ...]:
         """A set to restore in vain, where a kernel could read that one beside it is restored."""
-        idle = set(range(self._cases[aim.place].sets)).difference(aim.volley.order)
+        idle = set(range(self._shapes[aim.key].sets)).difference(aim.volley.order)
         if not self._device.is_cpu or not idle or aim.volley.look in idle:
             return ()
         return (sorted(idle)[pick(len(idle), self._rng)],)
@@ -413,21 +412,21 @@ class Stand:
         entrant.awakened.discard(shape)
         return launches * self._deadlines.of(baseline_ns)
 
-    def _bound(self, entrant: Entrant, place: Place) -> int:
-        if place not in entrant.launchables:
-            shape, exact = place
+    def _bound(self, entrant: Entrant, key: Place) -> int:
+        if key not in entrant.launchables:
+            shape, exact = key
             cell = entrant.candidate.plan.cells[shape]
             assert isinstance(cell, CellPlan)
-            least = self._cases.least_align(exact)
+            least = self._shapes.least_align(exact)
             scratch = tuple(replace(s, align=max(s.align, least)) for s in cell.scratch)
-            entrant.launchables[place] = self._server.bind(
-                entrant.module, replace(cell, scratch=scratch), self._cases[place].handle
+            entrant.launchables[key] = self._server.bind(
+                entrant.module, replace(cell, scratch=scratch), self._shapes[key].handle
             )
             compiles = traits_of(self._device.backend).compiles_at_first_launch
             if compiles and (shape, not exact) not in entrant.launchables:
-                self._server.awaken(entrant.launchables[place], 0, _POISONS[0][0])
+                self._server.awaken(entrant.launchables[key], 0, _POISONS[0][0])
                 entrant.awakened.add(shape)
-        return entrant.launchables[place]
+        return entrant.launchables[key]
 
     def _poison(self) -> int:
         self._ordinary = not self._ordinary

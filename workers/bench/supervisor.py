@@ -279,7 +279,7 @@ class Supervisor:
         """End the child for good. Safe to call twice, and from another thread to abort."""
         self._child.close(grace=0.0)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Have done now what would be with the next request."""
         self._ask((), self._deadlines.control)
 

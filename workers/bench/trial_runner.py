@@ -99,7 +99,7 @@ class Working:
                 for shape in self._prep.tune:
                     if isinstance(cells[shape], CutShort):
                         cells[shape] = self._raced(entrant, shape, ())
-            self._stand.leave(entrant)
+            self._stand.unload(entrant)
         except LostChild:
             self.end()
             raise
@@ -200,7 +200,7 @@ class Working:
             self.end()
         elif entrant is not None:
             try:
-                self._stand.leave(entrant)
+                self._stand.unload(entrant)
             except DeviceFailure:
                 self.end()
 
