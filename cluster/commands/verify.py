@@ -24,7 +24,7 @@ from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
 from tuner.journal.history import History
 from tuner.report.estimate import duration, seconds_left
 from tuner.trial import Configuration, Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
@@ -119,7 +119,7 @@ def _measured(
             f"the claims are about {record.device}, and this device is {model.model}"
         )
     shown.show(Doing(words="measuring again: compiling what was exported"))
-    with CompileWorker(model) as compiler, closing(Bench(backend, indices[0])) as bench:
+    with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
         baseline, *finalists = (
             _compiled(compiler, experiment, variant, files) for variant in record.variants
         )

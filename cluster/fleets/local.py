@@ -26,7 +26,7 @@ from tuner.engine.fleet import (
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import Found, list_devices
 
@@ -132,7 +132,7 @@ class ThreadBench:
     """A bench: a thread with the child process that alone touches the device."""
 
     def __init__(self, backend: Backend, index: int) -> None:
-        self._bench = Bench(backend, index)
+        self._bench = DeviceBench(backend, index)
         self._thread = _Thread("bench")
 
     async def ready(self) -> str:

@@ -33,7 +33,7 @@ from tuner.engine.fleet import (
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
@@ -58,7 +58,7 @@ class BenchActor:
     """
 
     def __init__(self, backend: Backend, index: int) -> None:
-        self._bench = Bench(backend, index)
+        self._bench = DeviceBench(backend, index)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
     def life(self) -> str:

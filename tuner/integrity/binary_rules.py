@@ -8,7 +8,7 @@ from tuner.plan import CellPlan, KernelStep
 from tuner.trial import Code, Rejected, Stage
 
 
-def defect(candidate: Candidate, baseline: Candidate) -> Rejected | None:
+def binary_rejection(candidate: Candidate, baseline: Candidate) -> Rejected | None:
     """The first defect that the baseline itself has not."""
     return _reaching(candidate, baseline) or _undefined_read(candidate, baseline)
 

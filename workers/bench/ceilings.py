@@ -14,7 +14,7 @@ from tuner.plan import Binary, Build, CellPlan, KernelStep
 from tuner.trial import Rejected
 from workers.backends.port import Size
 from workers.backends.registry import adapter_of
-from workers.bench.supervisor import Shot, Supervisor
+from workers.bench.supervisor import BurstRequest, Supervisor
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
 _COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
@@ -94,14 +94,16 @@ class _Course:
         names = tuple(argument.name for argument in arguments)
         size = sum(buffer.size for buffer in buffers)
         rotation = self.server.rotation(size, cache, 5, 10 if self.device.is_cpu else 100)
-        buffer_sets = self.server.stage(arguments or [_buffer("unused", "uint32", 1)], rotation.sets)
+        buffer_sets = self.server.stage(
+            arguments or [_buffer("unused", "uint32", 1)], rotation.sets
+        )
         step = KernelStep(entry=entry, grid=grid, block=block, arguments=names)
         launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), buffer_sets)
         order = [number % rotation.sets for number in range(rotation.launches)]
-        shot = Shot(launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS)
+        shot = BurstRequest(launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS)
         times: list[float] = []
         for burst in range(rotation.warmup + rotation.bursts):
-            ((seen, _, _),) = self.server.fire([shot])
+            ((seen, _, _),) = self.server.run_bursts([shot])
             times += seen if burst >= rotation.warmup else ()
         self.server.release(launchable, buffer_sets)
         return statistics.median(times)

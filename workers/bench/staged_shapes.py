@@ -14,7 +14,7 @@ from tuner.experiment.model import Cache
 from workers.bench.supervisor import Supervisor
 from workers.devices.port import Rotation
 from workers.devices.staging import staged
-from workers.integrity.launch_checks import Contents, Question
+from workers.integrity.launch_checks import Contents, VerificationCase
 
 StagingKey = tuple[int, bool]
 """A shape, and whether on exactly aligned buffers."""
@@ -62,13 +62,13 @@ class StagedShapes:
     def __contains__(self, key: StagingKey) -> bool:
         return key in self._shapes
 
-    def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
+    def stage(self, case: VerificationCase, caches: Sequence[Cache], repeats: int) -> None:
         """Stage the shape of a verification case, with as many sets as timing needs."""
-        arguments, contents = self._arguments[question.shape], question.contents
-        needed = max(self.rotation(question.shape, cache, 0, repeats).sets for cache in caches)
+        arguments, contents = self._arguments[case.shape], case.contents
+        needed = max(self.rotation(case.shape, cache, 0, repeats).sets for cache in caches)
         for exact, sets in ((True, 1), (False, needed)):
             handle = self._server.stage(staged(arguments, contents, self.least_align(exact)), sets)
-            self._shapes[question.shape, exact] = StagedShape(
+            self._shapes[case.shape, exact] = StagedShape(
                 handle, sets, contents, contents, itertools.cycle(range(sets))
             )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tuner.engine.fleet import Candidate
-from tuner.integrity.binary_rules import defect
+from tuner.integrity.binary_rules import binary_rejection
 from tuner.plan import Binary, Build, CellPlan, KernelStep, Plan
 from tuner.trial import Code, Configuration
 from workers.backends.cuda.architectures import device_for
@@ -81,32 +81,32 @@ def candidate(binary: Binary, names: tuple[str, ...] = NAMES) -> Candidate:
 @pytest.mark.parametrize("how", RACED)
 def test_reading_past_coherence_what_is_written_is_a_defect(compiled, how):
     mine, honest = candidate(compiled(RACED[how])), candidate(compiled("x[i] = w[i];"))
-    found = defect(mine, honest)
+    found = binary_rejection(mine, honest)
     assert found is not None
     assert found.code is Code.DEFECT
     assert "run reads x through the non-coherent path" in found.detail
-    assert defect(mine, mine) is None
+    assert binary_rejection(mine, mine) is None
 
 
 @pytest.mark.parametrize("how", HONEST)
 def test_honest_reads_pass(compiled, how):
     mine, honest = candidate(compiled(HONEST[how])), candidate(compiled("x[i] = w[i];"))
     assert dict(mine.binaries[0].usage)["run"].noncoherent == (1,)
-    assert defect(mine, honest) is None
+    assert binary_rejection(mine, honest) is None
 
 
 def test_one_buffer_given_twice_is_one_buffer(compiled):
     signature = "float* __restrict__ out, const float* __restrict__ seen, int n"
     binary, honest = compiled("out[i] = seen[i];", signature), candidate(compiled(""))
-    assert defect(candidate(binary), honest) is None
-    twice = defect(candidate(binary, ("x", "x", "n")), honest)
+    assert binary_rejection(candidate(binary), honest) is None
+    twice = binary_rejection(candidate(binary, ("x", "x", "n")), honest)
     assert twice is not None
     assert "reads x" in twice.detail
 
 
 def test_a_buffer_that_this_launch_does_not_write_may_be_read_so(compiled):
     binary = compiled("w[i];\n static __shared__ float kept[32]; kept[i & 31] = __ldg(x + i);")
-    assert defect(candidate(binary), candidate(compiled(""))) is None
+    assert binary_rejection(candidate(binary), candidate(compiled(""))) is None
 
 
 REACHES = {
@@ -120,10 +120,10 @@ REACHES = {
 @pytest.mark.parametrize("body", REACHES)
 def test_what_reaches_outside_is_seen_however_it_is_written(compiled, body):
     mine, honest = candidate(compiled(body)), candidate(compiled("x[i] = w[i];"))
-    found = defect(mine, honest)
+    found = binary_rejection(mine, honest)
     assert found is not None
     assert f"uses {REACHES[body]}, which" in found.detail
-    assert defect(mine, mine) is None
+    assert binary_rejection(mine, mine) is None
 
 
 def test_what_is_no_ptx_says_nothing():
