@@ -25,7 +25,7 @@ from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.experiment.model import Experiment, Template
-from tuner.experiment.tolerances import compared
+from tuner.experiment.tolerances import comparison_rules
 from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
 
@@ -304,5 +304,5 @@ def _environment() -> jinja2.Environment:
         "percent": lambda value: f"{100 * value:.0f} %",
     }
     environment.filters.update(filters)
-    environment.globals["compared"] = compared
+    environment.globals["compared"] = comparison_rules
     return environment

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tuner.results.parameters import InactiveParameter, Observation, dead_parameters, same_code
+from tuner.results.parameters import InactiveParameter, Observation, inactive_parameters, same_code
 from tuner.trial import Configuration, Value
 
 Floats = npt.NDArray[np.float64]
@@ -116,7 +116,7 @@ def landscape(
         interactions=_interactions(levels, times),
         boundaries=_boundaries(parameters, levels),
         rejected=tuple(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
-        dead=dead_parameters(observations),
+        dead=inactive_parameters(observations),
     )
 
 

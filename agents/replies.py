@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agents.fences import Block, fenced
-from agents.generation.source import cut_short
 from agents.llm.port import Reply
+from tuner.csource.tree import is_truncated
 from tuner.experiment.fields import MAX_FILE_BYTES, Source
 from tuner.experiment.model import (
     STRICT,
@@ -260,7 +260,7 @@ def _source(reply: Reply) -> str:
         raise _UnusableError("malformed", "the source is over 1 MiB or holds a zero byte")
     if not _encodable(text):
         raise _UnusableError("malformed", "the source is not valid Unicode")
-    if cut_short(text):
+    if is_truncated(text):
         raise _UnusableError(
             "truncated", "the source ends too early: a brace, comment or #if is never closed"
         )

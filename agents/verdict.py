@@ -160,7 +160,7 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
 
 def judge(history: History, result: Result, where: str = "") -> Verdict:
     """The verdict on a finished run of one template; ``where`` names it for people."""
-    tried = result.tried or result.general
+    tried = result.best_new or result.general
     general = tried if tried and tried.comparison else None
     comparison = general.comparison if general else None
     tune = range(len(history.weights))

@@ -26,7 +26,7 @@ from agents.variants import write_variants
 from cluster.console import Doing, Shown
 from cluster.evaluator import BASELINES, Baseline, FleetWorkshop, round_path
 from cluster.fleets.shared import SharedFleet
-from cluster.model_choice import TRANSCRIPT, Attended, open_model
+from cluster.model_choice import TRANSCRIPT, StoppableModel, open_model
 from cluster.search_run import (
     EXPORT,
     PATTERNS_FILE,
@@ -136,7 +136,7 @@ class Rounds:
         discard_ledger(self._path)
         ending = await run_rounds(
             _task(self._path, experiment, agents, baseline),
-            Attended(model, self._path / STEPS, shown.put_nowait, self._asked),
+            StoppableModel(model, self._path / STEPS, shown.put_nowait, self._asked),
             workshop,
             journal,
         )

@@ -1,27 +1,35 @@
 """The command line: names, options and help of every command.
 
-Imports neither pydantic, numpy, yaml nor ray, so that ``--help`` answers at once: what a command
-does lies in :mod:`cluster.commands` and is imported when it runs.
+Imports neither pydantic, numpy, yaml nor ray, so that ``--help`` answers at once. What a command
+does is in :mod:`cluster.commands`, which is imported when it runs.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ParamSpec
 
 import typer
 
-from cluster import package_check
-from cluster.error_exit import clear_ending, open_standard_streams
+from cluster.error_exit import exit_with_message, open_standard_streams
+from cluster.package_check import check_packages
 from cluster.settings import use_one_algebra_thread
+from kernelwright import __version__
 from tuner.errors import EnvironmentProblem
 
 app = typer.Typer(
     name="kernelwright",
-    help="Tune GPU kernels: search a template's parameters on real devices, verified and measured.",
+    help="Tune GPU kernels: rewrite them as templates, search the parameters on real devices.",
     rich_markup_mode=None,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+)
+patterns_app = typer.Typer(
+    help="Manage patterns: what winners leave for later runs.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
 )
 
 
@@ -40,77 +48,104 @@ Fleet = Annotated[
     FleetName | None,
     typer.Option(
         "--fleet",
-        help="ray: on a cluster, or one started here; local: no Ray. A new run takes ray, and a "
-        "resume what the run was begun with.",
+        help="ray: the cluster at RAY_ADDRESS, or a Ray started on this machine; local: without "
+        "Ray. The default is ray; for resume, what the run began with.",
     ),
-]
-RunDir = Annotated[
-    Path | None, typer.Option("--run-dir", help="Where to keep the run; must not exist yet.")
-]
-Trials = Annotated[
-    int | None,
-    typer.Option("--trials", min=1, help="Configurations to try, instead of the spec's."),
-]
-Seconds = Annotated[
-    float | None,
-    typer.Option("--seconds", min=0.001, help="Searching time, instead of the spec's."),
 ]
 DeviceOption = Annotated[
     str | None,
-    typer.Option(
-        "--device", help="Part of a device's name, or its index in `kernelwright doctor`."
-    ),
+    typer.Option("--device", help="Part of a device's name, or its index in 'doctor'."),
 ]
 Target = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="An architecture such as sm_90: go as far as possible without the device, then end "
-        "with exit code 6, to be resumed where it is.",
+        help="An architecture such as sm_90. Do what needs no device, then end with exit code 6; "
+        "resume the run on a machine that has the device.",
     ),
 ]
 ExitWhenWaiting = Annotated[
     bool,
     typer.Option(
         "--exit-when-waiting",
-        help="End with exit code 6, to be resumed, where a mailbox holds no reply yet.",
+        help="End with exit code 6 when a mailbox has no reply yet, instead of waiting.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+P = ParamSpec("P")
+PatternName = Annotated[
+    str, typer.Argument(metavar="NAME", help="A pattern's name, or its beginning.")
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kernelwright {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _before_any_command() -> None:
+def _before_any_command(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise EnvironmentProblem("the current folder was deleted: change to another") from None
-    package_check.check()
+        raise EnvironmentProblem(
+            "the current folder was deleted: change to another folder"
+        ) from None
+    check_packages()
 
 
-@app.command()
+def _command(
+    target: str, group: typer.Typer = app, name: str | None = None
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Make a function's signature and docstring a command that calls ``cluster.commands.TARGET``.
+
+    Args:
+        target: the command's module and function, imported when the command runs.
+        group: which commands it belongs to.
+        name: what the user types; the function's name by default.
+    """
+
+    def register(declared: Callable[P, None]) -> Callable[P, None]:
+        @wraps(declared)
+        def call(*arguments: P.args, **options: P.kwargs) -> None:
+            module, _, function = target.partition(".")
+            getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
+
+        return group.command(name)(call)
+
+    return register
+
+
+@_command("specs.init")
 def init(
     kernel: Annotated[
         Path | None, typer.Argument(metavar="KERNEL", help="A .cu or .cl file.")
     ] = None,
     *,
     entry: Annotated[
-        str | None, typer.Option("--entry", help="Which kernel, if the file has several.")
+        str | None, typer.Option("--entry", help="The kernel's name, if the file has several.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write here instead of stdout.")
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write, instead of stdout."),
     ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of specs, for editors.")
     ] = False,
 ) -> None:
-    """Print a commented spec from a kernel's signature; -o writes it to a file."""
-    from cluster.commands import specs
-
-    specs.init(kernel, entry=entry, output=output, schema=schema)
+    """Write a commented spec for a kernel, guessed from its signature."""
 
 
-@app.command()
+@_command("specs.validate")
 def validate(
     spec: Spec,
     *,
@@ -118,57 +153,44 @@ def validate(
         str | None, typer.Option("--target", help="An architecture such as sm_90; needs no GPU.")
     ] = None,
     compile_corners: Annotated[
-        bool, typer.Option("--compile", help="Compile the baseline and the space's corners too.")
+        bool, typer.Option("--compile", help="Also compile the baseline and the space's corners.")
     ] = False,
     device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
-    """Check a spec: all errors at once, tolerances, the size of the space, an estimate."""
-    from cluster.commands import specs
-
-    specs.validate(
-        spec, target=target, compile_corners=compile_corners, device=device, as_json=as_json
-    )
+    """Check a spec: print every error, or tolerances, space and time."""
 
 
-@app.command()
+@_command("runs.run")
 def run(
     spec: Spec,
     *,
     fleet: Fleet = None,
-    run_dir: RunDir = None,
-    trials: Trials = None,
-    seconds: Seconds = None,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", help="The run directory to create.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Configurations to try, at most.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.001, help="Searching time, at most.")
+    ] = None,
     device: DeviceOption = None,
     target: Target = None,
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
-            help="Who writes templates: auto, replay, none, mailbox:DIR, or a LiteLLM id.",
+            help="Who writes templates: auto, replay, none, mailbox:DIR, or a LiteLLM model id.",
         ),
     ] = None,
     exit_when_waiting: ExitWhenWaiting = False,
     as_json: Json = False,
 ) -> None:
-    """Tune a kernel: search, verify, time, confirm, report, export."""
-    from cluster.commands import runs
-
-    runs.run(
-        spec,
-        fleet=fleet,
-        run_dir=run_dir,
-        trials=trials,
-        seconds=seconds,
-        device=device,
-        target=target,
-        model=model,
-        exit_when_waiting=exit_when_waiting,
-        as_json=as_json,
-    )
+    """Tune a kernel: search, check, time, confirm, report and export."""
 
 
-@app.command()
+@_command("runs.resume")
 def resume(
     run_dir: Run,
     *,
@@ -178,20 +200,10 @@ def resume(
     exit_when_waiting: ExitWhenWaiting = False,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run that was interrupted; nothing finished is measured again."""
-    from cluster.commands import runs
-
-    runs.resume(
-        run_dir,
-        fleet=fleet,
-        device=device,
-        target=target,
-        exit_when_waiting=exit_when_waiting,
-        as_json=as_json,
-    )
+    """Continue an interrupted run. What is finished is not measured again."""
 
 
-@app.command()
+@_command("trials.trial")
 def trial(
     spec: Spec,
     *,
@@ -202,153 +214,105 @@ def trial(
     shape: Annotated[
         str | None,
         typer.Option(
-            "--shape", metavar="NAME=VALUE,…", help="One shape instead of the tune shapes."
+            "--shape", metavar="NAME=VALUE,…", help="One shape, instead of the tune shapes."
         ),
     ] = None,
     device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
-    """Compile, check and time one configuration: the way to reproduce a result."""
-    from cluster.commands import trials
-
-    trials.trial(spec, assignments=assignments or [], shape=shape, device=device, as_json=as_json)
+    """Compile, check and time one configuration."""
 
 
-@app.command()
+@_command("results.status")
 def status(run_dir: Run, *, as_json: Json = False) -> None:
-    """Show how far a run is; works while it goes on."""
-    from cluster.commands import results
-
-    results.status(run_dir, as_json=as_json)
+    """Show the state of a run, also while it is running."""
 
 
-@app.command()
+@_command("results.stop")
 def stop(run_dir: Run) -> None:
-    """Ask a run to stop searching, confirm what it has, and finish."""
-    from cluster.commands import results
-
-    results.stop(run_dir)
+    """Ask a run to end its search, confirm what it found, and finish."""
 
 
-@app.command()
+@_command("results.report")
 def report(run_dir: Run, *, as_json: Json = False) -> None:
     """Print the result of a run."""
-    from cluster.commands import results
-
-    results.report(run_dir, as_json=as_json)
 
 
-@app.command()
+@_command("results.export")
 def export(
     run_dir: Run,
     *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A folder; RUN/export by default.")
+        Path | None,
+        typer.Option("--output", "-o", help="The folder to write, instead of RUN/export."),
     ] = None,
 ) -> None:
-    """Write the tuned source, with its values baked in, and a C header that dispatches by shape."""
-    from cluster.commands import results
-
-    results.export(run_dir, output=output)
+    """Write the tuned sources and a C header that dispatches by shape."""
 
 
-@app.command()
+@_command("verify.verify")
 def verify(run_dir: Run, *, device: DeviceOption = None, as_json: Json = False) -> None:
-    """Measure a run's numbers again, from its exported sources alone, in new processes."""
-    from cluster.commands import verify as command
-
-    command.verify(run_dir, device=device, as_json=as_json)
+    """Measure a run's claims again, from its exported sources."""
 
 
-patterns_app = typer.Typer(
-    help="Patterns: what winners of earlier runs left for later ones.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
-app.add_typer(patterns_app, name="patterns")
-
-PatternName = Annotated[str, typer.Argument(metavar="NAME", help="Its name, or how that begins.")]
-
-
-@patterns_app.command("list")
-def patterns_list() -> None:
-    """List the patterns, one a line."""
-    from cluster.commands import patterns
-
-    patterns.list_all()
-
-
-@patterns_app.command("show")
-def patterns_show(name: PatternName) -> None:
-    """Print one pattern as JSON: all that is kept of a run."""
-    from cluster.commands import patterns
-
-    patterns.show(name)
-
-
-@patterns_app.command("export")
-def patterns_export() -> None:
-    """Print all patterns as one JSON list."""
-    from cluster.commands import patterns
-
-    patterns.export()
-
-
-@patterns_app.command("delete")
-def patterns_delete(name: PatternName) -> None:
-    """Delete one pattern for good."""
-    from cluster.commands import patterns
-
-    patterns.delete(name)
-
-
-@app.command()
+@_command("relay.relay")
 def relay(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The mailbox of a run with model mailbox:DIR.")
     ],
     *,
     models: Annotated[
-        list[str],
-        typer.Option("--model", help="A LiteLLM id; repeat for those to fall back on."),
+        list[str], typer.Option("--model", help="A LiteLLM model id; repeat for fallbacks.")
     ],
     once: Annotated[
-        bool, typer.Option("--once", help="Answer what lies there now, then end.")
+        bool, typer.Option("--once", help="Answer the requests that are there, then end.")
     ] = False,
     max_cost_usd: Annotated[
         float, typer.Option("--max-cost-usd", min=0, help="What this relay may spend.")
     ] = 2.0,
-    temperature: Annotated[float | None, typer.Option("--temperature", min=0)] = None,
-    seed: Annotated[int | None, typer.Option("--seed")] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, help="Sampling temperature.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Sampling seed.")] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Of a server that speaks OpenAI's protocol.")
+        str | None,
+        typer.Option("--base-url", help="Address of a server that speaks OpenAI's protocol."),
     ] = None,
 ) -> None:
-    """Answer a mailbox through a language model, from a machine that has a network."""
-    from cluster.commands import relay as command
-
-    command.relay(
-        directory,
-        models=models,
-        once=once,
-        max_cost_usd=max_cost_usd,
-        temperature=temperature,
-        seed=seed,
-        base_url=base_url,
-    )
+    """Answer a mailbox through a model, on a machine with a network."""
 
 
-@app.command()
+@_command("doctor.doctor")
 def doctor(*, as_json: Json = False) -> None:
-    """Say what this machine can do: devices, compilers, Ray, and what is missing."""
-    from cluster.commands import doctor as command
+    """Show this machine's devices, packages and what is missing."""
 
-    command.doctor(as_json=as_json)
+
+@_command("patterns.list_all", patterns_app, "list")
+def patterns_list() -> None:
+    """List all patterns, one per line."""
+
+
+@_command("patterns.show", patterns_app, "show")
+def patterns_show(name: PatternName) -> None:
+    """Print one pattern as JSON."""
+
+
+@_command("patterns.export", patterns_app, "export")
+def patterns_export() -> None:
+    """Print all patterns as one JSON list."""
+
+
+@_command("patterns.delete", patterns_app, "delete")
+def patterns_delete(name: PatternName) -> None:
+    """Delete one pattern."""
+
+
+app.add_typer(patterns_app, name="patterns")
 
 
 def main() -> None:
     """Entry point: any failure becomes one message and the exit code of its kind."""
     use_one_algebra_thread()
     open_standard_streams()
-    with clear_ending():
+    with exit_with_message():
         app()

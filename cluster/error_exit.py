@@ -1,8 +1,7 @@
-"""How a command ends that does not end well: one message, and the exit code of its kind.
+"""Turns a command's failure into one message and an exit code.
 
-That goes for SIGINT and SIGTERM too, unless a command answers them itself.
-
-Knows no command. Imports nothing heavy, like the command line.
+SIGINT and SIGTERM too, unless the command handles them. Imports nothing heavy, like the command
+line.
 """
 
 import errno
@@ -24,17 +23,17 @@ from tuner.errors import EnvironmentProblem, KernelwrightError
 _EXHAUSTED = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 )
-"""What the machine may run out of at any call: the reason is never ours."""
+"""Errors of an exhausted machine, which any call may meet: no bug of ours."""
 
 
 class _Interrupted(SystemExit):
-    """A signal asked for an end; passes through what looks after failures."""
+    """A signal arrived; no handler of failures catches it."""
 
 
 def open_standard_streams() -> None:
-    """Let what a closed stdin, stdout or stderr would hold go nowhere.
+    """Open /dev/null in place of a closed stdin, stdout or stderr.
 
-    Else the next file that is opened would be in its place, for every child to write to.
+    Otherwise the next file opened would take its descriptor, and every child would write to it.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -44,11 +43,10 @@ def open_standard_streams() -> None:
 
 
 @contextmanager
-def clear_ending() -> Iterator[None]:
+def exit_with_message() -> Iterator[None]:
     """Turn any failure inside into one message on stderr and an exit code.
 
-    Where nobody reads what is printed (``kernelwright report RUN | head -1``) there is no message,
-    and the exit code is that of other programs.
+    A closed reader (``kernelwright report RUN | head -1``) ends with 141 and without a message.
     """
     try:
         with _message(), _signals():
@@ -61,7 +59,7 @@ def clear_ending() -> Iterator[None]:
         unread = [descriptor for descriptor in (1, 2) if _is_unread(descriptor)]
         if not unread:
             _end_with_bug(causes[0])
-        # What is buffered must not fail once more when the interpreter ends.
+        # Buffered output must not fail again when the interpreter ends.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for descriptor in unread:
             os.dup2(nowhere, descriptor)
@@ -70,7 +68,7 @@ def clear_ending() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Leave by an exception, so that children and scratch folders go; a second signal kills."""
+    """Raise on a signal, so that children and scratch folders are removed; a second one kills."""
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def leave(number: int, _: FrameType | None) -> NoReturn:
@@ -98,7 +96,7 @@ def _message() -> Iterator[None]:
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _EXHAUSTED:
-            typer.echo(f"kernelwright: error: {error}: free some, or allow more", err=True)
+            typer.echo(f"kernelwright: error: {error}: free resources or raise the limit", err=True)
             sys.exit(EnvironmentProblem.exit_code)
         _end_with_bug(error)
 
@@ -115,7 +113,7 @@ def _end_with_bug(error: Exception) -> NoReturn:
 
 
 def _is_unread(descriptor: int) -> bool:
-    """Whether it is a pipe that nobody reads any more."""
+    """Whether the descriptor is a pipe whose reader closed it."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))

@@ -1,6 +1,7 @@
-"""Which language model a run asks, from the spec, the command line and what lies beside the spec.
+"""Chooses the language model of a run: from the spec, the command line and a transcript beside it.
 
-Owns the choice and the place of a run's transcript. What a model answers is :mod:`agents.llm`'s.
+Owns the choice and the place of a run's transcript. The models themselves are in
+:mod:`agents.llm`.
 """
 
 import asyncio
@@ -33,47 +34,49 @@ UNANSWERED = "unanswered.json"
 
 
 def transcript_beside(spec: Path, experiment: Experiment) -> Path:
-    """Where a recorded transcript of a spec is looked for: one of its own for whole kernels."""
+    """The path of a spec's recorded transcript; another one in direct mode."""
     direct = experiment.agents is not None and experiment.agents.mode == "direct"
     return (
         spec.parent / f"transcript_{experiment.kernel.language}{'_direct' if direct else ''}.jsonl"
     )
 
 
-def chosen(spec: Path, experiment: Experiment, wanted: str | None) -> str:
-    """The model that a new run asks; ``none`` for a run without agents.
+def choose_model(spec: Path, experiment: Experiment, wanted: str | None) -> str:
+    """The model of a new run; ``none`` for a run without agents.
 
     Args:
         spec: the spec's file.
-        experiment: what it says.
-        wanted: what the command line says.
+        experiment: the spec's contents.
+        wanted: the value of ``--model``.
 
     Raises:
-        ModelUnavailable: ``replay`` is wanted, and no transcript of this kernel is there.
-        SpecError: a mailbox is wanted, and its folder not named.
+        ModelUnavailable: ``replay`` is wanted, and there is no transcript of this kernel.
+        SpecError: a mailbox is wanted, and no folder is named.
     """
     model = wanted or (experiment.agents.model if experiment.agents else "none")
     beside = transcript_beside(spec, experiment)
     if model == "auto":
-        return "replay" if beside.is_file() and _fits(beside, experiment) else "none"
+        return "replay" if beside.is_file() and _matches(beside, experiment) else "none"
     if model == "replay":
         if not beside.is_file():
-            raise ModelUnavailable(f"there is no transcript to replay: {beside} does not exist")
-        if not _fits(beside, experiment):
+            raise ModelUnavailable(f"no transcript to replay: {beside} does not exist")
+        if not _matches(beside, experiment):
             raise ModelUnavailable(f"{beside} was recorded for another kernel or experiment")
     if model == MAILBOX or not model.strip():
-        raise SpecProblems.of([_of_model(spec, wanted, "a mailbox needs a folder: mailbox:DIR")])
+        raise SpecProblems.of(
+            [_model_problem(spec, wanted, "a mailbox needs a folder: write mailbox:DIR")]
+        )
     if model.startswith(MAILBOX):
         return f"{MAILBOX}{Path(model.removeprefix(MAILBOX)).absolute()}"
     return model
 
 
 def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | None) -> None:
-    """Look up whom a run would ask, before it is begun; ``model`` is what :func:`chosen` says.
+    """Check, before a run begins, that its models exist; ``model`` is from :func:`choose_model`.
 
     Raises:
-        SpecProblems: nobody knows some of the models.
-        EnvironmentProblem: the mailbox cannot be made.
+        SpecProblems: a model is unknown.
+        EnvironmentProblem: the mailbox cannot be created.
     """
     agents, problems = experiment.agents or Agents(), list[Problem]()
     if model in ("none", "replay"):
@@ -82,7 +85,7 @@ def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | N
         try:
             check_mailbox(Path(model.removeprefix(MAILBOX)))
         except EnvironmentProblem as problem:
-            raise EnvironmentProblem(str(_of_model(spec, wanted, str(problem)))) from None
+            raise EnvironmentProblem(str(_model_problem(spec, wanted, str(problem)))) from None
         return
     others: dict[DataPath, str | None] = {("planner",): agents.planner}
     others |= {("generator",): agents.generator}
@@ -90,7 +93,7 @@ def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | N
     try:
         check_known(model)
     except SpecError as error:
-        problems.append(_of_model(spec, wanted, str(error)))
+        problems.append(_model_problem(spec, wanted, str(error)))
     for place, name in others.items():
         try:
             if name is not None:
@@ -101,22 +104,22 @@ def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | N
         raise SpecProblems.of(problems)
 
 
-def _of_model(spec: Path, wanted: str | None, message: str) -> Problem:
-    """What is wrong with the model, where it is named: on the command line, or in the spec."""
+def _model_problem(spec: Path, wanted: str | None, message: str) -> Problem:
+    """A problem of the model, placed where it is named: on the command line, or in the spec."""
     if wanted is not None:
         return Problem("--model", None, "", message)
     return problem_in(spec, ("agents", "model"), message)
 
 
 def with_agents(experiment: Experiment, model: str) -> Experiment:
-    """The experiment as agents work on it: its own template is left aside."""
+    """The experiment for a run with agents: without its own template."""
     return replace(
         experiment, template=None, agents=replace(experiment.agents or Agents(), model=model)
     )
 
 
-def bring_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
-    """Copy the transcript that a run replays into it, so that a resume finds the same.
+def copy_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
+    """Copy the transcript into the run directory, so that a resume replays the same one.
 
     Raises:
         EnvironmentProblem: it cannot be copied.
@@ -136,13 +139,13 @@ def open_model(
     exit_when_waiting: bool,
     tell: Callable[[str], None],
 ) -> LanguageModel:
-    """The model of a run directory. What it is asked and answers holds none of the keys.
+    """Open the model of a run directory. Keys are redacted from requests and replies.
 
-    A mailbox is to ``tell`` what it waits for.
+    ``tell`` shows which reply a mailbox waits for.
 
     Raises:
-        SpecError: its transcript is missing or damaged.
-        EnvironmentProblem: its mailbox cannot be made.
+        SpecError: the transcript is missing or damaged.
+        EnvironmentProblem: the mailbox cannot be created.
     """
     if agents.model == "replay":
         return Replay(read_transcript(run / TRANSCRIPT))
@@ -163,11 +166,10 @@ def open_model(
     return Redacting(network, secrets)
 
 
-class Attended:
-    """Shows what a model is asked, and asks no more once an end was asked for.
+class StoppableModel:
+    """A model whose requests are shown, and cancelled when the run is asked to stop.
 
-    A request that gets no reply is kept beside the steps, so that a transcript which ends early can
-    be answered further.
+    A request without a reply is kept beside the steps, so that a short transcript can be extended.
     """
 
     def __init__(
@@ -183,14 +185,14 @@ class Attended:
         self._asked = asked
 
     async def ready(self) -> None:
-        """As the model says."""
+        """Raise if the model cannot be asked."""
         await self._model.ready()
 
     async def complete(self, request: Request) -> Reply | Waiting:
         """Pass the request on.
 
         Raises:
-            StopAsked: an end was asked for before there was a reply.
+            StopAsked: the run was asked to stop before there was a reply.
         """
         step = request.position.step
         kept = self._steps / UNANSWERED
@@ -212,10 +214,10 @@ class Attended:
             call.cancel()
 
     async def price(self, request: Request) -> float | None:
-        """The model's."""
+        """The highest price of a request in USD; ``None`` if unknown."""
         return await self._model.price(request)
 
 
-def _fits(path: Path, experiment: Experiment) -> bool:
+def _matches(path: Path, experiment: Experiment) -> bool:
     transcript: Transcript = read_transcript(path)
     return transcript.matches(experiment.name, kernel_digest(experiment.kernel))

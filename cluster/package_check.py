@@ -1,7 +1,7 @@
-"""Start-up check: our top-level packages must be ours.
+"""Start-up check: our top-level packages are not hidden or overwritten by another distribution.
 
-``agents`` and ``cluster`` are common names. A distribution that installs a package of the same name
-either hides ours or overwrites its files; both end in baffling import errors, so it is named first.
+``agents`` and ``cluster`` are common names. A distribution with a package of the same name causes
+baffling import errors, so it is named first.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ PACKAGES = ("agents", "cluster", "kernelwright", "tuner", "workers")
 _DISTRIBUTION = "kernelwright"
 
 
-def check(root: Path | None = None) -> None:
+def check_packages(root: Path | None = None) -> None:
     """Raise :class:`EnvironmentProblem` if one of our packages comes from elsewhere.
 
     Args:
@@ -25,8 +25,8 @@ def check(root: Path | None = None) -> None:
             if place != home / package:
                 raise EnvironmentProblem(
                     f"the Python package {package!r} is loaded from {place}, not from "
-                    f"{home / package}: {_owner(place.parent, package)} hides ours. Install "
-                    "Kernelwright in a virtual environment of its own."
+                    f"{home / package}: {_owner(place.parent, package)} hides it. Install "
+                    "Kernelwright in its own virtual environment."
                 )
     for record in home.glob("*.dist-info/RECORD"):
         if record.parent.name.lower().startswith(f"{_DISTRIBUTION}-"):
@@ -35,9 +35,9 @@ def check(root: Path | None = None) -> None:
         for package in PACKAGES:
             if f"\n{package}/" in text:
                 raise EnvironmentProblem(
-                    f"the distribution {_name(record.parent)!r} writes into our Python package "
-                    f"{package!r} in {home}. Install Kernelwright in a virtual environment of its "
-                    "own."
+                    f"the distribution {_name(record.parent)!r} overwrites files of the Python "
+                    f"package {package!r} in {home}. Install Kernelwright in its own virtual "
+                    "environment."
                 )
 
 

@@ -1,6 +1,6 @@
-"""Everything that Kernelwright reads from, or takes out of, its process environment.
+"""The settings that Kernelwright reads from its process environment, and the keys it removes.
 
-The one module that touches ``os.environ``: the rest is told. Knows nothing of specs or sessions.
+The only module that touches ``os.environ``.
 """
 
 import json
@@ -21,12 +21,12 @@ _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the environment says, read once at start.
+    """Settings from the environment, read once at start.
 
     ``ray_address`` is the cluster to join (set by the user, and by Ray for a submitted job);
-    ``in_job`` whether this process is the entry point of ``ray job submit``; ``home`` where
-    patterns and compiled binaries are kept from run to run, ``None`` where ``KERNELWRIGHT_HOME`` is
-    set to nothing or the user has no home.
+    ``in_job``: this process is the entry point of ``ray job submit``; ``home`` keeps patterns and
+    compiled binaries between runs, ``None`` if ``KERNELWRIGHT_HOME`` is empty or the user has no
+    home.
     """
 
     ray_address: str | None
@@ -35,12 +35,12 @@ class Settings:
 
     @property
     def cache(self) -> Path | None:
-        """Where compiled binaries are kept from run to run, on whatever node compiles."""
+        """The folder for compiled binaries, on each node that compiles."""
         return self.home and self.home / "compiled"
 
     @classmethod
     def read(cls, environ: MutableMapping[str, str] = os.environ) -> "Settings":
-        """Read them from ``environ``, the process's own by default."""
+        """The settings in ``environ``."""
         return cls(
             ray_address=environ.get("RAY_ADDRESS") or None,
             in_job="RAY_JOB_CONFIG_JSON_ENV_VAR" in environ,
@@ -57,20 +57,20 @@ def _home(given: str | None) -> Path | None:
 
 
 def use_one_algebra_thread(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Keep linear algebra on one thread, unless the user chose otherwise.
+    """Limit linear algebra to one thread, unless the user set a number.
 
-    The search's matrices are small: beside busy compilers and benches, OpenBLAS's threads wait for
-    each other and an ask takes seconds instead of milliseconds. Called before NumPy is imported.
+    The search's matrices are small. Beside busy compilers and benches, OpenBLAS's threads wait for
+    each other, and an ask takes seconds instead of milliseconds. Call before NumPy is imported.
     """
     if not environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
         environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
 def take_keys(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
-    """Remove keys and tokens from the environment; return them, and the settings beside them.
+    """Remove keys and tokens from the environment; return them and the providers' settings.
 
-    Called before Ray or any child starts, since Ray's workers inherit the environment and log parts
-    of it. Ray's own variables stay: its token is what guards it.
+    Call before Ray or any child starts: Ray's workers inherit the environment and log parts of it.
+    Ray's own variables stay, since its token protects it.
     """
     names = [name for name in environ if _SECRET.search(name) and not name.startswith("RAY_")]
     settings = {name: value for name, value in environ.items() if is_setting(name)}
@@ -81,12 +81,12 @@ def take_keys(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
 def environment_for_ray(
     settings: Settings, environ: MutableMapping[str, str] = os.environ
 ) -> Iterator[Path]:
-    """The environment that Ray may see: no keys, and a token if this process starts a Ray.
+    """Prepare the environment for Ray: no keys, and a token if this process starts a Ray.
 
-    Ray listens on every interface; without a token anyone who reaches a port runs code here. The
-    token is a fresh one, in a file that only this user can read. A choice of the user's stands.
-    The keys go into another such file, for :func:`read_keys` on this node: the one way to the
-    driver that Ray does not log. Both files end with the context.
+    Ray listens on every interface; without a token, anyone who reaches a port can run code. The
+    token is new, in a file that only this user can read; a user's own setting is kept. The keys go
+    into another such file, which :func:`read_keys` reads on this node: Ray logs every other way to
+    the driver. Yields the path of the keys; both files are deleted at the end.
     """
     taken = take_keys(environ)
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
@@ -100,17 +100,17 @@ def environment_for_ray(
 
 
 def _private_file(path: Path, text: str) -> Path:
-    """A new file that only this user can read, from before anything is in it."""
+    """Create a file that only this user can read, with the mode set before the text is written."""
     path.touch(mode=0o600)
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def read_keys(path: Path) -> dict[str, str]:
-    """The keys that :func:`environment_for_ray` left for the driver.
+    """The keys that :func:`environment_for_ray` wrote for the driver.
 
     Raises:
-        EnvironmentProblem: the file is gone, for the entry point has ended.
+        EnvironmentProblem: the file is gone, because the entry point has ended.
     """
     try:
         found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))

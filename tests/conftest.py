@@ -1,28 +1,90 @@
-"""What holds for every test: no patterns of the user's are read or left.
+"""What holds for every test: the environment, the tiers, and which process runs what.
 
-One thread for linear algebra: matrices here are small, and on a busy machine the threads of
-OpenBLAS spend their time waiting for each other. Set before NumPy is first imported.
+``pytest`` leaves out tests marked ``slow``. ``pytest -m slow`` runs those, and every property test
+on many random examples; without it a property test runs on a few that never change.
 """
 
 import os
+import shutil
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# Matrices here are small, and on a busy machine OpenBLAS's threads spend their time waiting for
+# each other. Set before NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# No patterns of the user's are read or left.
 os.environ["KERNELWRIGHT_HOME"] = ""
+
+_COMPILED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernelwright-tests")
+_KEPT_SECONDS = 7 * 86400.0
+"""What the compile cache holds goes when it was not used for so long."""
+
+# PoCL names an entry by source, options, device and PoCL's version, and moves it into place whole.
+os.environ.setdefault("KERNELWRIGHT_DRIVER_CACHE", str(_COMPILED))
+
+_ON_RAY = tuple(
+    f"tests/cluster/test_{name}.py" for name in ("fleets", "job", "killed_on_ray", "ray_driver")
+)
+"""Files whose tests share one Ray."""
+
+_LONGEST = (*_ON_RAY, "tests/exploits/", "tests/cluster/", "tests/workers/", "tests/agents/")
+"""What is begun first, so that no process ends long after the others."""
+
+settings.register_profile("few", max_examples=50, derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "many", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the number of examples; sweep the compile cache once."""
+    settings.load_profile("many" if config.option.markexpr == "slow" else "few")
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _sweep(_COMPILED)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have the slow tier hold every property test, and the longest files come first."""
+    if config.option.markexpr == "slow":
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: _place(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Two processes for ``-n 2``: one for whole runs and Ray, which mostly wait, one for the rest.
-
-    What is timed is disturbed least so, and there is one Ray.
-    """
+    """A file is run by one process, in the order given here; all tests on Ray by one."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class InTwo(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "runs" if nodeid.startswith("tests/cluster/") else "parts"
+            return "ray" if nodeid.startswith(_ON_RAY) else nodeid.partition("::")[0]
 
-    return InTwo(config, log)
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def _place(nodeid: str) -> int:
+    """Where a test stands in ``_LONGEST``."""
+    return next(
+        (place for place, start in enumerate(_LONGEST) if nodeid.startswith(start)), len(_LONGEST)
+    )
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what PoCL kept there and nobody used lately."""
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    oldest = time.time() - _KEPT_SECONDS
+    for path in (*cache.glob("tempfile_*"), *cache.glob("*/*/last_accessed")):
+        if path.stat().st_mtime > oldest:
+            continue
+        if path.name == "last_accessed":
+            shutil.rmtree(path.parent, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

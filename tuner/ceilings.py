@@ -1,7 +1,6 @@
-"""What a device can do at most, as measured by kernels that do nothing else.
+"""Measured ceilings of a device: copy bandwidth, launch time, matrix products.
 
-Beside it a kernel's time says how much is left. Measured once for each device and epoch, the same
-way as any candidate; the memory's pin bandwidth, which nothing can beat, is
+Measured once per device and epoch, like a candidate. The hard limit, the memory's pin bandwidth, is
 :attr:`tuner.device.Device.memory_bytes_per_second`.
 """
 
@@ -10,12 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """Rates per second and one time.
+    """Rates per second, and the time of an empty launch.
 
-    ``copy_bytes_per_second`` counts bytes read and bytes written by a copy of more than the caches
-    hold; ``launch_ns`` is an empty kernel's time; ``products`` has the operations per second of a
-    plain matrix product, by element type. A better product exists for every device: it is for
-    comparison, not a limit.
+    ``copy_bytes_per_second`` counts bytes read plus written by a copy larger than the caches;
+    ``products`` has the operations per second of a plain matrix product by element type, which is
+    for comparison and not a limit.
     """
 
     copy_bytes_per_second: float
@@ -23,7 +21,7 @@ class Ceilings:
     products: tuple[tuple[str, float], ...] = ()
 
     def least_ns(self, moved: int | None) -> float | None:
-        """The time of a copy that moves as many bytes, or of an empty launch if that is longer."""
+        """The time to copy ``moved`` bytes, or of an empty launch if longer."""
         if moved is None:
             return None
         return max(self.launch_ns, moved / self.copy_bytes_per_second * 1e9)
@@ -33,7 +31,7 @@ class Ceilings:
         multiplies = f"multiplies matrices at {', '.join(products)}, " if products else ""
         return (
             f"copies {_rate(self.copy_bytes_per_second, 'B/s')}, {multiplies}"
-            f"launches nothing in {self.launch_ns / 1e3:.3g} µs"
+            f"an empty launch takes {self.launch_ns / 1e3:.3g} µs"
         )
 
 

@@ -1,7 +1,7 @@
-"""What a device allows: the limits ``r(h)`` of a device model, as plain data.
+"""A device model and its limits ``r(h)``, as plain data.
 
-Workers fill a :class:`Device` from the driver, or from a table by architecture; expressions read it
-as ``device.<name>``. Knows nothing of how the values were obtained.
+Workers fill a :class:`Device` from the driver or from a table by architecture; expressions read it
+as ``device.<name>``.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,9 @@ class Device:
     """One device model and its limits.
 
     Sizes are in bytes; ``max_block`` and ``max_grid`` are per axis (x, y, z), in threads and
-    blocks; registers are 32-bit and 0 where the backend does not tell; ``compute_capability`` is
-    ``10 * major + minor`` on CUDA (90 for an H100) and 0 elsewhere. ``arch`` is what the compiler
-    is told (``sm_90``), ``base_align`` the alignment of a fresh allocation,
-    ``memory_bytes_per_second`` what the memory's pins can carry (0 where unknown).
+    blocks; registers are 32-bit, 0 where unknown; ``compute_capability`` is ``10 * major + minor``
+    on CUDA (90 for an H100), else 0. ``arch`` is the compiler's target (``sm_90``), ``base_align``
+    the alignment of an allocation, ``memory_bytes_per_second`` the pin bandwidth (0 if unknown).
     """
 
     backend: Backend
@@ -61,5 +60,5 @@ class Device:
 
     @property
     def model(self) -> str:
-        """What tells targets apart: two devices of one model share leaders."""
+        """Backend and name: devices of one model share results."""
         return f"{self.backend}:{self.name}"

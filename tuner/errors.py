@@ -1,35 +1,34 @@
-"""The one error root, and the exit code that each kind of failure ends a command with.
+"""The exceptions of all packages, with the exit code of each.
 
-A candidate's failure is a value (:class:`tuner.trial.Rejected`), never one of these: an exception
-means that the machinery or its user went wrong.
+A candidate's failure is a value (:class:`tuner.trial.Rejected`), never an exception.
 """
 
 
 class KernelwrightError(Exception):
-    """Anything that ends a command with one clear message instead of a traceback."""
+    """Ends a command with a message instead of a traceback."""
 
     exit_code = 1
 
 
 class SpecError(KernelwrightError):
-    """The experiment, the template or the command line is wrong; the message names the place."""
+    """The experiment, the template or the command line is invalid; the message names the place."""
 
     exit_code = 2
 
 
 class EnvironmentProblem(KernelwrightError):
-    """The machine lacks something: a device, a driver, a package, a writable folder, a lock."""
+    """A device, driver, package, writable folder or lock is unavailable."""
 
     exit_code = 3
 
 
 class NothingValid(KernelwrightError):
-    """No configuration was valid, or the baseline itself cannot be trusted."""
+    """No configuration is valid, or the baseline was rejected."""
 
     exit_code = 4
 
 
 class DeviceNeeded(KernelwrightError):
-    """The next step needs a device that this process has not; another can go on with the run."""
+    """The next step needs a device that this process does not have; the run can be resumed."""
 
     exit_code = 6

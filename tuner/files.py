@@ -1,7 +1,4 @@
-"""Small files that other processes read and write at the same time: whole or not there at all.
-
-Owns atomic writing and bounded reading; knows nothing of what the files mean.
-"""
+"""Atomic writes and bounded reads of small files that several processes share."""
 
 import os
 import secrets
@@ -16,29 +13,29 @@ _PROBLEM_LENGTH = 400
 
 
 class UnreadableFile(ValueError):
-    """A file that must not be believed: unreadable, not regular, too large, or not UTF-8."""
+    """A file that is unreadable, not regular, too large, or not UTF-8."""
 
 
 def first_problem(error: ValidationError) -> str:
-    """Where a file is of another form than expected, and how: the first place, on one line."""
+    """The first validation error of a file as one printable line: place and message."""
     detail = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in detail["loc"])
     problem = f"{place}: {detail['msg']}" if place else detail["msg"]
-    # Names in it are the file's own: they shall neither begin a line nor colour one.
+    # The text contains names from the file, which might start a line or a terminal escape.
     plain = (letter if letter.isprintable() else "?" for letter in problem[:_PROBLEM_LENGTH])
     return "".join(plain)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put ``text`` at ``path`` in one act that survives a crash, replacing what was there.
+    """Write ``text`` to ``path`` atomically and durably, replacing an existing file.
 
     Raises:
-        EnvironmentProblem: the folder is full, missing or not writable; nothing is left behind.
+        EnvironmentProblem: the folder is full, missing or not writable; no temporary file is left.
     """
     temporary = ""
     try:
         temporary = str(path.parent / f".{path.name[:200]}.{secrets.token_hex(8)}.part")
-        # Not private, as what tempfile makes is: others read what a run leaves, if umask lets them.
+        # Unlike tempfile's, readable by others as umask allows: they read run directories.
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
@@ -71,19 +68,19 @@ def make_folder(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Find out whether a folder can be made, as far as that is seen without making anything.
+    """Check, without creating anything, whether a folder could be created or written.
 
     Raises:
-        EnvironmentProblem: it cannot.
+        EnvironmentProblem: it could not.
     """
     why = ""
     try:
-        up = (path, *path.parents)
-        there = next(place for place in up if place.exists() or place.is_symlink())
-        if not there.is_dir():
-            why = f"{there} is no folder"
-        elif not os.access(there, os.W_OK | os.X_OK):
-            why = f"{there} may not be written"
+        ancestors = (path, *path.parents)
+        nearest = next(place for place in ancestors if place.exists() or place.is_symlink())
+        if not nearest.is_dir():
+            why = f"{nearest} is not a folder"
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            why = f"{nearest} is not writable"
     except OSError as error:
         why = str(error.strerror)
     if why:
@@ -93,11 +90,11 @@ def check_folder(path: Path) -> None:
 def read_bounded(path: Path, limit: int, *, follow: bool = False) -> str | None:
     """The text of a regular file of at most ``limit`` bytes; ``None`` if there is no such file.
 
-    Waits for no pipe. Links are not followed unless ``follow``: whoever writes into a shared folder
-    must not choose what is read.
+    Does not block on a pipe. Follows links only with ``follow``, since in a shared folder a link
+    lets another user choose what is read.
 
     Raises:
-        UnreadableFile: the file is there and must not be believed.
+        UnreadableFile: the file exists but is not such a file.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))

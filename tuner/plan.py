@@ -1,8 +1,7 @@
-"""What one configuration needs to be compiled and launched, with every expression evaluated.
+"""Builds and launches of one configuration, with every expression evaluated.
 
 A :class:`Plan` is all that compilers and benches see of a candidate: builds (source, integer
-defines, options) and, per shape, the launch geometry. It is made by :mod:`tuner.space.lower` and
-carries no expression, so nothing outside the domain evaluates one.
+defines, options) and, per shape, the launches. :mod:`tuner.space.lower` makes it.
 """
 
 import hashlib
@@ -15,16 +14,16 @@ from tuner.trial import Infeasible, Value
 
 Dim3 = tuple[int, int, int]
 Shape = dict[str, Value]
-"""One binding of the symbols: sizes, and element types where the experiment has type symbols."""
+"""Values of the symbols: sizes, and names of element types for type symbols."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """Exactly what reaches the compiler; its digest is the key of every cache.
+    """All inputs of a compilation; its digest is the key of every compile cache.
 
     ``defines`` are integer literals (``-DNAME=value``), ``options`` come from the whitelist,
-    ``headers`` maps the include name of each allowed file to its text, ``entries`` are the kernel
-    names, or C++ name expressions, that must be found in the result.
+    ``headers`` has the include name and text of each allowed file, ``entries`` the kernel names or
+    C++ name expressions that the result must contain.
     """
 
     language: Backend
@@ -59,7 +58,7 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemsetStep:
-    """Fill one buffer with a byte before what follows; timed together with it."""
+    """Fill one buffer with a byte; timed as part of the run."""
 
     kind: Literal["memset"] = "memset"
     argument: str
@@ -71,7 +70,7 @@ Step = KernelStep | MemsetStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """A work buffer that a template appends: contents undefined, never compared."""
+    """A scratch buffer that a template appends: undefined contents, never compared."""
 
     name: str
     dtype: str
@@ -81,7 +80,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPlan:
-    """How to run the candidate on one shape: which build, which launches, which scratch."""
+    """How to run the candidate on one shape: index of its build, launches, scratch buffers."""
 
     kind: Literal["cell"] = "cell"
     build: int
@@ -91,7 +90,7 @@ class CellPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One configuration made concrete: distinct builds, and one entry of ``cells`` per shape."""
+    """The distinct builds of one configuration, and one entry of ``cells`` per shape."""
 
     builds: tuple[Build, ...]
     cells: tuple[CellPlan | Infeasible, ...]
@@ -99,12 +98,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a compiled kernel needs, ``u(θ;h)``, from the compiler's report; ``None``: not told.
+    """Resources of a compiled kernel, ``u(θ;h)``, as the compiler reports; ``None`` if unknown.
 
-    Registers are 32-bit per thread; the rest in bytes, spills and stack per thread. ``noncoherent``
-    and ``written`` are the indices of pointer parameters that it surely reads past coherence
-    (``__ldg``, ``const __restrict__``) and writes; known only of kernels that do the former.
-    ``mix`` counts its instructions by kind, in the code and not as run, most frequent first.
+    Registers are 32-bit per thread; the rest is in bytes, spills and stack per thread.
+    ``noncoherent`` has the indices of pointer parameters that it certainly reads through the
+    non-coherent cache (``__ldg``, ``const __restrict__``); ``written`` those that it certainly
+    writes, known only if ``noncoherent`` is not empty. ``mix`` counts the static instructions by
+    kind, most frequent first.
     """
 
     registers: int | None = None
@@ -119,11 +119,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binary:
-    """A compiled build: raw machine code, and usage by entry.
+    """A compiled build: machine code, and usage by entry.
 
-    ``symbols`` maps each entry to its name in the binary (C++ names are mangled). ``persists``: the
-    code can ask the last-level cache to keep lines beyond a launch. ``reaches`` names what it uses
-    that reaches outside a kernel's work, such as a clock.
+    ``symbols`` maps each entry to its name in the binary (C++ names are mangled). ``persists``
+    tells whether the code can make the last-level cache keep lines beyond a launch. ``reaches``
+    names features that it uses beyond its arguments, such as a clock.
     """
 
     build: str

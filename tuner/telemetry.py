@@ -1,4 +1,4 @@
-"""How a device was while it was timed: clocks, power, temperature, and what slowed it down."""
+"""State of a device while it was timed: clocks, power, temperature, throttling."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """A look at a device: MHz, watts, degrees, why it is slowed down, processes of others on it."""
+    """One reading: MHz, watts, degrees, throttle reasons, number of foreign processes."""
 
     sm_mhz: int
     memory_mhz: int
@@ -39,9 +39,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """Many looks at a device, and in how many of them it was slowed down for each reason.
+    """Summary of many readings, with the number of readings by throttle reason.
 
-    ``others`` is the largest number of processes of others that was seen on it.
+    ``others`` is the largest number of foreign processes seen on the device.
     """
 
     looks: int
@@ -54,7 +54,7 @@ class Telemetry:
 
     @classmethod
     def of(cls, looks: Iterable[Vitals | None]) -> "Telemetry | None":
-        """What they say together; ``None`` where none says anything."""
+        """The summary; ``None`` without any reading."""
         seen = [look for look in looks if look is not None]
         if not seen:
             return None
@@ -73,6 +73,8 @@ class Telemetry:
         reasons = (f"{reason} in {count} of {self.looks}" for reason, count in self.throttled)
         text = (
             f"SM {self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.watts} W, "
-            f"{self.celsius} °C; slowed down: {', '.join(reasons) or 'never'}"
+            f"{self.celsius} °C; throttled: {', '.join(reasons) or 'never'}"
         )
-        return f"{text}; {self.others} processes of others on it" if self.others else text
+        if not self.others:
+            return text
+        return f"{text}; {self.others} other process{'es' * (self.others > 1)} on the device"

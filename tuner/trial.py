@@ -1,7 +1,7 @@
-"""A configuration, the trial of it, and its outcome: the values everything else passes around.
+"""A configuration and the outcome of its trial, as plain data.
 
-``Outcome`` is either :class:`Measured`, one cell per tune shape, or :class:`Rejected`. Both are
-plain data; a candidate's failure is a value, never an exception.
+An ``Outcome`` is either :class:`Measured`, with one cell per tune shape, or :class:`Rejected`: a
+candidate's failure is a value, never an exception.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def _as_items(given: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One value per parameter, in the template's order; its identity is the content hash."""
+    """One value per parameter, in the template's order."""
 
     values: Annotated[
         tuple[tuple[str, Value], ...],
@@ -36,7 +36,7 @@ class Configuration:
 
     @classmethod
     def of(cls, values: Mapping[str, Value]) -> "Configuration":
-        """Build one from a mapping, keeping its order."""
+        """Build one from a mapping, in its order."""
         return cls(tuple(values.items()))
 
     def as_dict(self) -> dict[str, Value]:
@@ -53,7 +53,7 @@ class Configuration:
 
 
 class Stage(StrEnum):
-    """Where in its life a candidate was rejected, in order."""
+    """The stage at which a candidate was rejected, in order."""
 
     COMPILE = "compile"
     LIMITS = "limits"
@@ -64,7 +64,7 @@ class Stage(StrEnum):
 
 
 class Code(StrEnum):
-    """Why a candidate was rejected: what code decides on; ``detail`` is for people only."""
+    """Why a candidate was rejected, for decisions by code; ``detail`` is for people."""
 
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"
@@ -91,10 +91,10 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Full:
-    """A cell timed by the full protocol. Times in nanoseconds per launch.
+    """A cell timed by the full protocol; times in nanoseconds per run.
 
     ``median_ns`` and ``mad_ns`` (median absolute deviation) are over ``samples`` timings;
-    ``baseline_ns`` is the baseline's median in the same child.
+    ``baseline_ns`` is the baseline's median in the same child process.
     """
 
     kind: Literal["full"] = "full"
@@ -111,11 +111,11 @@ class Full:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutShort:
-    """A cell that was right but given up before the protocol's end: it leads nowhere.
+    """A correct cell whose timing was cut short because it was slower than the cut-off.
 
-    ``median_ns`` is over the ``samples`` timings there were by then: enough to rank the cell and to
-    learn from, never to be reported. A configuration with such a cell is chosen for nothing before
-    it was measured again in full.
+    ``median_ns`` is over the ``samples`` timings taken until then: enough to rank the cell and for
+    the search to learn from, but never reported. A configuration with such a cell is not selected
+    until it was measured in full.
     """
 
     kind: Literal["short"] = "short"
@@ -125,20 +125,20 @@ class CutShort:
 
     @property
     def ratio(self) -> float:
-        """Time divided by the baseline's, as far as it is known."""
+        """Time divided by the baseline's, from few samples."""
         return self.median_ns / self.baseline_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infeasible:
-    """A cell outside the configuration's constraints; dispatch would use the baseline there."""
+    """A shape outside the configuration's constraints; dispatch uses the baseline there."""
 
     kind: Literal["infeasible"] = "infeasible"
     reason: str
 
     @property
     def ratio(self) -> float:
-        """Counts as the baseline."""
+        """1, as for the baseline."""
         return 1.0
 
 
@@ -154,18 +154,18 @@ class Measured:
 
     @property
     def general(self) -> bool:
-        """Whether every cell was run, so that the configuration can serve all shapes."""
+        """Whether the configuration is feasible on every shape."""
         return not any(isinstance(cell, Infeasible) for cell in self.cells)
 
     @property
     def complete(self) -> bool:
-        """Whether no cell was given up, so that what was measured may be reported."""
+        """Whether no cell was cut short, so that the times may be reported."""
         return not any(isinstance(cell, CutShort) for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """A configuration that failed, where and why; ``shape`` is the tune shape's index, if any."""
+    """A configuration that failed: stage, reason, and index of the tune shape if any."""
 
     kind: Literal["rejected"] = "rejected"
     stage: Stage
@@ -185,7 +185,7 @@ def geometric_mean(ratios: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def loss(outcome: Outcome, weights: Sequence[float]) -> float | None:
-    """What a search minimises: weighted geometric mean of time ÷ baseline; ``None`` if rejected."""
+    """The search's objective: weighted geometric mean of time ÷ baseline; ``None`` if rejected."""
     if isinstance(outcome, Rejected):
         return None
     return geometric_mean([cell.ratio for cell in outcome.cells], weights)

@@ -37,6 +37,11 @@ def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def private_environment(backend: str, folder: Path) -> dict[str, str]:
-    """Variables with which a backend keeps what it caches in ``folder``."""
+    """Variables with which a backend keeps what it caches in ``folder``, so that no run forges it.
+
+    ``KERNELWRIGHT_DRIVER_CACHE`` names a lasting folder instead. Set it only where every kernel is
+    trusted: a kernel on a CPU device can write files.
+    """
+    kept = os.environ.get("KERNELWRIGHT_DRIVER_CACHE") or folder
     variables = traits_of(backend).child_environment
-    return {name: value.format(folder=folder) for name, value in variables.items()}
+    return {name: value.format(folder=kept) for name, value in variables.items()}

@@ -8,10 +8,10 @@ requires of any template is :mod:`tuner.experiment.check`; what no source may sa
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agents.generation.source import blank
+from tuner.csource.tree import without_comments
 from tuner.experiment.check import check
 from tuner.experiment.model import Experiment, Template
-from tuner.integrity.source_rules import gate
+from tuner.integrity.source_rules import source_violations
 from tuner.trial import Value
 
 _MOST_FINDINGS = 12
@@ -36,7 +36,7 @@ def refusal(experiment: Experiment, template: Template) -> str | None:
         for finding in check(replace(experiment, template=template))
         if finding.path[:1] == ("template",)
     ]
-    findings += gate(experiment, template)
+    findings += source_violations(experiment, template)
     if not findings:
         return None
     hidden = len(findings) - _MOST_FINDINGS
@@ -64,4 +64,4 @@ def _place(path: Sequence[object]) -> str:
 
 
 def _words(source: str) -> list[str]:
-    return blank(source).split()
+    return without_comments(source).split()

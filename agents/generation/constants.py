@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 from agents.generation.draft import Draft
-from agents.generation.source import blank
+from tuner.csource.tree import without_comments
 from tuner.errors import SpecError
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.model import Experiment, Launch
@@ -26,7 +26,7 @@ _WORK_GROUP = re.compile(r"BLOCK|THREADS|WORK_?GROUP|(?:^|_)WG|LOCAL_SIZE", re.I
 _WIDTH = re.compile(r"VEC|WIDTH|PACK", re.IGNORECASE)
 _LOOP = re.compile(r"UNROLL|TILE|ITEMS|PER_(?:THREAD|ITEM)|CHUNK|STAGES", re.IGNORECASE)
 _TILE = re.compile(r"TILE", re.IGNORECASE)
-_PARAMETER = re.compile(r"(?:const\s+)?(?:unsigned\s+)?(?:int|unsigned|size_t)\s+(\w+)")
+_INTEGER = re.compile(r"(?:const )?(?:unsigned )?(?:int|unsigned|size_t)")
 _MOST = 1024
 
 
@@ -41,22 +41,22 @@ def _of_the_entry(draft: Draft, experiment: Experiment) -> Draft:
     entry = re.fullmatch(r"([\w:]+)\s*<([^<>]*)>", draft.entry)
     if kernel is None or entry is None:
         return draft
-    listed = re.search(r"\btemplate\s*<([^<>]*)>", kernel.code[slice(*kernel.head)])
-    names = [_PARAMETER.fullmatch(one.strip()) for one in listed[1].split(",")] if listed else []
     given = [argument.strip() for argument in entry[2].split(",")]
-    for place, (name, value) in enumerate(zip(names, given, strict=False)):
-        if name is None or not value.isdecimal() or int(value) < 1 or not _is_knob(name[1]):
+    named = zip(kernel.signature.template, given, strict=False)
+    for place, ((name, kind), value) in enumerate(named):
+        integer = _INTEGER.fullmatch(kind) and value.isdecimal() and int(value) >= 1
+        if not integer or not _is_knob(name):
             continue
-        parameter = draft.fresh(f"{name[1]}_VALUE", experiment)
+        parameter = draft.fresh(f"{name}_VALUE", experiment)
         arguments = [*given[:place], f"{{{parameter}}}", *given[place + 1 :]]
         taken = replace(draft, entry=f"{entry[1]}<{', '.join(arguments)}>")
-        draft = _linked_parameter(draft, taken, experiment, name[1], parameter, int(value))
+        draft = _linked_parameter(draft, taken, experiment, name, parameter, int(value))
         given = arguments if draft.entry == taken.entry else given
     return draft
 
 
 def _of_the_source(draft: Draft, experiment: Experiment) -> Draft:
-    visible = blank(draft.source)
+    visible = without_comments(draft.source)
     seen: set[str] = set()
     for match in sorted(
         (*_DEFINE.finditer(visible), *_DECLARED.finditer(visible)), key=lambda found: found.start()
@@ -66,9 +66,9 @@ def _of_the_source(draft: Draft, experiment: Experiment) -> Draft:
             continue
         seen.add(name)
         if len(re.findall(rf"^[ \t]*#[ \t]*(?:define|undef)[ \t]+{name}\b", visible, re.M)) > 1:
-            draft = draft.found(name, "it is defined more than once")
+            draft = draft.noted(name, "it is defined more than once")
         elif len(re.findall(rf"\b{name}\b", visible)) < 2:
-            draft = draft.found(name, "it is never used")
+            draft = draft.noted(name, "it is never used")
         else:
             draft = _adopt(draft, experiment, name, value, match[0])
     return draft
@@ -80,7 +80,7 @@ def _is_knob(name: str) -> bool:
 
 def _adopt(draft: Draft, experiment: Experiment, name: str, value: int, line: str) -> Draft:
     if name in experiment.shapes.tune[0].symbols:
-        return draft.found(name, "a symbol of the experiment has the same name")
+        return draft.noted(name, "a symbol of the experiment has the same name")
     taken = replace(draft, source=draft.source.replace(line, "", 1))
     return _linked_parameter(draft, taken, experiment, name, name, value)
 
@@ -94,7 +94,7 @@ def _linked_parameter(
     """
     launch = _linked(draft.launch, called, name, value) if draft.launch else None
     if launch is None:
-        return draft.found(called, "the launch may depend on its value in a way not understood")
+        return draft.noted(called, "the launch may depend on its value in a way not understood")
     taken = replace(taken, launch=launch)
     values = _around(value)
     if _WIDTH.search(called):
@@ -106,11 +106,11 @@ def _linked_parameter(
                 taken = taken.with_constraint(
                     f"{name} == {value} or ({argument.shape[-1].text}) % {name} == 0"
                 )
-        return taken.found(
+        return taken.noted(
             name, f"a width in the source; buffers are aligned to {widest} elements at least"
         )
     taken = taken.with_parameter(name, values)
-    return taken.found(name, f"an integer constant of the source, {value} as written")
+    return taken.noted(name, f"an integer constant of the source, {value} as written")
 
 
 def _linked(launch: Launch, called: str, name: str, value: int) -> Launch | None:

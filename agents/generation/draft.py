@@ -6,14 +6,15 @@ Owns no rule.
 import re
 from dataclasses import dataclass, replace
 
-from agents.generation.source import KernelText, find_kernel
+from tuner.csource.kernels import Kernel, find_kernel
+from tuner.device import Backend
 from tuner.experiment.model import CompilerFlag, Experiment, Launch
 from tuner.expressions import Expression
 from tuner.trial import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleNote:
     """What a rule looked at or introduced, and why it did or did not act."""
 
     what: str
@@ -29,12 +30,13 @@ class Draft:
     """
 
     source: str
+    language: Backend
     entry: str
     launch: Launch | None
     parameters: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     constraints: tuple[Expression, ...] = ()
     flags: tuple[CompilerFlag, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    notes: tuple[RuleNote, ...] = ()
     bounded: bool = False
 
     @classmethod
@@ -42,18 +44,19 @@ class Draft:
         """The kernel as it stands."""
         kernel = experiment.kernel
         launch = kernel.steps[0] if len(kernel.steps) == 1 else None
-        text = find_kernel(kernel.source.text, kernel.entry)
+        found = find_kernel(kernel.source.text, kernel.entry, kernel.language)
         return cls(
             source=kernel.source.text,
+            language=kernel.language,
             entry=kernel.entry,
             launch=launch if isinstance(launch, Launch) else None,
-            bounded=text is not None and "__launch_bounds__" in text.text(text.head),
+            bounded=found is not None and "__launch_bounds__" in found.text(found.head),
         )
 
     @property
-    def kernel(self) -> KernelText | None:
+    def kernel(self) -> Kernel | None:
         """The kernel's parts in the source as it is now."""
-        return find_kernel(self.source, self.entry)
+        return find_kernel(self.source, self.entry, self.language)
 
     def fresh(self, wanted: str, experiment: Experiment) -> str:
         """``wanted``, or a variant of it that nothing else is called."""
@@ -73,12 +76,6 @@ class Draft:
         """The draft with one more constraint."""
         return replace(self, constraints=(*self.constraints, Expression.parse(text)))
 
-    def found(self, what: str, why: str) -> "Draft":
-        """The draft with a finding noted."""
-        return replace(self, findings=(*self.findings, Finding(what, why)))
-
-
-def powers_of_two(first: int, last: int, *extra: int) -> tuple[int, ...]:
-    """The powers of two from ``first`` to ``last``, and ``extra``, in order."""
-    powers = (1 << bit for bit in range(first.bit_length() - 1, last.bit_length()))
-    return tuple(sorted({*powers, *extra}))
+    def noted(self, what: str, why: str) -> "Draft":
+        """The draft with one more note."""
+        return replace(self, notes=(*self.notes, RuleNote(what, why)))

@@ -16,11 +16,14 @@ more turns, so the baseline's expression is capped.
 
 import math
 import re
+from collections import deque
 from dataclasses import replace
 
 from agents.generation.dialect import Dialect, dialect
 from agents.generation.draft import Draft
-from agents.generation.source import KernelText, blank, closing
+from tuner.backends.registry import traits_of
+from tuner.csource.kernels import Kernel
+from tuner.csource.tree import without_comments
 from tuner.experiment.model import Experiment, Launch
 from tuner.expressions import Expression
 
@@ -30,8 +33,7 @@ _COMMUNICATES = re.compile(
     r"__shared__|__syncthreads\w*|__syncwarp|__shfl\w*|__ballot\w*|__any\w*|__all\w*|"
     r"__reduce\w*|__activemask|__match\w*|cooperative_groups|asm)\b"
 )
-_IF = re.compile(r"\bif\s*\(")
-_RETURN = re.compile(r"\s*(?:\{\s*return\s*;\s*\}|return\s*;)")
+_RETURN = re.compile(r"\{\s*return\s*;\s*\}|return\s*;")
 _OWN_BOUNDS = re.compile(
     r"__launch_bounds__\s*\([^()]*\)"
     r"|__attribute__\s*\(\(\s*(?:__)?(?:reqd_work_group_size|work_group_size_hint)(?:__)?"
@@ -48,15 +50,15 @@ def geometry(draft: Draft, experiment: Experiment) -> Draft:
     """Make the block size of each axis a parameter where that is safe, and coarsen axis 0."""
     launch = draft.launch
     if launch is None:
-        return draft.found("launch", "a sequence of launches is left as it is")
+        return draft.noted("launch", "a sequence of launches is left as it is")
     if draft.kernel is None:
-        return draft.found("launch", "the kernel's definition was not recognised")
+        return draft.noted("launch", "the kernel's definition was not recognised")
     if launch.cooperative:
-        return draft.found("launch", "a cooperative launch is left as it is")
+        return draft.noted("launch", "a cooperative launch is left as it is")
     names = {name for name, _ in draft.parameters}
     for axis, block in reversed(list(enumerate(launch.block))):
         if block.names & names:
-            draft = draft.found(f"block[{axis}]", "it is a parameter already")
+            draft = draft.noted(f"block[{axis}]", "it is a parameter already")
         elif axis == 0 or block.text != "1":
             draft = _axis(draft, experiment, axis)
     return _bounds(draft, experiment)
@@ -65,7 +67,7 @@ def geometry(draft: Draft, experiment: Experiment) -> Draft:
 def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
     """Vary one axis if one of the proofs holds, over all text: macros and headers included."""
     headers = (text for _, text in experiment.kernel.headers)
-    code = blank("\n".join([draft.source, *headers]))
+    code = without_comments("\n".join([draft.source, *headers]))
     spoken = dialect(experiment.kernel.language, axis)
     rest = re.sub(spoken.global_index, " ", code)
     knows_global = rest != code
@@ -84,7 +86,7 @@ def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
 
 
 def _untuned(draft: Draft, axis: int, why: str) -> Draft:
-    return draft.found(f"block[{axis}]", f"not tuned: {why}")
+    return draft.noted(f"block[{axis}]", f"not tuned: {why}")
 
 
 def _global(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
@@ -107,13 +109,13 @@ def _global(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) ->
             .with_parameter(items, (1, 2, 4, 8))
             .with_parameter(strided, (False, True))
             .with_constraint(f"{items} > 1 and {block} > 1 or not {strided}")
-            .found(items, f"elements per work-item: neighbours, or with {strided} a block apart")
+            .noted(items, f"elements per work-item: neighbours, or with {strided} a block apart")
         )
     if not guarded:
         draft = draft.with_constraint(f"({total}) % ({covered}) == 0")
     ending = "those past the end return at once" if guarded else "the sizes must divide the total"
     draft = _with_axis(draft, axis, f"ceil_div({total}, {covered})", block)
-    return draft.found(
+    return draft.noted(
         block, f"work-items know only their global index and do not communicate; {ending}"
     )
 
@@ -127,8 +129,8 @@ def _strided(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -
         _with_axis(draft, axis, grid, block)
         .with_parameter(block, _sizes(launch, axis, spoken))
         .with_parameter(turns, (1, 2, 4, 8))
-        .found(block, "a loop strides by the whole grid, so any grid covers all elements")
-        .found(turns, "how many times fewer work-items there are than in the baseline")
+        .noted(block, "a loop strides by the whole grid, so any grid covers all elements")
+        .noted(turns, "how many times fewer work-items there are than in the baseline")
     )
 
 
@@ -155,7 +157,7 @@ def _cooperative(
     return (
         _with_axis(draft, axis, grid, text)
         .with_parameter(block, (*sizes, most))
-        .found(block, "the block asks for its own size, so a smaller one does the same")
+        .noted(block, "the block asks for its own size, so a smaller one does the same")
     )
 
 
@@ -214,36 +216,35 @@ def _with_axis(draft: Draft, axis: int, grid: str, block: str) -> Draft:
     return replace(draft, launch=replace(draft.launch, grid=tuple(grids), block=tuple(blocks)))
 
 
-def _guarded(kernel: KernelText, spoken: Dialect) -> bool:
+def _guarded(kernel: Kernel, spoken: Dialect) -> bool:
     """Whether the body first of all returns for an index past the end, or is all inside a test."""
-    body = kernel.code[slice(*kernel.body)]
-    named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{spoken.global_index}\s*;", body)
-    if named is None:
-        return False
-    index, at = named[1], named.end()
+    index, rest = "", deque(kernel.block.named_children if kernel.block else ())
+    while rest and not index:
+        text = kernel.tree.text(rest.popleft())
+        named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{spoken.global_index}\s*;", text)
+        index = named[1] if named and "{" not in text else ""
     changed = (
         rf"\b{index}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{index}\b|\b{index}\s*(?:\+\+|--)"
     )
-    if len(re.findall(changed, body)) > 1:
+    if not index or len(re.findall(changed, kernel.code(kernel.body))) > 1:
         return False
-    while test := _IF.search(body, at):
-        end = closing(body, test.end() - 1)
-        if end is None or re.search(r"[{}]|\b(?:for|while|do)\b", body[at : test.start()]):
+    while rest:
+        statement = rest.popleft()
+        text = kernel.tree.text(statement)
+        condition = statement.child_by_field_name("condition")
+        then = statement.child_by_field_name("consequence")
+        if statement.type != "if_statement" or condition is None or then is None:
+            if re.search(r"[{}]|\b(?:for|while|do)\b", text):
+                return False
+            continue
+        if statement.child_by_field_name("alternative"):
             return False
-        condition = body[test.end() : end]
-        returns = _RETURN.match(body, end + 1)
-        if returns is None:
-            inside = re.compile(r"\s*\{").match(body, end + 1)
-            last = closing(body, inside.end() - 1) if inside else None
-            return (
-                last is not None
-                and not body[last + 1 :].strip()
-                and "||" not in condition
-                and _tests(condition.split("&&"), rf"{index}\s*<(?!<|=)")
-            )
-        if "&&" not in condition and _tests(condition.split("||"), rf"{index}\s*>="):
+        tested = kernel.tree.text(condition)[1:-1]
+        if not _RETURN.fullmatch(kernel.tree.text(then)):
+            below = "||" not in tested and _tests(tested.split("&&"), rf"{index}\s*<(?!<|=)")
+            return below and not rest and then.type == "compound_statement"
+        if "&&" not in tested and _tests(tested.split("||"), rf"{index}\s*>="):
             return True
-        at = returns.end()
     return False
 
 
@@ -252,30 +253,31 @@ def _tests(parts: list[str], pattern: str) -> bool:
 
 
 def _coarsened(
-    kernel: KernelText, headers: str, spoken: Dialect, block: str, items: str, strided: str
+    kernel: Kernel, headers: str, spoken: Dialect, block: str, items: str, strided: str
 ) -> str | None:
     """The source with the kernel's body as a function that each work-item calls ``items`` times."""
-    names = kernel.parameter_names
+    signature = kernel.signature
+    names = [parameter.name for parameter in signature.parameters]
     element = f"{kernel.name}_element"
-    outside = blank(kernel.source[: kernel.body[0]] + kernel.source[kernel.body[1] :])
+    begin, end = kernel.body
+    outside = without_comments(kernel.source[:begin] + kernel.source[end:])
     elsewhere = re.search(spoken.other, outside + headers)
-    if kernel.is_template or names is None or elsewhere:
+    if "template" in kernel.code(kernel.head) or not signature.certain or elsewhere:
         return None
     if re.search(rf"\bkw_\w+|\b{element}\b", kernel.source):
         return None
-    begin, end = kernel.body
     pieces, last = [], begin
-    for match in re.finditer(spoken.global_index, kernel.code[begin:end]):
+    for match in re.finditer(spoken.global_index, kernel.code(kernel.body)):
         pieces += [kernel.source[last : begin + match.start()], spoken.index_from(match[0])]
         last = begin + match.end()
     body = "".join([*pieces, kernel.source[last:end]])
     parameters = kernel.text(kernel.parameters).strip()
     group, item = spoken.group, spoken.item
     passed = ", ".join((*names, "kw_index"))
-    signature = ", ".join(part for part in (parameters, f"{spoken.index_type} kw_index") if part)
+    listed = ", ".join(part for part in (parameters, f"{spoken.index_type} kw_index") if part)
     return (
         kernel.source[: kernel.head[0]]
-        + f"{spoken.helper} {element}({signature}) {{{body}}}\n\n"
+        + f"{spoken.helper} {element}({listed}) {{{body}}}\n\n"
         + kernel.source[kernel.head[0] : begin]
         + f"\n{spoken.loop_pragma}"
         + f"  for (int kw_item = 0; kw_item < {items}; ++kw_item) {{\n"
@@ -293,14 +295,16 @@ def _bounds(draft: Draft, experiment: Experiment) -> Draft:
     kernel, launch = draft.kernel, draft.launch
     assert kernel is not None
     assert launch is not None
+    traits = traits_of(draft.language)
+    exact = traits.block_size_attribute == "exact"
     parameters = {name for name, _ in draft.parameters}
     if not any(block.names & parameters for block in launch.block):
         return draft
     head = _OWN_BOUNDS.sub(" ", kernel.text(kernel.head))
-    sizes = [_bound(block, exact=experiment.kernel.language == "opencl") for block in launch.block]
+    sizes = [_bound(block, exact=exact) for block in launch.block]
     attribute = ""
     if None not in sizes:
-        if experiment.kernel.language == "opencl":
+        if exact:
             axes = [*map(str, sizes), "1", "1"][:3]
             attribute = f" __attribute__((reqd_work_group_size({', '.join(axes)})))"
         else:
@@ -312,9 +316,10 @@ def _bounds(draft: Draft, experiment: Experiment) -> Draft:
                 replace(draft, bounded=True)
                 .with_parameter(resident, _RESIDENT)
                 .with_constraint(f"{resident} == 1 or {limit}")
-                .found(resident, "launch bounds: so many blocks share a multiprocessor's registers")
+                .noted(resident, "launch bounds: so many blocks share a multiprocessor's registers")
             )
-    head = re.sub(r"\b(?:__kernel|kernel|__global__)\b", lambda m: m[0] + attribute, head, count=1)
+    qualifier = rf"\b(?:{'|'.join(traits.kernel_qualifiers)})\b"
+    head = re.sub(qualifier, lambda found: found[0] + attribute, head, count=1)
     begin, end = kernel.head
     return replace(draft, source=kernel.source[:begin] + head + kernel.source[end:])
 

@@ -8,9 +8,10 @@ configuration. Knows no device: limits are the search's business.
 from dataclasses import dataclass, replace
 
 from agents.generation.constants import constants
-from agents.generation.draft import Draft, Finding
+from agents.generation.draft import Draft, RuleNote
 from agents.generation.geometry import geometry
 from agents.generation.loops import unroll
+from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.fields import Source
 from tuner.experiment.model import CompilerFlag, Experiment, Template
@@ -24,7 +25,7 @@ class MechanicalTemplate:
     """A template, and what each rule found in the kernel, in order."""
 
     template: Template
-    findings: tuple[Finding, ...]
+    notes: tuple[RuleNote, ...]
 
 
 def mechanical_template(experiment: Experiment) -> MechanicalTemplate:
@@ -38,7 +39,7 @@ def mechanical_template(experiment: Experiment) -> MechanicalTemplate:
     for rule in (constants, unroll, geometry, _register_cap):
         draft = rule(draft, experiment)
     if not draft.parameters:
-        reasons = "; ".join(finding.why for finding in draft.findings)
+        reasons = "; ".join(note.why for note in draft.notes)
         raise SpecError(
             f"{kernel.source.name}: nothing to vary was found in {kernel.entry} ({reasons}); "
             "give the experiment a template"
@@ -52,21 +53,22 @@ def mechanical_template(experiment: Experiment) -> MechanicalTemplate:
         launch=launch,
         launches=() if launch else kernel.launches,
         options=(*kernel.options, *draft.flags) if draft.flags else None,
-        rationale=" ".join(f"{finding.what}: {finding.why}." for finding in draft.findings),
+        rationale=" ".join(f"{note.what}: {note.why}." for note in draft.notes),
     )
-    return MechanicalTemplate(template=template, findings=draft.findings)
+    return MechanicalTemplate(template=template, notes=draft.notes)
 
 
 def _register_cap(draft: Draft, experiment: Experiment) -> Draft:
-    if experiment.kernel.language != "cuda" or draft.bounded:
+    cap = traits_of(draft.language).register_cap_flag
+    if cap is None or draft.bounded:
         return draft
-    if any("maxrregcount" in option for option in experiment.kernel.options):
-        return draft.found("register cap", "the kernel's own options set one")
+    if any(cap.strip("-") in option for option in experiment.kernel.options):
+        return draft.noted("register cap", "the kernel's own options set one")
     name = draft.fresh("REGISTERS", experiment)
     flag = CompilerFlag(
-        flag="--maxrregcount",
+        flag=cap,
         value=Expression.parse(name),
         when=Expression.parse(f"{name} > 0"),
     )
     capped = replace(draft, flags=(*draft.flags, flag)).with_parameter(name, REGISTER_CAPS)
-    return capped.found(name, "fewer registers let more blocks be resident; 0 leaves it open")
+    return capped.noted(name, "fewer registers let more blocks be resident; 0 leaves it open")

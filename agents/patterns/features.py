@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from agents.generation.source import code_only
+from tuner.csource.tree import without_directives
 from tuner.device import Backend
 from tuner.experiment.model import Experiment
 
@@ -46,7 +46,7 @@ class Features:
 
 def features_of(experiment: Experiment) -> Features:
     """The features of an experiment's kernel as it stands."""
-    code = code_only(experiment.kernel.source.text)
+    code = without_directives(experiment.kernel.source.text)
     buffers = [argument for argument in experiment.arguments if argument.is_buffer]
     first = experiment.shapes.tune[0].symbols
     types = {str(first.get(argument.dtype, argument.dtype)) for argument in buffers}

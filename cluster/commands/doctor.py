@@ -1,4 +1,4 @@
-"""``doctor``: what this machine can do, and what it lacks."""
+"""``doctor``: this machine's devices, packages and cluster, and what is missing."""
 
 import importlib.metadata
 import json
@@ -18,10 +18,10 @@ PACKAGES = ("kernelwright", "ray", "numpy", "hyperopt", "litellm")
 
 
 def doctor(*, as_json: bool) -> None:
-    """Print devices, packages and the cluster that a run would join, which it tries to.
+    """Print devices and packages, and try to join the cluster that a run would join.
 
     Raises:
-        EnvironmentProblem: there is no device at all to tune for.
+        EnvironmentProblem: there is no device.
     """
     found = list_devices()
     settings = Settings.read()
@@ -52,16 +52,16 @@ def doctor(*, as_json: bool) -> None:
         typer.echo(f"experiments  {', '.join(bundled_names())}")
     if not any(one.device for one in found):
         extras = (
-            f"`pip install 'kernelwright[{backend.extra}]'` brings {backend.offers}"
+            f"`pip install 'kernelwright[{backend.extra}]'` for {backend.offers}"
             for backend in backends()
         )
-        raise EnvironmentProblem(f"no device to tune for: {', '.join(extras)}")
+        raise EnvironmentProblem(f"no device found: {', '.join(extras)}")
 
 
 def _cluster(settings: Settings) -> str:
-    """The cluster that a run would join, or why it could not."""
+    """The cluster that a run would join, or why it cannot."""
     if settings.ray_address is None:
-        return "no RAY_ADDRESS: a run starts its own"
+        return "RAY_ADDRESS is not set: a run starts its own Ray"
     try:
         with environment_for_ray(settings):
             from cluster import ray_driver

@@ -1,4 +1,4 @@
-"""Finding a spec, by path or by the name of a bundled experiment, and making it ready to tune."""
+"""Finds a spec by path or by the name of a bundled experiment, and gives it a template."""
 
 import difflib
 from collections.abc import Callable
@@ -13,23 +13,23 @@ from tuner.backends.registry import backends
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
-from tuner.integrity.source_rules import gate
+from tuner.integrity.source_rules import source_violations
 from workers.devices.discover import list_devices
 
 BUNDLED = Path(__file__).parents[2] / "deploy" / "experiments"
 
 
 def bundled_names() -> list[str]:
-    """The experiments that come with Kernelwright."""
+    """The names of the bundled experiments."""
     return sorted(path.parent.name for path in BUNDLED.glob("*/opencl.yaml"))
 
 
 def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
-    """The spec's file. A bundled name means its variant for a GPU where there is one.
+    """The spec's file. A bundled name stands for its variant for a GPU, if there is one.
 
     Args:
-        spec: what the user typed.
-        has_gpu: asked for a bundled name only.
+        spec: the user's argument.
+        has_gpu: called for a bundled name only.
 
     Raises:
         SpecError: there is neither such a file nor such an experiment.
@@ -46,14 +46,14 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
                 return path
     with suppress(OSError):
         if path.is_dir():
-            raise SpecError(f"{spec} is a folder; name the .yaml file in it")
+            raise SpecError(f"{spec} is a folder: name the .yaml file in it")
     close = _files_like(path) or difflib.get_close_matches(spec, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"bundled experiments: {', '.join(names)}"
     raise SpecError(f"no such file: {spec}; {hint}")
 
 
 def _files_like(path: Path) -> list[str]:
-    """The file beside it that is most likely meant."""
+    """The file in the same folder with the most similar name."""
     with suppress(OSError, ValueError):
         files = {file.name: str(file) for file in path.parent.glob("*.y*ml")}
         return [
@@ -68,25 +68,25 @@ def load_tunable(path: Path) -> tuple[Experiment, Template]:
 
 
 def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
-    """The experiment and its template: the user's own, or one made from the plain kernel by rules.
+    """The experiment and its template: the user's own, or one that rules derive from the kernel.
 
     Raises:
-        SpecError: it has no template and its kernel nothing to vary.
-        NothingValid: the static gate refuses the template.
+        SpecError: there is no template, and the kernel has nothing to vary.
+        NothingValid: the source rules refuse the template.
     """
     template = experiment.template
     if template is None:
         made = mechanical_template(experiment)
         template = made.template
-        typer.echo("kernelwright: no template, so one is made from the kernel:", err=True)
-        for finding in made.findings:
-            typer.echo(f"  {finding.what}: {finding.why}", err=True)
-    if reasons := gate(experiment, template):
-        raise NothingValid("the static gate refuses the template:\n  " + "\n  ".join(reasons))
+        typer.echo("kernelwright: no template: deriving one from the kernel", err=True)
+        for note in made.notes:
+            typer.echo(f"  {note.what}: {note.why}", err=True)
+    if reasons := source_violations(experiment, template):
+        raise NothingValid("the source rules refuse the template:\n  " + "\n  ".join(reasons))
     return replace(experiment, template=template), template
 
 
 def machine_has_gpu() -> bool:
-    """Whether a backend for GPUs finds a device here."""
+    """Whether this machine has a GPU that a backend can use."""
     names = [backend.name for backend in backends() if backend.gpu_only]
     return any(found.device is not None for found in list_devices(names))

@@ -1,4 +1,4 @@
-"""``patterns``: the user's store of patterns, and what a run reads from and leaves in it."""
+"""``patterns``: the user's pattern store, and what a run reads from it and adds to it."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tuner.run_directory import RunDirectory, RunView
 
 
 def list_all() -> None:
-    """Print a line for each pattern."""
+    """Print one line per winner."""
     patterns, notes = _store(Settings.read()).read()
     for pattern in patterns:
         for winner in pattern.winners:
@@ -51,7 +51,7 @@ def delete(name: str) -> None:
 
 
 def copy_near(settings: Settings, directory: RunDirectory) -> None:
-    """Copy the patterns that are near the run's kernel into its directory."""
+    """Copy the patterns of similar kernels into the run directory."""
     if settings.home is None or _replays(directory):
         return
     patterns, notes = _store(settings).read()
@@ -60,14 +60,14 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     if near:
         directory.write(PATTERNS_FILE, dump_patterns(near))
         names = ", ".join(map(str, near))
-        used = "tried first" if directory.experiment.template else "told to the model"
-        typer.echo(f"kernelwright: what won for similar kernels is {used}: {names}", err=True)
+        used = "tried first" if directory.experiment.template else "quoted to the model"
+        typer.echo(f"kernelwright: patterns of similar kernels are {used}: {names}", err=True)
 
 
 def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:
-    """Keep what a finished run's winner teaches, if it gained anything. A replay teaches nothing.
+    """Store the pattern of a finished run's winner, if there is a gain; replays store none.
 
-    A store that cannot be written is a note: the run's result stands without it.
+    A store that cannot be written only causes a warning.
     """
     if settings.home is None or not history.finished or _replays(RunView.open(run_dir)):
         return
@@ -76,7 +76,7 @@ def leave(settings: Settings, run_dir: Path, history: History, result: Result) -
         try:
             _store(settings).add(pattern)
         except EnvironmentProblem as problem:
-            _warn((f"what won is not kept for later runs: {problem}",))
+            _warn((f"cannot keep the winner as a pattern: {problem}",))
 
 
 def _replays(run: RunDirectory | RunView) -> bool:
@@ -86,7 +86,7 @@ def _replays(run: RunDirectory | RunView) -> bool:
 
 def _store(settings: Settings) -> PatternStore:
     if settings.home is None:
-        raise EnvironmentProblem("KERNELWRIGHT_HOME is set to nothing, so there are no patterns")
+        raise EnvironmentProblem("patterns are off: KERNELWRIGHT_HOME is empty")
     return PatternStore(settings.home / "patterns")
 
 

@@ -1,4 +1,4 @@
-"""``relay``: answers a mailbox through a language model, from a node that has a network."""
+"""``relay``: answers a mailbox through a language model, on a machine with a network."""
 
 import asyncio
 from pathlib import Path
@@ -24,10 +24,10 @@ def relay(
     seed: int | None,
     base_url: str | None,
 ) -> None:
-    """Answer what lies in the mailbox; unless ``once``, go on looking until interrupted.
+    """Answer the requests in the mailbox; without ``once``, until interrupted.
 
     Raises:
-        SpecError: there is no such model.
+        SpecError: a model is unknown.
         EnvironmentProblem: the folder is no mailbox, or cannot be written; or a key is missing.
         ModelUnavailable: a request got no reply; it stays in the mailbox.
     """

@@ -1,4 +1,4 @@
-"""What a run directory tells (``status``, ``report``, ``export``), and asking a run to ``stop``."""
+"""``status``, ``report`` and ``export`` of a run directory, and ``stop``."""
 
 import fcntl
 import json
@@ -19,7 +19,7 @@ from tuner.export.bundle import export_files
 from tuner.files import write_whole
 from tuner.journal.history import History
 from tuner.report.text import render
-from tuner.results.rejections import rejected_in_short
+from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
 from tuner.results.summary import summarise
 from tuner.run_directory import JOURNAL, RunView, begun
@@ -27,7 +27,7 @@ from workers.backends.cuda.architectures import NO_DRIVER
 
 
 def is_over(run_dir: Path) -> bool:
-    """Whether a run has ended for good."""
+    """Whether a run has finished."""
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return _history(view).finished
@@ -39,8 +39,8 @@ def result_view(run_dir: Path) -> RunView:
     """The run directory whose journal holds a run's result: with agents, that of a round.
 
     Raises:
-        NothingValid: no round has found anything.
-        EnvironmentProblem: what it found is gone.
+        NothingValid: no round found anything.
+        EnvironmentProblem: the journal of the round is lost.
     """
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
@@ -50,13 +50,13 @@ def result_view(run_dir: Path) -> RunView:
         return _ended(run_dir, ledger.searched, ledger.heat)
     rounds = rounds_begun(run_dir) if ledger is None else []
     if not rounds:
-        why = "no round was searched yet" if ledger is None else ledger.detail
+        why = "no round has begun its search" if ledger is None else ledger.detail
         raise NothingValid(f"there is no result: {why}")
     return RunView.open(rounds[-1])
 
 
 def status(run_dir: Path, *, as_json: bool) -> None:
-    """Print how far a run is, from its journal and from whether a process holds it."""
+    """Print the state of a run, from its journal and its lock."""
     view = RunView.open(run_dir)
     if view.experiment.agents is not None:
         _print_facts(_rounds_status(view), as_json=as_json)
@@ -96,7 +96,7 @@ def _rounds_status(view: RunView) -> dict[str, object]:
 
 
 def _of_rounds(run_dir: Path, ledger: Ledger | None) -> dict[int, History]:
-    """The searches of rounds by number, as far as they were begun."""
+    """The searches of rounds that have begun, by number."""
     found = {int(path.name): _history(RunView.open(path)) for path in rounds_begun(run_dir)}
     for past in ledger.rounds if ledger else ():
         history = found.get(past.number)
@@ -106,10 +106,10 @@ def _of_rounds(run_dir: Path, ledger: Ledger | None) -> dict[int, History]:
 
 
 def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
-    """The search of a round that is known to have come to its end.
+    """The search of a round that ended.
 
     Raises:
-        EnvironmentProblem: its journal says otherwise.
+        EnvironmentProblem: its journal lost the end.
     """
     path = round_path(run_dir, number, heat)
     if begun(path):
@@ -121,19 +121,19 @@ def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
 
 def _lost(run_dir: Path, number: int, path: Path) -> EnvironmentProblem:
     return EnvironmentProblem(
-        f"{path / JOURNAL} has lost how the search of round {number} ended, of which "
-        f"{run_dir / FILE} tells: restore it from a copy; {run_dir / 'export'} holds what was "
-        "exported"
+        f"{path / JOURNAL} has lost the end of the search of round {number}, which "
+        f"{run_dir / FILE} refers to: restore it from a backup; {run_dir / 'export'} has the "
+        "exported sources"
     )
 
 
 def _tried(histories: Iterable[History]) -> int:
-    """How many configurations searches have tried."""
+    """The number of configurations tried."""
     return sum(trial.outcome is not None for each in histories for trial in each.trials.values())
 
 
 def _best(histories: Sequence[History]) -> dict[str, object]:
-    """What the searches found fastest so far, before it is confirmed."""
+    """The fastest configuration so far, unconfirmed, and its speedup."""
     found = [
         (loss, str(history.configuration(leader)))
         for history in histories
@@ -154,20 +154,20 @@ def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
 
 
 def stop(run_dir: Path) -> None:
-    """Leave a request that the run looks for twice a second.
+    """Write a stop request, which the run looks for twice a second.
 
     Raises:
-        EnvironmentProblem: no process is at work there.
+        EnvironmentProblem: the run is not running.
     """
     view = RunView.open(run_dir)
     if not _is_running(run_dir):
         raise EnvironmentProblem(f"{view.path} is not running")
     (run_dir / STOP_FILE).touch()
-    typer.echo("asked to stop: it confirms what it has found, then ends")
+    typer.echo("stop requested: the run confirms what it found, then ends")
 
 
 def report(run_dir: Path, *, as_json: bool) -> None:
-    """Print what was found, also while the run goes on."""
+    """Print the result, also of a run that is running."""
     _print(summarise(_history(result_view(run_dir))), run_dir, as_json=as_json)
 
 
@@ -194,11 +194,11 @@ def conclude(
     as_json: bool,
     learn: Callable[[Path, History, Result], None] = lambda *_: None,
 ) -> None:
-    """Print the result of a run that is over, after ``learn`` was told of it.
+    """Print the result of a finished run, after calling ``learn`` with it.
 
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
-        ModelUnavailable: the model side gave out before anything was gained.
+        ModelUnavailable: the models gave out before anything was gained.
     """
     ledger = read_ledger(run_dir)
     if ledger is not None and ledger.searched is None and ledger.gave_out:
@@ -210,7 +210,7 @@ def conclude(
     if ledger is not None and ledger.gave_out:
         raise ModelUnavailable(_words(ledger))
     if result.outcome == "nothing_valid":
-        why = result.refused
+        why = result.baseline_rejected
         raise NothingValid(
             "no configuration was valid"
             if why is None
@@ -221,7 +221,7 @@ def conclude(
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
     ledger = read_ledger(run_dir)
     histories = _of_rounds(run_dir, ledger) if ledger else {}
-    rejected = {number: rejected_in_short(history) for number, history in histories.items()}
+    rejected = {number: rejections_line(history) for number, history in histories.items()}
     if as_json:
         found = result.to_json()
         if ledger is not None:
@@ -234,8 +234,8 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
         return
     if ledger is not None and len(ledger.rounds) > 1:
         typer.echo(
-            f"{_tried(histories.values())} configurations in {len(ledger.rounds)} rounds; what "
-            f"follows is of round {ledger.searched}:"
+            f"{_tried(histories.values())} configurations in {len(ledger.rounds)} rounds; the "
+            f"result below is from round {ledger.searched}:"
         )
     typer.echo(render(result))
     figures = _figure(result)
@@ -252,7 +252,7 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
 
 
 def _figure(result: Result) -> str:
-    """The speedup for the last line; under another name where it is the search's alone."""
+    """The speedup for the last line; named ``unconfirmed`` before confirmation."""
     if result.speedup is None:
         return ""
     name = "speedup" if result.confirmed else "unconfirmed"
@@ -268,16 +268,16 @@ def _print_rounds(ledger: Ledger, rejected: Mapping[int, str]) -> None:
         if past.interval is not None:
             found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
         if past.gain is not None:
-            found += f", {past.gain} {past.gain.verdict} against the best before it"
+            found += f", {past.gain} {past.gain.verdict} against the incumbent"
         if (gain := past.portfolio_gain) is not None and gain != past.gain:
-            found += f"; with it the portfolio is {gain} the one before it"
+            found += f"; with it the portfolio is {gain} the previous one"
         typer.echo(f"  {past.number}: {inline(past.suggestion.strategy)}")
         typer.echo(f"     {inline(past.verdict)}{found}")
         if failures := rejected.get(past.number):
             typer.echo(f"     {inline(failures)}")
         if past.roofline is not None:
             least, most = past.roofline
-            typer.echo(f"     {100 * least:.0f} to {100 * most:.0f} % of the possible speed")
+            typer.echo(f"     {100 * least:.0f} to {100 * most:.0f} % of the roofline")
         if str(past.static):
             typer.echo(f"     {inline(str(past.static), 1000)}")
     typer.echo(f"  ended: {ledger.detail}\n")
@@ -304,7 +304,7 @@ def _state(run_dir: Path, *, over: bool, waiting: bool) -> str:
 
 
 def _awaits_device(history: History) -> bool:
-    """Whether the device that a run was last taken up for was not there."""
+    """Whether the last process of the run had no device."""
     return history.device is not None and history.device.driver == NO_DRIVER
 
 
@@ -313,7 +313,7 @@ def _history(view: RunView) -> History:
 
 
 def _is_running(run_dir: Path) -> bool:
-    """Whether a process holds the run directory's lock."""
+    """Whether a process holds the lock of the run directory."""
     try:
         with (run_dir / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -23,7 +23,7 @@ from cluster.commands.specs import guesses_left
 from cluster.console import Shown, display
 from cluster.fleets.local import open_local_fleet
 from cluster.fleets.target import open_target_fleet
-from cluster.model_choice import bring_transcript, check_models, chosen, with_agents
+from cluster.model_choice import check_models, choose_model, copy_transcript, with_agents
 from cluster.search_run import STOP_FILE, FleetOpener, StopReason
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.errors import DeviceNeeded, KernelwrightError, NothingValid, SpecError
@@ -37,11 +37,11 @@ class Running(Protocol):
     """A run in this process, or in a driver actor."""
 
     def stop(self, reason: StopReason) -> None:
-        """Ask for an end."""
+        """Ask the run to end."""
         ...
 
     def progress(self) -> AsyncIterator[Shown]:
-        """Go on to the end."""
+        """Run to the end, yielding progress."""
         ...
 
 
@@ -58,7 +58,7 @@ def run(
     exit_when_waiting: bool,
     as_json: bool,
 ) -> None:
-    """Tune what a spec describes; ``model`` writes the templates, if one is asked for."""
+    """Tune the kernel of a spec; ``model`` writes the templates."""
     settings = Settings.read()
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
         path = find_spec(spec, workplace.has_gpu)
@@ -66,7 +66,7 @@ def run(
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
             _say(guesses_left(guesses))
-        asked = chosen(path, given, model)
+        asked = choose_model(path, given, model)
         check_models(path, given, asked, model)
         if asked == "none":
             experiment = replace(tunable(given)[0], agents=None)
@@ -80,7 +80,7 @@ def run(
             with closing(directory):
                 patterns.copy_near(settings, directory)
                 if asked == "replay":
-                    bring_transcript(path, experiment, folder)
+                    copy_transcript(path, experiment, folder)
             with _reminding(guesses):
                 _follow(workplace.start(folder), folder, again, target)
         except KernelwrightError:
@@ -99,7 +99,7 @@ def resume(
     exit_when_waiting: bool,
     as_json: bool,
 ) -> None:
-    """Go on with a run; one that is over only prints its result again."""
+    """Continue a run; of a finished run, only print the result."""
     folder = run_dir.absolute()
     if results.is_over(folder):
         results.conclude(folder, as_json=as_json)
@@ -113,7 +113,7 @@ def resume(
 
 @contextmanager
 def _reminding(guesses: tuple[int, ...]) -> Iterator[None]:
-    """Where nothing was valid, guesses that nobody has read may be why."""
+    """Mention unread guesses in an error about the spec's baseline or space."""
     try:
         yield
     except NothingValid as error:
@@ -133,10 +133,10 @@ def _with_budget(experiment: Experiment, trials: int | None, seconds: float | No
 
 
 def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
-    """Where the run goes. What lies in a submitted job's own folder vanishes with the job.
+    """The path of a new run directory, outside a submitted job's own folder.
 
     Raises:
-        SpecError: it would vanish.
+        SpecError: the wanted path is inside the job's folder.
     """
     default = f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     if not settings.in_job:
@@ -146,15 +146,15 @@ def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
         return lasting
     if not wanted.is_absolute() or wanted.resolve().is_relative_to(Path.cwd().resolve()):
         raise SpecError(
-            f"--run-dir {wanted} lies in the job's own folder, which Ray deletes when the job "
-            f"ends; give an absolute path outside it, such as {lasting}"
+            f"--run-dir {wanted} is in the job's own folder, which Ray deletes when the job "
+            f"ends: give an absolute path outside it, such as {lasting}"
         )
     return wanted
 
 
 @dataclass(frozen=True, slots=True)
 class _Workplace:
-    """Where runs are done: whether a GPU is there, and how to start one on a run directory."""
+    """Where a run executes: whether a GPU is there, and how to start on a run directory."""
 
     has_gpu: Callable[[], bool]
     start: Callable[[Path], Running]
@@ -168,9 +168,9 @@ def _workplace(
     settings: Settings,
     exit_when_waiting: bool,
 ) -> Iterator[_Workplace]:
-    """This process, or Ray: a cluster is joined at once, a local Ray started when it is needed.
+    """This process, or Ray. A cluster is joined at once; a local Ray is started when needed.
 
-    A target that is not at hand is compiled for in this process.
+    ``target`` is compiled for in this process.
     """
     if fleet == "local" or target is not None:
         opener: FleetOpener = partial(open_local_fleet, wanted=device, cache=settings.cache)
@@ -209,12 +209,12 @@ def _workplace(
 
 
 def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
-    """Show a run's progress until it is over; a first signal ends it orderly, a second at once.
+    """Show progress until the run ends; a first signal ends it in order, a second at once.
 
     Raises:
-        SystemExit: with the command to go on, which has the options ``again``, and ``target`` until
-            the device itself is needed: 130 or 143 after a signal, 130 where it was asked to stop
-            and had nothing yet, 6 if a reply or the device is awaited.
+        SystemExit: the run can be continued, with the options ``again`` (and ``target``, until the
+            device itself is needed): 130 or 143 after a signal, 130 if it was stopped before
+            anything was measured, 6 if a reply or the device is awaited.
     """
     received: list[signal.Signals] = []
 
@@ -242,7 +242,7 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
     except DeviceNeeded as needed:
         _leave(str(needed), folder, again, needed.exit_code)
     if received and not results.is_over(folder):
-        words = "interrupted; all that was measured is kept"
+        words = "interrupted; everything measured is kept"
         _leave(words, folder, on_target, 128 + received[0])
     if (folder / STOP_FILE).exists() and not results.is_over(folder):
         _leave("stopped before anything was measured", folder, on_target, 128 + signal.SIGINT)
@@ -253,13 +253,13 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
 
 
 def _leave(why: str, folder: Path, options: str, code: int) -> NoReturn:
-    """End before the run does, with the command that goes on with it."""
-    _say(f"{why}; go on with: kernelwright resume {shlex.quote(str(folder))}{options}")
+    """Exit with the command that continues the run."""
+    _say(f"{why}; continue with: kernelwright resume {shlex.quote(str(folder))}{options}")
     sys.exit(code)
 
 
 def _given(fleet: str | None, device: str | None, exit_when_waiting: bool) -> str:
-    """The options that a resume needs to go on where this command ran."""
+    """The options with which a resume runs in the same place."""
     words = "" if fleet is None else f" --fleet {fleet}"
     if device is not None:
         words += f" --device {shlex.quote(device)}"
@@ -267,7 +267,7 @@ def _given(fleet: str | None, device: str | None, exit_when_waiting: bool) -> st
 
 
 def _remove_if_empty(folder: Path) -> None:
-    """A run that never began leaves nothing worth keeping."""
+    """Remove the directory of a run that has no facts and no steps."""
     if not RunView.open(folder).facts() and not any((folder / STEPS).glob("*")):
         shutil.rmtree(folder, ignore_errors=True)
 

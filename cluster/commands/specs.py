@@ -1,4 +1,4 @@
-"""``validate`` and ``init``: what can be said about a spec, or a kernel, without running it."""
+"""``validate`` and ``init``: check a spec, or write one for a kernel, without running it."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from agents.generation.corners import corners
 from cluster.commands.compiling import compiled
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
-from cluster.model_choice import check_models, chosen
+from cluster.model_choice import check_models, choose_model
 from cluster.search_run import checker_bytes
 from tuner.device import Device
 from tuner.engine.fleet import BASELINE
@@ -20,7 +20,7 @@ from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
-from tuner.experiment.tolerances import compared
+from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.trial import Configuration, Rejected
@@ -31,7 +31,7 @@ from workers.devices.discover import list_devices
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One configuration that ``--compile`` tried: why it failed, or nothing."""
+    """A configuration that ``--compile`` tried, and why it failed, if it did."""
 
     configuration: str
     problem: str | None
@@ -40,22 +40,22 @@ class Attempt:
 def validate(
     spec: str, *, target: str | None, compile_corners: bool, device: str | None, as_json: bool
 ) -> None:
-    """Print what a correct spec means, for a device that is here or an architecture that is not.
+    """Print the tolerances, space and estimate of a correct spec, for a device or an architecture.
 
     Raises:
-        SpecError: everything that is wrong with it, at once; or its space is empty.
-        ModelUnavailable: there is no transcript to replay, though the spec wants one.
+        SpecError: all errors of the spec; or its space is empty.
+        ModelUnavailable: the spec wants a transcript, and there is none.
         NothingValid: with ``compile_corners``, something did not compile.
     """
     path = find_spec(spec, lambda: target is not None or machine_has_gpu())
     experiment = load_experiment(path)
-    asked = chosen(path, experiment, None)
+    asked = choose_model(path, experiment, None)
     check_models(path, experiment, asked, None)
     rounds = experiment.agents.rounds if experiment.agents and asked != "none" else 0
     if experiment.template is not None or not rounds:
         experiment = tunable(experiment)[0]
     model, why_not = _device(experiment, target, device)
-    tolerances = compared(experiment)
+    tolerances = comparison_rules(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
     if model is not None and experiment.template is not None:
@@ -63,7 +63,7 @@ def validate(
     attempts: list[Attempt] = []
     if compile_corners:
         if model is None:
-            raise EnvironmentProblem(f"nothing to compile for: {why_not}")
+            raise EnvironmentProblem(f"--compile needs a device or --target: {why_not}")
         attempts = _compile(experiment, space, model)
     if as_json:
         report = {
@@ -83,17 +83,17 @@ def validate(
         for output, bound in tolerances.items():
             typer.echo(f"  {output}: {bound}")
         if experiment.cost is None or experiment.cost.bytes is None:
-            typer.echo("  no cost in bytes: how near a shape is to the possible is not told")
+            typer.echo("  cost.bytes is not given: the report cannot compare with the roofline")
         if space is not None and model is not None:
             _print_space(space, model)
         elif model is None:
             typer.echo(f"space: not counted: {why_not}")
         if rounds:
             aside = "; --model none searches the spec's own" if experiment.template else ""
-            typer.echo(f"space of a run: not known before {asked} writes a template{aside}")
+            typer.echo(f"space of a run: unknown until {asked} writes a template{aside}")
         if model is not None:
             agents = f", in {rounds} rounds with model {asked}" if rounds else ""
-            typer.echo(f"a run: {_estimate(experiment, model, space, rounds)}{agents}")
+            typer.echo(f"estimated run: {_estimate(experiment, model, space, rounds)}{agents}")
         for one in attempts:
             typer.echo(f"  compiled {one.configuration}: {one.problem or 'ok'}")
     if failed := [one for one in attempts if one.problem]:
@@ -101,20 +101,22 @@ def validate(
 
 
 def guesses_left(lines: tuple[int, ...]) -> str:
-    """What is said of guesses that nobody has read."""
-    return f"guesses wait for your eye: {len(lines)}, at lines {', '.join(map(str, lines))}"
+    """The guesses of ``init`` that are still marked, by line."""
+    need = "1 guess needs" if len(lines) == 1 else f"{len(lines)} guesses need"
+    where = "line" if len(lines) == 1 else "lines"
+    return f"{need} review: {where} {', '.join(map(str, lines))}"
 
 
 def _verdict(guesses: tuple[int, ...]) -> str:
     if not guesses:
-        return "nothing is wrong that can be seen without running it"
-    return f"it can be read; whether it is right nobody knows yet: {guesses_left(guesses)}"
+        return "no errors found"
+    return f"no errors found, but {guesses_left(guesses)}"
 
 
 def _device(
     experiment: Experiment, target: str | None, wanted: str | None
 ) -> tuple[Device | None, str]:
-    """The device to judge by, or why there is none."""
+    """The device to check against, or why there is none."""
     backend = experiment.kernel.language
     if target is not None:
         return device_for_target(backend, target), ""
@@ -148,7 +150,7 @@ def _print_space(space: FeasibleSet, device: Device) -> None:
 def _estimate(
     experiment: Experiment, device: Device, space: FeasibleSet | None, rounds: int
 ) -> Estimate:
-    """What a run on one such device would cost, with this machine's cores to compile."""
+    """The estimate for one such device, compiling on this machine's cores."""
     cores = max(1, (os.cpu_count() or 2) - 1)
     return estimate(
         experiment,
@@ -162,7 +164,7 @@ def _estimate(
 
 
 def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) -> list[Attempt]:
-    """The baseline, and corners of the space."""
+    """Compile the baseline and the corners of the space."""
     shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
     todo: list[tuple[Template | None, Configuration]] = [(None, Configuration(()))]
     if space is not None:
@@ -183,10 +185,10 @@ def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) 
 
 
 def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema: bool) -> None:
-    """Print a commented spec from a kernel's signature, or the JSON schema of specs; or write it.
+    """Write a commented spec for a kernel, or the JSON schema of specs; to stdout by default.
 
     Raises:
-        SpecError: no kernel was named, it cannot be understood, or the output exists.
+        SpecError: no kernel is named, it cannot be understood, or the output exists.
         EnvironmentProblem: the output cannot be written.
     """
     if schema:
@@ -195,12 +197,12 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
         _write(json.dumps(json_schema(), indent=2) + "\n", output)
         return
     if kernel is None:
-        raise SpecError("name a kernel file (.cu or .cl), or give --schema")
-    from tuner.experiment.draft_spec import skeleton
+        raise SpecError("name a kernel file (.cu or .cl), or use --schema")
+    from tuner.experiment.draft_spec import draft_spec
 
-    _write(skeleton(kernel, entry), output)
+    _write(draft_spec(kernel, entry), output)
     if output is not None:
-        then = f"correct its guesses, then: kernelwright validate {output}"
+        then = f"review its guesses, then run: kernelwright validate {output}"
         typer.echo(f"kernelwright: wrote {output}; {then}", err=True)
 
 
@@ -213,7 +215,7 @@ def _write(text: str, output: Path | None) -> None:
             file.write(text)
     except FileExistsError:
         raise SpecError(
-            f"{output} is there already: delete it, or name another file with --output"
+            f"{output} exists already: delete it, or name another file with --output"
         ) from None
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {output}: {error.strerror}") from None

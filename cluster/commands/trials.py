@@ -1,4 +1,4 @@
-"""``trial``: one configuration, compiled, checked and timed here; the way to reproduce a result."""
+"""``trial``: compile, check and time one configuration on this machine."""
 
 import json
 import re
@@ -26,11 +26,11 @@ from workers.devices.discover import list_devices
 def trial(
     spec: str, *, assignments: Sequence[str], shape: str | None, device: str | None, as_json: bool
 ) -> None:
-    """Measure one configuration on this machine, against the baseline in the same child.
+    """Measure one configuration on this machine, beside the baseline in the same child.
 
     Raises:
-        SpecError: a parameter or symbol is missing, unknown or has no such value.
-        NothingValid: the baseline or the configuration was rejected, with the reason.
+        SpecError: a parameter or symbol is missing or unknown, or has no such value.
+        NothingValid: the baseline or the configuration was rejected.
     """
     experiment, template = load_tunable(find_spec(spec, machine_has_gpu))
     if shape is not None:
@@ -78,7 +78,7 @@ def _configuration(template: Template, assignments: Sequence[str]) -> Configurat
     given = _given(assignments, "--set")
     if unknown := sorted(given.keys() - template.parameters.keys()):
         known = ", ".join(template.parameters)
-        raise SpecError(f"--set {unknown[0]}: no such parameter; there are: {known}")
+        raise SpecError(f"--set {unknown[0]}: no such parameter; parameters: {known}")
     values: dict[str, Value] = {}
     for name, allowed in template.parameters.items():
         texts = {
@@ -86,7 +86,7 @@ def _configuration(template: Template, assignments: Sequence[str]) -> Configurat
             for value in allowed
         }
         if name not in given:
-            raise SpecError(f"--set {name}=… is missing; its values: {', '.join(texts)}")
+            raise SpecError(f"--set {name}=… is missing; values: {', '.join(texts)}")
         text = given[name].lower() if given[name].lower() in ("true", "false") else given[name]
         if text not in texts:
             raise SpecError(f"--set {name}={text}: not one of its values: {', '.join(texts)}")
@@ -118,7 +118,7 @@ def _given(texts: Sequence[str], option: str) -> dict[str, str]:
         if not name or not value:
             raise SpecError(f"{option} {text}: write NAME=VALUE")
         if name in given:
-            raise SpecError(f"{option} {text}: {name} is {given[name]} already")
+            raise SpecError(f"{option} {text}: {name} is already {given[name]}")
         given[name] = value
     return given
 

@@ -1,4 +1,4 @@
-"""``verify``: a run's confirmation again, from its exported sources alone, in new processes."""
+"""``verify``: confirm a run's claims again, from its exported sources alone."""
 
 import json
 import secrets
@@ -14,7 +14,6 @@ import typer
 from cluster.commands.results import result_view
 from cluster.console import Display, Doing, display
 from cluster.fleets.local import choose
-from cluster.search_run import checker_bytes
 from tuner.engine.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.model import Experiment
@@ -25,16 +24,17 @@ from tuner.journal.history import History
 from tuner.report.estimate import duration, seconds_left
 from tuner.trial import Configuration, Rejected
 from workers.bench.device_bench import DeviceBench
+from workers.checkers.examination import tools
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
 
 def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
-    """Measure again what the run claims, and print whether it holds.
+    """Measure the run's claims again, and print whether they hold.
 
     Raises:
-        EnvironmentProblem: no run, no export, or another device than the claims are about.
-        NothingValid: the export was changed, or a claim does not hold.
+        EnvironmentProblem: there is no run or no export, or the device is another one.
+        NothingValid: the export was changed, or a claim fails.
     """
     view = result_view(run_dir)
     files = _exported(run_dir / "export")
@@ -42,8 +42,8 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         if as_json:
             typer.echo(json.dumps({"run": str(run_dir), "holds": False, "changed": changed}))
         raise NothingValid(
-            f"{run_dir / 'export'} is not what the run exported: {', '.join(changed)}; "
-            f"`kernelwright export {run_dir}` writes it anew"
+            f"{run_dir / 'export'} differs from what the run exported: {', '.join(changed)}; "
+            f"restore it with `kernelwright export {run_dir}`"
         )
     record = read_record(files[NAME])
     with display() as shown:
@@ -63,14 +63,13 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
     if found == "unclear":
-        said = "nothing is told by figures that scatter so: ask again when the device is quiet"
-        typer.echo(f"kernelwright: {said}", err=True)
+        typer.echo("kernelwright: too noisy to decide: rerun on an idle device", err=True)
     if found == "fails":
-        raise NothingValid("not every number of this run holds")
+        raise NothingValid(f"{counts['fails']} of {len(checks)} claims fail")
 
 
 def _exported(folder: Path) -> dict[str, str]:
-    """The text of every file of the export.
+    """The text of every exported file, by name.
 
     Raises:
         EnvironmentProblem: there is none, or a file cannot be read.
@@ -85,8 +84,8 @@ def _exported(folder: Path) -> dict[str, str]:
         raise EnvironmentProblem(f"cannot read the export in {folder}: {error}") from None
     if not files:
         raise EnvironmentProblem(
-            f"{folder} holds no export, which a run writes when it ends: one that was interrupted "
-            "is gone on with by `kernelwright resume`"
+            f"{folder} has no export, which a run writes when it ends: continue an interrupted run "
+            "with `kernelwright resume`"
         )
     return files
 
@@ -106,7 +105,7 @@ def _measured(
     wanted: str | None,
     shown: Display,
 ) -> list[Confirmed]:
-    """One answer for each of the spec's confirming processes.
+    """The samples of each confirming process, and what checkers found.
 
     Raises:
         EnvironmentProblem: the claims are about another device.
@@ -116,9 +115,10 @@ def _measured(
     model, indices = choose(list_devices((backend,)), backend, wanted)
     if model.model != record.device:
         raise EnvironmentProblem(
-            f"the claims are about {record.device}, and this device is {model.model}"
+            f"the claims are about {record.device}, but this device is {model.model}: choose "
+            "another with --device, or use a machine that has one"
         )
-    shown.show(Doing(words="measuring again: compiling what was exported"))
+    shown.show(Doing(words="measuring again: compiling the exported sources"))
     with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
         baseline, *finalists = (
             _compiled(compiler, experiment, variant, files) for variant in record.variants
@@ -135,15 +135,16 @@ def _measured(
             harder = () if process else tuple(candidate.trial for candidate in finalists)
             job = ConfirmJob(process=process, finalists=tuple(finalists), harder=harder)
             answers.append(bench.confirm(job))
-        if checker_bytes(model):
-            shown.show(Doing(words="measuring again: under the checkers"))
+        if checkers := tools(model, Path()):
+            checker = Path(checkers[0].command[0]).name
+            shown.show(Doing(words=f"measuring again: checking winners with {checker}"))
         examined = bench.examine(ExamineJob(winners=tuple(finalists)))
         answers.append(Confirmed(process=len(answers), samples=(), failed=examined.failed))
     return answers
 
 
 def _left(began: float, done: int, processes: int) -> str:
-    """How long the processes that are not done yet take, by the pace of those that are."""
+    """The time left, by the pace of the processes so far."""
     left = seconds_left(time.monotonic() - began, [(done, processes - done)])
     return f", about {duration(left)} left" if left else ""
 

@@ -118,7 +118,7 @@ def test_a_parameter_that_nothing_reads_is_told_as_one_that_changes_nothing() ->
         Observation(
             configuration=one.configuration,
             ratio=one.ratio,
-            work=str(sorted((one.configuration.as_dict() | {"HINT": None}).items())),
+            code=str(sorted((one.configuration.as_dict() | {"HINT": None}).items())),
         )
         for one in observed()
     ]

@@ -45,6 +45,9 @@ from tuner.trial import Configuration, Value
 
 BASELINE_NS = (1000.0, 2000.0, 4000.0)
 
+some_kills = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+"""A process is killed after every fourth write, and in the slow tier after every one."""
+
 
 def plain() -> Experiment:
     search = SearchSettings(strategy="random", trials=9, seconds=1e6)
@@ -434,7 +437,8 @@ def settled(ending: Ending) -> object:
     return ending.reason, progress, replace(ending.spent, seconds=0.0)
 
 
-def test_two_incumbents_are_entered_wherever_a_process_is_killed() -> None:
+@some_kills
+def test_two_incumbents_are_entered_wherever_a_process_is_killed(every: int) -> None:
     rounds = script(*[([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)])
 
     def run_uneven(disk: Disk) -> object:
@@ -442,17 +446,18 @@ def test_two_incumbents_are_entered_wherever_a_process_is_killed() -> None:
 
     undisturbed = Disk()
     expected = run_uneven(undisturbed)
-    for kill_after in range(undisturbed.writes // 2, undisturbed.writes + 1):
+    for kill_after in range(undisturbed.writes // 2, undisturbed.writes + 1, every):
         disk = Disk(kill_after=kill_after)
         with pytest.raises(KilledError):
             run_uneven(disk)
         assert run_uneven(disk) == expected, f"killed after write {kill_after}"
 
 
-def test_killed_after_any_write_and_resumed_it_ends_the_same_and_pays_once() -> None:
+@some_kills
+def test_killed_after_any_write_and_resumed_it_ends_the_same_and_pays_once(every: int) -> None:
     undisturbed = Disk()
     expected = settled(run(GOOD, undisturbed))
-    for kill_after in range(1, undisturbed.writes + 1):
+    for kill_after in range(1, undisturbed.writes + 1, every):
         disk = Disk(kill_after=kill_after)
         with pytest.raises(KilledError):
             run(GOOD, disk)

@@ -261,10 +261,11 @@ def mutate(text: str, dice: random.Random) -> str:
     return text.replace(dice.choice(["```", "\n", "VEC", "16", "}"]), junk, dice.randrange(1, 3))
 
 
-def test_a_thousand_mutated_replies_crash_nothing_and_smuggle_nothing() -> None:
+@pytest.mark.parametrize("replies", [300, pytest.param(1_200, marks=pytest.mark.slow)])
+def test_mutated_replies_crash_nothing_and_smuggle_nothing(replies: int) -> None:
     whole = reply_text(draft())
     accepted = 0
-    for seed in range(1_200):
+    for seed in range(replies):
         dice = random.Random(seed)
         text = whole
         for _ in range(dice.randrange(1, 4)):
@@ -291,4 +292,4 @@ def test_a_thousand_mutated_replies_crash_nothing_and_smuggle_nothing() -> None:
         except SpecError:
             continue
         assert len(space) > 0
-    assert accepted > 50
+    assert accepted > replies / 24

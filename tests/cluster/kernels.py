@@ -1,8 +1,14 @@
-"""A tiny experiment on disk, whole or broken in one place, and the command line as a process."""
+"""A tiny experiment on disk, whole or broken in one place, and the command line."""
 
+import io
+import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
+
+from cluster.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,12 +80,27 @@ def write_experiment(folder: Path, **changed: str) -> Path:
 
 
 def command(*arguments: object) -> list[str]:
-    """The command line of a checkout that is not installed."""
+    """The command line of a checkout that is not installed, for a process of its own."""
     return [sys.executable, "-m", "cluster", *map(str, arguments)]
 
 
-def kernelwright(*arguments: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
-    )
+def kernelwright(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in this process, by its entry point."""
+    words = ["kernelwright", *map(str, arguments)]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with (
+        patch.object(sys, "argv", words),
+        patch.dict(os.environ),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())
+    return subprocess.CompletedProcess(words, code, *texts)

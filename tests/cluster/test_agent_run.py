@@ -119,7 +119,9 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, caps
         (tmp_path / f"run/rounds/{number}/journal.jsonl").read_text().count('"trial.finished"')
         for number in ("01", "02")
     )
-    assert told.startswith(f"{tried} configurations in 2 rounds; what follows is of round 1:\n")
+    assert told.startswith(
+        f"{tried} configurations in 2 rounds; the result below is from round 1:\n"
+    )
 
 
 def test_the_report_says_what_was_rejected_in_which_round(tmp_path, capsys):
@@ -378,7 +380,7 @@ def test_through_a_mailbox_it_waits_with_6_and_goes_on_when_answered(tmp_path):
     for role in (Role.PLANNING, Role.GENERATION):
         assert result.returncode == 6, result.stderr
         again = f"kernelwright resume {run} --exit-when-waiting\n"
-        assert result.stderr.endswith(f"; go on with: {again}")
+        assert result.stderr.endswith(f"; continue with: {again}")
         (request,) = pending(box / "box")
         answer(box / "box", request, Reply(text=REPLIES[role]))
         result = kernelwright("resume", run, "--exit-when-waiting")
@@ -420,7 +422,7 @@ def test_the_hint_to_go_on_quotes_the_folder_for_the_shell(capsys):
     with pytest.raises(SystemExit):
         runs._leave("interrupted", Path("a b;$(c)"), " --target sm_90", 130)
     hint = capsys.readouterr().err
-    assert hint.endswith("go on with: kernelwright resume 'a b;$(c)' --target sm_90\n")
+    assert hint.endswith("continue with: kernelwright resume 'a b;$(c)' --target sm_90\n")
 
 
 def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_path):
@@ -429,7 +431,7 @@ def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_p
     assert result.returncode == 6, result.stderr
     words = "r1-d0-testing-a0: the corners compile; this needs the device itself (NVIDIA H100"
     assert words in result.stderr.splitlines()[-1]
-    assert result.stderr.endswith(f"go on with: kernelwright resume {tmp_path / 'run'}\n")
+    assert result.stderr.endswith(f"continue with: kernelwright resume {tmp_path / 'run'}\n")
     steps = sorted(file.stem for file in (tmp_path / "run" / "llm").glob("r*.json"))
     assert steps == [
         "r0-d0-testing-a0",
@@ -453,7 +455,7 @@ def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more,
     result = parked(tmp_path, *more)
     assert result.returncode == code, result.stderr
     assert "bug" not in result.stderr
-    assert ("go on with: kernelwright resume " in result.stderr) == (code == 6)
+    assert ("continue with: kernelwright resume " in result.stderr) == (code == 6)
     if code == 6:
         status = json.loads(kernelwright("status", tmp_path / "run", "--json").stdout)
         assert status["state"] == "waiting"

@@ -14,6 +14,7 @@ import pytest
 from cluster import cli
 from cluster.search_run import STOP_FILE
 from cluster.settings import Settings
+from kernelwright import __version__
 from tests.cluster.kernels import (
     FAMILY,
     KERNEL,
@@ -48,6 +49,24 @@ def test_help_imports_nothing_heavy():
     )
     assert result.returncode == 0, result.stderr
     assert "resume" in result.stdout
+
+
+def test_the_version_is_printed_without_a_command():
+    assert kernelwright("--version").stdout == f"kernelwright {__version__}\n"
+
+
+def test_a_shell_can_complete_commands():
+    program = "import sys; sys.argv = ['kernelwright']; from cluster.cli import main; main()"
+    asked = {"_KERNELWRIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "kernelwright re"}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | asked | {"COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.split() == ["resume", "report", "relay"]
 
 
 @pytest.mark.parametrize(
@@ -98,9 +117,9 @@ def test_a_spec_whose_guesses_were_not_read_is_right_with_a_reservation(tmp_path
     marked = [at for at, line in enumerate(lines, 1) if "# guess" in line]
     assert len(marked) == 5
     first = result.stdout.splitlines()[0]
-    assert first.endswith(f"guesses wait for your eye: 5, at lines {', '.join(map(str, marked))}")
+    assert first.endswith(f"5 guesses need review: lines {', '.join(map(str, marked))}")
     spec.write_text("\n".join(line.partition("# guess")[0] for line in lines))
-    assert "nothing is wrong that can be seen" in kernelwright("validate", spec).stdout
+    assert "no errors found\n" in kernelwright("validate", spec).stdout
 
 
 def test_a_trial_is_reproduced_alone(tmp_path):
@@ -135,7 +154,7 @@ BAD = [
     ),
     (("trial", "{spec}", "--set", "ITEMS=1"), 2, ["BLOCK=… is missing"]),
     (("trial", "{spec}", "--set", "ITEMS=1", "--set", "BLOCK=16", "--shape", "m=1"), 2, ["n=…"]),
-    (("trial", "{spec}", "--set", "ITEMS=1", "--set", "ITEMS=2"), 2, ["ITEMS is 1 already"]),
+    (("trial", "{spec}", "--set", "ITEMS=1", "--set", "ITEMS=2"), 2, ["ITEMS is already 1"]),
     (
         ("trial", "{spec}", "--set", "ITEMS=1", "--set", "BLOCK=16", "--shape", "n=" + "9" * 5000),
         2,
@@ -146,7 +165,7 @@ BAD = [
     (
         ("init", "{here}/scale.cl", "-o", "{spec}"),
         2,
-        ["spec.yaml is there already", "name another file with --output"],
+        ["spec.yaml exists already", "name another file with --output"],
     ),
     (("validate", "{spec}", "--target", "sm_90"), 2, ["--target sm_90 is for CUDA"]),
 ]
@@ -198,7 +217,7 @@ BROKEN = [
         [
             "error: the baseline cannot be used: the baseline itself fails: writes ",
             " behind the end of out",
-            "; guesses wait for your eye: 2, at lines 7, 9\n",
+            "; 2 guesses need review: lines 7, 9\n",
         ],
     ),
     ({"family": FAMILY.replace("3.0f", "5.0f")}, 4, ["6 of 6 rejected", "wrong"]),
@@ -206,7 +225,7 @@ BROKEN = [
     ({"template": TEMPLATE + "constraints: [ITEMS * BLOCK > 1000000]\n"}, 2, ["ITEMS * BLOCK"]),
     ({"spec": SPEC.replace("n: 1000", "n: -5")}, 2, ["spec.yaml:"]),
     ({"spec": SPEC.replace("trials: 6", "trails: 6")}, 2, ["spec.yaml:", "trials"]),
-    ({"family": "#define BLOCK 64\n" + FAMILY}, 4, ["static gate", "overrides a parameter"]),
+    ({"family": "#define BLOCK 64\n" + FAMILY}, 4, ["source rules", "overrides a parameter"]),
 ]
 
 
@@ -224,7 +243,7 @@ def test_without_a_template_one_is_made_from_the_kernel(tmp_path):
     spec = write_experiment(tmp_path / "spec", spec=SPEC.replace("template: template.yaml\n", ""))
     result = kernelwright("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run")
     assert result.returncode == 0, result.stderr
-    assert "one is made from the kernel" in result.stderr
+    assert "deriving one from the kernel" in result.stderr
     assert last_line(result).startswith("kernelwright: outcome=")
 
 
@@ -255,7 +274,7 @@ def test_a_crash_and_an_endless_loop_cost_a_trial_each_and_are_named(tmp_path):
 
 def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    result = kernelwright("run", write_experiment(tmp_path), timeout=60)
+    result = kernelwright("run", write_experiment(tmp_path))
     assert result.returncode == 3
     assert "cannot use 127.0.0.1:1" in result.stderr
     assert "Traceback" not in result.stderr
@@ -311,24 +330,35 @@ WIDE = TEMPLATE.replace("[1, 2, 4]", str(list(range(1, 100)))).replace(
 )
 
 
-def begin(tmp_path, text, finished=1):
-    """Start a long run as a process group of its own, and wait until trials came in."""
-    spec = write_experiment(tmp_path / "spec", spec=text, template=WIDE)
-    run = tmp_path / "run"
-    process = subprocess.Popen(
-        command("run", spec, "--fleet", "local", "--run-dir", run),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    until = time.monotonic() + 60
-    while outcomes(run) < finished:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return process, run
+@pytest.fixture
+def begin(tmp_path):
+    """Starts a long run as a process group of its own, and waits until trials came in."""
+    started = []
+
+    def start(text, finished=1):
+        spec = write_experiment(tmp_path / "spec", spec=text, template=WIDE)
+        run = tmp_path / "run"
+        process = subprocess.Popen(
+            command("run", spec, "--fleet", "local", "--run-dir", run),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        until = time.monotonic() + 60
+        while outcomes(run) < finished:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return process, run
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 def outcomes(run):
@@ -338,8 +368,8 @@ def outcomes(run):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_all_and_prints_how_to_go_on(tmp_path, number, code):
-    process, run = begin(tmp_path, LONG)
+def test_a_signal_keeps_all_and_prints_how_to_go_on(begin, number, code):
+    process, run = begin(LONG)
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code, errors
@@ -348,8 +378,8 @@ def test_a_signal_keeps_all_and_prints_how_to_go_on(tmp_path, number, code):
     assert outcomes(run) >= 1
 
 
-def test_kill_9_loses_no_finished_trial_and_repeats_none(tmp_path):
-    process, run = begin(tmp_path, SPEC)
+def test_kill_9_loses_no_finished_trial_and_repeats_none(begin):
+    process, run = begin(SPEC)
     process.kill()
     process.communicate()
     before = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
@@ -395,8 +425,8 @@ def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
     assert any(fact.kind == "run.finished" for fact in RunView.open(tmp_path / "run").facts())
 
 
-def test_stopped_before_anything_was_measured_it_goes_on_later(tmp_path):
-    process, run = begin(tmp_path, LONG, finished=0)
+def test_stopped_before_anything_was_measured_it_goes_on_later(begin):
+    process, run = begin(LONG, finished=0)
     until = time.monotonic() + 60
     while not (run / "journal.jsonl").exists():
         assert time.monotonic() < until
@@ -404,12 +434,12 @@ def test_stopped_before_anything_was_measured_it_goes_on_later(tmp_path):
     (run / STOP_FILE).touch()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "stopped before anything was measured; go on with: kernelwright resume" in errors
+    assert "stopped before anything was measured; continue with: kernelwright resume" in errors
     assert not any(fact.kind == "search.ended" for fact in RunView.open(run).facts())
 
 
-def test_stop_confirms_what_was_found(tmp_path):
-    process, run = begin(tmp_path, LONG)
+def test_stop_confirms_what_was_found(begin):
+    process, run = begin(LONG)
     assert kernelwright("stop", run).returncode == 0
     result, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors

@@ -70,7 +70,7 @@ def test_a_round_whose_journal_lost_its_end_is_told_of_by_all_that_show_it(tmp_p
             show(path)
     for name in ("status.json", "results.jsonl"):
         (folder / name).unlink()
-    lost = rf"rounds/{number}/journal\.jsonl has lost how the .* ended.*: restore it from a copy"
+    lost = rf"rounds/{number}/journal\.jsonl has lost the end of .*: restore it from a backup"
     for show in shows:
         with pytest.raises(EnvironmentProblem, match=lost):
             show(path)

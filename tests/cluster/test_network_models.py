@@ -1,12 +1,12 @@
 """A whole run whose agents ask LiteLLM's real client, against a local server and its faults."""
 
 import json
-import os
-import subprocess
+
+import pytest
 
 from agents.rounds_summary import read_ledger
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
-from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
+from tests.cluster.kernels import FAMILY, SPEC, kernelwright, write_experiment
 
 SUGGESTION = {
     "bottleneck": "one element at a time",
@@ -30,22 +30,17 @@ def fenced(fields, source=""):
     return text + (f"```c\n{source}```\n" if source else "")
 
 
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
 def run(folder, server, *more, agents=""):
     spec = SPEC.replace("template: template.yaml\n", "")
     spec += f"agents: {{rounds: 1, base_url: '{server.url}'{agents}}}\n"
     path = write_experiment(folder / "spec", spec=spec)
-    return subprocess.run(
-        command(
-            *("run", path, "--fleet", "local", "--run-dir", folder / "run"),
-            *("--model", "openai/gpt-4o-mini", *more),
-        ),
-        cwd=ROOT,
-        env=os.environ | {"OPENAI_API_KEY": KEY},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    options = ("--fleet", "local", "--run-dir", folder / "run", "--model", "openai/gpt-4o-mini")
+    return kernelwright("run", path, *options, *more)
 
 
 def holds_key(folder, result):

@@ -5,12 +5,12 @@ from tuner.errors import EnvironmentProblem
 
 
 def test_this_checkout_is_not_shadowed():
-    package_check.check()
+    package_check.check_packages()
 
 
 def test_a_package_loaded_from_elsewhere_is_named(tmp_path):
     with pytest.raises(EnvironmentProblem, match=r"'agents' is loaded from .*virtual environment"):
-        package_check.check(tmp_path)
+        package_check.check_packages(tmp_path)
 
 
 def test_a_distribution_that_writes_into_our_packages_is_named(tmp_path, monkeypatch):
@@ -23,7 +23,7 @@ def test_a_distribution_that_writes_into_our_packages_is_named(tmp_path, monkeyp
     for folder in (ours, theirs):
         folder.mkdir()
         (folder / "RECORD").write_text("agents/__init__.py,sha256=x,1\n")
-    with pytest.raises(EnvironmentProblem, match=r"'some_agents' writes into .*'agents'"):
-        package_check.check(tmp_path)
+    with pytest.raises(EnvironmentProblem, match=r"'some_agents' overwrites files of .*'agents'"):
+        package_check.check_packages(tmp_path)
     (theirs / "RECORD").write_text("some_agents/__init__.py,sha256=x,1\n")
-    package_check.check(tmp_path)
+    package_check.check_packages(tmp_path)

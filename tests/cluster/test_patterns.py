@@ -2,30 +2,23 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 from agents.patterns.features import features_of
 from agents.patterns.pattern import Pattern, Winner
 from agents.patterns.store import PatternStore
 from cluster.commands import patterns
 from cluster.settings import Settings
-from tests.cluster.kernels import ROOT, command, write_experiment
+from tests.cluster.kernels import kernelwright, write_experiment
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 
 
-def kernelwright(home, *arguments):
-    return subprocess.run(
-        command(*arguments),
-        cwd=ROOT,
-        env=os.environ | {"KERNELWRIGHT_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def kernelwright_at(home, *arguments):
+    with patch.dict(os.environ, KERNELWRIGHT_HOME=str(home)):
+        return kernelwright(*arguments)
 
 
 def test_what_won_before_is_tried_first(tmp_path):
@@ -40,7 +33,7 @@ def test_what_won_before_is_tried_first(tmp_path):
     PatternStore(tmp_path / "home" / "patterns").add(left)
     (tmp_path / "home" / "patterns" / "bad.json").write_text("?")
     run = tmp_path / "run"
-    result = kernelwright(tmp_path / "home", "run", spec, "--fleet", "local", "--run-dir", run)
+    result = kernelwright_at(tmp_path / "home", "run", spec, "--fleet", "local", "--run-dir", run)
     assert result.returncode == 0, result.stderr
     assert f"tried first: gelu ({left.name})" in result.stderr
     assert "bad.json: is not a pattern" in result.stderr
@@ -58,13 +51,13 @@ def test_list_show_export_and_delete(tmp_path):
         kernel="a" * 16, experiment="gelu", features=features, strategy="", winners=(winner,)
     )
     store.add(left)
-    listed = kernelwright(tmp_path, "patterns", "list")
+    listed = kernelwright_at(tmp_path, "patterns", "list")
     assert listed.stdout == f"{left.name}  gelu  2.00x [1.90, 2.10]  d: VEC=4\n"
-    assert json.loads(kernelwright(tmp_path, "patterns", "show", left.name[:5]).stdout)
-    assert len(json.loads(kernelwright(tmp_path, "patterns", "export").stdout)) == 1
-    assert kernelwright(tmp_path, "patterns", "delete", left.name).returncode == 0
-    assert kernelwright(tmp_path, "patterns", "show", left.name).returncode == 2
-    assert kernelwright("", "patterns", "list").returncode == 3
+    assert json.loads(kernelwright_at(tmp_path, "patterns", "show", left.name[:5]).stdout)
+    assert len(json.loads(kernelwright_at(tmp_path, "patterns", "export").stdout)) == 1
+    assert kernelwright_at(tmp_path, "patterns", "delete", left.name).returncode == 0
+    assert kernelwright_at(tmp_path, "patterns", "show", left.name).returncode == 2
+    assert kernelwright_at("", "patterns", "list").returncode == 3
 
 
 def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
@@ -78,4 +71,4 @@ def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
     settings = Settings(ray_address=None, in_job=False, home=Path("/dev/null/home"))
     history = SimpleNamespace(finished=True, experiment=spec)
     patterns.leave(settings, tmp_path / "run", history, None)
-    assert "is not kept for later runs: /dev/null/home/patterns" in capsys.readouterr().err
+    assert "cannot keep the winner as a pattern: /dev/null/home/patterns" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_who_cannot_be_asked_is_told_before_there_is_a_run(tmp_path, command):
         (
             ("nosuch/model", 2, "'nosuch/model' is no model"),
             ("'mailbox:'", 2, "a mailbox needs a folder"),
-            (f"'mailbox:{tmp_path}/file/box'", 3, f"({tmp_path}/file is no folder)"),
+            (f"'mailbox:{tmp_path}/file/box'", 3, f"({tmp_path}/file is not a folder)"),
         )
     ):
         spec = asks(tmp_path / str(number), f"{{model: {model}}}")
@@ -101,7 +101,7 @@ def test_before_a_model_writes_a_template_its_space_is_not_known(tmp_path, capsy
     spec = SPEC.replace("template: template.yaml\n", "")
     plainly_validate(asks(tmp_path / "own", f"{{model: 'mailbox:{tmp_path}/box'}}", spec=spec))
     told, noted = capsys.readouterr()
-    assert f"space of a run: not known before mailbox:{tmp_path}/box writes a template\n" in told
+    assert f"space of a run: unknown until mailbox:{tmp_path}/box writes a template\n" in told
     assert "a run: at most 6 configurations, roughly" in told
     assert "feasible" not in told
     assert noted == "", "no template is made by rules"

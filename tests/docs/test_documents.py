@@ -9,6 +9,7 @@ from docs.generate import documents, spec_fields
 from tuner.experiment.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("agents", "cluster", "tuner", "workers")
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
@@ -49,6 +50,34 @@ def test_files_and_modules_named_in_pages_exist(page: Path) -> None:
         assert list(ROOT.glob(name)), name
     for module in re.findall(r"python -m ((?:docs|tests)(?:\.\w+)+)", text):
         assert ROOT.joinpath(*module.split(".")).with_suffix(".py").exists(), module
+
+
+def test_messages_in_troubleshooting_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = text.partition("## Common errors")[2].partition("\n## ")[0]
+    messages = [
+        m
+        for first in re.findall(r"^\| (.*?) \|", rows, re.M)
+        for m in re.findall(r"`([^`]+)`", first)
+    ]
+    code = " ".join(
+        path.read_text(encoding="utf-8")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    )
+    joined = re.sub(r'"\s*\n\s*f?"', "", code)
+    for message in messages:
+        for part in message.split("…"):
+            assert part.strip() in joined, message
+
+
+def test_the_python_example_runs() -> None:
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/search.md").read_text("utf-8"), re.S
+    )
+    found: dict[str, object] = {}
+    exec(example, found)
+    assert found["best"] == {"BLOCK": 2, "VEC": 0}
 
 
 def test_readme_stays_short() -> None:

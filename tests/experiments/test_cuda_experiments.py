@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tuner.experiment.load import load_experiment
-from tuner.integrity.source_rules import gate
+from tuner.integrity.source_rules import source_violations
 from tuner.plan import CellPlan, KernelStep
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.space.limits import over_limit
@@ -24,6 +24,8 @@ pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 EXPERIMENTS = Path(__file__).parents[2] / "deploy" / "experiments"
 NAMES = ("silu_and_mul", "fused_add_rmsnorm", "merge_attn_states_lse")
 H100 = device_for("sm_90")
+IN_CI = ("sm_90", "sm_120")
+"""Architectures whose corners are compiled every time; those of the others in the slow tier."""
 
 
 @pytest.fixture(params=NAMES)
@@ -70,10 +72,13 @@ def test_a_budget_of_trials_covers_the_whole_space(experiment):
 
 
 def test_the_static_gate_lets_the_template_pass(experiment):
-    assert gate(experiment, experiment.template) == ()
+    assert source_violations(experiment, experiment.template) == ()
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "arch",
+    [pytest.param(a, marks=() if a in IN_CI else pytest.mark.slow) for a in ARCHITECTURES],
+)
 def test_corner_configurations_compile_and_fit(experiment, arch):
     device = device_for(arch)
     compiler = open_compiler(device)

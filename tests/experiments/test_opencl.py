@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.csource.signature import signatures
+from tuner.csource.kernels import signatures
 from tuner.device import Device
 from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
 from tuner.experiment.load import load_experiment

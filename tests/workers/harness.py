@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +32,21 @@ from workers.devices.discover import list_devices
 QUICK = Deadlines(launch=1.0, first=4.0)
 
 
+@cache
+def compiler(device: Device) -> CompileWorker:
+    """A compile process for all laboratories on a device; it ends with this process."""
+    return CompileWorker(device)
+
+
 class Laboratory:
-    """One bench and compiler for an experiment's language, with its baseline ready."""
+    """A bench for an experiment's language, with its baseline ready."""
 
     def __init__(self, spec: Path, *, secret: int = 7, deadlines: Deadlines = QUICK) -> None:
         self.experiment: Experiment = load_experiment(spec)
         self.bench = DeviceBench(self.experiment.kernel.language, 0, deadlines=deadlines)
         self.bench._rng = np.random.default_rng(1)
         self.device: Device = self.bench.device()
-        self.compiler = CompileWorker(self.device)
+        self.compiler = compiler(self.device)
         self.plan: Plan = lower(
             self.experiment,
             None,
@@ -107,9 +114,9 @@ class Laboratory:
 
     def close(self) -> None:
         self.bench.close()
-        self.compiler.close()
 
 
+@cache
 def opencl_device() -> Device:
     """The device that the tests run on."""
     (device,) = (found.device for found in list_devices(("opencl",)) if found.index == 0)

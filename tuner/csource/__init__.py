@@ -1,1 +1,1 @@
-"""One reader of C-like source: signatures, macros, index expressions."""
+"""One reader of C-like source: OpenCL C and CUDA C++, read without a compiler."""

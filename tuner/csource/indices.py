@@ -1,12 +1,15 @@
-"""What a kernel's indices say of its launch and its arrays, for a first spec: guesses, all of them.
+"""What a kernel's indices say of its launch and its arrays, for a first spec: all of it guesses.
 
-Reads text with regular expressions, as people skim it: no preprocessor, no types. ``source`` is
-always without comments.
+Reads the code of the kernel and of what it calls with regular expressions: no types, no values.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tuner.csource.kernels import Kernel, reachable_code
+from tuner.csource.tree import object_macros
 
 MAX_AXES = 3
 _AXES = "012", "xyz"
@@ -17,13 +20,13 @@ _INDEX = re.compile(r"\b(\w+)\s*\[([^\[\];]*)\]")
 _ATOMIC = re.compile(r"\batomic\w*\s*\(\s*(?:\([^()]*\)\s*)?&?\s*(\w+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=(?!=)\s*([^;,]*)")
 _COMPARED = re.compile(r"\b(\w+)\s*(?:<|>=)\s*(\w+)\s*(?=[);&|?])")
-_INTEGER = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d+)[uUlL]*\)?[ \t]*$", re.M)
+_INTEGER = re.compile(r"\(?(\d+)[uUlL]*\)?")
 _REQUIRED = re.compile(r"\breqd_work_group_size(?:__)?\s*\(([^()]*)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of a launch: which index of it is read, and below what the two together stay.
+    """One dimension of a launch: which indices are read, and the bound that their sum stays below.
 
     ``bound`` is a name or a number, ``None`` where the source says none.
     """
@@ -33,87 +36,91 @@ class Axis:
     bound: str | None
 
 
-def axes(source: str) -> tuple[Axis, ...]:
-    """The dimensions of its launch that a source asks for; one where it is not seen to ask."""
-    bounds = _bounds(source)
-    found = [_axis(source, number, bounds) for number in range(MAX_AXES)]
-    while found and not (found[-1].thread or found[-1].block):
-        found.pop()
-    return tuple(found) or (Axis(thread=True, block=True, bound=None),)
+class Indices:
+    """What the indices in one kernel say."""
 
+    def __init__(self, kernel: Kernel) -> None:
+        self._head = kernel.code(kernel.head)
+        self._code = reachable_code(kernel)
+        self._integers = {
+            name: value[1]
+            for name, (body, *others) in object_macros(kernel.source).items()
+            if not others and (value := _INTEGER.fullmatch(body))
+        }
+        self._bounds = _single(
+            (variable, self._number(bound)) for variable, bound in _COMPARED.findall(self._code)
+        )
 
-def required_block(source: str) -> tuple[int, ...]:
-    """The one block that a source says it must be launched with; empty where it says none."""
-    macros = _integers(source)
-    found = set()
-    for extents in _REQUIRED.findall(source):
-        words = [macros.get(word.strip(), word.strip()) for word in extents.split(",")]
-        if len(words) != MAX_AXES or not all(re.fullmatch(r"[1-9]\d*", word) for word in words):
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The dimensions of the launch that the code reads; one where it reads none."""
+        found = [self._axis(number) for number in range(MAX_AXES)]
+        while found and not (found[-1].thread or found[-1].block):
+            found.pop()
+        return tuple(found) or (Axis(thread=True, block=True, bound=None),)
+
+    @property
+    def required_block(self) -> tuple[int, ...]:
+        """The block that the kernel's attribute requires; empty without one."""
+        found = set()
+        for extents in _REQUIRED.findall(self._head):
+            words = [self._number(word.strip()) for word in extents.split(",")]
+            if len(words) != MAX_AXES or not all(re.fullmatch(r"[1-9]\d*", word) for word in words):
+                return ()
+            found.add(tuple(map(int, words)))
+        if len(found) != 1:
             return ()
-        found.add(tuple(map(int, words)))
-    if len(found) != 1:
-        return ()
-    (block,) = found
-    while len(block) > 1 and block[-1] == 1:
-        block = block[:-1]
-    return block
+        (block,) = found
+        while len(block) > 1 and block[-1] == 1:
+            block = block[:-1]
+        return block
+
+    @property
+    def updated(self) -> frozenset[str]:
+        """Names of arrays that are updated in place, and nowhere assigned afresh."""
+        found = set(re.findall(_ELEMENT + r"(?:[-+*/%&|^]|<<|>>)=", self._code))
+        found |= set(_ATOMIC.findall(self._code))
+        return frozenset(found - set(re.findall(_ELEMENT + r"=(?!=)", self._code)))
+
+    def factors(self, array: str) -> frozenset[str]:
+        """The names and numbers that something is multiplied by in an array's indices."""
+        found = {
+            word
+            for name, index in _INDEX.findall(self._code)
+            if name == array
+            for word in re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
+        }
+        return frozenset(map(self._number, found))
+
+    def length(self, array: str) -> str | None:
+        """The one bound that every index of an array stays below, where each is a variable."""
+        indices = {index.strip() for name, index in _INDEX.findall(self._code) if name == array}
+        bounds = {self._bounds.get(index) for index in indices - {""}}
+        return bounds.pop() if len(bounds) == 1 else None
+
+    def _axis(self, number: int) -> Axis:
+        names = [of[number] for of in _AXES]
+        thread, block = (re.compile(of.format(*names)) for of in (_THREAD, _BLOCK))
+        threaded = bool(thread.search(self._code))
+
+        def below() -> Iterator[str]:
+            for variable, value in _ASSIGNED.findall(self._code):
+                spans = block.search(value) and (thread.search(value) or not threaded)
+                if spans and variable in self._bounds:
+                    yield self._bounds[variable]
+
+        found = set(below())
+        bound = found.pop() if len(found) == 1 else None
+        return Axis(thread=threaded, block=bool(block.search(self._code)), bound=bound)
+
+    def _number(self, word: str) -> str:
+        """What a macro stands for if that is one integer, else the word itself."""
+        return self._integers.get(word, word)
 
 
-def updated(source: str) -> frozenset[str]:
-    """Names of arrays that are updated where they stand, and nowhere assigned afresh."""
-    found = set(re.findall(_ELEMENT + r"(?:[-+*/%&|^]|<<|>>)=", source))
-    found |= set(_ATOMIC.findall(source))
-    return frozenset(found - set(re.findall(_ELEMENT + r"=(?!=)", source)))
-
-
-def factors(source: str) -> dict[str, frozenset[str]]:
-    """By array, the names and numbers that something is multiplied by in its indices."""
-    macros = _integers(source)
-    found: dict[str, set[str]] = {}
-    for array, index in _INDEX.findall(source):
-        words = re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
-        found.setdefault(array, set()).update(macros.get(word, word) for word in words)
-    return {array: frozenset(names) for array, names in found.items()}
-
-
-def lengths(source: str) -> dict[str, str]:
-    """Arrays whose every index is a variable that stays below one bound, with that bound."""
-    bounds = _bounds(source)
-    found: dict[str, set[str | None]] = {}
-    for array, index in _INDEX.findall(source):
-        if index.strip():
-            found.setdefault(array, set()).add(bounds.get(index.strip()))
-    return {array: bound for array, (bound, *more) in found.items() if bound and not more}
-
-
-def _axis(source: str, number: int, bounds: dict[str, str]) -> Axis:
-    names = [of[number] for of in _AXES]
-    thread, block = (re.compile(of.format(*names)) for of in (_THREAD, _BLOCK))
-    threaded = bool(thread.search(source))
-
-    def below() -> Iterator[str]:
-        for variable, value in _ASSIGNED.findall(source):
-            spans = block.search(value) and (thread.search(value) or not threaded)
-            if spans and variable in bounds:
-                yield bounds[variable]
-
-    found = set(below())
-    bound = found.pop() if len(found) == 1 else None
-    return Axis(thread=threaded, block=bool(block.search(source)), bound=bound)
-
-
-def _bounds(source: str) -> dict[str, str]:
-    """What each variable is compared with, where that is one thing throughout."""
-    macros = _integers(source)
-    found: dict[str, set[str]] = {}
-    for variable, bound in _COMPARED.findall(source):
-        found.setdefault(variable, set()).add(macros.get(bound, bound))
-    return {variable: bound for variable, (bound, *more) in found.items() if not more}
-
-
-def _integers(source: str) -> dict[str, str]:
-    """The macros that stand for one integer."""
-    found: dict[str, set[str]] = {}
-    for name, value in _INTEGER.findall(source):
-        found.setdefault(name, set()).add(value)
-    return {name: value for name, (value, *more) in found.items() if not more}
+def _single(pairs: Iterator[tuple[str, str]]) -> dict[str, str]:
+    """The values of the keys that have one value throughout."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for key, value in pairs:
+        found[key].add(value)
+    return {key: value for key, (value, *others) in found.items() if not others}

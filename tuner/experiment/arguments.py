@@ -1,7 +1,7 @@
-"""Arguments made concrete for one shape: every expression evaluated, every default applied.
+"""Arguments resolved for one shape: every expression evaluated, every default applied.
 
-Owns the element types' sizes and their names in each language. Knows nothing of buffers: what a
-worker allocates and fills is up to it.
+Also the sizes of element types and their names in each language. Allocating and filling buffers is
+up to the workers.
 """
 
 import math
@@ -28,7 +28,7 @@ from tuner.plan import Scratch
 from tuner.trial import Value
 
 MAX_BYTES = 1 << 46
-"""More than any device holds: larger buffers are a mistake in the spec."""
+"""Largest buffer, far above any device's memory: a larger one is a mistake in the spec."""
 
 _ITEM_BYTES = {
     "bool": 1,
@@ -67,9 +67,9 @@ ResolvedFill = (
 class ResolvedArgument:
     """One argument on one shape, in the kernel's order.
 
-    ``shape`` and ``strides`` are in elements, row-major unless the spec says otherwise; ``align``
-    is in bytes. ``fill`` is how an ``in``, ``constant`` or ``inout`` starts, ``value`` what a
-    scalar holds. ``dtype`` is empty for a null pointer.
+    ``shape`` and ``strides`` are in elements, row-major by default; ``align`` is in bytes. ``fill``
+    gives the initial contents of an ``in``, ``constant`` or ``inout`` argument, ``value`` that of a
+    scalar. ``dtype`` is empty for a null pointer.
     """
 
     name: str
@@ -88,7 +88,7 @@ class ResolvedArgument:
 
     @property
     def elements(self) -> int:
-        """How many elements the kernel may read or write."""
+        """Number of elements that the kernel may read or write."""
         return math.prod(self.shape)
 
     @property
@@ -99,7 +99,7 @@ class ResolvedArgument:
 
     @property
     def is_buffer(self) -> bool:
-        """Whether it occupies device memory of its own."""
+        """Whether it occupies device memory."""
         return self.kind in ("in", "out", "inout", "scratch", "constant")
 
     @property
@@ -113,11 +113,11 @@ def item_bytes(dtype: str) -> int:
     try:
         return _ITEM_BYTES[dtype]
     except KeyError:
-        raise SpecError(f"'{dtype}' is no element type") from None
+        raise SpecError(f"unknown element type '{dtype}'") from None
 
 
 def type_name(dtype: str, language: str) -> str:
-    """What the language calls an element type; raises :class:`SpecError` where it has none."""
+    """The language's name of an element type; raises :class:`SpecError` if it has none."""
     try:
         return traits_of(language).type_names[dtype]
     except KeyError:
@@ -181,7 +181,7 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
         symbol=argument.symbol,
     )
     if resolved.size > MAX_BYTES or resolved.elements > MAX_BYTES:
-        raise SpecError(f"a buffer of {resolved.size} bytes")
+        raise SpecError(f"the buffer takes {resolved.size} bytes; at most 2**46 are possible")
     if argument.is_output:
         _check_disjoint(shape, strides)
     return resolved
@@ -203,7 +203,7 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _check_disjoint(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    """Refuse an output whose elements share memory: what it should hold would be undefined."""
+    """Refuse an output whose elements share memory: its contents would be undefined."""
     reach = 0
     for step, extent in sorted(zip(strides, shape, strict=True)):
         if extent > 1:
@@ -228,7 +228,7 @@ def _fill(fill: Fill, symbols: Mapping[str, Value]) -> ResolvedFill:
         return fill
     lo, hi = (_integer(end, symbols, "integers") for end in fill.integers)
     if lo > hi:
-        raise SpecError(f"integers: from {lo} to {hi} there is none")
+        raise SpecError(f"integers: the lowest value, {lo}, is above the highest, {hi}")
     return IntegerRange(lo=lo, hi=hi)
 
 
@@ -256,12 +256,12 @@ def integer_limits(dtype: str) -> tuple[int, int]:
 
 
 def moved_bytes(experiment: Experiment, symbols: Mapping[str, Value]) -> int | None:
-    """The bytes that the experiment's ``cost`` names for a shape; ``None`` if it names none."""
+    """The bytes that the experiment's ``cost`` gives for a shape; ``None`` without one."""
     cost = experiment.cost
     return None if cost is None or cost.bytes is None else int(cost.bytes.evaluate(symbols))
 
 
 def kernel_arguments(experiment: Experiment, template: Template | None = None) -> tuple[str, ...]:
-    """What a kernel is called with by default: constants belong to the module, not to the call."""
+    """Names that a launch passes by default: all but constants, which belong to the module."""
     own = (argument.name for argument in experiment.arguments if argument.kind != "constant")
     return (*own, *(scratch.name for scratch in (template.scratch if template else ())))

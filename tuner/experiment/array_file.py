@@ -1,4 +1,4 @@
-"""``.npy`` files that a spec names as contents: what they hold, looked at without reading it."""
+"""Checks of the ``.npy`` files that fill arguments; only their headers are read."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,12 +14,12 @@ _KINDS = "fiub"
 
 
 def check_array_file(argument: Argument, bindings: Iterable[ShapeBinding]) -> None:
-    """See that the file which fills an argument, if one does, fits it on every shape.
+    """Check that the file which fills an argument, if any, fits it on every shape.
 
-    Shapes on which the argument comes to nothing are left to others.
+    Shapes on which the argument cannot be resolved are skipped: another check reports them.
 
     Raises:
-        ValueError: The file is no array, or one of another shape or type.
+        ValueError: The file is not an array, or has another shape or type.
     """
     fill = argument.initial if argument.kind == "inout" else argument.values
     if not isinstance(fill, FromFile):
@@ -30,12 +30,12 @@ def check_array_file(argument: Argument, bindings: Iterable[ShapeBinding]) -> No
             wanted = resolve_argument(argument, binding.symbols)
             if shape != wanted.shape:
                 raise ValueError(
-                    f"{fill.file} holds an array of shape {_sizes(shape)}, and '{argument.name}' "
-                    f"has {_sizes(wanted.shape)} at {binding}"
+                    f"{fill.file} holds an array of shape {_sizes(shape)}, but '{argument.name}' "
+                    f"has shape {_sizes(wanted.shape)} at {binding}"
                 )
             if dtype.kind == "f" and not wanted.dtype.startswith(("float", "bfloat")):
                 raise ValueError(
-                    f"{fill.file} holds {dtype}, and '{argument.name}' is {wanted.dtype}"
+                    f"{fill.file} holds {dtype}, but '{argument.name}' is {wanted.dtype}"
                 )
 
 
@@ -46,7 +46,7 @@ def _described(path: Path) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if isinstance(array, np.ndarray) and array.dtype.kind in _KINDS:
             return array.shape, array.dtype
-    raise ValueError(f"{path} is no whole .npy file of numbers, as numpy.save writes one")
+    raise ValueError(f"{path} is not a complete .npy file of numbers; write it with numpy.save")
 
 
 def _sizes(shape: tuple[int, ...]) -> str:

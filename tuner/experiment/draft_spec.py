@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.csource import indices
-from tuner.csource.indices import Axis
-from tuner.csource.signature import Parameter, Signature, signatures, without_comments
-from tuner.device import Backend
+from tuner.backends.registry import backends
+from tuner.csource.indices import MAX_AXES, Axis, Indices
+from tuner.csource.kernels import Kernel, Parameter, kernels
 from tuner.errors import SpecError
 from tuner.experiment.fields import read_text
 from tuner.expressions import RESERVED, nearest
 
-_LANGUAGES: dict[str, Backend] = {".cl": "opencl", ".cu": "cuda", ".cuh": "cuda"}
 _AMBIGUOUS = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
@@ -22,7 +20,7 @@ _DIM = "n"
 _GUESS = re.compile(r"#\s*guess\b")
 
 
-def skeleton(kernel: Path, entry: str | None = None) -> str:
+def draft_spec(kernel: Path, entry: str | None = None) -> str:
     """The text of a commented spec for the kernel in the file ``kernel``.
 
     It is meant to lie beside that file, and validates unless the signature holds what no spec can
@@ -35,16 +33,20 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
     Raises:
         SpecError: The file cannot be read, or it is unclear which kernel is meant.
     """
-    language = _LANGUAGES.get(kernel.suffix)
-    if language is None:
-        raise SpecError(f"{kernel}: a kernel file ends in {', '.join(_LANGUAGES)}")
+    traits = next((one for one in backends() if kernel.suffix in one.suffixes), None)
+    if traits is None:
+        suffixes = ", ".join(sorted(suffix for one in backends() for suffix in one.suffixes))
+        raise SpecError(f"{kernel}: a kernel file ends in {suffixes}")
     try:
         source = read_text(kernel)
     except ValueError as error:
         raise SpecError(str(error)) from None
-    found = {signature.name: signature for signature in signatures(source, language)}
+    found: dict[str, Kernel] = {}
+    for each in kernels(source, traits.name):
+        if each.block or each.name not in found:
+            found[each.name] = each
     if not found:
-        mark = "__kernel" if language == "opencl" else "__global__"
+        mark = traits.kernel_qualifiers[0]
         raise SpecError(f"{kernel}: no kernel found; one begins with {mark}")
     if entry is None and len(found) > 1:
         raise SpecError(
@@ -54,7 +56,7 @@ def skeleton(kernel: Path, entry: str | None = None) -> str:
     if name not in found:
         hint = nearest(name, found) or f"; there are: {', '.join(found)}"
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
-    draft = _Draft(found[name], language, without_comments(source))
+    draft = _Draft(found[name], Indices(found[name]))
     return "\n".join(_lines(draft, kernel.name)) + "\n"
 
 
@@ -65,28 +67,33 @@ def unread_guesses(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """The guesses about one kernel; ``source`` is without comments."""
+    """The guesses about one kernel."""
 
-    signature: Signature
-    language: Backend
-    source: str
+    kernel: Kernel
+    indices: Indices
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self.kernel.signature.parameters
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(p.name or f"arg{i}" for i, p in enumerate(self.signature.parameters))
+        return tuple(p.name or f"arg{i}" for i, p in enumerate(self.parameters))
 
     @property
     def types(self) -> tuple[str, ...]:
         """The type parameters of a C++ template, which become type symbols."""
-        kinds = self.signature.template
+        kinds = self.kernel.signature.template
         return tuple(name for name, kind in kinds if kind in ("typename", "class"))
 
     @property
     def entry(self) -> str:
-        if not self.signature.template:
-            return _quoted(self.signature.name)
-        values = [f"{{{n}}}" if n in self.types else "1" for n, _ in self.signature.template]
-        return f'"{self.signature.name}<{", ".join(values)}>"'
+        signature = self.kernel.signature
+        name = f"{signature.namespace}{signature.name}"
+        if not signature.template:
+            return _quoted(name)
+        values = [f"{{{n}}}" if n in self.types else "1" for n, _ in signature.template]
+        return f'"{name}<{", ".join(values)}>"'
 
     def symbol(self, name: str) -> str:
         return f"{name}_" if name in RESERVED or name == "weight" or name in self.types else name
@@ -94,7 +101,7 @@ class _Draft:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The symbols that sizes are guessed from: the integers that the kernel is given."""
-        pairs = zip(self.names, self.signature.parameters, strict=True)
+        pairs = zip(self.names, self.parameters, strict=True)
         given = tuple(self.symbol(name) for name, p in pairs if _is_integer(p))
         return given or (_DIM,)
 
@@ -104,8 +111,8 @@ class _Draft:
 
         Blocks are one thread wide where the source reads no thread's index.
         """
-        axes = indices.axes(self.source)
-        block = indices.required_block(self.source) or self._block(axes)
+        axes = self.indices.axes
+        block = self.indices.required_block or self._block(axes)
         unseen = Axis(thread=True, block=True, bound=None)
         axes = (*axes, *[unseen] * (len(block) - len(axes)))
         block = (*block, *[1] * (len(axes) - len(block)))
@@ -126,19 +133,19 @@ class _Draft:
 
     @property
     def shape(self) -> tuple[str, ...]:
-        return self.sizes[: indices.MAX_AXES]
+        return self.sizes[:MAX_AXES]
 
     @property
     def dimensions(self) -> int:
         """How many the largest array has."""
         shapes = [self.shape, *map(self.extents, self.names)]
-        return min(indices.MAX_AXES, max(map(len, shapes)))
+        return min(MAX_AXES, max(map(len, shapes)))
 
     def extents(self, array: str) -> tuple[str, ...]:
         """An array's shape; of a matrix, what a row is multiplied by in its index is the last."""
-        if length := self._size(indices.lengths(self.source).get(array)):
+        if length := self._size(self.indices.length(array)):
             return (length,)
-        found = list(map(self._size, indices.factors(self.source).get(array, ())))
+        found = list(map(self._size, self.indices.factors(array)))
         named = [size for size in found if size in self.shape]
         multiplied = named or [size for size in found if size]
         rest = tuple(size for size in self.shape if size not in multiplied)
@@ -157,7 +164,7 @@ def _is_integer(parameter: Parameter) -> bool:
 
 
 def _lines(draft: _Draft, file: str) -> Iterator[str]:
-    name = draft.signature.name
+    name = draft.kernel.name
     yield f"# Written from the signature of {name} in {file}. Every guess needs your eye:"
     yield "# correct it, and delete its mark. 'kernelwright validate' on this file says what is"
     yield "# wrong or missing, and which guesses are left."
@@ -165,7 +172,7 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
     yield f"name: {_quoted(name)}"
     yield ""
     yield "kernel:"
-    yield f"  language: {draft.language}"
+    yield f"  language: {draft.kernel.language}"
     yield f"  source: {_quoted(file)}    # relative to this file"
     yield f"  entry: {draft.entry}" + ("    # guess: which instance" if draft.types else "")
     yield "  # options: []         # what the application compiles it with"
@@ -176,7 +183,7 @@ def _lines(draft: _Draft, file: str) -> Iterator[str]:
     yield f"    block: [{block}]        # threads (work-items) of each"
     yield ""
     yield "arguments:              # in the kernel's order"
-    for argument, parameter in zip(draft.names, draft.signature.parameters, strict=True):
+    for argument, parameter in zip(draft.names, draft.parameters, strict=True):
         yield _argument(draft, argument, parameter)
     yield ""
     yield "shapes:"
@@ -214,7 +221,7 @@ def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:
         kind, why = "out", "not const, so written; 'inout' if also read"
         if parameter.const:
             kind, why = "in", "const, so read"
-        elif name in indices.updated(draft.source):
+        elif name in draft.indices.updated:
             kind, why = "inout", "updated in place, so read and written"
         shape = ", ".join(map(_quoted, draft.extents(name)))
         text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]}}"

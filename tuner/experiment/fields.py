@@ -1,9 +1,7 @@
-"""Field types of the experiment that need more than a plain type: short forms, and files beside it.
+"""Field types of the experiment: short forms, and files that are read during validation.
 
-A file is named by a path relative to the spec that names it and read while the spec is validated,
-so that an :class:`~tuner.experiment.model.Experiment` holds all of its text. The folder travels in
-pydantic's validation context as ``{"directory": Path}``; without it, as for a spec that a run
-directory keeps, only the text itself is accepted.
+Paths are relative to the folder in pydantic's validation context, ``{"directory": Path}``. Without
+a context, as for the copy in a run directory, files are refused: only inline text is accepted.
 """
 
 import json
@@ -27,12 +25,12 @@ from tuner.trial import Value
 MAX_FILE_BYTES = 1 << 20
 
 SEEDS_FROM_A_RUN = 5
-"""How many of an earlier run's best configurations are tried first."""
+"""How many of an earlier run's best configurations become seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneOrMany:
-    """Annotates a tuple that may be written as a single value, with ``lo`` to ``hi`` items."""
+    """Annotates a tuple of ``lo`` to ``hi`` items that may be written as a single value."""
 
     lo: int
     hi: int
@@ -85,7 +83,7 @@ BackendName = Annotated[str, KnownBackend()]
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular UTF-8 file of at most 1 MiB; raises ``ValueError`` saying what ails."""
+    """The text of a regular UTF-8 file of at most 1 MiB; raises ``ValueError`` otherwise."""
     try:
         text = read_bounded(path, MAX_FILE_BYTES, follow=True)
     except UnreadableFile as error:
@@ -93,14 +91,14 @@ def read_text(path: Path) -> str:
     if text is None:
         raise ValueError(f"no such file: {path}")
     if "\0" in text:
-        raise ValueError(f"{path} is not a text file: it holds a zero byte")
+        raise ValueError(f"{path} is not a text file: it contains a zero byte")
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def directory_of(info: ValidationInfo, given: str) -> Path:
-    """The folder that relative paths start from; raises ``ValueError`` where files are not read."""
+    """The folder that paths are relative to; raises ``ValueError`` where files are refused."""
     if info.context is None:
-        raise ValueError(f"names the file '{given}', but here the text itself must stand")
+        raise ValueError(f"names the file '{given}', but only inline text is accepted here")
     directory = info.context["directory"]
     assert isinstance(directory, Path)
     return directory
@@ -108,7 +106,7 @@ def directory_of(info: ValidationInfo, given: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A source file: its name for messages, and its text."""
+    """A source file: its name, for messages, and its text."""
 
     name: str
     text: str
@@ -131,7 +129,7 @@ SourceFile = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonFunction:
-    """A function of a Python file, which is never imported here."""
+    """A function of a Python file; only its text is read here, nothing is imported."""
 
     file: str
     text: str
@@ -168,7 +166,9 @@ def _read_seeds(given: object, info: ValidationInfo) -> object:
         best = sorted(measured, key=lambda row: row["loss"])[:SEEDS_FROM_A_RUN]
         return tuple(row["configuration"] for row in best)
     except (ValueError, KeyError, TypeError) as problem:
-        reason = str(problem) if isinstance(problem, ValueError) else "not the results of a run"
+        reason = (
+            str(problem) if isinstance(problem, ValueError) else "not the results.jsonl of a run"
+        )
         raise ValueError(f"{path}: {reason}") from None
 
 
@@ -190,4 +190,4 @@ Seeds = Annotated[
         }
     ),
 ]
-"""Values of parameters, which may be written as the path of an earlier run's ``results.jsonl``."""
+"""Parameter values to try first, or the path of an earlier run's ``results.jsonl``."""

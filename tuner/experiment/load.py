@@ -1,7 +1,6 @@
-"""Experiments from files and back: YAML with its sources read, or the run directory's own copy.
+"""Loads experiments from YAML files, and writes and reads the copy that run directories keep.
 
-Every error of a spec is collected and raised at once. Knows no bundled experiment and no command
-line: a path is a path.
+All problems of a spec are collected and raised together.
 """
 
 import copy
@@ -34,10 +33,10 @@ MAX_HEADER_BYTES = 4 * MAX_FILE_BYTES
 
 
 def load_experiment(path: str | Path) -> Experiment:
-    """The experiment of a YAML file, with every file that it names read into it.
+    """Load the experiment of a YAML file, with the text of every file that it names.
 
     Raises:
-        SpecProblems: All that is wrong with it, each with its place.
+        SpecProblems: All of its problems, each with its place.
     """
     path = Path(path)
     document = _read(path)
@@ -49,33 +48,33 @@ def load_experiment(path: str | Path) -> Experiment:
         template, template_document = _template(document, path.parent, problems, unread)
         data.pop("template")
         if template:
-            data["template"] = _plain(template)
+            data["template"] = _as_data(template)
     experiment = _validated(Experiment, data, document, path.parent, problems, unread)
     if experiment:
         experiment = _with_files(experiment, document, path.parent, problems)
         for finding in check(experiment):
-            if unread and _expected(finding, unread):
+            if unread and _follows(finding, unread):
                 continue
             if finding.path[0] == "template" and template_document is not document:
                 problems.append(template_document.problem(finding.path[1:], finding.message))
             else:
                 problems.append(document.problem(finding.path, finding.message))
-    return _sound(experiment, problems, (document, template_document))
+    return _checked(experiment, problems, (document, template_document))
 
 
 def problem_in(path: Path, where: DataPath, message: str) -> Problem:
-    """What is wrong at a place of a spec's file, found once it had been loaded."""
+    """A problem at a path of a spec that was already loaded."""
     return _read(path).problem(where, message)
 
 
-def _expected(finding: Finding, unread: set[str]) -> bool:
-    """Whether it only says that what could not be read, or was misspelt, is absent."""
+def _follows(finding: Finding, unread: set[str]) -> bool:
+    """Whether a finding only follows from a part that could not be read, or was misspelt."""
     absent = finding.absent
     return absent == ANYTHING or (absent is not None and closest(absent, unread) is not None)
 
 
 def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
-    """The experiment that :func:`dump_resolved` wrote; it names no file that must be read.
+    """Load what :func:`dump_resolved` wrote; it needs no other file.
 
     Raises:
         SpecProblems: As :func:`load_experiment`.
@@ -85,13 +84,13 @@ def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
     experiment, _ = validate(Experiment, document.data, document, None, problems)
     if experiment:
         problems += [document.problem(found.path, found.message) for found in check(experiment)]
-    return _sound(experiment, problems, (document,))
+    return _checked(experiment, problems, (document,))
 
 
-def _sound(
+def _checked(
     experiment: Experiment | None, problems: list[Problem], documents: Iterable[Document]
 ) -> Experiment:
-    """The experiment, if nothing is wrong; a value misread as YAML is blamed for that alone."""
+    """The experiment, or an error with all problems; a place has its YAML problem alone."""
     faults = [fault for document in documents for fault in document.problems]
     places = {(fault.file, fault.mark) for fault in faults}
     faults += [problem for problem in problems if (problem.file, problem.mark) not in places]
@@ -101,8 +100,8 @@ def _sound(
 
 
 def dump_resolved(experiment: Experiment) -> str:
-    """The experiment as YAML that needs no other file: sources inlined, budgets spelt out."""
-    data = _plain(experiment)
+    """The experiment as YAML that needs no other file: sources inline, budgets explicit."""
+    data = _as_data(experiment)
     assert isinstance(data, dict)
     for section in ("search", "confirm", "measure"):
         data[section] = adapter(type(getattr(experiment, section))).dump_python(
@@ -111,13 +110,13 @@ def dump_resolved(experiment: Experiment) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def _plain(thing: Experiment | Template) -> Data:
+def _as_data(thing: Experiment | Template) -> Data:
     data: Data = adapter(type(thing)).dump_python(thing, mode="json", exclude_defaults=True)
     return data
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text so that every reader takes it for text: in blocks or in quotes."""
+    """Writes text in blocks or quotes, so that every YAML reader takes it for text."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
@@ -143,7 +142,7 @@ def _read(path: Path) -> Document:
 def _template(
     document: Document, directory: Path, problems: list[Problem], unread: set[str]
 ) -> tuple[Template | None, Document]:
-    """The template in a file of its own, and that file's document for places."""
+    """The template from a separate file, and that file's document."""
     assert isinstance(document.data, dict)
     path = directory / str(document.data["template"])
     try:
@@ -167,9 +166,9 @@ def _validated(
     problems: list[Problem],
     unread: set[str],
 ) -> T | None:
-    """Validate; where optional parts are wrong, go on without them to find what else is.
+    """Validate; leave out optional parts that are wrong, so that later checks can run.
 
-    The names on the way to what was left out are added to ``unread``.
+    The keys on the path to each part that was left out are added to ``unread``.
     """
     made, paths = validate(cls, data, document, directory, problems)
     if made is not None:
@@ -183,7 +182,7 @@ def _validated(
 
 
 def _prune(data: Data, path: DataPath) -> bool:
-    """Delete the innermost key on the way to ``path``; false where there is none."""
+    """Delete the innermost key on ``path``; false if the path has no key."""
     keys = [length for length, step in enumerate(path) if isinstance(step, str)]
     if not keys:
         return False
@@ -200,7 +199,7 @@ def _prune(data: Data, path: DataPath) -> bool:
 def _with_files(
     experiment: Experiment, document: Document, directory: Path, problems: list[Problem]
 ) -> Experiment:
-    """The experiment with headers read and with data files named absolutely."""
+    """The experiment with its headers, and with absolute paths of data files."""
     headers: dict[str, str] = {}
     for index, folder in enumerate(experiment.kernel.include_dirs):
         try:
@@ -214,8 +213,8 @@ def _with_files(
             path: DataPath = ("kernel", "include_dirs", index)
             problems.append(document.problem(path, str(error)))
     if experiment.kernel.headers:
-        said = "headers are read from include_dirs, not written here"
-        problems.append(document.problem(("kernel", "headers"), said))
+        message = "headers are read from include_dirs, not written here"
+        problems.append(document.problem(("kernel", "headers"), message))
     shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
     arguments = []
     for index, argument in enumerate(experiment.arguments):

@@ -1,9 +1,8 @@
-"""The experiment as its author wrote it: frozen dataclasses that pydantic validates as they stand.
+"""The experiment: frozen dataclasses that pydantic validates.
 
-Owns the vocabulary of the YAML format and nothing else: reading files is
-:mod:`tuner.experiment.load`, what types cannot say is :mod:`tuner.experiment.check`. Every
-expression is parsed here and evaluated elsewhere. Field names are the YAML keys; the string below a
-field describes it in the JSON schema and in ``docs/spec.md``.
+Field names are the YAML keys; the string below a field describes it in the JSON schema and in
+``docs/spec.md``. :mod:`tuner.experiment.load` reads files, :mod:`tuner.experiment.check` makes the
+checks that types cannot express. Expressions are parsed here and evaluated elsewhere.
 """
 
 from collections.abc import Mapping
@@ -158,11 +157,11 @@ Fill = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One kernel argument, in the kernel's order."""
+    """One kernel argument."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     name: Name
-    """Name of the argument, for messages and for the reference function."""
+    """Name of the argument, for messages and the reference function."""
     kind: Literal["in", "out", "inout", "scalar", "scratch", "constant", "null"]
     """`in` is read. `out` is written in every element. `inout` is read too, or written in part.
     `scalar` is passed by value. `scratch` is work space of any contents. `constant` is a module's
@@ -197,7 +196,7 @@ class Argument:
 
     @property
     def is_buffer(self) -> bool:
-        """Whether it occupies device memory of its own."""
+        """Whether it occupies device memory."""
         return self.kind in ("in", "out", "inout", "scratch", "constant")
 
     @property
@@ -208,7 +207,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class ShapeBinding:
-    """One binding of the symbols, and its weight in the objective.
+    """Values of the symbols, and their weight in the objective.
 
     Written flat, as ``{tokens: 512, d: 11008, weight: 2}``.
     """
@@ -249,7 +248,7 @@ Binding = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """The shapes on which the kernel must be correct, is searched, and is only confirmed."""
+    """The domain of the kernel, the shapes to tune, and shapes that are only confirmed."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     domain: tuple[Expression, ...] = ()
@@ -366,7 +365,7 @@ class ConfirmSettings:
 
 
 Cache = Literal["cold", "hot"]
-"""Whether launches find their data in the last-level cache."""
+"""Whether the last-level cache holds a launch's data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

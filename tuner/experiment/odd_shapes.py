@@ -1,7 +1,6 @@
-"""Odd shapes of an experiment's domain: sizes that a kernel tuned for round ones gets wrong.
+"""Odd shapes of a domain, on which kernels tuned for round sizes tend to fail.
 
-Owns which they are, and the order in which shapes of all kinds are numbered. Odd ones are never
-timed and never searched: finalists are checked on them.
+Finalists are checked on them; they are never searched or timed. Also the numbering of all shapes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +19,14 @@ _MOST_FAR, _FAR_ELEMENTS, _SMALL = 3, 1 << 20, 7
 def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     """A few shapes inside the domain.
 
-    One has all sizes just below the first tune shape's, primes before others; one has all as small
-    as the domain allows; in one they alternate. One has all just above the largest of each, or if
-    that is too much, above those of one other shape. In one for each size it is far larger than any
-    known, the others small, but not so small that all elements are alike; not for what makes no
-    argument larger, such as a number of steps: nothing would say how far to go. None without a
-    ``domain``, since then nobody has said where else the kernel keeps its promise.
+    - all sizes just below the first tune shape's, primes preferred;
+    - all sizes as small as the domain allows;
+    - these two alternating;
+    - all sizes just above the largest known of each, or above one known shape's if that is too big;
+    - for each size that makes some argument larger: that size far above all known ones, the others
+      small, but large enough that elements differ.
+
+    Empty without a ``domain``, since then only the spec's own shapes are promised to work.
     """
     if not experiment.shapes.domain:
         return ()
@@ -66,7 +67,7 @@ def _below(value: Value) -> list[int]:
 
 
 def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
-    """The shape with all sizes just above the largest known ones, or else above those of one."""
+    """The shape with all sizes just above the largest known ones, or above one known shape's."""
     largest = {
         name: max(int(symbols[name]) for symbols in known) if type(value) is int else value
         for name, value in known[0].items()
@@ -87,7 +88,7 @@ def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> lis
 def _grows(
     experiment: Experiment, symbols: Mapping[str, Value], further: Mapping[str, Value]
 ) -> bool:
-    """Whether a shape of the domain has more elements than another one, yet not too many."""
+    """Whether ``further`` is in the domain and larger than ``symbols``, but not too large."""
     if not _inside(experiment, further):
         return False
     return _elements(experiment, symbols) < _elements(experiment, further) <= _FAR_ELEMENTS
@@ -100,7 +101,7 @@ def _elements(experiment: Experiment, symbols: Mapping[str, Value]) -> int:
 def _first(
     experiment: Experiment, symbols: Mapping[str, Value], name: str, values: Iterable[int]
 ) -> Value:
-    """The first of the values that keeps the shape in the domain, or the one it has."""
+    """The first of ``values`` that keeps the shape in the domain, or else its present one."""
     for value in values:
         if _inside(experiment, {**symbols, name: value}):
             return value
@@ -118,7 +119,7 @@ def _inside(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
 
 
 def _filled(experiment: Experiment, symbols: Mapping[str, Value]) -> list[tuple[int, ...]]:
-    """The sizes of arguments that are filled from files, which are as they are."""
+    """The sizes of arguments that are filled from files, which cannot vary."""
     arguments = resolve_arguments(experiment, symbols)
     return [argument.shape for argument in arguments if isinstance(argument.fill, FromFile)]
 

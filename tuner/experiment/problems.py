@@ -1,4 +1,4 @@
-"""What is wrong with a spec and where: problems, each with its place, raised all at once."""
+"""Problems of a spec with their places, raised together."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,7 +11,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """A place in a text: line and column, both from 1."""
+    """Line and column in a text, both from 1."""
 
     line: int
     column: int
@@ -19,7 +19,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: the file, the place in it if known, that line's text, what."""
+    """A message about a place in a file, with the ``text`` of that line."""
 
     file: str
     mark: Mark | None
@@ -42,13 +42,13 @@ class Problem:
 
 
 class SpecProblems(SpecError):
-    """A spec with all of its ``problems``, in the order of the file."""
+    """All ``problems`` of a spec, in the order of the file."""
 
     problems: tuple[Problem, ...]
 
     @classmethod
     def of(cls, problems: list[Problem]) -> Self:
-        """The error that shows every problem once."""
+        """Build the error from problems in any order; duplicates are dropped."""
         ordered = sorted(set(problems), key=lambda p: (p.file, p.mark or Mark(0, 0), p.message))
         error = cls("\n".join(map(str, ordered)))
         error.problems = tuple(ordered)

@@ -1,4 +1,4 @@
-"""The JSON schema of experiments, for editors: what authors write rather than what is kept."""
+"""The JSON schema of experiments as authors write them, for editors."""
 
 import ast
 import inspect
@@ -11,7 +11,7 @@ from tuner.experiment.validation import adapter
 
 
 def json_schema() -> dict[str, Any]:
-    """A JSON schema (draft 2020-12) that accepts every spec that loads, and few others."""
+    """A JSON schema (draft 2020-12) that accepts every valid spec."""
     schema = adapter(model.Experiment).json_schema()
     definitions = schema["$defs"]
     # Headers are read from include_dirs, and a template may be a file of its own.
@@ -34,7 +34,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _field_descriptions(module: ModuleType) -> dict[str, dict[str, str]]:
-    """The string below each field of each class of a module, its line breaks taken out."""
+    """The docstring below each field, by class and field, on one line each."""
     return {
         node.name: {
             field.target.id: " ".join(text.split())

@@ -1,17 +1,17 @@
-"""How far a result may be from the reference: the one table, by element type.
+"""Default tolerances by element type, for outputs that give none.
 
-Owns the defaults that hold where an argument gives no ``tolerance`` of its own. With a float64
-reference an element may err by the larger of its tolerance and :data:`BASELINE_ERRORS` times the
-baseline's own error; without one the tolerance alone holds. ``atol`` grows with the median
-magnitude of the answer: a default one from 1, one that is given from that of the first answer.
+With a float64 reference an element may err by the larger of its tolerance and
+:data:`BASELINE_ERRORS` times the baseline's own error; without one the tolerance alone holds.
+``atol`` scales with the answer's median magnitude: a default one where that is above 1, a given one
+relative to the first test case's.
 """
 
 from tuner.experiment.model import Experiment, Tolerance, Ulp
 
 BASELINE_ERRORS = 2.0
-"""The ``c`` of the bound: how many times the baseline's own error a candidate may err."""
+"""How many times the baseline's own error a candidate may err."""
 
-_GROWS = "; atol times the answer's median magnitude where that is above 1"
+_SCALES = "; atol times the answer's median magnitude where that is above 1"
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 
@@ -24,12 +24,12 @@ DEFAULT_TOLERANCES = {
 
 
 def default_tolerance(dtype: str) -> Tolerance:
-    """The table's entry; integers and bools compare exactly."""
+    """The tolerance of an element type; integers and bools compare exactly."""
     return DEFAULT_TOLERANCES.get(dtype, EXACT)
 
 
-def compared(experiment: Experiment) -> dict[str, str]:
-    """How each output is compared, in words, by its name."""
+def comparison_rules(experiment: Experiment) -> dict[str, str]:
+    """How each output is compared, in words, by argument name."""
     table = {}
     for argument in experiment.arguments:
         if not argument.is_output:
@@ -42,7 +42,7 @@ def compared(experiment: Experiment) -> dict[str, str]:
             table[argument.name] = "the default of each shape's element type"
         else:
             bound = argument.tolerance or default_tolerance(argument.dtype)
-            where = "given" if argument.tolerance else f"default for {argument.dtype}{_GROWS}"
+            where = "given" if argument.tolerance else f"default for {argument.dtype}{_SCALES}"
             table[argument.name] = f"rtol {bound.rtol:g}, atol {bound.atol:g} ({where})"
             if experiment.reference is not None:
                 table[argument.name] += f", or {BASELINE_ERRORS:g} × the baseline's own error"

@@ -1,7 +1,7 @@
-"""From located YAML to the experiment's dataclasses, with pydantic's errors in a user's words.
+"""Validates YAML data as the experiment's dataclasses, and rewords pydantic's errors.
 
-Owns the translation of an error's location to a path in the file, the choice of the one branch of
-a union that its author meant, and the names of keys that are planned but not supported.
+Translates the location of an error to a path in the file, reports only the branch of a union that
+the author meant, and names keys that are planned but not supported.
 """
 
 import json
@@ -51,7 +51,7 @@ _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
 def adapter(cls: type[T]) -> TypeAdapter[T]:
-    """The validator of one of the experiment's classes, made once."""
+    """The validator of one of the experiment's classes, cached."""
     if cls not in _ADAPTERS:
         _ADAPTERS[cls] = TypeAdapter(cls)
     return _ADAPTERS[cls]
@@ -64,20 +64,13 @@ def validate(
     directory: FilePath | None,
     problems: list[Problem],
 ) -> tuple[T | None, list[Path]]:
-    """Validate what a document holds.
+    """Validate data of a document.
 
-    Args:
-        cls: The dataclass to make.
-        data: The document's data, or what of it is left.
-        document: Where to look up places.
-        directory: What paths in it are relative to; ``None``: it names no files.
-        problems: Where to put what is wrong.
-
-    Returns:
-        The object, if nothing is; and the paths that are wrong.
+    Appends to ``problems``. Paths in the data are relative to ``directory``; ``None`` refuses
+    files. Returns the object, or ``None``, and the paths with problems.
     """
     try:
-        # JSON, since strict validation of Python data would want tuples and instances.
+        # As JSON: strict validation of Python data would demand tuples and instances.
         made = adapter(cls).validate_json(
             json.dumps(data), context={"directory": directory} if directory else None
         )
@@ -90,7 +83,7 @@ def validate(
 
 
 class _Located:
-    """One of pydantic's errors, its place in the data, and the branches of unions taken to it."""
+    """A pydantic error, its path in the data, and the union branches on the way to it."""
 
     def __init__(self, error: ErrorDetails, data: Data) -> None:
         self.error = error
@@ -108,12 +101,12 @@ class _Located:
         self.path: Path = tuple(path)
         self.data = data
         if self.type == "missing":
-            # The last step is the missing key itself, which no data holds.
+            # The last step is the missing key itself, which the data does not have.
             self.missing = self.branches.pop()[1]
 
 
 def _meant(located: list[_Located], data: Data) -> list[_Located]:
-    """The errors without those of a union's branches that the author did not mean."""
+    """The errors, less those of union branches that the author did not mean."""
     meant = {path: _branch(_at(data, path), tags) for path, tags in _unions(located).items()}
     return [
         item
@@ -138,7 +131,7 @@ def _at(data: Data, path: Path) -> Data:
 
 
 def _branch(data: Data, tags: list[str]) -> str | None:
-    """The branch whose keys are most like a mapping's; ``None`` where all have their say."""
+    """The branch whose keys resemble the mapping's most; ``None`` keeps all branches."""
     candidates = [tag for tag in tags if tag in _CLASSES]
     if not isinstance(data, dict) or not candidates:
         return None
@@ -157,7 +150,7 @@ def _field_names(cls: type | None) -> frozenset[str]:
 
 
 def _messages(cls: type, located: list[_Located]) -> Iterator[tuple[Path, str, bool]]:
-    """Path and message of each error, and whether it is about the key there; one for each value."""
+    """Path, message and whether it is about the key there: one per wrong value."""
     by_value: dict[Path, list[_Located]] = defaultdict(list)
     misspelt: set[tuple[Path, str | None]] = set()
     for item in located:
@@ -182,7 +175,7 @@ def _unknown_key(key: str, known: frozenset[str]) -> str:
 
 
 def _owner(cls: type, error: _Located) -> type | None:
-    """The dataclass that the mapping around an unknown key should become."""
+    """The dataclass that the mapping with an unknown key stands for."""
     path = error.path[:-1]
     branches = dict(error.branches)
     owner: type | None = cls
@@ -211,12 +204,12 @@ def _wanted(error: _Located) -> str:
         tag = error.branches[-1][1] if error.branches else ""
         keys = ", ".join(field.name for field in fields(_CLASSES[tag])) if tag in _CLASSES else ""
         return f"a mapping with {keys}" if keys else "a mapping"
-    said = error.error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return _TYPES.get(error.type, said)
+    wanted = error.error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return _TYPES.get(error.type, wanted)
 
 
 def _message(errors: list[_Located]) -> str:
-    """One message for what is wrong with one value, whichever branches of a union say so."""
+    """One message for a wrong value, merged over the branches of a union."""
     first = errors[0]
     for error in errors:
         if error.type == "value_error":

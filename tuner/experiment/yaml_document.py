@@ -1,9 +1,8 @@
-"""YAML with places: plain data, and for every value and key the line and column it stands at.
+"""Reads YAML as plain data, with the line and column of every value and key.
 
-Owns the dialect: scalars as in YAML 1.2 (``1e-3`` is a number), and a refusal of what readers of
-YAML take for different things: unquoted ``on off yes no``, leading zeros, duplicate keys, merge
-keys, tags. The text is hostile until read: its size, depth, and the growth by aliases are bounded.
-Knows nothing of experiments.
+Scalars follow YAML 1.2 (``1e-3`` is a number). What YAML readers disagree about is refused:
+unquoted ``on off yes no``, leading zeros, duplicate keys, merge keys, tags. The text is untrusted:
+its size, its depth and its growth by aliases are bounded.
 """
 
 import re
@@ -49,7 +48,7 @@ class Document:
     problems: tuple[Problem, ...]
 
     def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
-        """A problem at a path, or at the nearest place above it that the file holds."""
+        """A problem at a path, or at its nearest ancestor in the file."""
         for length in range(len(path), -1, -1):
             above = path[:length]
             mark = self.keys.get(above) if at_key and above else None
@@ -63,12 +62,10 @@ class Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """Read one YAML document.
-
-    Small faults are kept in ``problems`` so that all can be shown at once.
+    """Read one YAML document; lesser problems are collected in it.
 
     Raises:
-        SpecProblems: The text is not YAML at all, or is out of bounds.
+        SpecProblems: The text is not YAML, or exceeds a bound.
     """
     lines = tuple(text.splitlines())
     if len(text) > MAX_BYTES:
@@ -78,26 +75,26 @@ def parse(text: str, name: str) -> Document:
         data = reader.document(yaml.parse(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
-        said = error.problem or error.context or "not YAML"
+        message = error.problem or error.context or "not YAML"
         if error.problem and error.context:
-            said = f"{error.problem} {error.context}"
+            message = f"{error.problem} {error.context}"
         mark = Mark(place.line + 1, place.column + 1) if place else Mark(1, 1)
-        raise SpecProblems.of([reader.problem(mark, f"not YAML: {said}")]) from None
+        raise SpecProblems.of([reader.problem(mark, f"not YAML: {message}")]) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         column = len(before) - (before.rfind("\n") + 1) + 1
         mark = Mark(before.count("\n") + 1, column)
-        said = f"a character that YAML does not allow: {error.character!r}"
-        raise SpecProblems.of([reader.problem(mark, said)]) from None
+        message = f"a character that YAML does not allow: {error.character!r}"
+        raise SpecProblems.of([reader.problem(mark, message)]) from None
     except (yaml.YAMLError, RecursionError) as error:
-        said = f"not YAML: {type(error).__name__}"
-        raise SpecProblems.of([Problem(name, None, "", said)]) from None
+        message = f"not YAML: {type(error).__name__}"
+        raise SpecProblems.of([Problem(name, None, "", message)]) from None
     return Document(name, lines, data, reader.values, reader.keys, tuple(reader.problems))
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Builds data from parser events, which come lazily: a bound ends the reading at once."""
+    """Builds data from lazy parser events, so that exceeding a bound stops the parser."""
 
     name: str
     lines: tuple[str, ...]
@@ -121,7 +118,7 @@ class _Reader:
             if isinstance(event, ev.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise self._refusal(event, "a second document")
+                    raise self._refusal(event, "only one document is allowed")
                 data = self._node(next(events), events, ())
         return data
 
@@ -175,8 +172,8 @@ class _Reader:
             key, mark = event.value, _mark(event)
             self._check_key(event, mark)
             if key in items:
-                said = f"duplicate key '{key}', first on line {self.keys[(*path, key)].line}"
-                self.problems.append(self.problem(mark, said))
+                message = f"duplicate key '{key}', first on line {self.keys[(*path, key)].line}"
+                self.problems.append(self.problem(mark, message))
                 self._node(next(events), events, (*path, key, "duplicate"))
             else:
                 self.keys[(*path, key)] = mark
@@ -200,13 +197,13 @@ class _Reader:
             return text
         if text in _SPECIAL:
             return _SPECIAL[text]
-        said = None
+        message = None
         if text.lower() in _AMBIGUOUS:
-            said = f"unquoted '{text}': write true or false, or quote it if it is a name"
+            message = f"unquoted '{text}': write true or false, or quote it if it is a name"
         elif _LEADING_ZERO.fullmatch(text):
-            said = f"{text} has a leading zero: drop it, or quote the text"
+            message = f"{text} has a leading zero: drop it, or quote the text"
         elif len(text) > 40 and (_INTEGER.fullmatch(text) or _RADIX.fullmatch(text)):
-            said = f"a number of {len(text)} digits"
+            message = f"a number of {len(text)} digits is too long"
         elif _INTEGER.fullmatch(text):
             return int(text)
         elif _RADIX.fullmatch(text):
@@ -214,9 +211,9 @@ class _Reader:
         elif _FLOAT.fullmatch(text):
             if abs(number := float(text)) != float("inf"):
                 return number
-            said = f"{text} is beyond the range of numbers"
-        if said:
-            self.problems.append(self.problem(mark, said))
+            message = f"{text} is beyond the range of float64"
+        if message:
+            self.problems.append(self.problem(mark, message))
         return text
 
 

@@ -1,7 +1,7 @@
-"""What an application takes away: tuned sources with their values baked in, and a C header.
+"""The export of a run: tuned sources with fixed parameter values, and a C header.
 
-The header chooses by the rule of the run's portfolio (:mod:`tuner.results.portfolio`), and takes
-the baseline wherever nothing is confirmed faster, nothing is feasible, or no promise holds.
+The header dispatches by the portfolio's rule (:mod:`tuner.results.portfolio`). It selects the
+baseline outside the domain, and where nothing is confirmed faster or feasible.
 """
 
 import json
@@ -23,11 +23,16 @@ from tuner.trial import Configuration
 
 
 def export_files(history: History, result: Result | None = None) -> dict[str, str]:
-    """The export of a run, as text by file name; ``result`` is its summary if that was made.
+    """The files of a run's export: text by file name.
 
-    ``NAME.h`` (see :mod:`tuner.export.header`), one source for each variant that the header can
-    choose, the files that the sources include, ``export.json``, which says what each variant
-    is and how it did, and ``record.json``, from which all that can be measured again.
+    - ``NAME.h``: the header, see :mod:`tuner.export.header`;
+    - a source for each variant that the header selects, and the headers that sources include;
+    - ``export.json``: the variants and the rule, for people;
+    - ``record.json``: what ``verify`` needs, see :mod:`tuner.export.record`.
+
+    Args:
+        history: the run.
+        result: its summary, if already made.
 
     Raises:
         NothingValid: no configuration was confirmed.
@@ -38,7 +43,7 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
     if device is None or not confirmed:
         raise NothingValid(
             "there is nothing to export: no configuration was confirmed against the baseline; "
-            "one that was interrupted is gone on with by `kernelwright resume`"
+            "continue an interrupted run with `kernelwright resume`"
         )
     return _Export(history, device, result).files()
 
@@ -53,22 +58,20 @@ class _Export:
         self.suffix = traits_of(experiment.kernel.language).suffixes[0].removeprefix(".")
         portfolio = result.portfolio
         self.rule = portfolio.rule if portfolio else (DispatchRule(when=(), trial=BASELINE),)
-        self.otherwise = portfolio.otherwise if portfolio else BASELINE
-        self.variants = {
-            BASELINE: self.variant("baseline", Configuration(()), "the kernel as it was", None)
-        }
+        self.fallback = portfolio.fallback if portfolio else BASELINE
+        self.variants = {BASELINE: self.variant("baseline", Configuration(()), "your kernel", None)}
         general = result.general
         if general and general.comparison:
-            judged = general.comparison
-            said = f"{general.configuration}; {judged} {judged.verdict}"
+            comparison = general.comparison
+            note = f"{general.configuration}; {comparison} {comparison.verdict}"
             self.variants[general.trial] = self.variant(
-                "general", general.configuration, said, history.template(general.trial)
+                "general", general.configuration, note, history.template(general.trial)
             )
         if portfolio:
             self.add(portfolio)
 
     def add(self, portfolio: Portfolio) -> None:
-        """The portfolio's members beside the general one."""
+        """Add the portfolio's members."""
         for member in portfolio.members:
             if member.trial in self.variants:
                 continue
@@ -77,17 +80,17 @@ class _Export:
                 for shape, trial in zip(self.result.shapes, portfolio.serves, strict=True)
                 if trial == member.trial and not shape.held_out
             ]
-            said = f"{member.configuration}; for {' | '.join(shapes)} and the like"
+            note = f"{member.configuration}; for {' | '.join(shapes)} and similar shapes"
             name = f"trial{member.trial}"
             if member.trial <= INCUMBENT:
                 name = f"incumbent{INCUMBENT - member.trial or ''}"
             self.variants[member.trial] = self.variant(
-                name, member.configuration, said, self.history.template(member.trial)
+                name, member.configuration, note, self.history.template(member.trial)
             )
 
     def files(self) -> dict[str, str]:
         header = render_header(
-            self.experiment, self.device, self.variants, self.rule, self.otherwise
+            self.experiment, self.device, self.variants, self.rule, self.fallback
         )
         return {
             f"{self.stem}.h": header,
@@ -109,7 +112,7 @@ class _Export:
         )
 
     def source(self, variant: ExportVariant) -> str:
-        """The variant's source, its values as macros in front."""
+        """The variant's source, preceded by its parameter values as macros."""
         subject = variant.subject(self.experiment)
         if variant.template is None:
             return subject.source.text
@@ -123,8 +126,8 @@ class _Export:
         lines = [f"/* {self.experiment.name}, {variant.name}: {variant.note.replace('*/', '* /')}"]
         if open_names:
             lines.append(
-                f"   {', '.join(open_names)}: depend on the shape; give the compiler what "
-                f"{self.stem}_options() says. */"
+                f"   {', '.join(open_names)}: depend on the shape; compile with the options of "
+                f"{self.stem}_options(). */"
             )
         else:
             lines[0] += " */"
@@ -164,6 +167,6 @@ class _Export:
                 }
                 for binding in (*shapes.tune, *shapes.held_out)
             ],
-            "otherwise": self.variants[self.otherwise].name,
+            "otherwise": self.variants[self.fallback].name,
         }
         return json.dumps(data, indent=2) + "\n"

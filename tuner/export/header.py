@@ -1,9 +1,9 @@
-"""The C header that carries tuned kernels into an application: which one, launched how.
+"""The C header of an export: which variant serves a shape, and how to launch it.
 
-One self-contained C99 header per experiment: the shape's domain, which variant serves a shape, and
-for a variant its file, build options, launches, scratch memory and alignment. It starts nothing
-itself, so that it fits every runtime. Sizes that the run's device allows are checked against the
-limits it had. See :mod:`tuner.expressions.c` for what C does differently from the original.
+One self-contained C99 header per experiment, with the domain, the selection of a variant, and for
+each variant its file, build options, launches, scratch memory and alignment. It launches nothing
+itself, so that it suits every runtime. Launches are checked against the limits of the run's device.
+:mod:`tuner.expressions.c` lists where C expressions differ.
 """
 
 import re
@@ -40,18 +40,10 @@ def render_header(
     device: Device,
     variants: Mapping[int, ExportVariant],
     rule: Sequence[DispatchRule],
-    otherwise: int,
+    fallback: int,
 ) -> str:
-    """The header's text.
-
-    Args:
-        experiment: what was tuned.
-        device: where; its limits are those that launches are checked against.
-        variants: by trial, the baseline among them.
-        rule: which trial serves a shape.
-        otherwise: the trial that serves where the rule's choice is infeasible.
-    """
-    return _Header(experiment, device, variants).text(rule, otherwise)
+    """The header's text, for variants by trial; ``fallback`` serves where ``rule`` cannot."""
+    return _Header(experiment, device, variants).text(rule, fallback)
 
 
 class _Header:
@@ -64,7 +56,7 @@ class _Header:
         self.prefix = identifier(experiment.name)
         self.launching = Launching(experiment, device, list(variants.values()))
 
-    def text(self, rule: Sequence[DispatchRule], otherwise: int) -> str:
+    def text(self, rule: Sequence[DispatchRule], fallback: int) -> str:
         p, launching = self.prefix, self.launching
         return "\n".join(
             [
@@ -92,7 +84,7 @@ class _Header:
                     "int step, const {p}_shape *s, {p}_step *out",
                 ),
                 *self.function("int", "feasible", launching.feasible(), "const {p}_shape *s"),
-                *self.function("int", "select", self.select(rule, otherwise), "@"),
+                *self.function("int", "select", self.select(rule, fallback), "@"),
                 *self.function(
                     "int",
                     "options",
@@ -115,12 +107,12 @@ class _Header:
     def comment(self) -> Iterator[str]:
         yield f"/* {self.experiment.name}: kernels tuned for {_plain(self.device.name)}."
         yield " *"
-        yield f" * {self.prefix}_select() names the variant for a shape, {self.prefix}_file() its"
-        yield f" * source, {self.prefix}_options() how to build it (values that depend on the shape"
-        yield " * are macros there; all others stand in the source), and"
+        yield f" * {self.prefix}_select() returns the variant for a shape, {self.prefix}_file() its"
+        yield f" * source, {self.prefix}_options() its compiler options (macros whose values depend"
+        yield " * on the shape; the source defines all others), and"
         yield f" * {self.prefix}_step_of() each of its launches: grid in blocks, block in threads."
-        yield f" * {self.prefix}_scratches() counts the work buffers that it needs, of"
-        yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks the others."
+        yield f" * {self.prefix}_scratches() is the number of scratch buffers that it needs, of"
+        yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks arguments."
         yield " *"
         for variant in self.variants.values():
             yield f" * {variant.name}: {_plain(variant.note)}"
@@ -148,7 +140,7 @@ class _Header:
     def function(
         self, kind: str, name: str, body: Iterator[str], parameters: str | None = None
     ) -> Iterator[str]:
-        """A function of the variant and ``parameters``; of the shape alone for ``@``."""
+        """A function of the variant and ``parameters``; for ``@`` of the shape alone."""
         p = self.prefix
         shape_only = parameters == "@" or name == "in_domain"
         rest = f"const {p}_shape *s" if parameters == "@" else (parameters or "").format(p=p)
@@ -174,10 +166,10 @@ class _Header:
             yield "    return 1;"
         yield "return 0;"
 
-    def select(self, rule: Sequence[DispatchRule], otherwise: int) -> Iterator[str]:
-        baseline, instead = (self.constant(trial) for trial in (BASELINE, otherwise))
-        if any(case.trial != otherwise for case in rule):
-            always = next((case.trial for case in rule if not case.when), otherwise)
+    def select(self, rule: Sequence[DispatchRule], fallback: int) -> Iterator[str]:
+        baseline, instead = (self.constant(trial) for trial in (BASELINE, fallback))
+        if any(case.trial != fallback for case in rule):
+            always = next((case.trial for case in rule if not case.when), fallback)
             yield f"int chosen = {self.constant(always)};"
             for case in rule:
                 if case.when:
@@ -185,7 +177,7 @@ class _Header:
                     yield f"    chosen = {self.constant(case.trial)};"
             yield f"if ({self.prefix}_feasible(chosen, s))"
             yield "    return chosen;"
-        if otherwise == BASELINE:
+        if fallback == BASELINE:
             yield f"return {baseline};"
         else:
             yield f"return {self.prefix}_feasible({instead}, s) ? {instead} : {baseline};"
@@ -205,7 +197,7 @@ class _Header:
         buffers = [a for a in self.experiment.arguments if a.is_buffer and a.align]
         listed = ", ".join(f"const void *{a.name}" for a in buffers) or "void"
         checks = [f"(uintptr_t){a.name} % {a.align} == 0" for a in buffers] or ["1"]
-        yield "/* Whether buffers start where the kernels expect them to. */"
+        yield "/* Whether buffers are aligned as the kernels require. */"
         yield f"static inline int {self.prefix}_aligned({listed})"
         yield "{"
         yield f"    return {' && '.join(checks)};"
@@ -214,6 +206,6 @@ class _Header:
 
 
 def _plain(text: str) -> str:
-    """Text that cannot end a comment."""
+    """ASCII text that cannot end a C comment."""
     ascii_text = re.sub(r"[^ -~]", "?", text.replace("×", "x"))
     return ascii_text.replace("*/", "* /").replace("/*", "/ *")

@@ -1,7 +1,4 @@
-"""Whether a run's numbers hold when they are measured again from what it exported.
-
-Pure: claims and fresh samples in, a verdict for each claim out.
-"""
+"""Compares a run's claims with fresh measurements of its export."""
 
 import math
 from collections.abc import Sequence
@@ -14,17 +11,17 @@ from tuner.results.evidence import Samples
 from tuner.results.statistics import Comparison, compare
 
 WITHIN = 0.02
-"""A claim holds if a colleague finds at most so much less."""
+"""Relative difference within which a claim holds."""
 
 WIDEST = 2.0
-"""Nothing is told by figures of which a half of the interval is as wide as this factor."""
+"""Half-width of an interval, as a factor, above which a comparison is unclear."""
 
 Holds = Literal["holds", "higher", "fails", "unclear"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """One claim measured again; ``measured`` is ``None`` where the variant failed (``reason``)."""
+    """A claim measured again; ``measured`` is ``None`` if the variant failed for ``reason``."""
 
     variant: str
     shape: str
@@ -35,19 +32,18 @@ class Recheck:
 
 
 def recheck(record: ExportRecord, cache: str, answers: Sequence[Confirmed]) -> tuple[Recheck, ...]:
-    """Judge every claim of a record.
+    """The verdict on every claim of a record.
 
-    A claim *holds* if what was measured is within 2 %, or within what both intervals allow
-    together; beyond that it *fails*, or the new figure is *higher*. Without an interval, or with
-    one that tells nothing, it is *unclear*.
+    A claim *holds* if the new speedup is within 2 %, or within the combined intervals. Otherwise it
+    *fails*, or the new speedup is *higher*; it is *unclear* if an interval is missing or too wide.
     """
-    places = [
+    labels = [
         ",".join(f"{name}={value}" for name, value in shape.items()) for shape in record.shapes
     ]
     failed = {
         trial: rejected.detail
         if rejected.shape is None
-        else f"at {places[rejected.shape]}: {rejected.detail}"
+        else f"at {labels[rejected.shape]}: {rejected.detail}"
         for answer in answers
         for trial, rejected in answer.failed
     }
@@ -55,7 +51,7 @@ def recheck(record: ExportRecord, cache: str, answers: Sequence[Confirmed]) -> t
     claims = [(variant, claim) for variant in record.variants for claim in variant.claims]
     found = []
     for variant, claim in claims:
-        shape = places[claim.shape]
+        shape = labels[claim.shape]
         own = list(samples.logs(variant.trial, claim.shape).values())
         if not own:
             reason = failed.get(variant.trial, f"was not measured at {shape}")
@@ -84,7 +80,7 @@ def recheck(record: ExportRecord, cache: str, answers: Sequence[Confirmed]) -> t
 
 
 def outcome(checks: Sequence[Recheck]) -> Holds:
-    """Of all claims: one that fails decides; where nothing is told of any, all is unclear."""
+    """The verdict on all claims: fails if one fails, unclear if all are, holds otherwise."""
     verdicts = {check.verdict for check in checks}
     if "fails" in verdicts:
         return "fails"
@@ -104,5 +100,5 @@ def _verdict(claim: Claim, measured: Comparison) -> Holds:
 
 
 def _half(low: float | None, high: float | None) -> float:
-    """Half an interval's width, as a logarithm."""
+    """The half-width of an interval, as a log; infinite without one."""
     return math.log(high / low) / 2 if low and high else math.inf

@@ -1,8 +1,7 @@
-"""The launch record of an export: how each exported source is built, launched, and what is claimed.
+"""``record.json`` of an export: builds, launches and claims of each exported source.
 
-``record.json`` lies beside the sources. With it and the spec alone a run's numbers can be measured
-again, without the template that the sources came from. Reading it back is checked like any other
-outside input.
+With it and the spec, a run's numbers can be measured again without the template. It is validated
+when read, like any outside input.
 """
 
 import json
@@ -30,7 +29,7 @@ _STRICT = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBuild:
-    """How a source is compiled: what stands in it already is left out of ``defines``."""
+    """How a source is compiled; ``defines`` has only macros that the source does not define."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
     entries: tuple[str, ...]
@@ -40,7 +39,7 @@ class RecordedBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What the run says of one variant on one shape; times in nanoseconds per launch."""
+    """The claimed time (ns per run) and speedup of one variant on one shape."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
     shape: int
@@ -64,7 +63,7 @@ class RecordedVariant:
     claims: tuple[Claim, ...]
 
     def plan(self, experiment: Experiment, files: Mapping[str, str]) -> Plan:
-        """Its plan, with the source that ``files`` holds."""
+        """The variant's plan, with sources from ``files``."""
         headers = tuple((name, files[name]) for name, _ in experiment.kernel.headers)
         builds = tuple(
             Build(
@@ -83,9 +82,9 @@ class RecordedVariant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRecord:
-    """Of one export: tune, held-out and odd shapes in order, and its variants, the baseline first.
+    """The shapes (tune, held-out, odd) and variants (the baseline first) of one export.
 
-    ``device`` is the model that the claims are about.
+    ``device`` is the device model of the claims.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -102,7 +101,7 @@ _RECORD = TypeAdapter(ExportRecord)
 def render_record(
     experiment: Experiment, device: Device, variants: Mapping[int, ExportVariant], result: Result
 ) -> str:
-    """The record as text."""
+    """The text of ``record.json``."""
     bindings = every_shape(experiment)
     recorded = []
     for trial, variant in variants.items():
@@ -138,20 +137,20 @@ def render_record(
 
 
 def read_record(text: str) -> ExportRecord:
-    """The record that a text holds.
+    """Parse the text of ``record.json``.
 
     Raises:
-        EnvironmentProblem: it holds none, or one of another version.
+        EnvironmentProblem: it is invalid, or of another format.
     """
     try:
         record = _RECORD.validate_json(text)
     except ValidationError as error:
         what = error.errors(include_url=False)[0]
         place = ".".join(map(str, what["loc"]))
-        raise EnvironmentProblem(f"{NAME} cannot be understood: {place}: {what['msg']}") from None
+        raise EnvironmentProblem(f"{NAME} is invalid: {place}: {what['msg']}") from None
     if record.format != FORMAT:
         raise EnvironmentProblem(
-            f"{NAME} has format {record.format}, and this version reads {FORMAT}"
+            f"{NAME} has format {record.format}, but this version reads {FORMAT}; export again"
         )
     return record
 

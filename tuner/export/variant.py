@@ -1,4 +1,4 @@
-"""One kernel that an export carries: the baseline as it was, or a template with its values."""
+"""One exported kernel: the baseline, or a template with parameter values."""
 
 import re
 from dataclasses import dataclass
@@ -11,10 +11,7 @@ from tuner.trial import Configuration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportVariant:
-    """One exported kernel: the baseline (``template`` is ``None``) or a tuned configuration.
-
-    ``note`` says how it did, for people.
-    """
+    """One exported kernel: the baseline if ``template`` is ``None``; ``note`` is for people."""
 
     name: str
     file: str
@@ -23,11 +20,11 @@ class ExportVariant:
     note: str
 
     def subject(self, experiment: Experiment) -> Kernel | Template:
-        """What is launched."""
+        """The kernel or template that is launched."""
         return self.template or experiment.kernel
 
     def derived(self, device: Device) -> dict[str, Expression]:
-        """The template's derived defines with everything known filled in."""
+        """The template's derived macros, with parameters and device limits filled in."""
         defines = self.template.defines if self.template else {}
         known = self.configuration.as_dict()
         return {name: expression.bind(known, device) for name, expression in defines.items()}

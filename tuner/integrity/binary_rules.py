@@ -1,6 +1,7 @@
-"""What is wrong with a candidate though every answer it gives may be right.
+"""Binary rules: what compiled code may not contain, however correct its results.
 
-Judged from what the compiler says of it, before it is launched.
+Checked on what the compiler reports, before the first launch. What the baseline's code contains is
+allowed.
 """
 
 from tuner.engine.fleet import Candidate
@@ -9,12 +10,12 @@ from tuner.trial import Code, Rejected, Stage
 
 
 def binary_rejection(candidate: Candidate, baseline: Candidate) -> Rejected | None:
-    """The first defect that the baseline itself has not."""
-    return _reaching(candidate, baseline) or _undefined_read(candidate, baseline)
+    """The rejection for the first broken rule, or ``None``."""
+    return _forbidden_feature(candidate, baseline) or _undefined_read(candidate, baseline)
 
 
-def _reaching(candidate: Candidate, baseline: Candidate) -> Rejected | None:
-    """The refusal of code that may finish late, tell when it is timed, or speak to people."""
+def _forbidden_feature(candidate: Candidate, baseline: Candidate) -> Rejected | None:
+    """Code that may finish after its launch, reads a clock, or prints."""
     allowed = {what for binary in baseline.binaries for what in binary.reaches}
     for binary in candidate.binaries:
         for what in binary.reaches:
@@ -25,13 +26,12 @@ def _reaching(candidate: Candidate, baseline: Candidate) -> Rejected | None:
 
 
 def _undefined_read(candidate: Candidate, baseline: Candidate) -> Rejected | None:
-    """The refusal of a kernel that reads a buffer past coherence while it writes it.
+    """A kernel that reads a buffer through the non-coherent path while it writes it.
 
-    Such a read may return what was there before the launch, after it, or a mixture. A buffer that
-    the baseline itself treats so is let pass.
+    Such a read may return the value from before the launch, the new one, or a mixture.
     """
-    allowed = {name for _, _, names in _raced(baseline) for name in names}
-    for shape, entry, names in _raced(candidate):
+    allowed = {name for _, _, names in _incoherent(baseline) for name in names}
+    for shape, entry, names in _incoherent(candidate):
         if refused := sorted(names - allowed):
             detail = (
                 f"{entry} reads {', '.join(refused)} through the non-coherent path (__ldg or "
@@ -41,8 +41,11 @@ def _undefined_read(candidate: Candidate, baseline: Candidate) -> Rejected | Non
     return None
 
 
-def _raced(candidate: Candidate) -> list[tuple[int, str, frozenset[str]]]:
-    """Shape, entry and buffers of each such launch; one buffer may be given as two parameters."""
+def _incoherent(candidate: Candidate) -> list[tuple[int, str, frozenset[str]]]:
+    """Shape, entry and buffers both so read and written, for each launch.
+
+    One buffer may be passed as two parameters.
+    """
     found = []
     for shape, cell in enumerate(candidate.plan.cells):
         if not isinstance(cell, CellPlan):

@@ -1,4 +1,4 @@
-"""What a candidate's text may include, judged before any compiler sees it."""
+"""Include rules: which files a candidate's source may name, checked before each compile."""
 
 import re
 
@@ -14,12 +14,12 @@ _PLAIN = re.compile(
 )
 
 
-def foreign_include(file: str, text: str) -> str | None:
-    """Why an ``#include`` of this text is refused, if one is.
+def include_violation(file: str, text: str) -> str | None:
+    """The message for the first ``#include`` that is not allowed, or ``None``.
 
-    Only plain relative names are allowed, so that the folders given to the compiler bound what can
-    be read. Comments and strings are looked into as well: telling them apart is what an attack
-    would play on, and no honest one holds such a line.
+    Only plain relative names are allowed, so that nothing outside the compiler's include folders
+    can be read. Comments and strings are searched too: an attack would hide an include where a
+    compiler and this rule disagree on what a comment is, and honest sources have none there.
     """
     joined = spliced(text)
     for found in _ASKS.finditer(joined):

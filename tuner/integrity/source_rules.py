@@ -1,8 +1,9 @@
-"""The static gate: what no candidate's source may say, found before any compiler sees it.
+"""Source rules: what no candidate's source may contain, checked before it is compiled.
 
-A pre-filter with reasons, never the judge: the bench decides what is right and fast. What the
-baseline itself does, a candidate may do too. Reads text only; where it does not understand, it lets
-pass.
+A filter that saves compiles and names reasons; the bench decides what is correct and fast. What
+the baseline does, a candidate may do too. Rules read the text and what its macros expand to, with
+regular expressions rather than the parser: a parser may misread hostile text that compiles. What a
+rule does not understand passes.
 """
 
 import re
@@ -10,9 +11,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from tuner.backends.registry import traits_of
+from tuner.backends.traits import BackendTraits
 from tuner.csource.expansion import Line, expanded, spliced
-from tuner.csource.signature import Parameter, Signature, signatures, without_comments
-from tuner.device import Backend
+from tuner.csource.kernels import Parameter, Signature, signatures
+from tuner.csource.tree import without_comments
 from tuner.errors import SpecError
 from tuner.experiment.arguments import kernel_arguments
 from tuner.experiment.model import DTYPES, Argument, Experiment, Launch, Template
@@ -32,37 +35,8 @@ _PRAGMA = re.compile(r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute
 _ATTRIBUTES = frozenset("constructor destructor alias ifunc section weak weakref naked".split())
 _ASM = frozenset({"asm", "__asm", "__asm__"})
 _CLOCK = "a kernel that reads a clock can tell when it is timed"
-_LATE = "it may finish after the timing ends"
 _OUTSIDE = "it reaches code outside the kernel"
 
-_FORBIDDEN: dict[Backend, dict[str, str]] = {
-    "cuda": {
-        "cudaGridDependencySynchronize": _LATE,
-        "cudaTriggerProgrammaticLaunchCompletion": _LATE,
-        "printf": "a kernel's text is never a result",
-        "clock": _CLOCK,
-        "clock64": _CLOCK,
-        "globaltimer": _CLOCK,
-        "main": "only device code is compiled",
-    },
-    "opencl": {
-        "enqueue_kernel": _LATE,
-        "printf": "a kernel's text is never a result",
-        "extern": _OUTSIDE,
-        **dict.fromkeys(sorted(_ASM), "inline assembly is not allowed in OpenCL"),
-    },
-}
-_PATTERNS: dict[Backend, dict[re.Pattern[str], str]] = {
-    "cuda": {
-        re.compile(
-            r"cu(?:da)?(?:Launch|Graph|Stream|Event|Malloc|Free|Memcpy|Memset|Ctx)\w*"
-        ): "a kernel may not call the runtime",
-    },
-    "opencl": {
-        re.compile(r"clock_read_\w+"): _CLOCK,
-        re.compile(r"_cl_\w+|_*(?:pocl|POCL)_\w+|__spirv_\w+"): _OUTSIDE,
-    },
-}
 _BUILTIN = re.compile(
     r"""__builtin_(?:expect\w*|assume\w*|unreachable|constant_p|choose_expr|offsetof|shufflevector
     |convertvector|bit_cast|nontemporal_(?:load|store)|prefetch|popcount\w*|clz\w*|ctz\w*|ffs\w*
@@ -96,15 +70,15 @@ _RESERVED = frozenset(
 )
 
 
-def gate(experiment: Experiment, template: Template) -> tuple[str, ...]:
-    """Why this template's source is refused: one reason each, empty if it may go on.
+def source_violations(experiment: Experiment, template: Template) -> tuple[str, ...]:
+    """The rules that a template's source breaks, one message each; empty if it breaks none.
 
     Checks names that reach outside the kernel, inline assembly, macros that change the meaning of
     a parameter, a type or a keyword, and the entry's parameters against the experiment's
-    arguments; on the text and on what its macros make of it. Includes are judged where the compiler
-    is (``workers.compilers``).
+    arguments. Includes are checked with each compile (:mod:`tuner.integrity.include_rules`).
     """
     kernel, file = experiment.kernel, template.source.name
+    traits = traits_of(kernel.language)
     source = spliced(template.source.text)
     code = without_comments(source)
     try:
@@ -115,14 +89,14 @@ def gate(experiment: Experiment, template: Template) -> tuple[str, ...]:
     before = set(_WORD.findall(without_comments(spliced(kernel.source.text))))
     reasons = (
         *_hidden(source, code),
-        *_foreign_names(text, kernel.language, before),
+        *_foreign_names(text, traits, before),
         *(
             reason
             for reading in readings
-            if kernel.language == "opencl"
+            if traits.refuses_undefined_calls
             for reason in _undefined_functions(_without_literals(reading), before)
         ),
-        *(_assembly(experiment, readings) if kernel.language == "cuda" else ()),
+        *(_assembly(experiment, readings) if traits.inline_assembly else ()),
         *_macros(code, template, experiment),
         *_signatures(experiment, template),
     )
@@ -134,8 +108,8 @@ def _without_literals(reading: Line) -> str:
 
 
 def _hidden(source: str, code: str) -> Iterator[str]:
-    """Ways of writing that compilers and readers see differently."""
-    if re.search(r'\b(?:u8|[uUL])?R""', code):
+    """Spellings that compilers and these rules read differently."""
+    if re.search(r'\b(?:u8|[uUL])?R"', code):
         yield "raw string literals are not allowed"
     if re.search(r"\\[uU][0-9A-Fa-f]{4}", code):
         yield "universal character names are not allowed"
@@ -146,12 +120,13 @@ def _hidden(source: str, code: str) -> Iterator[str]:
             yield f"#pragma {found[0]} is not allowed: {_OUTSIDE}"
 
 
-def _foreign_names(code: str, language: Backend, baseline: set[str]) -> Iterator[str]:
+def _foreign_names(code: str, traits: BackendTraits, baseline: set[str]) -> Iterator[str]:
     found = set(_WORD.findall(code))
     new = sorted(found - baseline)
+    patterns = traits.forbidden_patterns.items()
     for word in new:
-        why = _FORBIDDEN[language].get(word) or next(
-            (why for pattern, why in _PATTERNS[language].items() if pattern.fullmatch(word)), None
+        why = traits.forbidden_names.get(word) or next(
+            (why for pattern, why in patterns if re.fullmatch(pattern, word)), None
         )
         if why:
             yield f"{word} is not allowed: {why}"
@@ -180,7 +155,7 @@ def _undefined_functions(code: str, baseline: set[str]) -> Iterator[str]:
 
 
 def _assembly(experiment: Experiment, readings: Sequence[Line]) -> Iterator[str]:
-    """Instructions off the list that the kernel as it was does not use either."""
+    """Instructions that are neither on the list nor in the baseline."""
     baseline = spliced(experiment.kernel.source.text)
     refused = _refused_instructions(readings) - _refused_instructions(expanded(baseline))
     for word in sorted(refused):
@@ -189,7 +164,7 @@ def _assembly(experiment: Experiment, readings: Sequence[Line]) -> Iterator[str]
 
 
 def _refused_instructions(readings: Sequence[Line]) -> set[str]:
-    """Instructions off the list, and registers that tell the time."""
+    """Instructions that are not on the list, and registers that hold a clock."""
     found: set[str] = set()
     for reading in readings:
         for place, word in enumerate(reading):

@@ -1,1 +1,1 @@
-"""What a run found: result, tables, and the exported kernel."""
+"""Reports of a run: text, tables, estimates of duration."""

@@ -1,4 +1,4 @@
-"""What a run costs: trials and roughly the time, before it starts, and by its pace once it goes."""
+"""Estimates of a run's duration: before it starts, and from its pace."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,32 +10,30 @@ from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import odd_shapes
 
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
-"""All looks at what one candidate left on a shape, on a CPU device and on a GPU, which compares by
-itself."""
+"""Checking the outputs of one candidate on a shape, by ``is_cpu``: a GPU compares on the device."""
 
 ORACLE_SECONDS_PER_MIB, ORACLE_BYTES, ORACLES = 0.03, 64 << 20, 4
-"""Drawing one shape's inputs and computing what is right for them, in float64 on one core; above so
-many bytes the baseline alone says that, at once; so many are made together at most."""
+"""Drawing one shape's inputs and computing the reference in float64 on one core; the size above
+which the baseline is the reference; how many are computed in parallel at most."""
 
-SEEDS, HARDER = 2, 3
-"""Sets of inputs that the baseline is prepared for, and further ones that finalists are asked."""
+TEST_CASES, EXTRA_CASES = 2, 3
+"""Test cases of each shape in the search, and further ones for finalists."""
 
 PROCESS_SECONDS = 1.5
-"""A fresh bench process, until it can time."""
+"""Start of a bench process."""
 
 LAUNCH_SECONDS = 20e-6
-"""A launch of a small kernel, its overhead included."""
+"""Launch of a small kernel, with overhead."""
 
 BYTES_PER_SECOND = {True: 5e9, False: 1e12}
-"""What a kernel moves, on a CPU device and on a GPU."""
+"""Memory throughput of a kernel, by ``is_cpu``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Trials to do, and seconds of preparing, searching and confirming on an idle machine.
+    """Number of trials, and seconds of preparation, search and confirmation on an idle machine.
 
-    Rough, since nobody knows yet how long the kernel takes: it is taken to do nothing but move its
-    data; nor how soon hopeless configurations are given up.
+    Rough: it assumes a memory-bound kernel, and that no configuration is cut short.
     """
 
     trials: int
@@ -52,19 +50,14 @@ class Estimate:
 
 
 def duration(seconds: float) -> str:
-    """Seconds or minutes, as precise as a guess is."""
+    """Seconds or minutes, rounded."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def seconds_left(seconds: float, budgets: Iterable[tuple[float, float]]) -> float | None:
-    """How long it takes until the first budget is spent, at the pace of the last ``seconds``.
+    """Seconds until the first budget is spent, at the pace of the last ``seconds``.
 
-    Args:
-        seconds: not 0.
-        budgets: how much of each was spent in them, and how much is left.
-
-    Returns:
-        ``None`` where nothing was spent.
+    ``budgets`` has the amounts spent in that time and left; ``None`` if nothing was spent.
     """
     each = [seconds * max(0.0, rest) / spent for spent, rest in budgets if spent > 0]
     return min(each, default=None)
@@ -83,17 +76,17 @@ def estimate(
     searched: float = 0.0,
     confirmed: int = 0,
 ) -> Estimate:
-    """How long a run would take, or what is left of one.
+    """The duration of a run, or of what is left of it.
 
     Args:
-        experiment: its budgets, shapes and ``cost.bytes``; its arguments where that is not given.
-        device: what it runs on.
-        space: how many configurations are feasible; ``None`` while there is no template.
-        compile_slots: compile jobs at once.
+        experiment: its budgets and shapes count, and ``cost.bytes`` or else its arguments.
+        device: the device model.
+        space: number of feasible configurations; ``None`` without a template.
+        compile_slots: parallel compilations.
         bench_slots: devices.
-        rounds: of agents; each prepares its baseline, and confirms what it found.
-        checker_bytes: the largest shape that a checker takes; 0 where there is no checker.
-        trials: how many are left of a run that was begun.
+        rounds: of agents; each prepares its baseline and confirms.
+        checker_bytes: the largest shape that a checker takes; 0 without checkers.
+        trials: the number left of a run under way.
         searched: seconds that it has searched.
         confirmed: processes that it has confirmed in.
     """
@@ -129,9 +122,10 @@ def estimate(
     return Estimate(
         trials=trials,
         space=space,
-        prepare_seconds=rounds * (PROCESS_SECONDS + SEEDS * oracle + time(tune + held_out + odd)),
+        prepare_seconds=rounds
+        * (PROCESS_SECONDS + TEST_CASES * oracle + time(tune + held_out + odd)),
         search_seconds=min(trials * trial, max(0.0, experiment.search.seconds - searched)),
-        confirm_seconds=rounds * (HARDER * oracle + finalists * time(odd) + confirming),
+        confirm_seconds=rounds * (EXTRA_CASES * oracle + finalists * time(odd) + confirming),
     )
 
 

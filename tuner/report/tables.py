@@ -1,4 +1,4 @@
-"""Every trial as a row: ``results.jsonl`` for programs, ``results.csv`` for spreadsheets."""
+"""All trials as rows: ``results.jsonl`` and ``results.csv``; and ``status.json``."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from tuner.trial import Cell, CutShort, Full, Infeasible, Measured, Rejected
 
 
 def results_jsonl(history: History) -> str:
-    """One JSON object per trial, in order: values, loss, times per tune shape or the reason."""
+    """One JSON object per trial: values, loss, and times per tune shape or the reason."""
     tune = history.experiment.shapes.tune
     shapes = [(str(binding), least_ns(history, binding)) for binding in tune]
     lines = []
@@ -43,9 +43,9 @@ def results_jsonl(history: History) -> str:
 
 
 def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
-    """What is known of a cell; one that was given up has no time that may be quoted as such.
+    """A cell as JSON; one that was cut short has no ``median_ns``, since it may not be reported.
 
-    ``of_copy`` is the time of a copy of as many bytes, divided by the cell's.
+    ``of_copy`` is the time to copy the same bytes divided by the cell's.
     """
     match cell:
         case Full():
@@ -57,13 +57,13 @@ def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
                 **({} if least_ns is None else {"of_copy": least_ns / cell.median_ns}),
             }
         case CutShort():
-            return {"given_up_at_ns": cell.median_ns, "samples": cell.samples}
+            return {"cut_short_at_ns": cell.median_ns, "samples": cell.samples}
         case Infeasible():
             return {"infeasible": cell.reason}
 
 
 def results_csv(history: History) -> str:
-    """The same as columns: trial, outcome, loss, reason, a column per parameter and per shape."""
+    """One line per trial: number, outcome, loss, reason, parameters, and time per tune shape."""
     template = history.experiment.template
     parameters = list(template.parameters) if template else []
     labels = [str(binding) for binding in history.experiment.shapes.tune]
@@ -94,5 +94,5 @@ def results_csv(history: History) -> str:
 
 
 def status_json(result: Result, facts: int) -> str:
-    """The result so far as ``status.json`` keeps it, and how many facts the journal holds."""
+    """The contents of ``status.json``: the result so far, and the number of journal facts."""
     return json.dumps({**result.to_json(), "facts": facts}, indent=2, allow_nan=False) + "\n"

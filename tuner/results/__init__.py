@@ -1,1 +1,1 @@
-"""What a history of facts comes to: pure functions."""
+"""The result of a run: pure functions of its history."""

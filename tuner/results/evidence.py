@@ -1,6 +1,6 @@
-"""Confirming samples in one cache state, as logarithms of speedups by process.
+"""Confirmation samples in one cache state, as log speedups by process.
 
-The process is the unit of replication. Knows nothing of who wins.
+The process is the unit of replication.
 """
 
 import math
@@ -14,11 +14,11 @@ from tuner.results.result import Cell
 from tuner.results.statistics import Noise, compare
 
 MIN_PROCESSES = 2
-"""Fewer fresh processes confirm nothing."""
+"""Fresh processes that a confirmation needs at least."""
 
 
 class Samples:
-    """What fresh processes saw, by trial and shape, less that of whoever failed."""
+    """Times from fresh processes, by trial and shape, without those of failed trials."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class Samples:
         self.trials = sorted({trial for trial, _ in self._times if trial != BASELINE})
 
     def logs(self, trial: int, shape: int, against: int = BASELINE) -> dict[int, float]:
-        """By process, the logarithm of how much faster ``trial`` is than ``against``."""
+        """By process, the log speedup of ``trial`` over ``against``."""
         own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
         return {p: math.log(other[p] / own[p]) for p in own if p in other}
 
     def noise_at(self, shape: int) -> Noise:
-        """From process to process, of all trials together."""
+        """The noise between processes, pooled over all trials."""
         return Noise.pooled([list(self.logs(trial, shape).values()) for trial in self.trials])
 
 
 class Evidence(Samples):
-    """The samples of a run and their noise; shapes count tune, then held-out ones."""
+    """The samples of a run and their noise; shapes are numbered tune first, then held-out."""
 
     def __init__(self, history: History, cache: str) -> None:
         super().__init__(history.confirmations, cache, history.refuted)
@@ -55,11 +55,13 @@ class Evidence(Samples):
         self.weights = [binding.weight for binding in (*shapes.tune, *shapes.held_out)]
         self.noise = [self.noise_at(shape) for shape in range(len(self.weights))]
         tune = range(len(shapes.tune))
-        self.noise_over_all = Noise.pooled(
-            [list(self.over(dict.fromkeys(tune, trial)).values()) for trial in self.trials]
+        self.noise_of_mean = Noise.pooled(
+            [list(self.mean_logs(dict.fromkeys(tune, trial)).values()) for trial in self.trials]
         )
-        self.cells = sum(
-            self.seen(trial, shape) for trial in self.trials for shape in range(len(self.weights))
+        self.confirmed_cells = sum(
+            self.confirmed(trial, shape)
+            for trial in self.trials
+            for shape in range(len(self.weights))
         )
 
     def time(self, trial: int, shape: int) -> float | None:
@@ -67,17 +69,17 @@ class Evidence(Samples):
         times = self._times.get((trial, shape))
         return median(times.values()) if times else None
 
-    def seen(self, trial: int, shape: int) -> bool:
-        """Whether it ran there in enough processes."""
+    def confirmed(self, trial: int, shape: int) -> bool:
+        """Whether enough processes timed the trial on the shape."""
         return len(self.logs(trial, shape)) >= MIN_PROCESSES
 
-    def over(self, chosen: Mapping[int, int]) -> dict[int, float]:
-        """By process, the weighted mean of log speedups over shapes, where all were seen.
+    def mean_logs(self, serving: Mapping[int, int]) -> dict[int, float]:
+        """By process, the weighted mean log speedup over shapes; only complete processes.
 
-        ``chosen`` maps each shape to the trial, or the incumbent, that serves it.
+        ``serving`` maps each shape to the trial that serves it.
         """
-        logs = [self.logs(trial, shape) for shape, trial in chosen.items()]
-        weights = [self.weights[shape] for shape in chosen]
+        logs = [self.logs(trial, shape) for shape, trial in serving.items()]
+        weights = [self.weights[shape] for shape in serving]
         common = set(logs[0]).intersection(*logs[1:]) if logs else set()
         return {
             process: math.fsum(w * log[process] for w, log in zip(weights, logs, strict=True))
@@ -86,10 +88,14 @@ class Evidence(Samples):
         }
 
     def cell(self, trial: int, shape: int, comparisons: int) -> Cell:
-        """The judged cell; empty where it was not seen enough."""
-        if not self.seen(trial, shape):
+        """The cell with its verdict; empty if too few processes timed it."""
+        if not self.confirmed(trial, shape):
             return Cell(shape=shape, time_ns=None, speedup=None)
         logs = list(self.logs(trial, shape).values())
-        found = compare(logs, self.noise[shape], comparisons)
-        time = self.time(trial, shape)
-        return Cell(shape=shape, time_ns=time, speedup=found.speedup, comparison=found)
+        comparison = compare(logs, self.noise[shape], comparisons)
+        return Cell(
+            shape=shape,
+            time_ns=self.time(trial, shape),
+            speedup=comparison.speedup,
+            comparison=comparison,
+        )

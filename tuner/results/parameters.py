@@ -1,7 +1,6 @@
-"""Parameters that change nothing: their values give equal code, or times that no value moves.
+"""Parameters without effect: all their values give equal code or equal times.
 
-Judged by trials that differ in that one parameter alone. Trials are chosen by a search, so there
-may be too few of those to say anything. A pure function.
+Compares trials that differ in that parameter alone; a search may leave too few of them to judge.
 """
 
 from collections import defaultdict
@@ -12,31 +11,31 @@ from typing import Literal
 from tuner.journal.history import History
 from tuner.trial import Configuration, Rejected, loss
 
-LEAST = 4
-"""So many comparisons are needed before anything is said of a parameter."""
+MIN_COMPARISONS = 4
+"""Comparisons needed to call a parameter inactive."""
 
 NOISE = 0.02
-"""Times so near each other, relative, may be equal."""
+"""Relative difference up to which times count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One finished trial: ``ratio`` is time ÷ baseline, or ``rejected`` names the reason's code.
 
-    ``work`` is the digest of the first configuration that had the same machine code and launches.
+    ``code`` is the digest of the first configuration with the same machine code and launches.
     """
 
     configuration: Configuration
     ratio: float | None = None
     rejected: str = ""
-    work: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InactiveParameter:
-    """A parameter without effect in each of so many ``comparisons`` of trials.
+    """A parameter without effect in each of ``comparisons`` comparisons.
 
-    ``why``: they had the same ``code``, or the same ``time`` as far as can be measured.
+    ``why``: the trials had the same ``code``, or the same ``time`` within :data:`NOISE`.
     """
 
     parameter: str
@@ -50,13 +49,13 @@ class InactiveParameter:
 
 
 def observations(history: History) -> tuple[Observation, ...]:
-    """What became of each trial of a run that has ended."""
+    """The finished trials of a run."""
     return tuple(
         Observation(
             configuration=trial.configuration,
             ratio=loss(trial.outcome, history.weights),
             rejected=trial.outcome.code if isinstance(trial.outcome, Rejected) else "",
-            work=history.trials[
+            code=history.trials[
                 trial.number if trial.same_as is None else trial.same_as
             ].configuration.digest,
         )
@@ -65,24 +64,24 @@ def observations(history: History) -> tuple[Observation, ...]:
     )
 
 
-def dead_parameters(seen: Sequence[Observation]) -> tuple[InactiveParameter, ...]:
-    """The parameters that change nothing, in the configurations' order."""
+def inactive_parameters(seen: Sequence[Observation]) -> tuple[InactiveParameter, ...]:
+    """The parameters without effect, in the configurations' order."""
     names = [name for name, _ in seen[0].configuration.values] if seen else []
     judged = (_judge(place, name, seen) for place, name in enumerate(names))
-    return tuple(dead for dead in judged if dead is not None)
+    return tuple(one for one in judged if one is not None)
 
 
 def same_code(name: str, seen: Sequence[Observation]) -> tuple[int, int]:
-    """In how many comparisons a parameter left the code as it was, and how many there were."""
-    known = [one for one in seen if one.work]
+    """In how many comparisons of a parameter the code stayed the same, and how many there are."""
+    known = [one for one in seen if one.code]
     names = [name for name, _ in known[0].configuration.values] if known else []
     compared = _compared(names.index(name), known) if name in names else []
-    codes = sum(len({one.work for one in group}) for group in compared)
+    codes = sum(len({one.code for one in group}) for group in compared)
     return sum(map(len, compared)) - codes, sum(map(len, compared)) - len(compared)
 
 
 def _compared(place: int, seen: Sequence[Observation]) -> list[list[Observation]]:
-    """Trials that differ in one parameter alone, where any of them was measured."""
+    """Groups of trials that differ in one parameter alone, unless all failed alike."""
     groups: dict[tuple[object, ...], list[Observation]] = defaultdict(list)
     for one in seen:
         values = one.configuration.values
@@ -93,9 +92,9 @@ def _compared(place: int, seen: Sequence[Observation]) -> list[list[Observation]
 def _judge(place: int, name: str, seen: Sequence[Observation]) -> InactiveParameter | None:
     compared = _compared(place, seen)
     comparisons = sum(len(group) - 1 for group in compared)
-    if comparisons < LEAST or any(one.rejected for group in compared for one in group):
+    if comparisons < MIN_COMPARISONS or any(one.rejected for group in compared for one in group):
         return None
-    if all(len({one.work for one in group}) == 1 and group[0].work for group in compared):
+    if all(len({one.code for one in group}) == 1 and group[0].code for group in compared):
         return InactiveParameter(parameter=name, why="code", comparisons=comparisons)
     ratios = [[one.ratio for one in group if one.ratio is not None] for group in compared]
     if all(max(each) <= (1 + NOISE) * min(each) for each in ratios):
@@ -104,5 +103,5 @@ def _judge(place: int, name: str, seen: Sequence[Observation]) -> InactiveParame
 
 
 def _all_failed(group: Sequence[Observation]) -> bool:
-    """Whether all failed for one reason, which says nothing of the parameter."""
+    """Whether all failed for the same reason, which says nothing about the parameter."""
     return group[0].rejected != "" and len({one.rejected for one in group}) == 1

@@ -1,10 +1,10 @@
-"""The portfolio: a few configurations, and a rule on the shape that says which one serves it.
+"""The portfolio: a few configurations, and a rule that dispatches a shape to one of them.
 
-Starts from the general configuration where that is confirmed faster, else from the baseline, and
-adds the configuration that gains most, as long as one gains enough: over the tune shapes that it
-is confirmed faster on than what serves them so far. Incumbents may be among them, and what they
-make of a portfolio alone is what the whole is compared with. The rule is a decision tree over the
-symbols, exact on tune shapes; held-out shapes judge it and are not asked.
+Greedy: starts from the general configuration if that is confirmed faster, else from the baseline.
+Then repeatedly adds the configuration with the largest gain, over the tune shapes where it is
+confirmed faster than what serves them so far, while that gain is large enough. Incumbents may be
+members; the gain of the whole is over the portfolio that they make alone. The rule is a decision
+tree over the symbols, exact on tune shapes; held-out shapes only test it.
 """
 
 import math
@@ -20,39 +20,32 @@ from tuner.results.result import Cell, DispatchCondition, DispatchRule, General,
 from tuner.results.statistics import Comparison, Noise, compare
 from tuner.trial import Value
 
-_NONE: tuple[float, int, list[int]] = (0.0, BASELINE, [])
-
 LEAST_GAIN = math.log(1.005)
-"""What a further configuration must add to the weighted mean over the tune shapes."""
+"""Smallest gain of a further member, as a log over the weighted mean of tune shapes."""
 
 
 def make_portfolio(
     history: History, evidence: Evidence, general: General | None, comparisons: int
 ) -> Portfolio | None:
-    """The portfolio of a run's confirmed configurations; ``None`` if none is worth dispatching to.
+    """The portfolio of a run; ``None`` if it would be the baseline alone.
 
-    Args:
-        history: the run.
-        evidence: in the cache state that decides.
-        general: the general winner.
-        comparisons: how many verdicts the run makes in all.
+    ``comparisons`` is the number of verdicts in the whole run.
     """
-    return _Choice(
-        history, evidence, evidence.trials, general.trial if general else BASELINE, comparisons
-    ).portfolio()
+    trial = general.trial if general else BASELINE
+    return _Choice(history, evidence, evidence.trials, trial, comparisons).portfolio()
 
 
 def choose(rule: Sequence[DispatchRule], shape: Shape) -> int:
-    """The trial that a rule names for a shape, or ``BASELINE``; whether it is feasible is left."""
+    """The trial that a rule names for a shape, feasible or not; it may be ``BASELINE``."""
     return next(case.trial for case in rule if all(test.holds(shape) for test in case.when))
 
 
 def decision_rule(shapes: Sequence[Shape], wanted: Sequence[int]) -> tuple[DispatchRule, ...]:
-    """Cases that give each of ``shapes`` what is wanted there, with as few tests as it can.
+    """Disjoint rules that cover every shape and give each of ``shapes`` its wanted trial.
 
-    They are disjoint and cover every shape. Thresholds lie midway between neighbouring values, by
-    ratio. Of tests that tell as much, the one whose two sides lie farthest apart, which is the
-    likelier cause; of shapes that no symbol tells apart, the first decides.
+    A greedy decision tree: at each node the condition with the least remaining entropy; of equal
+    ones that whose sides lie farthest apart, the likelier cause. Thresholds are geometric means of
+    neighbouring values. Of shapes that no symbol separates, the first decides.
     """
     return tuple(_grow(list(zip(shapes, wanted, strict=True)), ()))
 
@@ -60,7 +53,7 @@ def decision_rule(shapes: Sequence[Shape], wanted: Sequence[int]) -> tuple[Dispa
 def other_symbols(
     rule: Sequence[DispatchRule], shapes: Sequence[Shape], wanted: Sequence[int]
 ) -> Iterator[str]:
-    """Symbols that a rule does not ask for, by each of which alone one as short is as exact."""
+    """Symbols outside a rule, each of which alone gives a rule as short and exact."""
     asked = {condition.symbol for case in rule for condition in case.when}
     for symbol in shapes[0]:
         alone: list[Shape] = [{symbol: shape[symbol]} for shape in shapes]
@@ -84,7 +77,7 @@ def _grow(
 
 
 def _tests(shapes: Sequence[Shape]) -> Iterator[tuple[DispatchCondition, float]]:
-    """Every test that some of the shapes pass and others do not, and by what ratio they differ."""
+    """Conditions that split the shapes, with the ratio of the values on either side."""
     for symbol in shapes[0]:
         values = [shape[symbol] for shape in shapes]
         if all(type(value) is int for value in values):
@@ -99,7 +92,7 @@ def _tests(shapes: Sequence[Shape]) -> Iterator[tuple[DispatchCondition, float]]
 
 
 def _disorder(rows: Sequence[tuple[Shape, int]], test: DispatchCondition) -> float:
-    """The entropy left within the two sides of a test."""
+    """The remaining entropy of the wanted trials, within the two sides of a condition."""
     sides: dict[bool, Counter[int]] = {True: Counter(), False: Counter()}
     for shape, wanted in rows:
         sides[test.holds(shape)][wanted] += 1
@@ -109,37 +102,36 @@ def _disorder(rows: Sequence[tuple[Shape, int]], test: DispatchCondition) -> flo
 
 
 class _Choice:
-    """Makes a portfolio of some of those that were confirmed."""
+    """Makes a portfolio of some of the confirmed trials."""
 
     def __init__(
         self,
         history: History,
         evidence: Evidence,
-        entrants: Sequence[int],
+        confirmed: Sequence[int],
         general: int,
         comparisons: int,
     ) -> None:
         self.history = history
         self.evidence = evidence
-        self.entrants = entrants
+        self.confirmed = confirmed
         self.comparisons = comparisons
         shapes = history.experiment.shapes
         self.bindings = (*shapes.tune, *shapes.held_out)
         self.tune = range(len(shapes.tune))
         self.weight = math.fsum(binding.weight for binding in shapes.tune)
-        self.otherwise = general if self.trusted(general) else BASELINE
-        """What serves where the rule's choice is infeasible: the general one, if it is faster."""
+        self.fallback = general if self.trusted(general) else BASELINE
+        """Serves where the rule's choice is infeasible: the general trial, if it is faster."""
 
     def trusted(self, general: int) -> bool:
         """Whether a configuration is confirmed faster than the baseline over the tune shapes."""
-        over = list(self.evidence.over(dict.fromkeys(self.tune, general)).values())
-        if general == BASELINE or len(over) < MIN_PROCESSES:
+        logs = list(self.evidence.mean_logs(dict.fromkeys(self.tune, general)).values())
+        if general == BASELINE or len(logs) < MIN_PROCESSES:
             return False
-        judged = compare(over, self.evidence.noise_over_all, self.comparisons)
-        return judged.verdict == "faster"
+        return compare(logs, self.evidence.noise_of_mean, self.comparisons).verdict == "faster"
 
     def assigned(self) -> tuple[dict[int, int], dict[int, float]]:
-        """Who serves each tune shape, and by what factor each that was added raised the speedup."""
+        """The trial serving each tune shape, and the gain factor of each added member."""
         serving, gains = self.start(), dict[int, float]()
         while found := self.next(serving):
             gain, trial, taken = found
@@ -159,11 +151,11 @@ class _Choice:
             shape: self.feasible(choose(rule, dict(symbols[shape])), shape)
             for shape in range(len(symbols))
         }
-        over = list(self.evidence.over({shape: served[shape] for shape in self.tune}).values())
+        logs = list(self.evidence.mean_logs({shape: served[shape] for shape in self.tune}).values())
         held_out = {shape: trial for shape, trial in served.items() if shape not in self.tune}
-        if not over:
+        if not logs:
             return None
-        comparison = compare(over, self.evidence.noise_over_all, self.comparisons)
+        comparison = compare(logs, self.evidence.noise_of_mean, self.comparisons)
         return Portfolio(
             members=tuple(
                 Member(
@@ -171,33 +163,33 @@ class _Choice:
                     configuration=self.history.configuration(trial),
                     gain=gains.get(trial),
                 )
-                for trial in dict.fromkeys([self.otherwise, *gains])
+                for trial in dict.fromkeys([self.fallback, *gains])
                 if trial != BASELINE and trial in serving.values()
             ),
             rule=rule,
-            otherwise=self.otherwise,
+            fallback=self.fallback,
             speedup=comparison.speedup,
             comparison=comparison,
             held_out=self.mean(held_out),
             cells=tuple(self.served_cell(trial, shape) for shape, trial in served.items()),
             serves=tuple(served.values()),
             gain=self.gain(served),
-            as_well=tuple(other_symbols(rule, learned, wanted)),
+            other_symbols=tuple(other_symbols(rule, learned, wanted)),
         )
 
     def start(self) -> dict[int, int]:
-        """Which trial serves each tune shape before any is added."""
-        serving = dict.fromkeys(self.tune, self.otherwise)
+        """The trial serving each tune shape before any member is added."""
+        serving = dict.fromkeys(self.tune, self.fallback)
         for shape in self.tune:
-            judged = self.evidence.cell(self.otherwise, shape, self.comparisons).comparison
-            if self.otherwise != BASELINE and judged and judged.verdict == "slower":
+            judged = self.evidence.cell(self.fallback, shape, self.comparisons).comparison
+            if self.fallback != BASELINE and judged and judged.verdict == "slower":
                 serving[shape] = BASELINE
         return serving
 
     def next(self, serving: Mapping[int, int]) -> tuple[float, int, list[int]] | None:
-        """The gain in the mean logarithm, the trial that gains most, and the shapes it takes."""
+        """The best further member: its gain in the mean log, its trial and its shapes."""
         found = []
-        for trial in self.entrants:
+        for trial in self.confirmed:
             gain, taken = 0.0, []
             for shape, present in serving.items():
                 logs = list(self.evidence.logs(trial, shape, against=present).values())
@@ -208,12 +200,14 @@ class _Choice:
                     gain += self.bindings[shape].weight * math.log(judged.speedup) / self.weight
                     taken.append(shape)
             found.append((gain, trial, taken))
-        gain, trial, taken = max(found, key=lambda one: (one[0], -abs(one[1])), default=_NONE)
+        gain, trial, taken = max(
+            found, key=lambda one: (one[0], -abs(one[1])), default=(0.0, BASELINE, [])
+        )
         return (gain, trial, taken) if gain >= LEAST_GAIN else None
 
     def gain(self, served: Mapping[int, int]) -> Comparison | None:
-        """Against the portfolio of the incumbents alone, in the processes that all were in."""
-        entered = [trial for trial in self.entrants if trial in self.history.entered]
+        """The gain over the portfolio of the incumbents alone, from processes common to both."""
+        entered = [trial for trial in self.confirmed if trial in self.history.entered]
         if not entered:
             return None
         alone = _Choice(self.history, self.evidence, entered, INCUMBENT, self.comparisons)
@@ -221,21 +215,21 @@ class _Choice:
         gains = self.between({shape: served[shape] for shape in self.tune}, before)
         if len(gains) < MIN_PROCESSES:
             return None
-        others = [trial for trial in self.entrants if trial not in entered]
+        others = [trial for trial in self.confirmed if trial not in entered]
         noise = Noise.pooled(
             [gains, *(self.between(dict.fromkeys(self.tune, one), before) for one in others)]
         )
         return compare(gains, noise, self.comparisons)
 
     def between(self, served: Mapping[int, int], before: Mapping[int, int]) -> list[float]:
-        """By process, the mean logarithm of how much faster one way to serve is than another."""
-        now, then = self.evidence.over(served), self.evidence.over(before)
+        """By process, the mean log speedup of one assignment over another."""
+        now, then = self.evidence.mean_logs(served), self.evidence.mean_logs(before)
         return [now[process] - then[process] for process in now if process in then]
 
     def feasible(self, trial: int, shape: int) -> int:
-        """What really serves a shape that the rule gives to ``trial``."""
-        candidates = (trial, self.otherwise)
-        return next((one for one in candidates if self.evidence.seen(one, shape)), BASELINE)
+        """The trial that serves a shape which the rule gives to ``trial``."""
+        candidates = (trial, self.fallback)
+        return next((one for one in candidates if self.evidence.confirmed(one, shape)), BASELINE)
 
     def served_cell(self, trial: int, shape: int) -> Cell:
         if trial == BASELINE:
@@ -243,5 +237,5 @@ class _Choice:
         return self.evidence.cell(trial, shape, self.comparisons)
 
     def mean(self, served: Mapping[int, int]) -> float | None:
-        logs = list(self.evidence.over(served).values())
+        logs = list(self.evidence.mean_logs(served).values())
         return math.exp(math.fsum(logs) / len(logs)) if logs else None

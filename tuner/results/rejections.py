@@ -1,4 +1,4 @@
-"""Why trials failed, counted, and what a user can do about it."""
+"""Counts of rejected trials by reason, with remedies."""
 
 from collections.abc import Sequence
 
@@ -10,61 +10,63 @@ _WORDS = {
     Code.COMPILE_ERROR: "did not compile",
     Code.COMPILE_TIMEOUT: "took too long to compile",
     Code.COMPILER_CRASH: "crashed the compiler",
-    Code.THREADS: "over the limit of threads per block",
-    Code.GRID: "over the limit of blocks",
-    Code.SHARED_MEMORY: "over the shared-memory limit",
-    Code.REGISTERS: "over the register limit",
+    Code.THREADS: "exceeded the threads-per-block limit",
+    Code.GRID: "exceeded the grid limit",
+    Code.SHARED_MEMORY: "exceeded the shared-memory limit",
+    Code.REGISTERS: "exceeded the register limit",
     Code.LAUNCH_FAILED: "could not be launched",
-    Code.ILLEGAL_ADDRESS: "touched an illegal address",
+    Code.ILLEGAL_ADDRESS: "accessed an illegal address",
     Code.TRAP: "trapped",
     Code.CRASH: "crashed",
     Code.HANG: "hung",
     Code.OUT_OF_MEMORY: "ran out of memory",
-    Code.WRONG_RESULT: "wrong",
+    Code.WRONG_RESULT: "gave wrong results",
     Code.NOT_WRITTEN: "left outputs unwritten",
     Code.INPUT_OVERWRITTEN: "overwrote an input",
     Code.OUT_OF_BOUNDS: "wrote out of bounds",
-    Code.DEFECT: "right only by luck",
-    Code.IMPOSSIBLE_TIME: "impossibly fast",
-    Code.SLOWER_AGAIN: "slower than when timed",
-    Code.WORKER_LOST: "lost with the worker",
+    Code.DEFECT: "relied on a race or undefined behaviour",
+    Code.IMPOSSIBLE_TIME: "reported impossible times",
+    Code.SLOWER_AGAIN: "slower when timed again",
+    Code.WORKER_LOST: "lost with a worker",
 }
 
 SHOWN = 4
-"""Kinds of failure that are told one by one."""
+"""Kinds of failure that are listed separately."""
 
-_CONSTRAIN = "a constraint that excludes them, so that the search spends nothing on them"
-_REPRODUCE = "`kernelwright trial` with the configuration below, to see it alone"
+_CONSTRAIN = "add a constraint that excludes them, so that the search skips them"
+_REPRODUCE = "run `kernelwright trial` with the configuration below"
+
+_BOUNDS = "check the bounds of the template's accesses"
 
 _REMEDIES = {
-    Code.COMPILE_ERROR: "the template's source: the message is below",
-    Code.COMPILE_TIMEOUT: "less unrolling",
-    Code.COMPILER_CRASH: "less unrolling, or a simpler form of the source",
+    Code.COMPILE_ERROR: "fix the template's source; the compiler's message is below",
+    Code.COMPILE_TIMEOUT: "unroll less",
+    Code.COMPILER_CRASH: "unroll less, or simplify the source",
     Code.THREADS: _CONSTRAIN,
     Code.GRID: _CONSTRAIN,
     Code.SHARED_MEMORY: _CONSTRAIN,
     Code.REGISTERS: _CONSTRAIN,
     Code.LAUNCH_FAILED: _REPRODUCE,
-    Code.ILLEGAL_ADDRESS: "the bounds of the template's accesses",
+    Code.ILLEGAL_ADDRESS: _BOUNDS,
     Code.TRAP: _REPRODUCE,
-    Code.CRASH: "the bounds of the template's accesses",
-    Code.HANG: "the template's loops and barriers",
-    Code.OUT_OF_MEMORY: "smaller shapes, less scratch memory, or less unrolling",
-    Code.WRONG_RESULT: "the template at that shape (tails, synchronisation), or the tolerance",
-    Code.NOT_WRITTEN: "a launch that covers every element",
-    Code.INPUT_OVERWRITTEN: "declaring the argument inout, if that is meant",
-    Code.OUT_OF_BOUNDS: "the bounds of the template's accesses",
-    Code.DEFECT: "what the message below names: it is undefined, or a race",
-    Code.IMPOSSIBLE_TIME: "the experiment's cost.bytes, if the message below names it",
-    Code.SLOWER_AGAIN: "again on an idle machine: one that is busy may be why",
-    Code.WORKER_LOST: "the worker's log: a machine may be out of memory",
+    Code.CRASH: _BOUNDS,
+    Code.HANG: "check the template's loops and barriers",
+    Code.OUT_OF_MEMORY: "use smaller shapes or less scratch memory, or unroll less",
+    Code.WRONG_RESULT: "check the template at that shape (tails, barriers), or the tolerance",
+    Code.NOT_WRITTEN: "launch enough blocks to cover every element",
+    Code.INPUT_OVERWRITTEN: "declare the argument inout if it is meant to be written",
+    Code.OUT_OF_BOUNDS: _BOUNDS,
+    Code.DEFECT: "fix the race or undefined behaviour that the message below names",
+    Code.IMPOSSIBLE_TIME: "check the experiment's cost.bytes if the message below names it",
+    Code.SLOWER_AGAIN: "rerun on an idle machine",
+    Code.WORKER_LOST: "read the worker's log; the machine may be out of memory",
 }
 
 
 def count_rejections(history: History) -> tuple[Rejections, ...]:
     """Rejected trials by stage, code and shape, the most frequent first.
 
-    Finalists that failed while being confirmed or examined count too.
+    Includes finalists that failed in confirmation or under a checker.
     """
     rejected = {
         number: trial.outcome
@@ -93,17 +95,15 @@ def count_rejections(history: History) -> tuple[Rejections, ...]:
 
 
 def advise(rejections: Sequence[Rejections], trials: int, labels: Sequence[str]) -> tuple[str, ...]:
-    """What to tell the user: all failures in one line with a remedy, then an example of each kind.
+    """Lines for the user: counts with a hint, then an example of each kind.
 
-    Args:
-        rejections: as counted, the most frequent first.
-        trials: how many configurations were tried.
-        labels: of the shapes.
+    ``rejections`` has the most frequent first, ``trials`` counts all, ``labels`` name the shapes.
     """
     if not rejections:
         return ()
     return (
-        f"{_counted(rejections, trials, labels)}; try {_REMEDIES[rejections[0].code]}",
+        _counted(rejections, trials, labels),
+        f"  hint: {_REMEDIES[rejections[0].code]}",
         *(
             f"  trial {group.trial} ({group.configuration}) {_WORDS[group.code]}"
             f"{_at(group, labels)}: {group.detail}"
@@ -112,8 +112,8 @@ def advise(rejections: Sequence[Rejections], trials: int, labels: Sequence[str])
     )
 
 
-def rejected_in_short(history: History) -> str:
-    """All failures, and why the first of the commonest kind was one; empty if there are none."""
+def rejections_line(history: History) -> str:
+    """The counts, and an example of the most frequent kind; empty without rejections."""
     rejections = count_rejections(history)
     if not rejections:
         return ""

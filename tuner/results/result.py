@@ -1,7 +1,7 @@
-"""The result of a run, as plain data: what every report, table and export is made from.
+"""The result of a run as plain data, from which reports, tables and exports are made.
 
-A pure function of a history makes it: :func:`tuner.results.summary.summarise`. Times are in
-nanoseconds per run of the kernel; speedups are baseline ÷ time, above 1 is faster.
+:func:`tuner.results.summary.summarise` makes it. Times are in nanoseconds per run of the kernel;
+speedups are baseline ÷ time, above 1 is faster.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ OutcomeOfRun = Literal["improved", "no_gain", "nothing_valid", "unfinished"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeOfRun:
-    """One shape, and the baseline's time there: over confirming processes, or as prepared.
+    """One shape, with the baseline's time from confirmation, or else from its preparation.
 
-    ``least_ns`` is what a copy of as many bytes as the kernel must move takes on a cold cache, or
-    an empty launch; ``None`` where the cache is hot, or bytes or rate are unknown.
+    ``least_ns`` is the time to copy the bytes that the kernel must move, or of an empty launch;
+    ``None`` with a hot cache, or if bytes or bandwidth are unknown.
     """
 
     index: int
@@ -38,9 +38,9 @@ class ShapeOfRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One configuration on one shape: confirmed if ``comparison`` is there, else as searched.
+    """One configuration on one shape: confirmed with ``comparison``, else from the search.
 
-    ``time_ns`` is ``None`` where the configuration is infeasible or was not measured.
+    ``time_ns`` is ``None`` if the configuration is infeasible or was not measured.
     """
 
     shape: int
@@ -54,9 +54,9 @@ class General:
     """A configuration that serves every shape.
 
     ``speedup`` is the weighted geometric mean over tune shapes, ``held_out`` the plain one over
-    held-out shapes. ``comparison`` judges ``speedup``; it is ``None`` if nothing was confirmed.
-    ``gain`` compares it with the incumbent, ``None`` if there is none or either is unconfirmed.
-    ``cells`` has one entry per shape, tune then held-out.
+    held-out shapes. ``comparison`` is the verdict on ``speedup``, ``None`` if unconfirmed. ``gain``
+    compares with the incumbent; ``None`` without one, or if either is unconfirmed. ``cells`` has
+    one entry per shape, tune then held-out.
     """
 
     trial: int
@@ -72,8 +72,8 @@ class General:
 class ShapeBest:
     """The best configuration for one tune shape.
 
-    ``gain`` compares it with the general one there, ``None`` if they are the same or either is
-    unconfirmed. Dispatch prefers it where the gain is confirmed.
+    ``gain`` compares it with the general one there; ``None`` if they are the same or either is
+    unconfirmed.
     """
 
     trial: int
@@ -81,29 +81,24 @@ class ShapeBest:
     cell: Cell
     gain: Comparison | None
 
-    @property
-    def preferred(self) -> bool:
-        """Whether dispatch should take it on its shape instead of the general one."""
-        return self.gain is not None and self.gain.verdict == "faster"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchCondition:
-    """What a dispatch rule asks of one symbol of a shape."""
+    """A condition on one symbol of a shape."""
 
     symbol: str
     relation: Literal["<=", ">", "==", "!="]
     value: Value
 
     def holds(self, shape: Shape) -> bool:
-        """Whether a shape meets it."""
+        """Whether a shape meets the condition."""
         given = shape[self.symbol]
         if self.relation in ("==", "!="):
             return (given == self.value) == (self.relation == "==")
         return (int(given) <= int(self.value)) == (self.relation == "<=")
 
     def follows_from(self, other: "DispatchCondition") -> bool:
-        """Whether it holds wherever ``other`` does."""
+        """Whether the condition holds wherever ``other`` does."""
         if self.symbol != other.symbol:
             return False
         if other.relation == "==":
@@ -115,7 +110,7 @@ class DispatchCondition:
 
     @property
     def negated(self) -> "DispatchCondition":
-        """What holds exactly where this does not."""
+        """The opposite condition."""
         opposite: dict[str, Literal["<=", ">", "==", "!="]]
         opposite = {"<=": ">", ">": "<=", "==": "!=", "!=": "=="}
         return DispatchCondition(
@@ -128,10 +123,7 @@ class DispatchCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchRule:
-    """Where all of ``when`` hold, ``trial`` serves.
-
-    That may be the baseline or the incumbent too (their indices are in :mod:`tuner.engine.fleet`).
-    """
+    """Where all conditions of ``when`` hold, ``trial`` serves: a trial, incumbent or baseline."""
 
     when: tuple[DispatchCondition, ...]
     trial: int
@@ -141,7 +133,7 @@ class DispatchRule:
 class Member:
     """One configuration of a portfolio; ``gain`` is the factor that it added to the speedup.
 
-    ``None`` for the general one, which a portfolio starts from.
+    ``gain`` is ``None`` for the general configuration, which the portfolio starts from.
     """
 
     trial: int
@@ -151,34 +143,33 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portfolio:
-    """A few configurations and the rule that says which one serves a shape.
+    """A few configurations, and the rule that dispatches a shape to one of them.
 
-    The cases of ``rule`` are disjoint and cover every shape. Where a choice is infeasible,
-    ``otherwise`` serves, and where that is infeasible too, the baseline. ``speedup`` is the
-    weighted geometric mean over tune shapes with each served by the rule, ``held_out`` that over
-    held-out shapes; ``serves`` and ``cells`` have one entry per shape, tune then held-out: who
-    serves it, and how that did. ``gain`` compares it with the portfolio of the incumbents alone,
-    ``None`` without any. ``as_well`` are symbols that the rule does not ask for, and by each of
-    which alone it could be as short.
+    The rules of ``rule`` are disjoint and cover every shape. Where the chosen trial is infeasible,
+    ``fallback`` serves; where that is infeasible too, the baseline. ``speedup`` is the weighted
+    geometric mean over tune shapes, each served by the rule, ``held_out`` the one over held-out
+    shapes. ``serves`` and ``cells`` have the trial and its cell for each shape, tune then held-out.
+    ``gain`` compares with the portfolio of the incumbents alone, ``None`` without incumbents.
+    ``other_symbols`` are symbols outside the rule, each of which alone gives a rule as short.
     """
 
     members: tuple[Member, ...]
     rule: tuple[DispatchRule, ...]
-    otherwise: int
+    fallback: int
     speedup: float
     held_out: float | None
     comparison: Comparison
     serves: tuple[int, ...]
     cells: tuple[Cell, ...]
     gain: Comparison | None = None
-    as_well: tuple[str, ...] = ()
+    other_symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCache:
-    """The winners in the cache state that did not decide, for comparison.
+    """The winners in the other cache state, which decides nothing.
 
-    ``baseline_ns`` and ``general`` have one entry per shape (``general`` none without a general
+    ``baseline_ns`` and ``general`` have one entry per shape (``general`` is empty without a general
     configuration), ``specialised`` one per tune shape.
     """
 
@@ -190,7 +181,7 @@ class OtherCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejections:
-    """How many trials ended for one reason, and the first of them as an example."""
+    """The number of trials rejected for one reason, and the first of them as an example."""
 
     stage: Stage
     code: Code
@@ -203,16 +194,17 @@ class Rejections:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run found so far.
+    """The result of a run so far.
 
-    Of all ``trials``, those ``merged`` had the code and launches of another, whose outcome they
-    share; ``dead`` are the parameters that change nothing.
-    ``general`` is the incumbent unless one of the run's own is surely faster; ``tried`` is the best
-    of those then, ``None`` where it is the general one itself.
-    ``origins`` say of each incumbent which search found it, the general one first.
-    ``outcome`` is ``unfinished`` until the run is over. ``refused`` says why the baseline cannot
-    serve as one. ``advice`` are lines for the user to act on, ``notes`` what was not checked.
-    ``ceilings`` and ``telemetry`` are of the device, ``None`` where they could not be had.
+    - ``merged``: trials with the code and launches of another, whose outcome they share.
+    - ``general``: the incumbent, unless one of the run's own configurations is surely faster;
+      ``best_new`` is the best of those, ``None`` if it is ``general``.
+    - ``inactive``: the parameters without effect.
+    - ``baseline_rejected``: why the baseline cannot be used.
+    - ``advice``: lines for the user to act on; ``notes``: what was not checked.
+    - ``ceilings``, ``telemetry``: of the device, ``None`` if unavailable.
+    - ``origins``: for each incumbent the search that found it, the general one first.
+    - ``outcome``: ``unfinished`` until the run is over.
     """
 
     experiment: str
@@ -228,24 +220,24 @@ class Result:
     searched_seconds: float
     shapes: tuple[ShapeOfRun, ...]
     general: General | None
-    tried: General | None
+    best_new: General | None
     specialised: tuple[ShapeBest | None, ...]
     portfolio: Portfolio | None
     other_cache: OtherCache | None
     rejections: tuple[Rejections, ...]
-    dead: tuple[InactiveParameter, ...]
+    inactive: tuple[InactiveParameter, ...]
     advice: tuple[str, ...]
     notes: tuple[str, ...]
-    refused: Rejected | None
+    baseline_rejected: Rejected | None
     ceilings: Ceilings | None = None
     telemetry: Telemetry | None = None
     origins: tuple[str, ...] = ()
 
     @property
     def speedup(self) -> float | None:
-        """The figure for one line: the general configuration's, else the best specialised one's.
+        """The speedup of the general configuration, or else the best one on a single shape.
 
-        One of the search only where none is confirmed.
+        Unconfirmed only if no configuration is confirmed.
         """
         if self.general:
             return self.general.speedup
@@ -255,17 +247,17 @@ class Result:
 
     @property
     def confirmed(self) -> bool:
-        """Whether that figure comes from fresh processes."""
+        """Whether ``speedup`` is confirmed."""
         if self.general:
             return self.general.comparison is not None
         return any(s and s.cell.comparison for s in self.specialised)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON data, with the two figures above; configurations are plain mappings."""
+        """The result as JSON data, with ``speedup`` and ``confirmed``."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json")
         members = data["portfolio"]["members"] if data["portfolio"] else []
-        lone = (data["general"], data["tried"])
-        for holder in (*lone, *data["specialised"], *data["rejections"], *members):
+        alone = (data["general"], data["best_new"])
+        for holder in (*alone, *data["specialised"], *data["rejections"], *members):
             if holder:
                 holder["configuration"] = holder["configuration"]["values"]
         return {**data, "speedup": self.speedup, "confirmed": self.confirmed}

@@ -1,12 +1,12 @@
-"""From repeated measurements to a verdict.
+"""Confidence intervals and verdicts of speedups.
 
-The unit of replication is the process: what enters is one logarithm of the speedup per fresh
-process, baseline and candidate timed interleaved in it. The interval is Student's t on their mean,
-with a standard deviation pooled over all finalists on the same shape (they share the device's noise
-there), at a level that holds for the whole run: :data:`ERROR_RATE` is divided by the number of
-comparisons made (Bonferroni). Finalists also share the baseline's noise, half the variance of a
-log ratio, so their deviations are correlated by 1/2, and F of them with d degrees of freedom each
-are worth ``F d / (1 + (F - 1) / 4)`` together. Knows nothing of configurations or shapes.
+The unit of replication is the process: each fresh process times baseline and candidate interleaved
+and yields one log speedup. The interval is Student's t on their mean, with a standard deviation
+pooled over all finalists on the same shape, where they share the device's noise. Its level holds
+for the whole run: :data:`ERROR_RATE` is divided by the number of comparisons (Bonferroni).
+Finalists also share the baseline's noise, half the variance of a log ratio, so their deviations
+are correlated by 1/2: F of them with d degrees of freedom each are worth
+``F d / (1 + (F - 1) / 4)``.
 """
 
 import math
@@ -17,28 +17,28 @@ from typing import Literal
 Verdict = Literal["faster", "same", "slower", "unclear"]
 
 ERROR_RATE = 0.01
-"""The chance that any verdict of a run is wrong where there is no difference at all."""
+"""Probability that any verdict of a run is wrong when there is no difference."""
 
 MARGIN = 0.01
-"""Differences up to 1 % are not worth a verdict."""
+"""Relative difference up to which configurations count as equal."""
 
 MAX_SPREAD = 0.10
-"""A device that differs from itself by more than this is too noisy to call anything the same."""
+"""Largest spread of the baseline against itself at which *same* is still a verdict."""
 
 MAX_FACTOR = 100.0
-"""An interval that reaches further to either side says nothing, and is not shown."""
+"""Largest half-width of an interval, as a factor; a wider one is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Standard deviation of a log ratio from process to process, and its degrees of freedom."""
+    """Standard deviation of a log ratio between processes, and its degrees of freedom."""
 
     sigma: float
     freedom: float
 
     @classmethod
     def pooled(cls, groups: Sequence[Sequence[float]]) -> "Noise":
-        """The noise that groups with different means have in common."""
+        """The noise pooled over groups with different means."""
         repeated = [group for group in groups if len(group) > 1]
         if not repeated:
             return cls(sigma=math.inf, freedom=0.0)
@@ -56,7 +56,7 @@ class Noise:
 class Comparison:
     """A speedup (above 1 is faster) with its interval, from ``processes`` processes.
 
-    ``low`` and ``high`` are ``None`` where there is too little to tell.
+    ``low`` and ``high`` are ``None`` if the interval is too wide to show.
     """
 
     speedup: float
@@ -72,22 +72,18 @@ class Comparison:
 
     @property
     def surely_faster(self) -> bool:
-        """Whether the interval excludes that nothing was gained, however little it was."""
+        """Whether the interval is above 1, however small the gain."""
         return self.low is not None and self.low > 1
 
 
 def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison:
-    """Judge the logarithms of one speedup, one per process.
+    """The verdict on log speedups, one per process.
 
-    *Same*: the interval lies inside ±max(1 %, A/A spread), where the spread is what comparing the
-    baseline with itself would show at this noise, twice the half-width, and at most 10 %. *Faster*
-    and *slower*: the difference is more than 1 %, and its interval excludes none at all. Else
-    *unclear*.
+    *Same*: the interval lies inside ±max(1 %, A/A spread), where the spread, twice the half-width
+    but at most 10 %, is what comparing the baseline with itself would show. *Faster* and *slower*:
+    the difference exceeds 1 % and its interval excludes 0. Otherwise *unclear*.
 
-    Args:
-        logs: at least one.
-        noise: of such logarithms on this shape.
-        comparisons: how many verdicts the run makes in all.
+    There is at least one log; ``comparisons`` is the number of verdicts in the whole run.
     """
     mean = math.fsum(logs) / len(logs)
     half = math.inf

@@ -1,8 +1,7 @@
-"""From the history of a run to its result: who won, by how much, and how sure that is.
+"""Makes the result of a run from its history.
 
-Confirmed figures come from :class:`~tuner.journal.facts.ConfirmationSampled` alone; the search's
-own timings rank candidates, and are shown, marked as unconfirmed, only while there is nothing
-better.
+Confirmed figures come from :class:`~tuner.journal.facts.ConfirmationSampled` alone. The search's
+own timings rank candidates; they are shown, marked as unconfirmed, only without confirmed ones.
 """
 
 import math
@@ -13,7 +12,7 @@ from tuner.experiment.arguments import moved_bytes
 from tuner.experiment.model import ShapeBinding
 from tuner.journal.history import History
 from tuner.results.evidence import MIN_PROCESSES, Evidence
-from tuner.results.parameters import dead_parameters, observations
+from tuner.results.parameters import inactive_parameters, observations
 from tuner.results.portfolio import make_portfolio
 from tuner.results.rejections import advise, count_rejections
 from tuner.results.result import (
@@ -32,19 +31,19 @@ from tuner.trial import Full, Measured, Rejected, geometric_mean
 
 
 def summarise(history: History) -> Result:
-    """The result of a run as far as its facts go."""
+    """The result of a run so far."""
     return _Summary(history).result()
 
 
 def least_ns(history: History, shape: ShapeBinding) -> float | None:
-    """What a copy of as many bytes takes from a cold cache, if that can be said."""
+    """The time to copy the shape's bytes from a cold cache; ``None`` if hot or unknown."""
     if history.ceilings is None or history.experiment.measure.cache == "hot":
         return None
     return history.ceilings.least_ns(moved_bytes(history.experiment, shape.symbols))
 
 
 _LUCK = 1.05
-"""What the search's best may lose in confirmation before it is worth a word."""
+"""Factor that the search's best may lose in confirmation without a remark."""
 
 
 def winners(history: History) -> tuple[int, ...]:
@@ -65,16 +64,18 @@ class _Summary:
         other = "hot" if self.cache == "cold" else "cold"
         self.evidence = Evidence(history, self.cache)
         self.other = Evidence(history, other)
-        self.entrants = self.evidence.trials
-        self.trials = [trial for trial in self.entrants if trial not in history.entered]
-        self.comparisons = len(self.entrants) + self.evidence.cells + self.other.cells
-        if INCUMBENT in self.entrants:
+        self.confirmed = self.evidence.trials
+        self.trials = [trial for trial in self.confirmed if trial not in history.entered]
+        self.comparisons = (
+            len(self.confirmed) + self.evidence.confirmed_cells + self.other.confirmed_cells
+        )
+        if INCUMBENT in self.confirmed:
             self.comparisons += len(self.trials)
 
     def winners(self) -> tuple[int, ...]:
-        tried = self._tried()
-        general = self._general(tried)
-        named = [one.trial for one in (general, tried) if one and one.comparison]
+        best_new = self._best_new()
+        general = self._general(best_new)
+        named = [one.trial for one in (general, best_new) if one and one.comparison]
         for shape in self.tune:
             best = self._specialised(shape, general)
             named += [best.trial] if best and best.cell.comparison else []
@@ -83,8 +84,8 @@ class _Summary:
         return tuple(dict.fromkeys(named))
 
     def result(self) -> Result:
-        history, tried = self.history, self._tried()
-        general = self._general(tried)
+        history, best_new = self.history, self._best_new()
+        general = self._general(best_new)
         specialised = tuple(self._specialised(shape, general) for shape in self.tune)
         rejections = count_rejections(history)
         trials, refuted = history.trials.values(), history.refuted
@@ -112,19 +113,19 @@ class _Summary:
                 for index, binding in enumerate(self.shapes)
             ),
             general=general,
-            tried=None if tried == general else tried,
+            best_new=None if best_new == general else best_new,
             specialised=specialised,
             portfolio=self._portfolio(general),
             other_cache=self._other_cache(general, specialised),
             rejections=rejections,
-            dead=dead_parameters(observations(history)),
+            inactive=inactive_parameters(observations(history)),
             advice=(
                 *advise(rejections, len(trials), [str(binding) for binding in self.shapes]),
-                *self._fallen(),
-                *self._lucky(general),
+                *self._failed_incumbents(),
+                *self._search_optimism(general),
             ),
             notes=history.notes,
-            refused=history.refused,
+            baseline_rejected=history.refused,
             ceilings=history.ceilings,
             telemetry=Telemetry.of(history.vitals),
             origins=tuple(entered.origin for entered in history.incumbents),
@@ -133,25 +134,25 @@ class _Summary:
     def _portfolio(self, general: General | None) -> Portfolio | None:
         return make_portfolio(self.history, self.evidence, general, self.comparisons)
 
-    def _fallen(self) -> Iterator[str]:
-        """What became of incumbents that did not stand the test again."""
+    def _failed_incumbents(self) -> Iterator[str]:
+        """A line for each incumbent that failed in this run's confirmation."""
         for number in self.history.entered:
             if (why := self.history.refuted.get(number)) is not None:
-                shown = self.history.configuration(number)
-                yield f"what was there ({shown}) failed beside the others: {why.detail}"
+                configuration = self.history.configuration(number)
+                yield f"the incumbent ({configuration}) failed in confirmation: {why.detail}"
 
-    def _lucky(self, general: General | None) -> Iterator[str]:
-        """What became of the search's best where it is not the winner, by more than noise."""
+    def _search_optimism(self, general: General | None) -> Iterator[str]:
+        """A line if the search's best was much faster in the search than confirmed."""
         leader = self.history.leader()
         if leader is None or general is None or general.comparison is None:
             return
-        if leader == general.trial or len(self._over(leader, self.tune)) < MIN_PROCESSES:
+        if leader == general.trial or len(self._mean_logs(leader, self.tune)) < MIN_PROCESSES:
             return
         searched, confirmed = self._searched_general(leader), self._confirmed_general(leader)
         if searched.speedup > _LUCK * confirmed.speedup:
             yield (
-                f"the search's best, trial {leader} ({searched.configuration}), was "
-                f"{searched.speedup:.2f}× there and is {confirmed.speedup:.3f}× confirmed"
+                f"trial {leader} ({searched.configuration}) was the search's best at "
+                f"{searched.speedup:.2f}×, but is {confirmed.speedup:.3f}× confirmed"
             )
 
     def _baseline(self, shape: int) -> float | None:
@@ -165,17 +166,17 @@ class _Summary:
     ) -> OutcomeOfRun:
         if not self.history.finished:
             return "unfinished"
-        judged = [general.comparison] if general else []
-        judged += [best.cell.comparison for best in specialised if best]
-        if not any(judged):
+        comparisons = [general.comparison] if general else []
+        comparisons += [best.cell.comparison for best in specialised if best]
+        if not any(comparisons):
             return "nothing_valid"
-        faster = any(comparison and comparison.verdict == "faster" for comparison in judged)
+        faster = any(comparison and comparison.verdict == "faster" for comparison in comparisons)
         return "improved" if faster else "no_gain"
 
     def _other_cache(
         self, general: General | None, specialised: Sequence[ShapeBest | None]
     ) -> OtherCache | None:
-        """The same winners in the other cache state, if that was timed too."""
+        """The same winners in the other cache state, if that was timed."""
         if not self.other.trials:
             return None
         count = range(len(self.shapes))
@@ -193,32 +194,32 @@ class _Summary:
             ),
         )
 
-    def _general(self, tried: General | None) -> General | None:
-        """The best of this run where it is surely faster than the incumbent, else that one."""
-        stands = len(self._over(INCUMBENT, self.tune)) >= MIN_PROCESSES
-        if not stands or (tried and tried.gain and tried.gain.surely_faster):
-            return tried
+    def _general(self, best_new: General | None) -> General | None:
+        """The incumbent, unless it is unconfirmed or this run's best is surely faster."""
+        confirmed = len(self._mean_logs(INCUMBENT, self.tune)) >= MIN_PROCESSES
+        if not confirmed or (best_new and best_new.gain and best_new.gain.surely_faster):
+            return best_new
         return self._confirmed_general(INCUMBENT)
 
-    def _tried(self) -> General | None:
+    def _best_new(self) -> General | None:
         """The best of this run's own configurations."""
         ranked = [
-            (math.fsum(over.values()) / len(over), -trial)
+            (math.fsum(logs.values()) / len(logs), -trial)
             for trial in self.trials
-            if len(over := self._over(trial, self.tune)) >= MIN_PROCESSES
+            if len(logs := self._mean_logs(trial, self.tune)) >= MIN_PROCESSES
         ]
         if ranked:
             return self._confirmed_general(-max(ranked)[1])
         leader = self.history.leader()
         return None if leader is None else self._searched_general(leader)
 
-    def _over(self, trial: int, shapes: Sequence[int]) -> dict[int, float]:
-        return self.evidence.over(dict.fromkeys(shapes, trial))
+    def _mean_logs(self, trial: int, shapes: Sequence[int]) -> dict[int, float]:
+        return self.evidence.mean_logs(dict.fromkeys(shapes, trial))
 
     def _confirmed_general(self, trial: int) -> General:
-        over = list(self._over(trial, self.tune).values())
-        held_out = list(self._over(trial, self.held_out).values())
-        comparison = compare(over, self.evidence.noise_over_all, self.comparisons)
+        logs = list(self._mean_logs(trial, self.tune).values())
+        held_out = list(self._mean_logs(trial, self.held_out).values())
+        comparison = compare(logs, self.evidence.noise_of_mean, self.comparisons)
         return General(
             trial=trial,
             configuration=self.history.configuration(trial),
@@ -233,12 +234,12 @@ class _Summary:
         )
 
     def _gain_on_incumbent(self, trial: int) -> Comparison | None:
-        """From the processes that both were in, by the noise of such comparisons."""
-        incumbent = self._over(INCUMBENT, self.tune)
+        """The gain over the incumbent, from processes and noise common to both."""
+        incumbent = self._mean_logs(INCUMBENT, self.tune)
 
         def gains(trial: int) -> list[float]:
-            over = self._over(trial, self.tune)
-            return [over[process] - incumbent[process] for process in over if process in incumbent]
+            logs = self._mean_logs(trial, self.tune)
+            return [logs[process] - incumbent[process] for process in logs if process in incumbent]
 
         if len(gains(trial)) < MIN_PROCESSES:
             return None
@@ -267,7 +268,7 @@ class _Summary:
     def _specialised(self, shape: int, general: General | None) -> ShapeBest | None:
         means: Mapping[int, float] = {
             trial: math.fsum(logs.values()) / len(logs)
-            for trial in self.entrants
+            for trial in self.confirmed
             if len(logs := self.evidence.logs(trial, shape)) >= MIN_PROCESSES
         }
         best = (

@@ -51,7 +51,7 @@ def made(source: str, **given: object) -> MechanicalTemplate:
 
 
 def why(result: MechanicalTemplate, what: str) -> str:
-    return next(finding.why for finding in result.findings if finding.what == what)
+    return next(note.why for note in result.notes if note.what == what)
 
 
 def constraints(result: MechanicalTemplate) -> list[str]:

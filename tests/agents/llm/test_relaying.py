@@ -5,9 +5,7 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,9 @@ from agents.llm.network import NetworkModel, NetworkSettings
 from agents.llm.port import ModelUnavailable, Reply, Request, Waiting
 from agents.llm.relay import Relay
 from tests.agents.llm.server import KEY, Server, answers, completion, fails, serving
+from tests.cluster.kernels import ROOT, command, kernelwright
 from tests.conformance.language_model import request_at
 from tuner.errors import EnvironmentProblem
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -99,42 +96,36 @@ def test_another_folder_is_no_mailbox(tmp_path: Path, server: Server) -> None:
         relay(tmp_path, server)
 
 
-def test_the_command(tmp_path: Path, server: Server) -> None:
+def test_the_command(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     post(tmp_path, request_at())
-    with ExitStack() as stack:
-        command = [sys.executable, "-m", "cluster", "relay", str(tmp_path), "--once"]
-        command += ["--model", "openai/gpt-4o-mini", "--base-url", server.url, "--seed", "3"]
-        started = [
-            stack.enter_context(
-                subprocess.Popen(
-                    command,
-                    cwd=ROOT,
-                    env=os.environ | {"OPENAI_API_KEY": KEY},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-            for _ in range(2)
-        ]
-        said = [process.communicate(timeout=120)[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0], said
+    words = ["relay", tmp_path, "--once", "--seed", 3]
+    words += ["--model", "openai/gpt-4o-mini", "--base-url", server.url]
+    with subprocess.Popen(
+        command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        beside = kernelwright(*words)
+        said = process.communicate(timeout=120)[0]
+    assert (process.returncode, beside.returncode) == (0, 0), said + beside.stderr
     assert len(server.seen) == 1
     assert server.seen[0]["seed"] == 3
     assert server.authorizations == [f"Bearer {KEY}"]
-    assert "demo-aaaaaaaa-r1-d0-planning-a0: 1000 tokens read, 500 written" in "".join(said)
+    assert "demo-aaaaaaaa-r1-d0-planning-a0: 1000 tokens read, 500 written" in said + beside.stdout
     assert isinstance(collect(tmp_path, request_at()), Reply)
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert KEY not in path.read_text(), path
     assert json.loads(next((tmp_path / "accepted").iterdir()).read_text())["text"] == "Hello."
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_a_signal_ends_the_command(tmp_path: Path, server: Server, number: int, code: int) -> None:
     post(tmp_path, request_at())
     options = ["--model", "openai/gpt-4o-mini", "--base-url", server.url]
     with subprocess.Popen(
-        [sys.executable, "-m", "cluster", "relay", str(tmp_path), *options],
+        command("relay", tmp_path, *options),
         cwd=ROOT,
         env=os.environ | {"OPENAI_API_KEY": KEY},
         stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.agents.briefs import twice
 from tuner.experiment.model import ShapeBinding, Shapes, Tolerance, Ulp
-from tuner.experiment.tolerances import compared
+from tuner.experiment.tolerances import comparison_rules
 
 
 def said(**changes):
@@ -15,7 +15,7 @@ def said(**changes):
         for argument in experiment.arguments
     )
     shapes = Shapes(tune=(ShapeBinding({"tokens": 16, "d": 32, "T": "float16"}),), held_out=())
-    return set(compared(replace(experiment, arguments=arguments, shapes=shapes)).values())
+    return set(comparison_rules(replace(experiment, arguments=arguments, shapes=shapes)).values())
 
 
 def test_each_way_to_compare_has_its_words():

@@ -40,7 +40,7 @@ nothing: [null, ~, ]
         ("a: [1", "1:6", "not YAML"),
         ("a: b: c", "1:5", "not YAML"),
         ("a:\n\tb: 1", "2:1", "not YAML"),
-        ("--- a\n--- b", "2:1", "second document"),
+        ("--- a\n--- b", "2:1", "only one document"),
         ("a: *b", "1:4", "unknown anchor"),
         ("a: &a [*a]", "1:8", "unknown anchor"),
         ("a: 1e999", "1:4", "beyond the range"),

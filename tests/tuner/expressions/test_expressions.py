@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from pydantic import TypeAdapter, ValidationError
 
 from tests.tuner.expressions.strategies import environments, expressions
@@ -131,7 +131,6 @@ def test_names_and_constants():
 
 
 @given(expressions(), environments())
-@settings(max_examples=400, deadline=None)
 def test_a_mask_says_at_each_point_what_the_scalar_says(expression, points):
     columns = {name: np.array([point[name] for point in points]) for name in points[0]}
     values, valid = expression.mask(columns, None, len(points))
@@ -150,7 +149,6 @@ def test_a_mask_says_at_each_point_what_the_scalar_says(expression, points):
 @given(expressions(), environments())
 @example(parse("b ** a"), [{"a": 0, "b": -(2**63), "f": False, "M": "u"}])
 @example(parse("a and b"), [{"a": 7, "b": 1, "f": False, "M": "u"}])
-@settings(max_examples=200, deadline=None)
 def test_binding_names_changes_no_value(expression, points):
     point = points[0]
     kept = {name: value for name, value in point.items() if name in ("a", "M")}
@@ -166,7 +164,6 @@ def test_binding_names_changes_no_value(expression, points):
 
 
 @given(expressions())
-@settings(max_examples=100, deadline=None)
 def test_text_survives_json(expression):
     adapter = TypeAdapter(Expression)
     assert adapter.validate_json(adapter.dump_json(expression)) == expression

@@ -5,7 +5,7 @@ import resource
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agents.briefs import twice
@@ -90,7 +90,6 @@ def test_cut_at_every_byte_it_keeps_all_whole_lines_and_goes_on(tmp_path, lines)
             assert path.read_bytes() == whole
 
 
-@settings(max_examples=300, deadline=None)
 @given(tail=st.binary(min_size=1, max_size=60), kept=st.integers(0, len(FACTS)))
 def test_random_tails_are_dropped_or_named_and_never_read_as_facts(
     tmp_path_factory, lines, tail, kept

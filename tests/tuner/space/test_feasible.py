@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tuner.space.devices import cuda_device, opencl_cpu
@@ -93,7 +93,6 @@ EXTRAS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(PARAMETERS, CONSTRAINTS, SHAPES, EXTRAS, st.sampled_from([1, 5, 1 << 17]))
 def test_the_set_is_what_lowering_finds_point_by_point(
     parameters, constraints, shapes, extras, chunk

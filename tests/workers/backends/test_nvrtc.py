@@ -6,7 +6,7 @@ import pytest
 from tests.conformance.compiler import CompilerConformance
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
-from tuner.integrity.include_rules import foreign_include
+from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda.architectures import ARCHITECTURES, device_for
@@ -185,16 +185,16 @@ def test_includes_that_leave_the_allowed_folders_are_refused(compiler, directive
     rejected = compiler.compile(build(f"{directive}\n{PLAIN}"))
     assert rejected.code is Code.COMPILE_ERROR
     assert "include" in rejected.detail
-    assert foreign_include("a.h", directive)
+    assert include_violation("a.h", directive)
 
 
 @pytest.mark.parametrize("directive", ["#include <cuda_fp16.h>", '  #  include "sub/a-b.h" // x'])
 def test_plain_includes_pass(directive):
-    assert foreign_include("a.cu", directive) is None
+    assert include_violation("a.cu", directive) is None
 
 
 def test_a_hostile_directive_is_judged_in_linear_time():
-    assert foreign_include("a.cu", "#" + "/**/ " * 50_000) is None
+    assert include_violation("a.cu", "#" + "/**/ " * 50_000) is None
 
 
 def test_usage_of_several_kernels_is_told_apart():

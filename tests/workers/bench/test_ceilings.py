@@ -28,7 +28,7 @@ def test_a_copys_time_is_the_least_but_for_an_empty_launch():
     assert CEILINGS.least_ns(5_000_000) == pytest.approx(2000)
     assert CEILINGS.least_ns(5_000) == 900
     assert str(CEILINGS) == (
-        "copies 2.5 TB/s, multiplies matrices at 31 Tflop/s (float32), launches nothing in 0.9 µs"
+        "copies 2.5 TB/s, multiplies matrices at 31 Tflop/s (float32), an empty launch takes 0.9 µs"
     )
 
 

@@ -83,7 +83,7 @@ def test_rejections_are_not_kept(tmp_path):
     assert isinstance(cached(tmp_path)[0].compile(BUILD), Binary)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.floats(0, 1), flip=st.integers(0, 255))
 def test_a_torn_or_damaged_entry_is_a_miss_and_is_replaced(tmp_path, cut, flip):
     kept, _ = cached(tmp_path)

@@ -1,7 +1,6 @@
-"""What types cannot say of an experiment: every semantic check, all findings at once.
+"""Every check of an experiment that types cannot express.
 
-Each module owns one kind of question; none of them reads a file or knows a device. What only a
-compiler or a device can tell is found later, by them.
+No check reads a file or needs a device or compiler.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ __all__ = ["ANYTHING", "Finding", "check"]
 
 
 def check(experiment: Experiment) -> Iterator[Finding]:
-    """Everything that is wrong with an experiment."""
+    """Yield everything that is wrong with an experiment."""
     found = [
         *check_shapes(experiment),
         *check_names(experiment),

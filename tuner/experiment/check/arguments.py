@@ -1,4 +1,4 @@
-"""Arguments: which keys each kind takes, and what they amount to on every shape."""
+"""Arguments: the keys that each kind takes, and their values on every shape."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -35,7 +35,7 @@ MAX_AXIS = 2**31 - 1
 
 
 def check_arguments(experiment: Experiment) -> Iterator[Finding]:
-    """Each argument has the keys of its kind, and there is something to compare."""
+    """Each argument has the keys of its kind, and at least one is compared."""
     types = type_symbols(experiment)
     for index, argument in enumerate(experiment.arguments):
         path: Path = ("arguments", index)
@@ -44,8 +44,8 @@ def check_arguments(experiment: Experiment) -> Iterator[Finding]:
             yield from check_dtype((*path, "dtype"), argument.dtype, types)
         yield from _consistent(path, argument)
     if not any(argument.is_output for argument in experiment.arguments):
-        said = "no argument is out or inout: there would be nothing to compare"
-        yield Finding(("arguments",), said)
+        message = "no argument is out or inout: nothing could be compared"
+        yield Finding(("arguments",), message)
 
 
 def check_dtype(path: Path, dtype: str, types: frozenset[str]) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def _keys(path: Path, argument: Argument) -> Iterator[Finding]:
             continue
         if getattr(argument, key) != field.default:
             yield Finding(
-                (*path, key), f"'{key}' means nothing for an argument of kind {argument.kind}"
+                (*path, key), f"'{key}' does not apply to an argument of kind {argument.kind}"
             )
     needed = {"shape"} if argument.is_buffer else set()
     needed |= {"scalar": {"value"}, "constant": {"symbol"}}.get(argument.kind, set())
@@ -80,28 +80,30 @@ def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:
     if argument.align is not None:
         power = argument.align & (argument.align - 1) == 0
         if not power or argument.align > MAX_ALIGN:
-            said = f"align is a power of two up to {MAX_ALIGN}, in bytes"
-            yield Finding((*path, "align"), said)
+            message = f"align must be a power of two of at most {MAX_ALIGN} bytes"
+            yield Finding((*path, "align"), message)
         elif argument.dtype in DTYPES and argument.align < item_bytes(argument.dtype):
-            yield Finding((*path, "align"), f"align is less than one {argument.dtype}")
+            yield Finding((*path, "align"), f"align is smaller than one {argument.dtype}")
     if argument.range is not None:
         low, high = argument.range
         if not float("-inf") < low <= high < float("inf"):
-            yield Finding((*path, "range"), "a range is [low, high], both finite")
+            yield Finding((*path, "range"), "range must be [low, high], both finite")
     if argument.specials and not floats:
-        yield Finding((*path, "specials"), f"{argument.dtype} has no inf and no nan")
+        yield Finding((*path, "specials"), f"{argument.dtype} has neither inf nor nan")
     if fill in ("permutation", "offsets") and argument.dtype in DTYPES and floats:
-        yield Finding((*path, fill_key), f"{fill} are integers, but the type is {argument.dtype}")
+        yield Finding(
+            (*path, fill_key), f"'{fill}' fills with integers, but the type is {argument.dtype}"
+        )
     if argument.tolerance and argument.compare not in ("close", "unordered"):
-        yield Finding((*path, "tolerance"), "this 'compare' leaves no room for a tolerance")
+        yield Finding((*path, "tolerance"), "tolerance does not apply with this 'compare'")
     if isinstance(argument.compare, Ulp) and not floats:
-        yield Finding((*path, "compare"), f"ulp is for floating point, not for {argument.dtype}")
+        yield Finding((*path, "compare"), f"ulp applies to floating point, not to {argument.dtype}")
 
 
 def check_values(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
-    """Every shape is inside the domain; sizes and the baseline's launch come out right there.
+    """Every shape is inside the domain, with valid sizes and a valid baseline launch.
 
-    What ``found`` already names is left alone.
+    Paths that ``found`` already names are skipped.
     """
     wrong = {finding.path for finding in found}
     for path, binding in bindings(experiment):
@@ -140,12 +142,16 @@ def _sizes(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> I
         except SpecError as error:
             yield Finding(path, str(error))
             continue
-        if said := _fill_problem(resolved):
-            yield Finding(path, f"argument '{argument.name}': {said}")
+        if message := _fill_problem(resolved):
+            yield Finding(path, f"argument '{argument.name}': {message}")
     for key in ("bytes", "flops"):
         cost = getattr(experiment.cost, key) if experiment.cost else None
-        if cost is not None and ("cost", key) not in wrong and (said := _below(cost, binding, 0)):
-            yield Finding(("cost", key), said)
+        if (
+            cost is not None
+            and ("cost", key) not in wrong
+            and (message := _below(cost, binding, 0))
+        ):
+            yield Finding(("cost", key), message)
 
 
 def _fill_problem(argument: ResolvedArgument) -> str | None:
@@ -164,12 +170,12 @@ def _launch(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> 
     for place in places(experiment):
         if place.scope == "kernel" and place.path not in wrong:
             least = 0 if place.path[-1] == "shared_bytes" else 1
-            if said := _below(place.expression, binding, least):
-                yield Finding(place.path, said)
+            if message := _below(place.expression, binding, least):
+                yield Finding(place.path, message)
 
 
 def _below(expression: Expression, binding: ShapeBinding, least: int) -> str | None:
-    """What is wrong with a count on one shape; what reads the device is not known yet."""
+    """The problem of a count on one shape; what reads the device is not checked here."""
     if expression.device_names:
         return None
     try:
@@ -180,5 +186,5 @@ def _below(expression: Expression, binding: ShapeBinding, least: int) -> str | N
     if value < least:
         return f"'{expression}' is {int(value)} at {binding}; at least {least} is needed"
     if least == 1 and value > MAX_AXIS:
-        return f"'{expression}' is {value} at {binding}; at most 2**31 - 1 is possible"
+        return f"'{expression}' is {value} at {binding}; at most 2**31 - 1 is allowed"
     return None

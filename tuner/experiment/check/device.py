@@ -1,4 +1,4 @@
-"""What one device lacks of the element types that an experiment uses."""
+"""Whether a device supports the element types of an experiment."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,13 @@ from tuner.experiment.model import Experiment
 
 
 def require_dtypes(experiment: Experiment, device: Device) -> None:
-    """Raise :class:`SpecError` where an argument is of a type that the device cannot hold."""
+    """Raise :class:`SpecError` if an argument has a type that the device does not support."""
     for name, dtype in _dtypes(experiment):
         if dtype not in device.dtypes:
-            has = ", ".join(device.dtypes)
+            supported = ", ".join(device.dtypes)
             raise SpecError(
-                f"argument '{name}' is {dtype}, which {device.name} lacks; it has: {has}"
+                f"argument '{name}' is {dtype}, which {device.name} does not support; "
+                f"it supports: {supported}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Expressions: that each reads only names which exist where it stands, and makes sense."""
+"""Expressions: each reads only names that are known at its place, and has the right kind."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from tuner.experiment.yaml_document import Path
 from tuner.expressions import Expression, ExpressionError, nearest
 
 Scope = Literal["shape", "kernel", "template"]
-"""What may be read: symbols; symbols and device; symbols, device and parameters."""
+"""Names that may be read: symbols; symbols and device; symbols, device and parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An expression, and the path and scope that it stands in."""
+    """An expression with its path and scope."""
 
     path: Path
     expression: Expression
@@ -88,7 +88,7 @@ def _each(path: Path, expressions: Sequence[Expression], scope: Scope) -> Iterat
 
 
 def check_expressions(experiment: Experiment) -> Iterator[Finding]:
-    """Names exist where they are read, kinds fit, and names in quotes are values there are."""
+    """Names are known where they are read, kinds fit, and quoted names are existing values."""
     symbols = frozenset(experiment.shapes.tune[0].symbols)
     types = type_symbols(experiment)
     parameters = experiment.template.parameters if experiment.template else {}
@@ -104,15 +104,15 @@ def check_expressions(experiment: Experiment) -> Iterator[Finding]:
         unknown = sorted(expression.names - known)
         for name in unknown:
             if name in parameters:
-                said = f"'{name}' is a parameter of the template, which is not known here"
+                message = f"'{name}' is a parameter of the template, which cannot be read here"
             elif name in ("true", "false"):
-                said = f"write {name.title()} in an expression"
+                message = f"write {name.title()} in an expression"
             else:
                 there = nearest(name, known) or f"; there are: {listed(sorted(known))}"
-                said = f"unknown symbol '{name}'{there}"
-            yield Finding(place.path, said, name)
+                message = f"unknown symbol '{name}'{there}"
+            yield Finding(place.path, message, name)
         if place.scope == "shape" and expression.device_names:
-            yield Finding(place.path, "the device is not known here")
+            yield Finding(place.path, "the device cannot be read here")
         if unknown:
             continue
         try:

@@ -1,4 +1,4 @@
-"""What a check finds, and where in the experiment."""
+"""The result of a check: a message and its place in the experiment."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ ANYTHING = ""
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, at a path of the experiment.
+    """A problem at a path of the experiment.
 
-    ``absent`` is the name that the finding says is missing, or :data:`ANYTHING` where it says that
-    something is unused: no news of an experiment of which just that part could not be read.
+    ``absent`` is the name that is missing, or :data:`ANYTHING` if the finding says that something
+    is unused. Such a finding is dropped if it only follows from a part that could not be read.
     """
 
     path: Path
@@ -22,5 +22,5 @@ class Finding:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message, in their order."""
+    """Names joined for a message."""
     return ", ".join(names) or "none"

@@ -1,4 +1,4 @@
-"""Shapes and names: what binds the symbols, and that no name means two things."""
+"""Shapes and names: all shapes bind the same symbols, and no name has two meanings."""
 
 import re
 from collections.abc import Iterator
@@ -40,14 +40,14 @@ _OTHER_NAMES = {
 
 
 def nearest_dtype(name: str, symbols: frozenset[str] = frozenset()) -> str:
-    """The element type, or type symbol, that was meant; all of them where that is unclear."""
+    """A hint at the element type or type symbol that was meant, or a list of all types."""
     if other := _OTHER_NAMES.get(name):
         return f"; did you mean '{other}'?"
     return nearest(name, {*DTYPES, *symbols}) or f"; there are: {listed(DTYPES)}"
 
 
 def bindings(experiment: Experiment) -> Iterator[tuple[Path, ShapeBinding]]:
-    """Every shape of the spec with its path."""
+    """Every tune and held-out shape with its path."""
     for section in ("tune", "held_out"):
         for index, binding in enumerate(getattr(experiment.shapes, section)):
             yield ("shapes", section, index), binding
@@ -60,18 +60,18 @@ def type_symbols(experiment: Experiment) -> frozenset[str]:
 
 
 def check_shapes(experiment: Experiment) -> Iterator[Finding]:
-    """All shapes bind the same symbols, each to a size or to an element type, and none twice."""
+    """All shapes bind the same symbols to sizes or element types, and no two are equal."""
     first = experiment.shapes.tune[0].symbols
     seen: dict[frozenset[tuple[str, Value]], Path] = {}
     for path, binding in bindings(experiment):
         for name in first.keys() - binding.symbols.keys():
-            yield Finding(path, f"binds no '{name}', which the first shape does")
+            yield Finding(path, f"does not bind '{name}', which the first shape binds")
         for name, value in binding.symbols.items():
             if name not in first:
                 hint = nearest(name, first)
-                yield Finding((*path, name), f"the first shape binds no '{name}'{hint}")
-            elif said := _value_problem(name, value, first[name]):
-                yield Finding((*path, name), said)
+                yield Finding((*path, name), f"the first shape does not bind '{name}'{hint}")
+            elif message := _value_problem(name, value, first[name]):
+                yield Finding((*path, name), message)
         same = seen.setdefault(frozenset(binding.symbols.items()), path)
         if same != path:
             yield Finding(path, f"the same shape as {same[1]}[{same[2]}]")
@@ -90,25 +90,25 @@ def _value_problem(name: str, value: Value, first: Value) -> str | None:
 
 
 def check_names(experiment: Experiment) -> Iterator[Finding]:
-    """No name means two things, and none would break the source that it becomes a macro of."""
+    """No name has two meanings, and no macro would break the source."""
     symbols = experiment.shapes.tune[0].symbols
     arguments: dict[str, str] = {}
     for index, argument in enumerate(experiment.arguments):
         if argument.name in arguments:
-            said = f"a second argument named '{argument.name}'"
-            yield Finding(("arguments", index, "name"), said)
+            message = f"duplicate argument name '{argument.name}'"
+            yield Finding(("arguments", index, "name"), message)
         arguments[argument.name] = "an argument"
     for name in symbols:
         if name in RESERVED or name == "weight":
             path: Path = ("shapes", "tune", 0, name)
-            yield Finding(path, f"'{name}' means something in expressions; name the symbol another")
+            yield Finding(path, f"'{name}' is reserved in expressions; rename the symbol")
     template = experiment.template
     if template is None:
         return
     for index, scratch in enumerate(template.scratch):
         if scratch.name in arguments:
-            said = f"an argument named '{scratch.name}' exists"
-            yield Finding(("template", "scratch", index, "name"), said)
+            message = f"an argument named '{scratch.name}' exists"
+            yield Finding(("template", "scratch", index, "name"), message)
         arguments[scratch.name] = "an argument"
     taken = dict.fromkeys(symbols, "a symbol") | arguments
     for name, values in template.parameters.items():

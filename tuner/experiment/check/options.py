@@ -1,4 +1,4 @@
-"""What a backend supports: its whitelist of compiler options, and features of the spec."""
+"""What a backend supports: compiler options, and features of the spec."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ def _features(experiment: Experiment) -> Iterator[tuple[Feature, Path]]:
 
 
 def check_options(experiment: Experiment) -> Iterator[Finding]:
-    """Every option is on the whitelist of the kernel's backend."""
+    """Every option is on its backend's whitelist, with a value that it takes."""
     backend = traits_of(experiment.kernel.language)
     for index, option in enumerate(experiment.kernel.options):
         yield from _option(("kernel", "options", index), option, backend)
@@ -58,7 +58,7 @@ def check_options(experiment: Experiment) -> Iterator[Finding]:
 def _option(path: Path, option: str, backend: BackendTraits) -> Iterator[Finding]:
     name, equals, value = option.partition("=")
     if option.startswith("-D"):
-        yield Finding(path, f"'{option}': macros are given as defines of a template, or by #define")
+        yield Finding(path, f"'{option}': write macros as defines of a template, or as #define")
         return
     known = backend.options
     if name not in known:
@@ -69,14 +69,14 @@ def _option(path: Path, option: str, backend: BackendTraits) -> Iterator[Finding
         yield Finding(path, f"'{name}' takes no value")
     elif values and value not in values:
         some = values if len(values) <= 5 else (values[0], "…", values[-1])
-        yield Finding(path, f"'{option}': {name}=VALUE wants one of {listed(some)}")
+        yield Finding(path, f"'{option}': {name}=VALUE takes one of {listed(some)}")
 
 
 def _flag(path: Path, option: CompilerFlag, backend: BackendTraits) -> Iterator[Finding]:
     if option.value is None or option.flag not in backend.options:
         yield from _option(path, option.flag, backend)
     elif option.flag != backend.register_cap_flag:
-        yield Finding(path, f"'{option.flag}' takes no number as its value; use 'when'")
+        yield Finding(path, f"'{option.flag}' does not take a number; use 'when'")
 
 
 def _unknown(option: str, name: str, backend: BackendTraits) -> str:

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuner.csource.signature import Parameter, Signature, signatures, without_comments
+from tuner.backends.registry import traits_of
+from tuner.csource.kernels import Parameter, Signature, signatures
+from tuner.csource.tree import without_comments
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
@@ -136,11 +138,11 @@ def _entry_problem(
     found: dict[str, Signature],
     text: str,
 ) -> str | None:
-    language = experiment.kernel.language
     if not _ENTRY.fullmatch(entry):
         return f"'{entry}' is not a kernel's name"
-    if language == "opencl" and not entry.isidentifier():
-        return f"'{entry}': OpenCL has no C++ names; give the kernel's plain name"
+    traits = traits_of(experiment.kernel.language)
+    if not traits.cpp_names and not entry.isidentifier():
+        return f"'{entry}': {traits.title} has no C++ names; give the kernel's plain name"
     known = {*experiment.shapes.tune[0].symbols}
     if isinstance(subject, Template):
         known |= subject.parameters.keys()

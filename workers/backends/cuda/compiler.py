@@ -14,7 +14,7 @@ from types import ModuleType
 
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
-from tuner.integrity.include_rules import foreign_include
+from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda import instruction_mix, ptx
@@ -90,7 +90,7 @@ class NvrtcCompiler:
     def compile(self, build: Build) -> Binary | Rejected:
         """Compile one build; usage is the assembler's report, with the PTX's launch bounds."""
         for file, text in ((build.file, build.source), *build.headers):
-            if problem := foreign_include(file, text):
+            if problem := include_violation(file, text):
                 return _rejected(problem)
         began = time.perf_counter()
         program = self._nvrtc.createProgram(

@@ -13,7 +13,7 @@ from typing import Any
 
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
-from tuner.integrity.include_rules import foreign_include
+from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.opencl.device import opencl_devices
@@ -51,7 +51,7 @@ class OpenCLCompiler:
     def compile(self, build: Build) -> Binary | Rejected:
         """Compile one build; see :class:`workers.compilers.port.Compiler`."""
         for name, text in ((build.file, build.source), *build.headers):
-            if problem := foreign_include(name, text):
+            if problem := include_violation(name, text):
                 return _rejected(problem)
         cl = self._cl
         began = time.perf_counter()

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tuner.experiment import specs
-from tuner.csource.signature import signatures, without_comments
+from tuner.csource.kernels import find_kernel, signatures
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
-from tuner.experiment.draft_spec import skeleton
+from tuner.experiment.draft_spec import draft_spec
 from tuner.experiment.load import load_experiment
 from tuner.experiment.schema import json_schema
 from tuner.experiment.yaml_document import parse
@@ -96,9 +96,24 @@ def test_what_directives_and_macros_hide_is_not_certain():
     assert [s.name for s in signatures(twice, "opencl")] == ["f", "f"]
 
 
-def test_comments_and_literals_are_blanked_but_lines_stay():
-    text = 'a /* x\ny */ b // c "d"\n"e // f" g \'"\' h'
-    assert without_comments(text) == 'a  \n b  \n"" g 0 h'
+def test_typedefs_and_macros_that_agree_are_looked_through():
+    (read,) = signatures(
+        "typedef float real;\nusing Pair = real;\ntypedef struct { int x; } item;\n"
+        "#if WIDE\n#define vector float4\ntypedef float mixed;\n"
+        "#else\n#define vector float\ntypedef double mixed;\n#endif\ntypedef loop loop;\n"
+        "__global__ void f(const Pair* a, vector *b, mixed *c, item *d, loop *e) {}",
+        "cuda",
+    )
+    assert described(read) == ["const float32* a", "float32* b", "?* c", "?* d", "?* e"]
+    assert read.certain
+
+
+def test_namespaces_are_named():
+    source = (
+        "namespace a::b { namespace { __global__ void f(int x) {} }\n"
+        "template <> __global__ void f<int>(int x) {} }\n__global__ void f(int x);"
+    )
+    assert [s.namespace for s in signatures(source, "cuda")] == ["a::b::", ""]
 
 
 @given(
@@ -130,7 +145,7 @@ def test_a_skeleton_is_a_sound_spec(tmp_path, file, source):
     kernel = tmp_path / file
     kernel.write_text(source)
     spec = tmp_path / "spec.yaml"
-    spec.write_text(skeleton(kernel))
+    spec.write_text(draft_spec(kernel))
     (signature,) = signatures(source, "cuda" if file.endswith("cu") else "opencl")
     experiment = load_experiment(spec)
     assert [a.name for a in experiment.arguments] == [p.name for p in signature.parameters]
@@ -151,7 +166,7 @@ def test_a_skeleton_sees_an_array_that_is_updated_in_place(tmp_path, body, kind)
     kernel = tmp_path / "add.cl"
     arguments = "__global float *out, __global const float *x, int n"
     kernel.write_text(f"__kernel void add({arguments}) {{ int i = get_global_id(0); {body} }}")
-    assert f"{{name: out, kind: {kind}, dtype: float32, shape: [n]}}" in skeleton(kernel)
+    assert f"{{name: out, kind: {kind}, dtype: float32, shape: [n]}}" in draft_spec(kernel)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +186,7 @@ def test_what_a_row_is_multiplied_by_is_the_last_extent(tmp_path, index, shape):
         "__kernel void f(__global const float* in, __global float* out, int rows, int cols) "
         f"{{ int x = 1, y = 2, i = 3; out[{index}] = in[y * cols + x]; }}"
     )
-    text = skeleton(kernel)
+    text = draft_spec(kernel)
     assert f"{{name: out, kind: out, dtype: float32, shape: {shape}}}" in text
     assert "{name: in, kind: in, dtype: float32, shape: [rows, cols]}" in text
 
@@ -179,7 +194,7 @@ def test_what_a_row_is_multiplied_by_is_the_last_extent(tmp_path, index, shape):
 def test_what_a_skeleton_guesses(tmp_path):
     kernel = tmp_path / "scale.cl"
     kernel.write_text(specs.KERNEL)
-    text = skeleton(kernel)
+    text = draft_spec(kernel)
     for line in (
         "  - {name: out, kind: out, dtype: float32, shape: [n]}",
         "  - {name: x, kind: in, dtype: float32, shape: [n]}",
@@ -194,7 +209,7 @@ def test_a_skeleton_holds_out_a_shape_that_every_checker_takes(tmp_path):
     for symbols in ("int n", "int rows, int cols", "int a, int b, int c, int d"):
         kernel, spec = tmp_path / "f.cl", tmp_path / "spec.yaml"
         kernel.write_text(f"kernel void f(global float *x, global float *y, {symbols}) {{}}")
-        spec.write_text(skeleton(kernel))
+        spec.write_text(draft_spec(kernel))
         experiment = load_experiment(spec)
         (small,) = experiment.shapes.held_out
         arguments = resolve_arguments(experiment, small.symbols)
@@ -239,7 +254,7 @@ def test_a_skeleton_launches_as_many_dimensions_as_the_kernel_asks_for(
         f"{mark} void turn({pointer} out, int rows, int cols) {{ out[{index}] = 1; }}"
     )
     spec = tmp_path / "spec.yaml"
-    spec.write_text(skeleton(kernel))
+    spec.write_text(draft_spec(kernel))
     assert f"grid: [{grid}]" in spec.read_text()
     assert f"block: [{block}]" in spec.read_text()
     load_experiment(spec)
@@ -263,7 +278,7 @@ kernel void held(global uint *bins, global const uint *table, global const float
 def test_a_skeleton_takes_sizes_from_guards_and_macros_and_sees_atomics(tmp_path):
     kernel, spec = tmp_path / "held.cl", tmp_path / "spec.yaml"
     kernel.write_text(HELD)
-    spec.write_text(skeleton(kernel))
+    spec.write_text(draft_spec(kernel))
     text = spec.read_text()
     for line in (
         '    grid: ["ceil_div(cols, 256)", rows]',
@@ -284,7 +299,7 @@ def test_a_row_as_long_as_a_macro_says(tmp_path):
         "  int c = blockIdx.x * blockDim.x + threadIdx.x;\n  if (c >= COLS) return;\n"
         "  for (int r = 0; r < rows; r++) atomicAdd(sums + c, mat[r * COLS + c]);\n}\n"
     )
-    spec.write_text(skeleton(kernel))
+    spec.write_text(draft_spec(kernel))
     text = spec.read_text()
     assert 'grid: ["ceil_div(512, 256)"]' in text
     assert "{name: sums, kind: inout, dtype: int32, shape: [rows]}" in text
@@ -306,9 +321,9 @@ def test_where_no_skeleton_can_be_written(tmp_path, file, source, entry, said):
     kernel = tmp_path / file
     kernel.write_text(source)
     with pytest.raises(SpecError, match=re.escape(said)):
-        skeleton(kernel, entry)
+        draft_spec(kernel, entry)
     with pytest.raises(SpecError, match="no such file"):
-        skeleton(tmp_path / "gone.cl")
+        draft_spec(tmp_path / "gone.cl")
 
 
 def test_the_schema_speaks_of_what_authors_write():
@@ -346,6 +361,52 @@ def test_a_skeleton_takes_the_block_that_a_kernel_says_it_needs(tmp_path, attrib
         f"#define WG 64\nkernel __attribute__((reqd_work_group_size({attribute})))\n"
         "void k(global float *out, int n) { out[get_global_id(0)] = n; }\n"
     )
-    text = skeleton(kernel)
+    text = draft_spec(kernel)
     assert f"block: {block}" in text
     assert f"grid: {grid}" in text
+
+
+def test_a_skeleton_reads_no_other_kernel(tmp_path):
+    kernel = tmp_path / "two.cl"
+    kernel.write_text(
+        "#define INDEX get_global_id(0)\nint at(int n) { return INDEX; }\n"
+        "kernel void first(global float *x, int n) { x[at(n)] = 1; }\n"
+        "kernel void second(global float *x, int n) { x[get_global_id(1)] += 1; }\n"
+    )
+    first, second = draft_spec(kernel, "first"), draft_spec(kernel, "second")
+    assert 'grid: ["ceil_div(n, 256)"]' in first
+    assert "name: x, kind: out," in first
+    assert 'grid: [1, "ceil_div(n, 256)"]' in second
+    assert "name: x, kind: inout," in second
+
+
+def test_a_skeleton_names_a_kernel_with_its_namespace(tmp_path):
+    kernel, spec = tmp_path / "k.cu", tmp_path / "spec.yaml"
+    kernel.write_text("namespace ns {\n__global__ void k(float *x, int n) { x[0] = n; }\n}\n")
+    spec.write_text(draft_spec(kernel))
+    assert 'entry: "ns::k"' in spec.read_text()
+    load_experiment(spec)
+
+
+def test_a_kernel_is_found_among_others():
+    source = (
+        "// kernel void k(int a) {}\n"
+        "void k_helper(int k) { k(1); }\n"
+        "#define MANY(x) x\n"
+        "template <int N>\n__global__ __launch_bounds__(64)\nvoid ns_k(float* __restrict__ x[2],\n"
+        "    int (&n)) { if (x) { } }\n"
+        "__global__ void k(const float*, unsigned long long);\n"
+        'extern "C" __global__ void k(const float* x, unsigned long long n) { x; }\n'
+    )
+    found = find_kernel(source, "k", "cuda")
+    assert found is not None
+    assert [p.name for p in found.signature.parameters] == ["x", "n"]
+    assert found.text(found.body) == " x; "
+    assert found.text(found.head).startswith('extern "C" __global__')
+    other = find_kernel(source, "ns::ns_k<4>", "cuda")
+    assert other is not None
+    assert other.text(other.head).startswith("template <int N>")
+    assert other.text(other.parameters).endswith("int (&n)")
+    assert not other.signature.certain
+    assert find_kernel(source, "k_helper", "cuda") is None
+    assert find_kernel(source, "x y", "cuda") is None

@@ -1,0 +1,341 @@
+"""The kernels of a source: their signatures, and where their parts lie.
+
+Good enough to help and to warn; the compiler has the last word. A parameter whose type is not
+understood has no element type, and a signature that may be misread is not ``certain``.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tuner.backends.registry import traits_of
+from tuner.csource.tree import (
+    MAX_CHARACTERS,
+    MAX_NESTING,
+    Tree,
+    object_macros,
+    parse,
+    without_comments,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_KERNELS = 100
+_MAX_PARAMETERS = 20_000
+"""Characters between the parentheses, before and after macros are expanded."""
+
+_DTYPES = {
+    "bool": "bool",
+    "char": "int8",
+    "signed char": "int8",
+    "int8_t": "int8",
+    "uchar": "uint8",
+    "unsigned char": "uint8",
+    "uint8_t": "uint8",
+    "short": "int16",
+    "int16_t": "int16",
+    "ushort": "uint16",
+    "unsigned short": "uint16",
+    "uint16_t": "uint16",
+    "int": "int32",
+    "signed": "int32",
+    "int32_t": "int32",
+    "uint": "uint32",
+    "unsigned": "uint32",
+    "unsigned int": "uint32",
+    "uint32_t": "uint32",
+    "long": "int64",
+    "long long": "int64",
+    "int64_t": "int64",
+    "ptrdiff_t": "int64",
+    "ulong": "uint64",
+    "unsigned long": "uint64",
+    "unsigned long long": "uint64",
+    "uint64_t": "uint64",
+    "size_t": "uint64",
+    "half": "float16",
+    "__half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "nv_bfloat16": "bfloat16",
+    "float": "float32",
+    "double": "float64",
+}
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n\\]|\\\r?\n)*", re.MULTILINE)
+_VECTOR = re.compile(r"(.*[a-z_])(?:2|3|4|8|16)")
+_LOCAL = frozenset({"__local", "local"})
+_CONST = frozenset({"const", "constant", "__constant"})
+_FUNCTIONS = ("function_definition", "declaration")
+_TYPEDEFS = ("type_definition", "alias_declaration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter: ``dtype`` is that of the elements, or ``None`` for a type not understood."""
+
+    name: str
+    type: str
+    dtype: str | None
+    pointer: bool
+    const: bool
+    local: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """A kernel: its name, parameters, and the names of its template parameters with their kinds.
+
+    ``namespace`` is empty or ends in ``::``. Not ``certain`` where directives or unknown macros
+    stand among the parameters.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    namespace: str = ""
+    template: tuple[tuple[str, str], ...] = ()
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernel:
+    """A kernel's definition or declaration, with its parts as ``(start, end)`` in the source.
+
+    ``head`` is all before the name (qualifiers, attributes, return type, a template's parameters),
+    ``parameters`` between the round brackets, ``block`` the body's node (``None`` if there is
+    none).
+    """
+
+    signature: Signature
+    language: str
+    source: str
+    tree: Tree
+    head: tuple[int, int]
+    parameters: tuple[int, int]
+    block: "Node | None"
+
+    @property
+    def name(self) -> str:
+        """The name without namespaces."""
+        return self.signature.name
+
+    @property
+    def body(self) -> tuple[int, int]:
+        """What lies between the braces; empty if the kernel is only declared."""
+        if self.block is None:
+            return self.parameters[1], self.parameters[1]
+        return self.block.start_byte + 1, self.block.end_byte - 1
+
+    def code(self, span: tuple[int, int]) -> str:
+        """The code between two places, without comments and directives."""
+        return self.tree.code[slice(*span)]
+
+    def text(self, span: tuple[int, int]) -> str:
+        """The source between two places."""
+        return self.source[slice(*span)]
+
+
+def signatures(source: str, language: str) -> tuple[Signature, ...]:
+    """The kernels that the source defines or declares, in order; at most :data:`MAX_KERNELS`.
+
+    Several have one name where directives choose between them.
+    """
+    return tuple(dict.fromkeys(kernel.signature for kernel in kernels(source, language)))
+
+
+def find_kernel(source: str, entry: str, language: str) -> Kernel | None:
+    """The definition of the kernel that ``entry`` (a name or a C++ name expression) means."""
+    name = entry.partition("<")[0].rpartition("::")[2].strip()
+    found = (k for k in kernels(source, language) if k.name == name and k.block)
+    return next(found, None)
+
+
+def kernels(source: str, language: str) -> tuple[Kernel, ...]:
+    """The kernels that the source defines or declares, in order; at most :data:`MAX_KERNELS`."""
+    words = traits_of(language).kernel_qualifiers
+    if len(source) > MAX_CHARACTERS or not any(word in source for word in words):
+        return ()
+    reader = _Reader(parse(source, language), source, language)
+    return tuple(islice(reader.kernels(), MAX_KERNELS))
+
+
+def reachable_code(kernel: Kernel) -> str:
+    """The code of a kernel and of all that it calls: functions and macros of the same source."""
+    tree = kernel.tree
+    texts: dict[str, list[str]] = defaultdict(list)
+    for node in tree.find("function_definition"):
+        name = _declared_name(node)
+        if name and name != kernel.name:
+            texts[name].append(tree.text(node))
+    for match in _DEFINE.finditer(without_comments(kernel.source)):
+        texts[match[1]].append(match[0])
+    found = [kernel.code(kernel.parameters), kernel.code(kernel.body)]
+    read = 0
+    while read < len(found):
+        for word in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", found[read])):
+            found += texts.pop(word, ())
+        read += 1
+    return "\n".join(found)
+
+
+class _Reader:
+    """Reads the kernels of one tree."""
+
+    def __init__(self, tree: Tree, source: str, language: str) -> None:
+        self._tree, self._source, self._language = tree, source, language
+        self._visible = without_comments(source)
+        macros = object_macros(source)
+        self._macros = {name: body for name, (body, *others) in macros.items() if not others}
+        found = list(tree.find(*_FUNCTIONS, *_TYPEDEFS))
+        self._functions = [node for node in found if node.type in _FUNCTIONS]
+        self._types = {**macros, **_typedefs(tree, found)}
+        words = traits_of(language).kernel_qualifiers
+        self._qualifier = re.compile(rf"\b(?:{'|'.join(words)})\b")
+
+    def kernels(self) -> Iterator[Kernel]:
+        code = self._tree.code
+        for node in self._functions:
+            declarator = node.child_by_field_name("declarator")
+            if declarator is None or declarator.type != "function_declarator":
+                continue
+            name = declarator.child_by_field_name("declarator")
+            listed = declarator.child_by_field_name("parameters")
+            if name is None or listed is None or name.type != "identifier":
+                continue
+            start = max(code.rfind(mark, 0, node.start_byte) for mark in ";{}") + 1
+            start += len(code[start:]) - len(code[start:].lstrip())
+            if not self._qualifier.search(code, start, name.start_byte):
+                continue
+            inside = (listed.start_byte + 1, listed.end_byte - 1)
+            yield Kernel(
+                signature=self._signature(node, self._tree.text(name), inside),
+                language=self._language,
+                source=self._source,
+                tree=self._tree,
+                head=(start, name.start_byte),
+                parameters=inside,
+                block=node.child_by_field_name("body"),
+            )
+
+    def _signature(self, node: "Node", name: str, inside: tuple[int, int]) -> Signature:
+        listed = self._tree.code[slice(*inside)]
+        undirected = listed == self._visible[slice(*inside)]
+        parts, understood = _parts(self._expanded(listed), self._language)
+        parameters = tuple(self._parameter(*part) for part in parts)
+        return Signature(
+            name=name,
+            parameters=parameters,
+            namespace=_namespace(node, self._tree),
+            template=_template(node, self._tree),
+            certain=understood and undirected and all(p.name for p in parameters),
+        )
+
+    def _expanded(self, listed: str) -> str:
+        """The parameters with macros replaced, a few levels deep and within bounds."""
+        for _ in range(4):
+            longer = re.sub(r"[A-Za-z_]\w*", lambda at: self._macros.get(at[0], at[0]), listed)
+            if longer == listed or len(longer) > _MAX_PARAMETERS:
+                break
+            listed = longer
+        return listed
+
+    def _parameter(self, text: str, base: str, name: str) -> Parameter:
+        pointee = text[: text.rfind("*")] if "*" in text else text
+        return Parameter(
+            name=name,
+            type=base,
+            dtype=self._dtype(base),
+            pointer="*" in text or "[" in text,
+            const=bool(_CONST & set(re.findall(r"\w+", pointee))),
+            local=bool(_LOCAL & set(re.findall(r"\w+", text))),
+        )
+
+    def _dtype(self, base: str, depth: int = 4) -> str | None:
+        """The element type, looked up through the macros and typedefs that agree on one."""
+        base = base.rpartition("::")[2]
+        vector = _VECTOR.fullmatch(base)
+        single = base.removesuffix(" int") if base not in _DTYPES else base
+        dtype = _DTYPES.get(single) or (_DTYPES.get(vector[1]) if vector else None)
+        if dtype or not depth:
+            return dtype
+        meant = {self._dtype(type_, depth - 1) for type_ in self._types.get(base, ())}
+        return meant.pop() if len(meant) == 1 else None
+
+
+def _parts(listed: str, language: str) -> tuple[list[tuple[str, str, str]], bool]:
+    """Text, type and name of each parameter, and whether all of the list was understood."""
+    opening = "void f("
+    tree = parse(f"{opening}{listed});", language)
+    declarator = next(tree.find("function_declarator"), None)
+    node = declarator and declarator.child_by_field_name("parameters")
+    if not node:
+        return [], False
+    found, start, understood = [], len(opening), not node.has_error
+    for child in node.named_children:
+        text = tree.code[start : child.end_byte].partition("=")[0].strip("\n\t ,")
+        start = child.end_byte
+        if text == "void":
+            continue
+        if child.type not in ("parameter_declaration", "optional_parameter_declaration"):
+            understood = False
+            continue
+        base = child.child_by_field_name("type")
+        name = _declared_name(child)
+        plain = name is not None and not re.search(r"[(&]", text[: text.rfind(name) or None])
+        understood = understood and plain
+        found.append((text, _type(tree.text(base)) if base else "", name or ""))
+    return found, understood
+
+
+def _declared_name(node: "Node") -> str | None:
+    """The name that a parameter's declarator is about."""
+    inner = node.child_by_field_name("declarator")
+    while inner is not None and inner.type != "identifier":
+        inner = inner.child_by_field_name("declarator")
+    return inner.text.decode() if inner is not None and inner.text else None
+
+
+def _type(text: str) -> str:
+    """A type as written, less what says nothing of its elements."""
+    words = re.sub(r"\b(?:const|volatile|struct|typename)\b", " ", text)
+    return re.sub(r"\s*(::|[<>,])\s*", r"\1", " ".join(words.split()))
+
+
+def _typedefs(tree: Tree, nodes: "Iterable[Node]") -> dict[str, frozenset[str]]:
+    """The names of types, and everything that each stands for anywhere in the source."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        name = node.child_by_field_name("declarator") or node.child_by_field_name("name")
+        base = node.child_by_field_name("type")
+        if node.type in _TYPEDEFS and name and base and name.type == "type_identifier":
+            found[tree.text(name)].add(_type(tree.text(base)))
+    return {name: frozenset(types) for name, types in found.items()}
+
+
+def _namespace(node: "Node", tree: Tree) -> str:
+    names = []
+    parent = node.parent
+    for _ in range(MAX_NESTING):
+        if parent is None:
+            break
+        name = parent.child_by_field_name("name")
+        if parent.type == "namespace_definition" and name:
+            names.append(f"{tree.text(name)}::")
+        parent = parent.parent
+    return "".join(reversed(names))
+
+
+def _template(node: "Node", tree: Tree) -> tuple[tuple[str, str], ...]:
+    """Name and kind of the parameters of a kernel that is a template."""
+    head = node.parent
+    listed = head.child_by_field_name("parameters") if head else None
+    if head is None or head.type != "template_declaration" or listed is None:
+        return ()
+    named = []
+    for parameter in listed.named_children:
+        *kind, name = re.findall(r"[\w:]+|\.\.\.", tree.text(parameter).partition("=")[0]) or [""]
+        if kind:
+            named.append((name, " ".join(kind)))
+    return tuple(named)
