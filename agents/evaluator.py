@@ -13,11 +13,11 @@ from tuner.journal.facts import IncumbentEntered
 from tuner.trial import Value
 
 
-class StopAsked(Exception):
-    """The user asked for an end. Raised by a model or a workshop instead of beginning anything."""
+class StopRequested(Exception):
+    """The user asked for an end. Raised instead of beginning a model call or other work."""
 
 
-class Workshop(Protocol):
+class TemplateEvaluator(Protocol):
     """Everything of the loop that needs compilers or devices."""
 
     def now(self) -> float:
@@ -53,7 +53,7 @@ class Workshop(Protocol):
         """
         ...
 
-    async def go_on(
+    async def search_meanwhile(
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
@@ -66,8 +66,8 @@ class Workshop(Protocol):
         """
         ...
 
-    async def settle(
+    async def confirm_meanwhile(
         self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
     ) -> Verdict | None:
-        """Confirm what :meth:`go_on` found beside what stands; ``None`` if it leads nothing."""
+        """Confirm what :meth:`search_meanwhile` found; ``None`` if it leads nothing."""
         ...

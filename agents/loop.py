@@ -18,7 +18,7 @@ from functools import partial
 from typing import Literal
 
 from agents.brief import BRIEFS, Brief, RoundSummary
-from agents.evaluator import StopAsked, Workshop
+from agents.evaluator import StopRequested, TemplateEvaluator
 from agents.generation.drafting import Drafted, write_template
 from agents.halving import Contest, Seeds, contest, heats
 from agents.llm.port import (
@@ -92,7 +92,7 @@ class _Stop(Exception):
 
 
 async def run_rounds(
-    task: Task, model: LanguageModel, workshop: Workshop, journal: StepJournal
+    task: Task, model: LanguageModel, workshop: TemplateEvaluator, journal: StepJournal
 ) -> Ending:
     """Run rounds until there is a reason to stop.
 
@@ -114,7 +114,7 @@ async def run_rounds(
             return Ending(
                 reason=stop.reason, detail=str(stop), progress=one.progress, spent=steps.spent
             )
-        except StopAsked:
+        except StopRequested:
             detail = "it was asked to stop"
             return Ending(reason="stopped", detail=detail, progress=progress, spent=steps.spent)
 
@@ -130,7 +130,7 @@ class _Round:
         task: Task,
         progress: Progress,
         model: LanguageModel,
-        workshop: Workshop,
+        workshop: TemplateEvaluator,
         steps: Steps,
     ) -> None:
         self._task = task
@@ -248,7 +248,7 @@ class _Round:
             if best is not None and self._task.overlap:
                 await asyncio.wait([call], timeout=min(THINKING_SECONDS, seconds))
                 if not call.done():
-                    await self._workshop.go_on(
+                    await self._workshop.search_meanwhile(
                         best,
                         self.progress.incumbents,
                         self._further,
@@ -273,7 +273,7 @@ class _Round:
         step = self._key(Role.TUNING, 0, self._task.width)
         incumbents = self.progress.incumbents
         found = await self._steps.take(
-            step, FURTHER, lambda: self._workshop.settle(best, incumbents, self._further)
+            step, FURTHER, lambda: self._workshop.confirm_meanwhile(best, incumbents, self._further)
         )
         if found is not None:
             self.progress = self.progress.with_more_of_best(found, self._further)

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.static_profile import UNKNOWN, Static
-from tuner.engine.fleet import INCUMBENT
+from tuner.candidate import INCUMBENT
 from tuner.experiment.model import Template
 from tuner.journal.facts import IncumbentEntered
 from tuner.journal.history import History
@@ -165,7 +165,7 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
     comparison = general.comparison if general else None
     tune = range(len(history.weights))
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
-    fallen = history.refuted.get(INCUMBENT)
+    fallen = history.failed_later.get(INCUMBENT)
     alone = not history.incumbents or fallen is not None
     incumbents = dict(_incumbents(history, result, where))
     return Verdict(
@@ -185,7 +185,7 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
         advice=result.advice,
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
         fallen=fallen.detail if fallen else "",
-        outdated=any(number in history.refuted for number in history.entered[1:]),
+        outdated=any(number in history.failed_later for number in history.incumbent_numbers[1:]),
         served=tuple(_served(result, list(incumbents), len(tune))),
     )
 

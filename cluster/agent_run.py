@@ -1,9 +1,9 @@
 """One process's work on a run with agents: rounds over one fleet, until the loop ends.
 
-The counterpart of :class:`cluster.search_run.Run`, with the same face. Owns the layout of such a
-run: ``llm/`` holds the loop's steps, ``rounds/NN`` each round's search, ``variants/`` every
-template, ``rounds.json`` how it ended and ``transcript.jsonl`` what the models said. Knows no
-terminal.
+The counterpart of :class:`cluster.search_run.SearchRun`, with the same face. Owns the layout of
+such a run: ``journal.jsonl`` holds all work outside searches, ``llm/`` the loop's steps,
+``rounds/NN`` each round's search, ``variants/`` every template, ``rounds.json`` how it ended and
+``transcript.jsonl`` what the models said. Knows no terminal.
 """
 
 import asyncio
@@ -23,20 +23,21 @@ from agents.planning import Limits, Task, least_times
 from agents.rounds_summary import STEPS, Ledger, discard_ledger, write_ledger
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
-from cluster.console import Doing, Shown
-from cluster.evaluator import BASELINES, Baseline, FleetWorkshop, round_path
-from cluster.fleets.shared import SharedFleet
+from cluster.console import Activity, Update
+from cluster.evaluator import BASELINES, Baseline, EngineEvaluator, round_path
+from cluster.logs import logged
 from cluster.model_choice import TRANSCRIPT, StoppableModel, open_model
 from cluster.search_run import (
     EXPORT,
     PATTERNS_FILE,
     FleetOpener,
-    Run,
-    StopReason,
+    SearchRun,
     StopRequests,
 )
 from tuner.ceilings import Ceilings
 from tuner.device import Backend, Device
+from tuner.engine.engine import Engine
+from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Agents, Experiment
@@ -51,33 +52,33 @@ _BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ModelAccess:
     """How this process reaches models: API keys by name, and whether it waits for replies."""
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     exit_when_waiting: bool = False
 
 
-def open_run(path: Path, open_fleet: FleetOpener, asking: Asking) -> "Run | Rounds":
+def open_run(path: Path, open_fleet: FleetOpener, access: ModelAccess) -> "SearchRun | AgentRun":
     """The work on a run directory, with or without agents."""
     if RunView.open(path).experiment.agents is None:
-        return Run(path, open_fleet)
-    return Rounds(path, open_fleet, asking)
+        return SearchRun(path, open_fleet)
+    return AgentRun(path, open_fleet, access)
 
 
-class Rounds:
+class AgentRun:
     """A run with agents that this process goes on with, from whatever its steps say.
 
     Args:
         path: the run directory; its experiment names a model and has no template.
         open_fleet: brings up workers for a backend.
-        asking: how to reach the model.
+        access: how to reach the model.
     """
 
-    def __init__(self, path: Path, open_fleet: FleetOpener, asking: Asking) -> None:
+    def __init__(self, path: Path, open_fleet: FleetOpener, access: ModelAccess) -> None:
         self._path = path
         self._open_fleet = open_fleet
-        self._asking = asking
+        self._access = access
         self._asked = StopRequests(path)
         self._task: asyncio.Task[None] | None = None
 
@@ -87,18 +88,18 @@ class Rounds:
         if reason == "interrupted" and self._task is not None:
             self._task.cancel()
 
-    async def progress(self) -> AsyncIterator[Shown]:
+    async def progress(self) -> AsyncIterator[Update]:
         """Go on until the loop ends or was told to, yielding what it is busy with.
 
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with closing(RunDirectory.open(self._path)) as directory:
+        with closing(RunDirectory.open(self._path)) as directory, logged(self._path):
             self._asked.begin()
             language = directory.experiment.kernel.language
-            fleet = SharedFleet(partial(self._open_fleet, language))
-            shown: asyncio.Queue[Shown | None] = asyncio.Queue()
-            work = asyncio.create_task(self._work(directory, fleet, shown))
+            engine = Engine(partial(self._open_fleet, language))
+            shown: asyncio.Queue[Update | None] = asyncio.Queue()
+            work = asyncio.create_task(self._work(directory, engine, shown))
             self._task = work
             work.add_done_callback(lambda _: shown.put_nowait(None))
             try:
@@ -110,36 +111,45 @@ class Rounds:
                 work.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await work
-                await fleet.close()
+                await engine.close()
 
     async def _work(
-        self, directory: RunDirectory, fleet: SharedFleet, shown: "asyncio.Queue[Shown | None]"
+        self, directory: RunDirectory, engine: Engine, shown: "asyncio.Queue[Update | None]"
     ) -> None:
         experiment = directory.experiment
         agents = experiment.agents or Agents()
-        journal = StepFiles(self._path / STEPS)
-        workshop = FleetWorkshop(fleet, directory, shown.put_nowait, self._asked)
+        steps = StepFiles(self._path / STEPS)
         model = open_model(
             self._path,
             agents,
-            keys=self._asking.keys,
-            exit_when_waiting=self._asking.exit_when_waiting,
-            tell=lambda words: shown.put_nowait(Doing(words=words)),
+            keys=self._access.keys,
+            exit_when_waiting=self._access.exit_when_waiting,
+            tell=lambda words: shown.put_nowait(Activity(words=words)),
         )
+        with directory.journal() as journal:
+            evaluator = EngineEvaluator(engine, directory, journal, shown.put_nowait, self._asked)
 
-        async def first() -> Baseline:
-            await model.ready()
-            shown.put_nowait(Doing(round=1, words="compiling, checking and timing the baseline"))
-            return await workshop.baseline()
+            async def first() -> Baseline:
+                await model.ready()
+                words = "compiling, checking and timing the baseline"
+                shown.put_nowait(Activity(round=1, words=words))
+                return await evaluator.baseline()
 
-        baseline = await Steps(journal, time.monotonic).take(_BASELINE, BASELINES, first)
-        discard_ledger(self._path)
-        ending = await run_rounds(
-            _task(self._path, experiment, agents, baseline),
-            StoppableModel(model, self._path / STEPS, shown.put_nowait, self._asked),
-            workshop,
-            journal,
-        )
+            baseline = await Steps(steps, time.monotonic).take(_BASELINE, BASELINES, first)
+            discard_ledger(self._path)
+            ending = await run_rounds(
+                _task(self._path, experiment, agents, baseline),
+                StoppableModel(
+                    model,
+                    self._path / STEPS,
+                    shown.put_nowait,
+                    self._asked,
+                    engine,
+                    journal,
+                ),
+                evaluator,
+                steps,
+            )
         _keep(directory, ending)
 
 

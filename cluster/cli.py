@@ -234,7 +234,14 @@ def stop(run_dir: Run) -> None:
 
 
 @_command("results.report")
-def report(run_dir: Run, *, as_json: Json = False) -> None:
+def report(
+    run_dir: Run,
+    *,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Print where the time of the run went instead.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Print the result of a run."""
 
 

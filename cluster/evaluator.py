@@ -1,7 +1,8 @@
-"""The workshop: what the loop of rounds needs of compilers and devices, over a fleet.
+"""What the loop of rounds needs of compilers and devices, through the engine.
 
 Owns admission, the baseline's figures and where a round's search lies (``rounds/NN``, an ordinary
-run directory). Knows no model.
+run directory). Work outside a search is journalled in the run's own journal, each configuration
+under a number of its own. Knows no model.
 """
 
 import asyncio
@@ -11,34 +12,24 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from agents.evaluator import StopAsked
+from agents.evaluator import StopRequested
 from agents.generation.corners import corners
 from agents.planning import Variant
 from agents.static_profile import UNKNOWN, Static
 from agents.verdict import Admitted, Refused, Verdict, judge, refused
-from cluster.console import ENDLESS, Progress
-from cluster.driver import TICK_SECONDS
-from cluster.fleets.shared import SharedFleet
-from cluster.search_run import StopReason, pursue
+from cluster.search_run import epoch_opened, run_search
+from tuner.candidate import BASELINE, Candidate
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.fleet import (
-    BASELINE,
-    Benched,
-    BenchJob,
-    BenchSetup,
-    Candidate,
-    Compiled,
-    CompileJob,
-    Job,
-    Lost,
-    Prepared,
-    PrepareJob,
-)
+from tuner.engine.candidates import Candidates
+from tuner.engine.engine import Engine
+from tuner.engine.fleet import Fleet
+from tuner.engine.progress import ENDLESS, RunProgress
+from tuner.engine.session import StopReason
+from tuner.engine.work import BenchSetup, CompileWork, MeasureWork, PrepareWork
 from tuner.errors import DeviceNeeded, NothingValid, SpecError
 from tuner.experiment.model import Experiment, SearchSettings, Template
 from tuner.experiment.odd_shapes import every_shape
@@ -46,23 +37,18 @@ from tuner.journal.facts import (
     BaselinePrepared,
     EpochOpened,
     IncumbentEntered,
+    TrialCompiled,
     TrialFinished,
     TrialProposed,
 )
+from tuner.journal.file import Journal
 from tuner.journal.history import History
-from tuner.plan import CellPlan, KernelStep, Plan
+from tuner.plan import CellPlan, KernelStep
 from tuner.results.result import Result
 from tuner.run_directory import RunDirectory, RunView, begun
 from tuner.space.feasible import feasible_set
-from tuner.space.limits import over_limit, within_limits
-from tuner.space.lower import lower
 from tuner.space.occupancy import occupancy
-from tuner.trial import Code, Configuration, Full, Rejected, Stage, Value
-
-A = TypeVar("A", Compiled, Prepared, Benched)
-
-ATTEMPTS = 3
-"""A job is sent this often before its loss counts."""
+from tuner.trial import Configuration, Full, Rejected, Stage, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,28 +79,33 @@ def rounds_begun(run: Path) -> list[Path]:
     return [path for number in sorted(numbers) if begun(path := round_path(run, number))]
 
 
-class FleetWorkshop:
-    """Port :class:`agents.evaluator.Workshop` over a fleet that stays up from round to round.
+class EngineEvaluator:
+    """Port :class:`agents.evaluator.TemplateEvaluator` over an engine that serves every round.
 
     Args:
-        fleet: closed by whoever made it.
+        engine: closed by whoever made it.
         directory: the run's own.
+        journal: the run's own, opened for writing.
         tell: shown how far a search is.
         asked: whether an end was asked for.
     """
 
     def __init__(
         self,
-        fleet: SharedFleet,
+        engine: Engine,
         directory: RunDirectory,
-        tell: Callable[[Progress], None],
+        journal: Journal,
+        tell: Callable[[RunProgress], None],
         asked: Callable[[], StopReason | None],
     ) -> None:
-        self._fleet = fleet
+        self._engine = engine
         self._directory = directory
+        self._journal = journal
         self._tell = tell
         self._asked = asked
-        self._compiled: Candidate | None = None
+        self._opened = False
+        self._proposed = sum(isinstance(entry.fact, TrialProposed) for entry in journal.entries)
+        self._baseline: Candidate | None = None
         self._prepared: tuple[tuple[Full, ...], Ceilings | None] | None = None
 
     def now(self) -> float:
@@ -127,15 +118,15 @@ class FleetWorkshop:
         Raises:
             NothingValid: it fails its own checks.
         """
-        await self._fleet.bring_up()
-        static = _static(await self._compiled_baseline(), self._fleet.device)
+        device = (await self._fleet()).device
+        static = _static(await self._compiled_baseline(), device)
         tune = self._directory.experiment.shapes.tune
         times: tuple[float | None, ...] = (None,) * len(tune)
         ceilings = None
         with suppress(DeviceNeeded):
             cells, ceilings = await self._prepare()
             times = tuple(cell.median_ns / 1000 for cell in cells[: len(tune)])
-        return Baseline(device=self._fleet.device, times_us=times, static=static, ceilings=ceilings)
+        return Baseline(device=device, times_us=times, static=static, ceilings=ceilings)
 
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         """Compile the corners of the template's space, then run one that fits the device.
@@ -144,33 +135,25 @@ class FleetWorkshop:
             DeviceNeeded: they compile, and there is no device to run one on.
         """
         self._check()
-        await self._fleet.bring_up()
+        device = (await self._fleet()).device
         try:
-            points = corners(
-                await asyncio.to_thread(feasible_set, experiment, template, self._fleet.device)
-            )
+            points = corners(await asyncio.to_thread(feasible_set, experiment, template, device))
         except SpecError as error:
             return Refused(by="The search", detail=str(error))
-        shapes = experiment.shapes.tune
-        found = await self._compile(
-            [
-                (number, point, lower(experiment, template, point, shapes, self._fleet.device))
-                for number, point in enumerate(points)
-            ]
-        )
-        for point, one in zip(points, found, strict=True):
+        made = await self._compile(experiment, template, points)
+        for point, one in zip(points, made, strict=True):
             if isinstance(one, Rejected) and one.stage is Stage.COMPILE:
                 return refused(one, point, template)
-        fitting = [one for one in found if isinstance(one, Candidate)]
+        fitting = [one for one in made if isinstance(one, Candidate)]
         if not fitting:
-            worst = next(one for one in found if isinstance(one, Rejected))
+            worst = next(one for one in made if isinstance(one, Rejected))
             return refused(worst, points[0], template)
         middle = fitting[len(fitting) // 2]
         await self._prepare()
-        answer = (await self._answers([BenchJob(candidates=(middle,))], Benched))[0]
-        outcome = answer if isinstance(answer, Rejected) else answer.outcome
-        if isinstance(outcome, Rejected):
-            return refused(outcome, middle.configuration, template)
+        work = MeasureWork(candidates=(middle,))
+        for finished in await self._engine.results(self._journal, [work]):
+            if isinstance(finished, TrialFinished) and isinstance(finished.outcome, Rejected):
+                return refused(finished.outcome, middle.configuration, template)
         return Admitted()
 
     async def search(
@@ -184,7 +167,7 @@ class FleetWorkshop:
         """Search in ``rounds/NN``, or go on there.
 
         Raises:
-            StopAsked: the search was left before its end.
+            StopRequested: the search was left before its end.
             DeviceNeeded: there is none.
         """
         self._check()
@@ -194,12 +177,12 @@ class FleetWorkshop:
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
-        verdict = await self._pursued(path, round_number, heat, self._asked, incumbents)
+        verdict = await self._search(path, round_number, heat, self._asked, incumbents)
         if verdict is None:
-            raise StopAsked
+            raise StopRequested
         return verdict
 
-    async def go_on(
+    async def search_meanwhile(
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
@@ -214,19 +197,19 @@ class FleetWorkshop:
             further = replace(view.experiment, search=_endless(view.experiment.search))
             copy = RunDirectory.create(path, further, "", secret=self._directory.secret)
             with closing(copy), copy.journal() as journal:
-                for fact in view.facts():
+                for entry in view.entries():
                     if isinstance(
-                        fact, EpochOpened | BaselinePrepared | TrialProposed | TrialFinished
+                        entry.fact, EpochOpened | BaselinePrepared | TrialProposed | TrialFinished
                     ):
-                        journal.append(fact)
+                        journal.append(entry)
 
         def asked() -> StopReason | None:
             return "interrupted" if until() or self._asked() is not None else None
 
         with suppress(DeviceNeeded):
-            await self._pursued(path, best.round, heat, asked, incumbents)
+            await self._search(path, best.round, heat, asked, incumbents)
 
-    async def settle(
+    async def confirm_meanwhile(
         self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
     ) -> Verdict | None:
         """Confirm the further search, if what leads it was not there before, beside what was."""
@@ -237,16 +220,16 @@ class FleetWorkshop:
             return None
         view, known = RunView.open(path), RunView.open(before)
         old = {fact.trial for fact in known.facts() if isinstance(fact, TrialFinished)}
-        if History.of(view.experiment, view.facts()).leader() in (None, *old):
+        if History.of(view.experiment, view.entries()).leader() in (None, *old):
             return None
-        verdict = await self._pursued(
+        verdict = await self._search(
             path, best.round, heat, lambda: self._asked() or "stopped", incumbents
         )
         if verdict is None:
-            raise StopAsked
+            raise StopRequested
         return verdict
 
-    async def _pursued(
+    async def _search(
         self,
         path: Path,
         round_number: int,
@@ -255,7 +238,6 @@ class FleetWorkshop:
         incumbents: tuple[IncumbentEntered, ...],
     ) -> Verdict | None:
         """The verdict of a search once it has come to its end; ``None`` if it was left."""
-        await self._fleet.bring_up()
         found: list[Verdict] = []
 
         def ended(history: History, result: Result) -> None:
@@ -263,10 +245,10 @@ class FleetWorkshop:
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
-            async with aclosing(pursue(directory, self._fleet, asked, ended, incumbents)) as steps:
+            search = run_search(directory, self._engine, asked, ended, incumbents)
+            async with aclosing(search) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number, heat=heat))
-        await self._fleet.settle()
         verdict = found[0] if found else None
         if verdict is None or verdict.configuration is None:
             return verdict
@@ -274,24 +256,33 @@ class FleetWorkshop:
 
     async def _static(self, experiment: Experiment, configuration: Configuration) -> Static:
         """What the compiler says of a configuration; it was compiled before, so it compiles."""
-        device, shapes = self._fleet.device, experiment.shapes.tune
-        plan = lower(experiment, experiment.template, configuration, shapes, device)
-        found = (await self._compile([(0, configuration, plan)]))[0]
-        return _static(found, device) if isinstance(found, Candidate) else UNKNOWN
+        (made,) = await self._compile(experiment, experiment.template, [configuration])
+        device = (await self._fleet()).device
+        return _static(made, device) if isinstance(made, Candidate) else UNKNOWN
 
     def _check(self) -> None:
         if self._asked() is not None:
-            raise StopAsked
+            raise StopRequested
+
+    async def _fleet(self) -> Fleet:
+        """The engine's; journalled when this process first needs it."""
+        fleet = await self._engine.fleet()
+        if not self._opened:
+            self._engine.append(self._journal, epoch_opened(self._directory, fleet))
+            self._opened = True
+        return fleet
 
     async def _compiled_baseline(self) -> Candidate:
-        if self._compiled is None:
-            experiment, nothing = self._directory.experiment, Configuration(())
-            plan = lower(experiment, None, nothing, every_shape(experiment), self._fleet.device)
-            candidate = (await self._compile([(BASELINE, nothing, plan)]))[0]
-            if isinstance(candidate, Rejected):
-                raise NothingValid(f"the baseline cannot be used: {candidate.detail}")
-            self._compiled = candidate
-        return self._compiled
+        if self._baseline is None:
+            experiment, device = self._directory.experiment, (await self._fleet()).device
+            candidates = Candidates(experiment, device)
+            shapes = every_shape(experiment)
+            begun = candidates.begin(BASELINE, None, Configuration(()), shapes)
+            (made,) = await self._compiled(candidates, [begun])
+            if isinstance(made, Rejected):
+                raise NothingValid(f"the baseline cannot be used: {made.detail}")
+            self._baseline = made
+        return self._baseline
 
     async def _prepare(self) -> tuple[tuple[Full, ...], Ceilings | None]:
         """The baseline's times and the ceilings; benches are ready for candidates from then on."""
@@ -301,59 +292,42 @@ class FleetWorkshop:
                 baseline=await self._compiled_baseline(),
                 secret=self._directory.secret,
             )
-            answer = (await self._answers([PrepareJob(setup=setup)], Prepared))[0]
-            prepared = Prepared(result=answer) if isinstance(answer, Rejected) else answer
-            if isinstance(prepared.result, Rejected):
-                raise NothingValid(f"the baseline cannot be used: {prepared.result.detail}")
-            self._prepared = prepared.result, prepared.ceilings
+            (answer,) = await self._engine.results(self._journal, [PrepareWork(setup=setup)])
+            assert isinstance(answer, BaselinePrepared)
+            if isinstance(answer.result, Rejected):
+                raise NothingValid(f"the baseline cannot be used: {answer.result.detail}")
+            self._prepared = answer.result, answer.ceilings
         return self._prepared
 
     async def _compile(
-        self, wanted: Sequence[tuple[int, Configuration, Plan]]
+        self,
+        experiment: Experiment,
+        template: Template | None,
+        configurations: Sequence[Configuration],
     ) -> list[Candidate | Rejected]:
-        """Each candidate compiled, or why not, in order."""
-        device = self._fleet.device
-        refused = {trial: over_limit(plan, device) for trial, _, plan in wanted}
-        jobs = [
-            CompileJob(trial=trial, builds=plan.builds)
-            for trial, _, plan in wanted
-            if refused[trial] is None
-        ]
-        answers = await self._answers(jobs, Compiled)
-        compiled = {job.trial: answer for job, answer in zip(jobs, answers, strict=True)}
-        found: list[Candidate | Rejected] = []
-        for trial, configuration, plan in wanted:
-            answer = refused[trial] or compiled[trial]
-            made = answer if isinstance(answer, Rejected) else answer.result
-            made = within_limits(plan, device, made)
-            found.append(
-                made
-                if isinstance(made, Rejected)
-                else Candidate(trial=trial, configuration=configuration, plan=plan, binaries=made)
+        """Each configuration compiled for the tune shapes, or why it is not, in order."""
+        candidates = Candidates(experiment, (await self._fleet()).device)
+        begun = []
+        for configuration in configurations:
+            proposed = TrialProposed(trial=self._proposed, configuration=configuration)
+            self._engine.append(self._journal, proposed)
+            begun.append(
+                candidates.begin(proposed.trial, template, configuration, experiment.shapes.tune)
             )
-        return found
+            self._proposed += 1
+        return await self._compiled(candidates, begun)
 
-    async def _answers(self, jobs: Sequence[Job], form: type[A]) -> list[A | Rejected]:
-        """The answer to each job, in order; a worker that dies again and again is a rejection."""
-        waiting = {_number(job): index for index, job in enumerate(jobs)}
-        found: dict[int, A | Rejected] = {}
-        lost = dict.fromkeys(range(len(jobs)), 0)
-        for job in jobs:
-            self._fleet.submit(job)
-        while len(found) < len(jobs):
-            for answer in await self._fleet.answers(TICK_SECONDS):
-                if isinstance(answer, Lost):
-                    index = waiting[_number(answer.job)]
-                    lost[index] += 1
-                    if lost[index] < ATTEMPTS:
-                        self._fleet.submit(answer.job)
-                    else:
-                        found[index] = Rejected(
-                            stage=Stage.FLEET, code=Code.WORKER_LOST, detail=answer.reason
-                        )
-                elif isinstance(answer, form):
-                    found[waiting[_number(answer)]] = answer
-        return [found[index] for index in range(len(jobs))]
+    async def _compiled(
+        self, candidates: Candidates, begun: Sequence[CompileWork | Rejected]
+    ) -> list[Candidate | Rejected]:
+        works = [one for one in begun if isinstance(one, CompileWork)]
+        results = await self._engine.results(self._journal, works)
+        made = {
+            fact.trial: candidates.finish(fact)
+            for fact in results
+            if isinstance(fact, TrialCompiled)
+        }
+        return [one if isinstance(one, Rejected) else made[one.trial] for one in begun]
 
 
 def _endless(search: SearchSettings) -> SearchSettings:
@@ -362,17 +336,6 @@ def _endless(search: SearchSettings) -> SearchSettings:
     return replace(
         search, strategy=strategy, trials=ENDLESS, seconds=float(ENDLESS), device_seconds=None
     )
-
-
-def _number(thing: Job | Compiled | Prepared | Benched) -> int:
-    """What tells the jobs of one call apart, and says which of them an answer belongs to."""
-    match thing:
-        case CompileJob(trial=trial) | Compiled(trial=trial) | Benched(trial=trial):
-            return trial
-        case BenchJob(candidates=candidates):
-            return candidates[0].trial
-        case _:
-            return BASELINE
 
 
 def _static(candidate: Candidate, device: Device) -> Static:

@@ -5,21 +5,23 @@ Owns the choice and the place of a run's transcript. The models themselves are i
 """
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from agents.brief import last_complaint
-from agents.evaluator import StopAsked
+from agents.evaluator import StopRequested
 from agents.llm.mailbox import Mailbox, check_mailbox
 from agents.llm.network import NetworkModel, NetworkSettings, check_known
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
 from agents.llm.provider_settings import secret_values
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
-from cluster.console import Doing
-from cluster.driver import TICK_SECONDS
-from cluster.search_run import StopReason
+from cluster.console import Activity
+from tuner.engine.engine import TICK_SECONDS, Engine, JournalSink
+from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import problem_in
@@ -28,6 +30,9 @@ from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.redaction import MAILBOX
 from tuner.experiment.yaml_document import Path as DataPath
 from tuner.files import write_whole
+from tuner.journal.facts import ModelCalled, Span, WorkBegan
+
+_log = logging.getLogger(__name__)
 
 TRANSCRIPT = "transcript.jsonl"
 UNANSWERED = "unanswered.json"
@@ -167,7 +172,7 @@ def open_model(
 
 
 class StoppableModel:
-    """A model whose requests are shown, and cancelled when the run is asked to stop.
+    """A model whose calls are shown, journalled, and cancelled when the run is asked to stop.
 
     A request without a reply is kept beside the steps, so that a short transcript can be extended.
     """
@@ -176,13 +181,17 @@ class StoppableModel:
         self,
         model: LanguageModel,
         steps: Path,
-        tell: Callable[[Doing], None],
+        tell: Callable[[Activity], None],
         asked: Callable[[], StopReason | None],
+        engine: Engine,
+        journal: JournalSink,
     ) -> None:
         self._model = model
         self._steps = steps
         self._tell = tell
         self._asked = asked
+        self._engine = engine
+        self._journal = journal
 
     async def ready(self) -> None:
         """Raise if the model cannot be asked."""
@@ -192,26 +201,47 @@ class StoppableModel:
         """Pass the request on.
 
         Raises:
-            StopAsked: the run was asked to stop before there was a reply.
+            StopRequested: the run was asked to stop before there was a reply.
         """
         step = request.position.step
         kept = self._steps / UNANSWERED
         why = f", since {said}" if (said := last_complaint(request.messages)) else ""
         again = f" (attempt {step.attempt + 1}{why})" if step.attempt else ""
         heat = f"-d{step.draft}" if step.draft else ""
-        self._tell(Doing(round=step.round, heat=heat, words=f"{step.role}{again}"))
+        self._tell(Activity(round=step.round, heat=heat, words=f"{step.role}{again}"))
+        work, began = self._engine.work_id(), time.time()
+        self._engine.append(self._journal, WorkBegan(work=work, task="model"))
         call = asyncio.ensure_future(self._model.complete(request))
         try:
             while self._asked() is None:
                 if (await asyncio.wait([call], timeout=TICK_SECONDS))[0]:
                     kept.unlink(missing_ok=True)
-                    return call.result()
-            raise StopAsked
+                    reply = call.result()
+                    self._called(work, str(step), began, reply)
+                    return reply
+            raise StopRequested
         except ModelUnavailable:
+            self._called(work, str(step), began, None)
             write_whole(kept, REQUESTS.dump_json(request, indent=1).decode())
             raise
         finally:
             call.cancel()
+
+    def _called(self, work: int, step: str, began: float, answer: Reply | Waiting | None) -> None:
+        """Journal a call of the model: its step, result, tokens and cost, and none of its text."""
+        reply = answer if isinstance(answer, Reply) else Reply(text="")
+        fact = ModelCalled(
+            work=work,
+            step=step,
+            model=reply.model,
+            result="unavailable" if answer is None else answer.kind,
+            input_tokens=reply.usage.input_tokens,
+            output_tokens=reply.usage.output_tokens,
+            cost_usd=reply.cost_usd,
+            span=Span(worker=reply.model or "model", began=began, ended=time.time()),
+        )
+        self._engine.append(self._journal, fact)
+        _log.info("%s: %s by %s", step, fact.result, fact.model or "the model")
 
     async def price(self, request: Request) -> float | None:
         """The highest price of a request in USD; ``None`` if unknown."""

@@ -1,7 +1,7 @@
 """Running on Ray: joining or starting it, and the driver actor on the entry point's node.
 
 To be imported inside :func:`cluster.settings.environment_for_ray`, since Ray reads its variables on
-import. What the driver does is :mod:`cluster.search_run`; where workers go is
+import. What the driver does is :mod:`cluster.search_run`; where workers are placed is
 :mod:`cluster.fleets.ray`.
 """
 
@@ -18,11 +18,11 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.agent_run import Asking, open_run
-from cluster.console import Shown
+from cluster.agent_run import ModelAccess, open_run
+from cluster.console import Update
 from cluster.fleets.ray import no_environment, open_ray_fleet
-from cluster.search_run import StopReason
 from cluster.settings import Settings, read_keys
+from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, KernelwrightError
 
 NAMESPACE = "kernelwright"
@@ -98,9 +98,11 @@ class DriverActor:
     ) -> None:
         opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache)
         known = {} if keys is None else read_keys(keys)
-        self._run = open_run(path, opener, Asking(keys=known, exit_when_waiting=exit_when_waiting))
+        self._run = open_run(
+            path, opener, ModelAccess(keys=known, exit_when_waiting=exit_when_waiting)
+        )
 
-    async def progress(self) -> AsyncIterator[Shown]:
+    async def progress(self) -> AsyncIterator[Update]:
         """Go on with the run, streaming how far it is."""
         async for progress in self._run.progress():
             yield progress
@@ -148,7 +150,7 @@ class RemoteRun:
         """Ask for an end, without waiting for it."""
         self._actor.stop.remote(reason)
 
-    async def progress(self) -> AsyncIterator[Shown]:
+    async def progress(self) -> AsyncIterator[Update]:
         """Follow the run to its end.
 
         Raises:

@@ -1,4 +1,4 @@
-"""One process's work on a run directory: what is composed of domain, fleet and store, and run.
+"""One process's work on a run directory: a session, an engine and a journal, put together and run.
 
 The same object serves ``--fleet local`` in the entry point's process and Ray's driver actor. It is
 the only writer of the run directory. Knows no terminal and no signal.
@@ -9,19 +9,20 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
-from cluster.console import Pace, Progress
-from cluster.driver import Driver
+from cluster.logs import logged
 from tuner.device import Backend, Device
+from tuner.engine.engine import Engine
 from tuner.engine.fleet import Fleet
-from tuner.engine.session import Session
+from tuner.engine.progress import Pace, RunProgress
+from tuner.engine.session import Session, StopReason
 from tuner.errors import NothingValid, SpecError
 from tuner.export.bundle import export_files
-from tuner.journal.facts import EpochOpened, Fact, IncumbentEntered, TrialProposed
+from tuner.journal.facts import EpochOpened, IncumbentEntered, TrialProposed
 from tuner.journal.file import Journal
 from tuner.journal.history import History
 from tuner.report.estimate import Estimate, estimate
@@ -35,7 +36,6 @@ from tuner.space.feasible import feasible_set
 from workers.checkers.examination import tools
 
 FleetOpener = Callable[[Backend], Awaitable[Fleet]]
-StopReason = Literal["stopped", "interrupted"]
 
 STOP_FILE = "stop"
 """``kernelwright stop`` leaves this file in the run directory, and the run looks for it."""
@@ -77,8 +77,8 @@ class StopRequests:
         return self._reason
 
 
-class Run:
-    """A run that this process goes on with, from whatever its journal holds.
+class SearchRun:
+    """A run without agents that this process goes on with, from whatever its journal holds.
 
     Args:
         path: the run directory, made by :meth:`tuner.run_directory.RunDirectory.create`.
@@ -94,63 +94,62 @@ class Run:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
         self._asked.add(reason)
 
-    async def progress(self) -> AsyncIterator[Progress]:
+    async def progress(self) -> AsyncIterator[RunProgress]:
         """Go on until the run is over or was told to stop, yielding how far it is.
 
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with closing(RunDirectory.open(self._path)) as directory:
+        with closing(RunDirectory.open(self._path)) as directory, logged(self._path):
             self._asked.begin()
-            fleet = await self._open_fleet(directory.experiment.kernel.language)
+            engine = Engine(partial(self._open_fleet, directory.experiment.kernel.language))
             try:
-                async with aclosing(pursue(directory, fleet, self._asked)) as steps:
+                async with aclosing(run_search(directory, engine, self._asked)) as steps:
                     async for progress in steps:
                         yield progress
             finally:
-                await fleet.close()
+                await engine.close()
 
 
-async def pursue(
+async def run_search(
     directory: RunDirectory,
-    fleet: Fleet,
+    engine: Engine,
     asked: Callable[[], StopReason | None],
     ended: Callable[[History, Result], None] = lambda *_: None,
     incumbents: Sequence[IncumbentEntered] = (),
-) -> AsyncGenerator[Progress, None]:
-    """Search the template of a run directory over a fleet, and keep what follows from it there.
+) -> AsyncGenerator[RunProgress, None]:
+    """Search the template of a run directory, and keep what follows from it there.
 
     Args:
         directory: held by this process.
-        fleet: stays open.
+        engine: stays open.
         asked: whether an end was asked for; looked at after each step.
         ended: told what a search that came to its end came to.
         incumbents: what is to be beaten, as far as it is not entered yet.
     """
+    fleet = await engine.fleet()
     with directory.journal() as journal:
-        session, proposer, expected = _restore(directory, journal, fleet, incumbents)
-        driver = Driver(
-            session=session,
-            fleet=fleet,
-            proposer=proposer,
-            journal=journal,
-            secret=directory.secret,
-        )
+        session, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
         assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
         checkers = checker_bytes(fleet.device) > 0
         try:
-            async for progress in driver.run():
-                if (reason := asked()) is not None:
-                    # With nothing to confirm it is left as it is, so that it can go on later.
-                    driver.stop(reason if session.history.outcomes["measured"] else "interrupted")
-                if time.monotonic() >= due:
-                    found = summarise(session.history)
-                    directory.write(STATUS, status_json(found, journal.synced))
-                    due = time.monotonic() + STATUS_SECONDS
-                known = replace(progress, trials=most, estimate=str(expected))
-                yield replace(known, left=pace.left(known), checkers=checkers)
+            async with aclosing(engine.drive(session, journal, proposer)) as steps:
+                async for t in steps:
+                    if (reason := asked()) is not None:
+                        # With nothing to confirm it is left as it is, so that it can be resumed.
+                        session.stop(
+                            reason if session.history.outcomes["measured"] else "interrupted"
+                        )
+                    if time.monotonic() >= due:
+                        found = summarise(session.history)
+                        directory.write(STATUS, status_json(found, journal.synced))
+                        due = time.monotonic() + STATUS_SECONDS
+                    progress = replace(
+                        RunProgress.of(session, t), trials=most, estimate=str(expected)
+                    )
+                    yield replace(progress, left=pace.left(progress), checkers=checkers)
         finally:  # also where it is left in between
             journal.sync()
             result = summarise(session.history)
@@ -165,7 +164,11 @@ def checker_bytes(device: Device) -> int:
 
 
 def _restore(
-    directory: RunDirectory, journal: Journal, fleet: Fleet, incumbents: Sequence[IncumbentEntered]
+    directory: RunDirectory,
+    journal: Journal,
+    engine: Engine,
+    fleet: Fleet,
+    incumbents: Sequence[IncumbentEntered],
 ) -> tuple[Session, Proposer, Estimate]:
     """Session and proposer as the journal left them, in a new epoch."""
     experiment, device = directory.experiment, fleet.device
@@ -174,30 +177,43 @@ def _restore(
     space = feasible_set(experiment, experiment.template, device)
     patterns = read_patterns(directory.path / PATTERNS_FILE)
     proposer = make_proposer(seeded(experiment, patterns, device.name).search, space)
-    slots = {"compile_slots": fleet.compile_slots, "bench_slots": fleet.bench_slots}
-    session = Session(experiment, **slots)
-    for fact in journal.facts:
-        session.apply(fact)
-        if isinstance(fact, TrialProposed):
-            proposer.record(fact.trial, fact.configuration)
-    facts: list[Fact] = [
-        EpochOpened(device=device, environment=directory.record_environment(_environment(device))),
-        *incumbents[len(session.history.incumbents) :],
-    ]
-    for fact in facts:
-        journal.append(fact)
-        session.apply(fact)
+    history = History.of(experiment, journal.entries)
+    for entry in journal.entries:
+        if isinstance(entry.fact, TrialProposed):
+            proposer.record(entry.fact.trial, entry.fact.configuration)
+    history.apply(engine.append(journal, epoch_opened(directory, fleet)))
+    for incumbent in incumbents[len(history.incumbents) :]:
+        history.apply(engine.append(journal, incumbent))
     expected = estimate(
         experiment,
         device,
         len(space),
         checker_bytes=checker_bytes(device),
-        trials=_trials_left(session.history, len(space)),
-        searched=session.history.searched,
-        confirmed=len(session.history.confirmations),
-        **slots,
+        trials=_trials_left(history, len(space)),
+        searched=history.searched,
+        confirmed=len(history.confirmations),
+        compile_slots=fleet.compile_slots,
+        bench_slots=fleet.bench_slots,
     )
-    return session, proposer, expected
+    return Session(history, directory.secret), proposer, expected
+
+
+def epoch_opened(directory: RunDirectory, fleet: Fleet) -> EpochOpened:
+    """That this process works on a run with these workers."""
+    return EpochOpened(
+        device=fleet.device,
+        environment=directory.record_environment(_environment(fleet.device)),
+        version=_version(),
+        compile_slots=fleet.compile_slots,
+        bench_slots=fleet.bench_slots,
+    )
+
+
+def _version() -> str:
+    """Kernelwright's, where it is installed."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("kernelwright")
+    return ""
 
 
 def _trials_left(history: History, space: int) -> int:

@@ -28,10 +28,10 @@ from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import dump_resolved, load_resolved
 from tuner.experiment.model import Experiment
 from tuner.files import UnreadableFile, read_bounded
-from tuner.journal.facts import Fact, TrialProposed
+from tuner.journal.facts import Entry, Fact, TrialProposed
 from tuner.journal.file import Journal, read_journal
 
-FORMAT = 3
+FORMAT = 4
 """To be raised with every change after which what was written before cannot be gone on with."""
 
 INFO, SPEC, JOURNAL = "run.json", "spec.resolved.yaml", "journal.jsonl"
@@ -109,12 +109,16 @@ class RunView:
             )
         return cls(path, info, load_resolved(resolved))
 
-    def facts(self) -> list[Fact]:
-        """The facts so far; raises :class:`EnvironmentProblem` if the journal is damaged."""
+    def entries(self) -> list[Entry]:
+        """The journal so far; raises :class:`EnvironmentProblem` if it is damaged."""
         journal, told = self.path / JOURNAL, _told(self.path)
-        facts = read_journal(journal) if journal.exists() else []
-        _check_whole(self.path, facts, told)
-        return facts
+        entries = read_journal(journal) if journal.exists() else []
+        _check_whole(self.path, entries, told)
+        return entries
+
+    def facts(self) -> list[Fact]:
+        """The journal's facts so far; raises as :meth:`entries` does."""
+        return [entry.fact for entry in self.entries()]
 
 
 class RunDirectory:
@@ -218,7 +222,7 @@ class RunDirectory:
         """
         journal = Journal(self.path / JOURNAL)
         try:
-            _check_whole(self.path, journal.facts, _told(self.path))
+            _check_whole(self.path, journal.entries, _told(self.path))
         except EnvironmentProblem:
             journal.close()
             raise
@@ -275,10 +279,10 @@ def _told(path: Path) -> dict[str, int]:
     return told
 
 
-def _check_whole(path: Path, facts: Sequence[Fact], told: Mapping[str, int]) -> None:
-    """Refuse a journal that knows less than what was made from it: nothing shall be lost twice."""
-    trials = sum(isinstance(fact, TrialProposed) for fact in facts)
-    for name, known, things in ((RESULTS, trials, "trials"), (STATUS, len(facts), "facts")):
+def _check_whole(path: Path, entries: Sequence[Entry], told: Mapping[str, int]) -> None:
+    """Refuse a journal that holds less than the files that were made from it."""
+    trials = sum(isinstance(entry.fact, TrialProposed) for entry in entries)
+    for name, known, things in ((RESULTS, trials, "trials"), (STATUS, len(entries), "facts")):
         if told[name] > known:
             raise EnvironmentProblem(
                 f"{path / JOURNAL} tells of {known} {things}, and {name}, which was made from it, "

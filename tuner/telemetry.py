@@ -19,7 +19,7 @@ class Vitals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Spread:
     """The least, the median and the greatest of several readings."""
 
     low: float
@@ -27,7 +27,7 @@ class Span:
     high: float
 
     @classmethod
-    def of(cls, readings: Sequence[float]) -> "Span":
+    def of(cls, readings: Sequence[float]) -> "Spread":
         """Over at least one reading."""
         return cls(low=min(readings), median=median(readings), high=max(readings))
 
@@ -45,10 +45,10 @@ class Telemetry:
     """
 
     looks: int
-    sm_mhz: Span
-    memory_mhz: Span
-    watts: Span
-    celsius: Span
+    sm_mhz: Spread
+    memory_mhz: Spread
+    watts: Spread
+    celsius: Spread
     throttled: tuple[tuple[str, int], ...]
     others: int
 
@@ -61,10 +61,10 @@ class Telemetry:
         reasons = Counter(reason for look in seen for reason in look.throttled)
         return cls(
             looks=len(seen),
-            sm_mhz=Span.of([look.sm_mhz for look in seen]),
-            memory_mhz=Span.of([look.memory_mhz for look in seen]),
-            watts=Span.of([look.watts for look in seen]),
-            celsius=Span.of([look.celsius for look in seen]),
+            sm_mhz=Spread.of([look.sm_mhz for look in seen]),
+            memory_mhz=Spread.of([look.memory_mhz for look in seen]),
+            watts=Spread.of([look.watts for look in seen]),
+            celsius=Spread.of([look.celsius for look in seen]),
             throttled=tuple(sorted(reasons.items())),
             others=max(look.others for look in seen),
         )

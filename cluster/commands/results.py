@@ -18,7 +18,9 @@ from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import write_whole
 from tuner.journal.history import History
+from tuner.journal.timeline import timeline as timeline_of
 from tuner.report.text import render
+from tuner.report.timeline import timeline_json, timeline_text
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
 from tuner.results.summary import summarise
@@ -166,9 +168,19 @@ def stop(run_dir: Path) -> None:
     typer.echo("stop requested: the run confirms what it found, then ends")
 
 
-def report(run_dir: Path, *, as_json: bool) -> None:
-    """Print the result, also of a run that is running."""
+def report(run_dir: Path, *, timeline: bool = False, as_json: bool) -> None:
+    """Print the result, or where the time went, also of a run that is running."""
+    if timeline:
+        _print_timeline(run_dir, as_json=as_json)
+        return
     _print(summarise(_history(result_view(run_dir))), run_dir, as_json=as_json)
+
+
+def _print_timeline(run_dir: Path, *, as_json: bool) -> None:
+    """Print where the time of a run and of its rounds went."""
+    searches = sorted(path for path in (run_dir / "rounds").glob("*") if begun(path))
+    found = timeline_of([RunView.open(path).entries() for path in (run_dir, *searches)])
+    typer.echo(timeline_json(found) if as_json else timeline_text(found))
 
 
 def export(run_dir: Path, *, output: Path | None) -> None:
@@ -309,7 +321,7 @@ def _awaits_device(history: History) -> bool:
 
 
 def _history(view: RunView) -> History:
-    return History.of(view.experiment, view.facts())
+    return History.of(view.experiment, view.entries())
 
 
 def _is_running(run_dir: Path) -> bool:

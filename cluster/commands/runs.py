@@ -16,16 +16,17 @@ from typing import NoReturn, Protocol
 import typer
 
 from agents.rounds_summary import STEPS, read_ledger
-from cluster.agent_run import Asking, open_run
+from cluster.agent_run import ModelAccess, open_run
 from cluster.commands import patterns, results
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.commands.specs import guesses_left
-from cluster.console import Shown, display
+from cluster.console import Update, display
 from cluster.fleets.local import open_local_fleet
 from cluster.fleets.target import open_target_fleet
 from cluster.model_choice import check_models, choose_model, copy_transcript, with_agents
-from cluster.search_run import STOP_FILE, FleetOpener, StopReason
+from cluster.search_run import STOP_FILE, FleetOpener
 from cluster.settings import Settings, environment_for_ray, take_keys
+from tuner.engine.session import StopReason
 from tuner.errors import DeviceNeeded, KernelwrightError, NothingValid, SpecError
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
@@ -40,7 +41,7 @@ class Running(Protocol):
         """Ask the run to end."""
         ...
 
-    def progress(self) -> AsyncIterator[Shown]:
+    def progress(self) -> AsyncIterator[Update]:
         """Run to the end, yielding progress."""
         ...
 
@@ -176,7 +177,7 @@ def _workplace(
         opener: FleetOpener = partial(open_local_fleet, wanted=device, cache=settings.cache)
         if target is not None:
             opener = partial(open_target_fleet, target=target, cache=settings.cache)
-        asking = Asking(keys=take_keys(), exit_when_waiting=exit_when_waiting)
+        asking = ModelAccess(keys=take_keys(), exit_when_waiting=exit_when_waiting)
         yield _Workplace(
             lambda: target is not None or machine_has_gpu(),
             lambda folder: open_run(folder, opener, asking),

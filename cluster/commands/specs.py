@@ -9,13 +9,13 @@ import numpy as np
 import typer
 
 from agents.generation.corners import corners
-from cluster.commands.compiling import compiled
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
 from cluster.model_choice import check_models, choose_model
 from cluster.search_run import checker_bytes
+from tuner.candidate import BASELINE
 from tuner.device import Device
-from tuner.engine.fleet import BASELINE
+from tuner.engine.candidates import Candidates
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
@@ -170,11 +170,11 @@ def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) 
     if space is not None:
         todo.extend((experiment.template, corner) for corner in corners(space))
     attempts = []
+    candidates = Candidates(experiment, device)
     with CompileWorker(device) as compiler:
         for number, (template, configuration) in enumerate(todo, start=BASELINE):
-            made = compiled(
-                compiler, experiment, template, configuration, shapes, device, trial=number
-            )
+            begun = candidates.begin(number, template, configuration, shapes)
+            made = candidates.compile_now(compiler.compile, begun)
             attempts.append(
                 Attempt(
                     "the baseline" if template is None else str(configuration),

@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 
 import typer
 
-from cluster.commands.compiling import compiled
 from cluster.commands.find_spec import find_spec, load_tunable, machine_has_gpu
 from cluster.fleets.local import choose
-from tuner.device import Device
-from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.candidates import Candidates
+from tuner.engine.work import BenchSetup
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.plan import CellPlan
@@ -40,9 +40,14 @@ def trial(
     backend = experiment.kernel.language
     model, indices = choose(list_devices((backend,)), backend, device)
     with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
-        nothing = Configuration(())
-        baseline = _compile(compiler, experiment, None, nothing, model, trial=BASELINE)
-        candidate = _compile(compiler, experiment, template, configuration, model, trial=0)
+        candidates = Candidates(experiment, model)
+        shapes = experiment.shapes
+        begun = candidates.begin(
+            BASELINE, None, Configuration(()), (*shapes.tune, *shapes.held_out)
+        )
+        baseline = _runnable("the baseline", candidates.compile_now(compiler.compile, begun))
+        begun = candidates.begin(0, template, configuration, shapes.tune)
+        candidate = _runnable(str(configuration), candidates.compile_now(compiler.compile, begun))
         setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
         prepared = bench.prepare(setup)
         if isinstance(prepared.result, Rejected):
@@ -53,19 +58,7 @@ def trial(
         raise NothingValid(f"{configuration} was rejected: {_reason(outcome)}")
 
 
-def _compile(
-    compiler: CompileWorker,
-    experiment: Experiment,
-    template: Template | None,
-    configuration: Configuration,
-    device: Device,
-    *,
-    trial: int,
-) -> Candidate:
-    shapes = experiment.shapes
-    bindings = (*shapes.tune, *shapes.held_out) if template is None else shapes.tune
-    made = compiled(compiler, experiment, template, configuration, bindings, device, trial=trial)
-    what = "the baseline" if template is None else str(configuration)
+def _runnable(what: str, made: Candidate | Rejected) -> Candidate:
     if isinstance(made, Rejected):
         raise NothingValid(f"{what} was rejected: {_reason(made)}")
     reasons = {cell.reason for cell in made.plan.cells if isinstance(cell, Infeasible)}

@@ -12,16 +12,20 @@ from pathlib import Path
 import typer
 
 from cluster.commands.results import result_view
-from cluster.console import Display, Doing, display
+from cluster.console import Activity, Display, display
 from cluster.fleets.local import choose
-from tuner.engine.fleet import BenchSetup, Candidate, Confirmed, ConfirmJob, ExamineJob
+from tuner.candidate import Candidate
+from tuner.engine.candidates import Candidates
+from tuner.engine.progress import duration, seconds_left
+from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.model import Experiment
 from tuner.export.bundle import export_files
 from tuner.export.recheck import Recheck, outcome, recheck
 from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
+from tuner.journal.facts import ConfirmationSampled
 from tuner.journal.history import History
-from tuner.report.estimate import duration, seconds_left
+from tuner.plan import Plan
 from tuner.trial import Configuration, Rejected
 from workers.bench.device_bench import DeviceBench
 from workers.checkers.examination import tools
@@ -38,7 +42,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     """
     view = result_view(run_dir)
     files = _exported(run_dir / "export")
-    if changed := _changed(files, export_files(History.of(view.experiment, view.facts()))):
+    if changed := _changed(files, export_files(History.of(view.experiment, view.entries()))):
         if as_json:
             typer.echo(json.dumps({"run": str(run_dir), "holds": False, "changed": changed}))
         raise NothingValid(
@@ -50,6 +54,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         answers = _measured(view.experiment, record, files, device, shown)
     checks = recheck(record, view.experiment.measure.cache, answers)
     found = outcome(checks)
+    counts = Counter(check.verdict for check in checks)
     if as_json:
         listed = [asdict(check) for check in checks]
         told = {"run": str(run_dir), "outcome": found, "holds": found == "holds", "checks": listed}
@@ -59,7 +64,6 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             typer.echo(_line(check))
         for variant, reason in dict.fromkeys((c.variant, c.reason) for c in checks if c.reason):
             typer.echo(f"{variant} {reason}")
-        counts = Counter(check.verdict for check in checks)
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
     if found == "unclear":
@@ -104,7 +108,7 @@ def _measured(
     files: Mapping[str, str],
     wanted: str | None,
     shown: Display,
-) -> list[Confirmed]:
+) -> list[ConfirmationSampled]:
     """The samples of each confirming process, and what checkers found.
 
     Raises:
@@ -118,28 +122,32 @@ def _measured(
             f"the claims are about {record.device}, but this device is {model.model}: choose "
             "another with --device, or use a machine that has one"
         )
-    shown.show(Doing(words="measuring again: compiling the exported sources"))
+    shown.show(Activity(words="measuring again: compiling the exported sources"))
     with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
+        candidates = Candidates(experiment, model)
         baseline, *finalists = (
-            _compiled(compiler, experiment, variant, files) for variant in record.variants
+            _compiled(compiler, candidates, variant, variant.plan(experiment, files))
+            for variant in record.variants
         )
         setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
-        shown.show(Doing(words="measuring again: checking and timing the baseline"))
+        shown.show(Activity(words="measuring again: checking and timing the baseline"))
         prepared = bench.prepare(setup)
         if isinstance(prepared.result, Rejected):
             raise NothingValid(f"the baseline was rejected: {prepared.result.detail}")
         answers, processes, began = [], experiment.confirm.processes, time.monotonic()
         for process in range(processes):
             step = f"process {process + 1} of {processes}"
-            shown.show(Doing(words=f"measuring again: {step}{_left(began, process, processes)}"))
-            harder = () if process else tuple(candidate.trial for candidate in finalists)
-            job = ConfirmJob(process=process, finalists=tuple(finalists), harder=harder)
-            answers.append(bench.confirm(job))
+            shown.show(Activity(words=f"measuring again: {step}{_left(began, process, processes)}"))
+            extra = () if process else tuple(candidate.trial for candidate in finalists)
+            work = ConfirmWork(process=process, finalists=tuple(finalists), extra_checks=extra)
+            answers.append(bench.confirm(work))
         if checkers := tools(model, Path()):
             checker = Path(checkers[0].command[0]).name
-            shown.show(Doing(words=f"measuring again: checking winners with {checker}"))
-        examined = bench.examine(ExamineJob(winners=tuple(finalists)))
-        answers.append(Confirmed(process=len(answers), samples=(), failed=examined.failed))
+            shown.show(Activity(words=f"measuring again: checking winners with {checker}"))
+        examined = bench.examine(ExamineWork(winners=tuple(finalists)))
+        answers.append(
+            ConfirmationSampled(process=len(answers), samples=(), failed=examined.failed)
+        )
     return answers
 
 
@@ -150,17 +158,13 @@ def _left(began: float, done: int, processes: int) -> str:
 
 
 def _compiled(
-    compiler: CompileWorker,
-    experiment: Experiment,
-    variant: RecordedVariant,
-    files: Mapping[str, str],
+    compiler: CompileWorker, candidates: Candidates, variant: RecordedVariant, plan: Plan
 ) -> Candidate:
-    plan = variant.plan(experiment, files)
-    binaries = compiler.compile(plan.builds)
-    if isinstance(binaries, Rejected):
-        raise NothingValid(f"{variant.file} does not compile: {binaries.detail}")
-    configuration = Configuration.of(variant.configuration)
-    return Candidate(trial=variant.trial, configuration=configuration, plan=plan, binaries=binaries)
+    begun = candidates.begin_plan(variant.trial, Configuration.of(variant.configuration), plan)
+    made = candidates.compile_now(compiler.compile, begun)
+    if isinstance(made, Rejected):
+        raise NothingValid(f"{variant.file} cannot be used: {made.detail}")
+    return made
 
 
 def _line(check: Recheck) -> str:

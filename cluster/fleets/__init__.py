@@ -1,1 +1,1 @@
-"""Fleets: the ways in which jobs reach compile workers and benches."""
+"""Fleets: the ways in which work reaches compile workers and benches."""

@@ -6,6 +6,7 @@ long as the worker.
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,17 +14,14 @@ from typing import TypeVar
 
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tuner.device import Backend, Device
-from tuner.engine.fleet import (
-    Benched,
-    BenchJob,
-    BenchSetup,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Prepared,
-)
+from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.errors import EnvironmentProblem, KernelwrightError
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    TrialFinished,
+    WinnersExamined,
+)
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 from workers.bench.device_bench import DeviceBench
@@ -51,7 +49,7 @@ async def open_local_fleet(
     slots = compile_slots(model, processors=len(os.sched_getaffinity(0)), benches=len(indices))
     return PooledFleet(
         model,
-        [ThreadCompiler(model, cache) for _ in range(slots)],
+        [ThreadCompiler(model, number, cache) for number in range(slots)],
         [ThreadBench(backend, index) for index in indices],
     )
 
@@ -111,7 +109,8 @@ class _Thread:
 class ThreadCompiler:
     """A compile slot: a thread with a compile process."""
 
-    def __init__(self, device: Device, cache: Path | None = None) -> None:
+    def __init__(self, device: Device, number: int, cache: Path | None = None) -> None:
+        self.name = f"{socket.gethostname()}/compiler{number}"
         self._worker = CompileWorker(device, cache)
         self._thread = _Thread("compile")
 
@@ -135,40 +134,45 @@ class ThreadBench:
         self._bench = DeviceBench(backend, index)
         self._thread = _Thread("bench")
 
+    @property
+    def name(self) -> str:
+        """The bench's."""
+        return self._bench.name
+
     async def ready(self) -> str:
-        """A thread has one life."""
+        """A thread is never restarted."""
         return ""
 
-    async def prepare(self, setup: BenchSetup) -> Prepared:
+    async def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make oracle and baseline ready."""
         return await self._thread.call(lambda: self._bench.prepare(setup))
 
-    async def run(self, job: BenchJob) -> AsyncIterator[Benched]:
+    async def measure(self, work: MeasureWork) -> AsyncIterator[TrialFinished]:
         """Yield one outcome for each candidate; the thread goes on to the next meanwhile."""
         loop = asyncio.get_running_loop()
-        outcomes: asyncio.Queue[Benched | None] = asyncio.Queue()
+        outcomes: asyncio.Queue[TrialFinished | None] = asyncio.Queue()
 
-        def work() -> None:
-            for candidate in job.candidates:
-                benched = self._bench.run(candidate, job.cutoffs)
-                loop.call_soon_threadsafe(outcomes.put_nowait, benched)
+        def measure_all() -> None:
+            for candidate in work.candidates:
+                finished = self._bench.run(candidate, work.cutoffs)
+                loop.call_soon_threadsafe(outcomes.put_nowait, finished)
 
-        working = asyncio.create_task(self._thread.call(work))
-        working.add_done_callback(lambda _: outcomes.put_nowait(None))
+        measuring = asyncio.create_task(self._thread.call(measure_all))
+        measuring.add_done_callback(lambda _: outcomes.put_nowait(None))
         try:
-            while (benched := await outcomes.get()) is not None:
-                yield benched
-            await working
+            while (finished := await outcomes.get()) is not None:
+                yield finished
+            await measuring
         finally:
-            working.cancel()
+            measuring.cancel()
 
-    async def confirm(self, job: ConfirmJob) -> Confirmed:
+    async def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
         """Time finalists and baseline in a fresh process."""
-        return await self._thread.call(lambda: self._bench.confirm(job))
+        return await self._thread.call(lambda: self._bench.confirm(work))
 
-    async def examine(self, job: ExamineJob) -> Examined:
-        """Put winners under the checkers."""
-        return await self._thread.call(lambda: self._bench.examine(job))
+    async def examine(self, work: ExamineWork) -> WinnersExamined:
+        """Run winners under the checkers."""
+        return await self._thread.call(lambda: self._bench.examine(work))
 
     async def close(self) -> None:
         """End the child and free the device."""

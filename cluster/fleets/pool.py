@@ -1,8 +1,7 @@
 """What every real fleet shares: two queues, a set of workers, and the answers that come back.
 
-Owns who works on what and what a worker's death means (:class:`tuner.engine.fleet.Lost`). Knows
-nothing of threads, child processes or Ray: a worker is one of the two small ports below. Decides
-nothing about the search.
+Owns which worker does what, and what a worker's death means. Knows nothing of threads, child
+processes or Ray: a worker is one of the two small ports below. Decides nothing about the search.
 """
 
 import asyncio
@@ -12,38 +11,46 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from tuner.device import Device
-from tuner.engine.fleet import (
-    Answer,
-    Benched,
-    BenchJob,
+from tuner.engine.work import (
     BenchSetup,
-    Compiled,
-    CompileJob,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Job,
-    Lost,
-    Prepared,
-    PrepareJob,
+    CompileWork,
+    ConfirmWork,
+    ExamineWork,
+    MeasureWork,
+    PrepareWork,
+    Work,
 )
 from tuner.errors import KernelwrightError
+from tuner.journal.facts import (
+    Answer,
+    BaselinePrepared,
+    ConfirmationSampled,
+    Span,
+    TrialCompiled,
+    TrialFinished,
+    WinnersExamined,
+    WorkLost,
+)
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 
-REBIRTH_SECONDS = 0.5
-"""Between two looks at a worker that is not there."""
+RESTART_POLL_SECONDS = 0.5
+"""Between two looks at a worker that died while it was idle."""
 
-BenchingJob = PrepareJob | BenchJob | ConfirmJob | ExamineJob
+BenchWork = PrepareWork | MeasureWork | ConfirmWork | ExamineWork
 
 
 class WorkerLost(Exception):
     """A worker died, or its machinery failed, before it answered; the next call finds a new one."""
 
 
-class Compiler(Protocol):
-    """One compile slot."""
+class CompileSlot(Protocol):
+    """One compile worker."""
+
+    @property
+    def name(self) -> str:
+        """Names the worker in the journal."""
+        ...
 
     async def ready(self) -> None:
         """Return once it can take work; after a death this may never return."""
@@ -58,31 +65,36 @@ class Compiler(Protocol):
         ...
 
 
-class Bench(Protocol):
+class BenchSlot(Protocol):
     """One device, with everything that may touch it."""
 
-    async def ready(self) -> str:
-        """Return once it can take work, with the name of its present life.
+    @property
+    def name(self) -> str:
+        """Names the worker in the journal where its device is not known yet."""
+        ...
 
-        A bench that was born again has another name, and has forgotten what it prepared. After a
+    async def ready(self) -> str:
+        """Return once it can take work, with a name of its present process.
+
+        A bench that was restarted has another name, and has forgotten what it prepared. After a
         death this may never return.
         """
         ...
 
-    async def prepare(self, setup: BenchSetup) -> Prepared:
-        """Make oracle and baseline ready, for every later call; raises :class:`WorkerLost`."""
+    async def prepare(self, setup: BenchSetup) -> BaselinePrepared:
+        """Prepare for every later call; raises :class:`WorkerLost`."""
         ...
 
-    def run(self, job: BenchJob) -> AsyncIterator[Benched]:
+    def measure(self, work: MeasureWork) -> AsyncIterator[TrialFinished]:
         """Yield one outcome for each candidate, in order; raises :class:`WorkerLost`."""
         ...
 
-    async def confirm(self, job: ConfirmJob) -> Confirmed:
+    async def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
         """Time finalists and baseline in a fresh process; raises :class:`WorkerLost`."""
         ...
 
-    async def examine(self, job: ExamineJob) -> Examined:
-        """Put winners under the checkers; raises :class:`WorkerLost`."""
+    async def examine(self, work: ExamineWork) -> WinnersExamined:
+        """Run winners under the checkers; raises :class:`WorkerLost`."""
         ...
 
     async def close(self) -> None:
@@ -91,31 +103,31 @@ class Bench(Protocol):
 
 
 class _BatchEndedError(Exception):
-    """Why a batch came to no end, and what is left of it; never leaves this module."""
+    """Why a batch came to no end; never leaves this module."""
 
-    def __init__(self, job: BenchJob, problem: Exception) -> None:
+    def __init__(self, work: MeasureWork, problem: Exception) -> None:
         super().__init__(str(problem))
-        self.job = job
+        self.work = work
         self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
 class _Preparation:
-    """What a bench prepared in one of its lives."""
+    """What a bench prepared, in which of its processes, for setups of which key."""
 
-    life: str
-    setup: BenchSetup
-    answer: Prepared
+    process: str
+    key: str
+    answer: BaselinePrepared
 
-    def sound(self, bench: Bench) -> Bench:
-        """The bench, unless the baseline failed on it: then it is as good as lost."""
+    def sound(self, bench: BenchSlot) -> BenchSlot:
+        """The bench; raises :class:`WorkerLost` if the baseline failed on it."""
         if isinstance(self.answer.result, Rejected):
             raise WorkerLost(f"the baseline failed on this bench: {self.answer.result.detail}")
         return bench
 
 
 class PooledFleet:
-    """Port :class:`tuner.engine.fleet.Fleet` over workers that each take one job at a time.
+    """Port :class:`tuner.engine.fleet.Fleet` over workers that each do one work at a time.
 
     Args:
         device: the model that every bench holds.
@@ -126,15 +138,16 @@ class PooledFleet:
     """
 
     def __init__(
-        self, device: Device, compilers: Sequence[Compiler], benches: Sequence[Bench]
+        self, device: Device, compilers: Sequence[CompileSlot], benches: Sequence[BenchSlot]
     ) -> None:
         self._device = device
         self._compilers = tuple(compilers)
         self._benches = tuple(benches)
-        self._to_compile: asyncio.Queue[CompileJob] = asyncio.Queue()
-        self._to_bench: asyncio.Queue[BenchingJob | None] = asyncio.Queue()
+        self._to_compile: asyncio.Queue[CompileWork] = asyncio.Queue()
+        self._to_bench: asyncio.Queue[BenchWork | None] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer | Exception] = asyncio.Queue()
         self._setup: BenchSetup | None = None
+        self._key = ""
         self._wanted = asyncio.Event()
         self._working = {"compile": len(self._compilers), "bench": len(self._benches)}
         self._tasks = [
@@ -149,32 +162,32 @@ class PooledFleet:
 
     @property
     def compile_slots(self) -> int:
-        """How many compile jobs run at once."""
+        """How many candidates are compiled at once."""
         return len(self._compilers)
 
     @property
     def bench_slots(self) -> int:
-        """How many bench jobs run at once."""
+        """How many benches work at once."""
         return len(self._benches)
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
         return time.monotonic()
 
-    def submit(self, job: Job) -> None:
-        """Queue a job for the first free worker of its kind.
+    def submit(self, work: Work) -> None:
+        """Queue work for the first free worker of its kind.
 
         Every bench prepares at once, though the first alone answers: one that began with its first
         candidates would leave them waiting, and its device idle until the search is nearly over.
         """
-        if isinstance(job, CompileJob):
-            self._to_compile.put_nowait(job)
+        if isinstance(work, CompileWork):
+            self._to_compile.put_nowait(work)
             return
-        if self._setup is None and not isinstance(job, PrepareJob):
-            raise ValueError("a bench needs a PrepareJob before any other job")
-        self._to_bench.put_nowait(job)
-        if isinstance(job, PrepareJob):
-            self._setup = job.setup
+        if self._setup is None and not isinstance(work, PrepareWork):
+            raise ValueError("a bench needs a PrepareWork before any other work")
+        self._to_bench.put_nowait(work)
+        if isinstance(work, PrepareWork):
+            self._setup, self._key = work.setup, work.setup.key
             self._wanted.set()
             for _ in self._benches[1:]:
                 self._to_bench.put_nowait(None)
@@ -212,91 +225,97 @@ class PooledFleet:
             return_exceptions=True,
         )
 
-    async def _serve_compiler(self, compiler: Compiler) -> None:
+    async def _serve_compiler(self, compiler: CompileSlot) -> None:
         while True:
-            job: CompileJob | None = None
+            work: CompileWork | None = None
             try:
                 await compiler.ready()
-                job = await self._to_compile.get()
-                result = await compiler.compile(job.builds)
-                self._answers.put_nowait(Compiled(trial=job.trial, result=result))
+                work = await self._to_compile.get()
+                began = time.time()
+                result = await compiler.compile(work.plan.builds)
+                span = Span(worker=compiler.name, began=began, ended=time.time())
+                compiled = TrialCompiled(work=work.id, trial=work.trial, span=span)
+                if isinstance(result, Rejected):
+                    self._answers.put_nowait(replace(compiled, rejected=result))
+                else:
+                    self._answers.put_nowait(replace(compiled, binaries=result))
             except WorkerLost as lost:
-                await self._mourn(job, lost)
+                await self._report_loss(compiler.name, work, lost)
             except Exception as problem:
-                self._retire("compile", job, problem)
+                self._retire("compile", compiler.name, work, problem)
                 return
 
-    async def _serve_bench(self, bench: Bench) -> None:
+    async def _serve_bench(self, bench: BenchSlot) -> None:
         held: _Preparation | None = None
-        job: BenchingJob | None = None
+        work: BenchWork | None = None
         while True:
             try:
                 held = await self._up_to_date(bench, await bench.ready(), held)
-                job = job or await self._to_bench.get()
-                # Asked again: it may have died, and come up bare, while it waited for the job.
+                work = work or await self._to_bench.get()
+                # Asked again: it may have died, and come up bare, while it waited for work.
                 held = await self._up_to_date(bench, await bench.ready(), held)
-                job = await self._carry_out(bench, held, job)
+                work = await self._carry_out(bench, held, work)
                 continue
             except _BatchEndedError as ended:
-                problem, job = ended.problem, ended.job
+                problem, work = ended.problem, ended.work
             except Exception as error:
                 problem = error
             if not isinstance(problem, WorkerLost):
-                self._retire("bench", job, problem)
+                self._retire("bench", bench.name, work, problem)
                 return
-            await self._mourn(job, problem)
-            job = None
+            await self._report_loss(bench.name, work, problem)
+            work = None
 
     async def _carry_out(
-        self, bench: Bench, held: _Preparation, job: BenchingJob | None
-    ) -> BenchingJob | None:
-        """Do one job, and batches that come up behind it; returns another job that came up."""
-        match job:
-            case BenchJob():
-                return await self._run_batches(bench, held, job)
-            case PrepareJob():
-                self._answers.put_nowait(held.answer)
-            case ConfirmJob():
-                self._answers.put_nowait(await held.sound(bench).confirm(job))
-            case ExamineJob():
-                self._answers.put_nowait(await held.sound(bench).examine(job))
+        self, bench: BenchSlot, held: _Preparation, work: BenchWork | None
+    ) -> BenchWork | None:
+        """Do one work, and batches that come up behind it; returns other work that came up."""
+        match work:
+            case MeasureWork():
+                return await self._measure_batches(bench, held, work)
+            case PrepareWork():
+                self._answers.put_nowait(replace(held.answer, work=work.id))
+            case ConfirmWork():
+                self._answers.put_nowait(await held.sound(bench).confirm(work))
+            case ExamineWork():
+                self._answers.put_nowait(await held.sound(bench).examine(work))
         return None
 
-    async def _run_batches(
-        self, bench: Bench, held: _Preparation, first: BenchJob
-    ) -> BenchingJob | None:
-        """Run batches while they come; each is at the bench before the one in front is through.
+    async def _measure_batches(
+        self, bench: BenchSlot, held: _Preparation, first: MeasureWork
+    ) -> BenchWork | None:
+        """Measure batches while they come; each is at the bench before the one in front is through.
 
         So a bench never waits for what comes next, which takes as long as a candidate on Ray.
-        Returns a job that came up and is none for what the bench has prepared.
+        Returns work that came up and is none for what the bench has prepared.
 
         Raises:
             _BatchEndedError: a batch came to no end, nor did the one behind it.
         """
-        running = asyncio.create_task(self._take_in(held.sound(bench), first))
+        running = asyncio.create_task(self._measure(held.sound(bench), first))
         behind: asyncio.Task[None] | None = None
         try:
             while True:
-                job = await self._next_while(running)
-                if isinstance(job, BenchJob) and self._setup is held.setup:
-                    behind = asyncio.create_task(self._take_in(bench, job))
+                work = await self._next_while(running)
+                if isinstance(work, MeasureWork) and self._key == held.key:
+                    behind = asyncio.create_task(self._measure(bench, work))
                 try:
                     await running
                 except _BatchEndedError:
                     if behind is not None:
-                        await self._lose(behind)
-                    elif job is not None:
-                        self._to_bench.put_nowait(job)
+                        await self._lose(bench, behind)
+                    elif work is not None:
+                        self._to_bench.put_nowait(work)
                     raise
                 if behind is None:
-                    return job
+                    return work
                 running, behind = behind, None
         finally:
             for task in filter(None, (running, behind)):
                 task.cancel()
 
-    async def _next_while(self, running: "asyncio.Task[None]") -> BenchingJob | None:
-        """The next job, unless there is none until a batch has ended."""
+    async def _next_while(self, running: "asyncio.Task[None]") -> BenchWork | None:
+        """The next work, unless there is none until a batch has ended."""
         coming = asyncio.create_task(self._to_bench.get())
         try:
             await asyncio.wait((running, coming), return_when=asyncio.FIRST_COMPLETED)
@@ -304,49 +323,56 @@ class PooledFleet:
         finally:
             coming.cancel()  # what has not come yet stays in the queue
 
-    async def _take_in(self, bench: Bench, job: BenchJob) -> None:
+    async def _measure(self, bench: BenchSlot, work: MeasureWork) -> None:
         try:
-            async for benched in bench.run(job):
-                self._answers.put_nowait(benched)
-                job = _without(job, benched.trial)
+            async for finished in bench.measure(work):
+                self._answers.put_nowait(replace(finished, work=work.id))
         except Exception as problem:
-            raise _BatchEndedError(job, problem) from problem
+            raise _BatchEndedError(work, problem) from problem
 
-    async def _lose(self, batch: "asyncio.Task[None]") -> None:
-        """Take in that a batch is lost, since it was behind one that was."""
+    async def _lose(self, bench: BenchSlot, batch: "asyncio.Task[None]") -> None:
+        """Report that a batch is lost, since it was behind one that was."""
         try:
             await batch
         except _BatchEndedError as ended:
-            self._answers.put_nowait(Lost(job=ended.job, reason=str(ended.problem)))
+            self._answers.put_nowait(_lost(ended.work, bench.name, ended.problem))
 
-    async def _up_to_date(self, bench: Bench, life: str, held: _Preparation | None) -> _Preparation:
+    async def _up_to_date(
+        self, bench: BenchSlot, process: str, held: _Preparation | None
+    ) -> _Preparation:
         """What the bench has prepared, made anew if that is not what it is wanted for now.
 
-        Also before it takes a job: one that comes up late leaves no candidates waiting meanwhile.
+        Also before it takes work: one that comes up late leaves no candidates waiting meanwhile.
         """
         await self._wanted.wait()
-        setup = self._setup
+        setup, key = self._setup, self._key
         assert setup is not None
-        if held is not None and held.life == life and held.setup is setup:
+        if held is not None and held.process == process and held.key == key:
             return held
-        return _Preparation(life, setup, await bench.prepare(setup))
+        return _Preparation(process, key, await bench.prepare(setup))
 
-    async def _mourn(self, job: Job | None, lost: WorkerLost) -> None:
-        if job is None:  # it died while idle: whoever restarts it needs a moment
-            await asyncio.sleep(REBIRTH_SECONDS)
+    async def _report_loss(self, worker: str, work: Work | None, lost: WorkerLost) -> None:
+        if work is None:  # it died while idle: its restart takes a moment
+            await asyncio.sleep(RESTART_POLL_SECONDS)
         else:
-            self._answers.put_nowait(Lost(job=job, reason=str(lost)))
+            self._answers.put_nowait(_lost(work, worker, lost))
 
     def _retire(
-        self, kind: Literal["compile", "bench"], job: Job | None, problem: Exception
+        self,
+        kind: Literal["compile", "bench"],
+        worker: str,
+        work: Work | None,
+        problem: Exception,
     ) -> None:
-        """One worker cannot go on: others take its job; with the last of its kind the run ends."""
+        """One worker cannot go on: others take its work; with the last of its kind the run ends."""
         self._working[kind] -= 1
         if not isinstance(problem, KernelwrightError) or self._working[kind] == 0:
             self._answers.put_nowait(problem)
-        elif job is not None:
-            self._answers.put_nowait(Lost(job=job, reason=str(problem)))
+        elif work is not None:
+            self._answers.put_nowait(_lost(work, worker, problem))
 
 
-def _without(job: BenchJob, trial: int) -> BenchJob:
-    return replace(job, candidates=tuple(c for c in job.candidates if c.trial != trial))
+def _lost(work: Work, worker: str, problem: Exception) -> WorkLost:
+    return WorkLost(
+        work=work.id, task=work.kind, trials=work.trials, worker=worker, reason=str(problem)
+    )

@@ -20,17 +20,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from cluster.fleets.local import choose, compile_slots
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tuner.device import Backend, Device
-from tuner.engine.fleet import (
-    Benched,
-    BenchJob,
-    BenchSetup,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Prepared,
-)
+from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.errors import EnvironmentProblem, KernelwrightError
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    TrialFinished,
+    WinnersExamined,
+)
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 from workers.bench.device_bench import DeviceBench
@@ -61,7 +58,7 @@ class BenchActor:
         self._bench = DeviceBench(backend, index)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
-    def life(self) -> str:
+    def process(self) -> str:
         """A name for this process, which changes when the actor is restarted."""
         return f"{os.uname().nodename}/{os.getpid()}"
 
@@ -69,15 +66,15 @@ class BenchActor:
         """What the device allows."""
         return self._thread.submit(self._bench.device).result()
 
-    def prepare(self, setup: BenchSetup) -> Prepared:
+    def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make oracle and baseline ready."""
         return self._thread.submit(self._bench.prepare, setup).result()
 
-    def run(self, job: BenchJob) -> Iterator[Benched]:
+    def measure(self, work: MeasureWork) -> Iterator[TrialFinished]:
         """Stream one outcome for each candidate, so that a batch costs one call."""
         outcomes = [
-            self._thread.submit(self._bench.run, candidate, job.cutoffs)
-            for candidate in job.candidates
+            self._thread.submit(self._bench.run, candidate, work.cutoffs)
+            for candidate in work.candidates
         ]
         try:
             for outcome in outcomes:
@@ -86,13 +83,13 @@ class BenchActor:
             for outcome in outcomes:
                 outcome.cancel()
 
-    def confirm(self, job: ConfirmJob) -> Confirmed:
+    def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
         """Time finalists and baseline in a fresh process."""
-        return self._thread.submit(self._bench.confirm, job).result()
+        return self._thread.submit(self._bench.confirm, work).result()
 
-    def examine(self, job: ExamineJob) -> Examined:
-        """Put winners under the checkers."""
-        return self._thread.submit(self._bench.examine, job).result()
+    def examine(self, work: ExamineWork) -> WinnersExamined:
+        """Run winners under the checkers."""
+        return self._thread.submit(self._bench.examine, work).result()
 
     def close(self) -> None:
         """Release the device; what is being done on it is aborted."""
@@ -150,7 +147,8 @@ async def open_ray_fleet(
     # compiling and timing take turns, the bench's slot stands for both, so one free CPU is enough.
     slots = compile_slots(device, processors=len(os.sched_getaffinity(0)), benches=len(benches))
     compilers = [
-        ActorCompiler(device, cache, num_cpus=0, scheduling_strategy=here) for _ in range(slots)
+        ActorCompiler(device, number, cache, num_cpus=0, scheduling_strategy=here)
+        for number in range(slots)
     ]
     return PooledFleet(device, compilers, benches)
 
@@ -187,8 +185,8 @@ async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -
     device = fitting[chosen][0][1]
     slots = compile_slots(device, processors=processors, benches=gpus)
     compilers = [
-        ActorCompiler(device, cache, num_cpus=share, scheduling_strategy="SPREAD")
-        for _ in range(slots)
+        ActorCompiler(device, number, cache, num_cpus=share, scheduling_strategy="SPREAD")
+        for number in range(slots)
     ]
     return PooledFleet(device, compilers, [bench for bench, _ in fitting[chosen]])
 
@@ -218,7 +216,8 @@ async def _placed(benches: Sequence["ActorBench"]) -> list["ActorBench"]:
 class ActorCompiler:
     """A compile slot of the fleet: one compile actor."""
 
-    def __init__(self, device: Device, cache: Path | None, **placement: Any) -> None:
+    def __init__(self, device: Device, number: int, cache: Path | None, **placement: Any) -> None:
+        self.name = f"compiler{number}"
         self._actor = _create(CompileActor, placement, device, cache)
 
     async def ready(self) -> None:
@@ -241,13 +240,14 @@ class ActorBench:
     """A bench of the fleet: one bench actor."""
 
     def __init__(self, backend: Backend, index: int, **placement: Any) -> None:
+        self.name = f"{backend}{index}"
         self._actor = _create(BenchActor, {**placement, "max_concurrency": 2}, backend, index)
 
     async def ready(self) -> str:
         """Return once the actor lives, with the name of its process."""
         with _losses(final=True):
-            life: str = await self._actor.life.remote()
-            return life
+            self.name = await self._actor.process.remote()
+            return self.name
 
     async def device(self) -> Device:
         """What the device allows."""
@@ -255,29 +255,29 @@ class ActorBench:
             device: Device = await self._actor.device.remote()
             return device
 
-    async def prepare(self, setup: BenchSetup) -> Prepared:
+    async def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make oracle and baseline ready."""
         with _losses():
-            prepared: Prepared = await self._actor.prepare.remote(setup)
+            prepared: BaselinePrepared = await self._actor.prepare.remote(setup)
             return prepared
 
-    async def run(self, job: BenchJob) -> AsyncIterator[Benched]:
+    async def measure(self, work: MeasureWork) -> AsyncIterator[TrialFinished]:
         """Yield outcomes as they stream in; those before a death survive it."""
         with _losses():
-            stream = self._actor.run.options(num_returns="streaming").remote(job)
+            stream = self._actor.measure.options(num_returns="streaming").remote(work)
             async for outcome in stream:
                 yield await outcome
 
-    async def confirm(self, job: ConfirmJob) -> Confirmed:
+    async def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
         """Time finalists and baseline in a fresh process."""
         with _losses():
-            confirmed: Confirmed = await self._actor.confirm.remote(job)
-            return confirmed
+            sampled: ConfirmationSampled = await self._actor.confirm.remote(work)
+            return sampled
 
-    async def examine(self, job: ExamineJob) -> Examined:
-        """Put winners under the checkers."""
+    async def examine(self, work: ExamineWork) -> WinnersExamined:
+        """Run winners under the checkers."""
         with _losses():
-            examined: Examined = await self._actor.examine.remote(job)
+            examined: WinnersExamined = await self._actor.examine.remote(work)
             return examined
 
     async def close(self) -> None:

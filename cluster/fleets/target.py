@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.fleets.local import ThreadCompiler
 from cluster.fleets.pool import PooledFleet
 from tuner.device import Backend
-from tuner.engine.fleet import CompileJob, Job
+from tuner.engine.work import CompileWork, Work
 from tuner.errors import DeviceNeeded, SpecError
 from workers.backends.cuda.architectures import device_for
 
@@ -23,18 +23,18 @@ class TargetFleet(PooledFleet):
         """As on a machine that has the device: what is sent to it ends the run's part here."""
         return 1
 
-    def submit(self, job: Job) -> None:
-        """Queue a compile job.
+    def submit(self, work: Work) -> None:
+        """Queue a compile work.
 
         Raises:
-            DeviceNeeded: the job is not one.
+            DeviceNeeded: the work is not one.
         """
-        if not isinstance(job, CompileJob):
+        if not isinstance(work, CompileWork):
             raise DeviceNeeded(
                 f"this needs the device itself ({self.device.name}): resume the run on a machine "
                 "that has one"
             )
-        super().submit(job)
+        super().submit(work)
 
 
 async def open_target_fleet(
@@ -54,4 +54,6 @@ async def open_target_fleet(
         raise SpecError(f"--target {target} is for CUDA; this kernel is {backend}")
     device = device_for(target)
     slots = len(os.sched_getaffinity(0))
-    return TargetFleet(device, [ThreadCompiler(device, cache) for _ in range(slots)], [])
+    return TargetFleet(
+        device, [ThreadCompiler(device, number, cache) for number in range(slots)], []
+    )

@@ -20,10 +20,10 @@ from agents.rounds_summary import Ledger
 from agents.static_profile import Static
 from agents.step_journal import StepFiles, recorded_exchanges
 from agents.verdict import Admitted, Refused, Verdict, judge
-from cluster.driver import Driver
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
-from tuner.engine.fleet import INCUMBENT
+from tuner.candidate import INCUMBENT
+from tuner.engine.engine import Engine
 from tuner.engine.session import Session
 from tuner.engine.simulated_fleet import Fault, SimulatedFleet
 from tuner.errors import DeviceNeeded
@@ -31,11 +31,13 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template
 from tuner.journal.facts import (
     ConfirmationSampled,
+    Entry,
     EpochOpened,
     Fact,
     IncumbentEntered,
     TrialProposed,
 )
+from tuner.journal.history import History
 from tuner.plan import Usage
 from tuner.results.statistics import Comparison
 from tuner.results.summary import summarise
@@ -142,8 +144,8 @@ class RoundJournal:
     disk: Disk
     search: str
 
-    def append(self, fact: Fact) -> None:
-        self.disk.facts[self.search].append(fact)
+    def append(self, entry: Entry) -> None:
+        self.disk.facts[self.search].append(entry.fact)
         self.disk.wrote()
 
     def sync(self) -> None:
@@ -168,7 +170,7 @@ class Counting:
     next_price = 0.0
 
 
-class SimulatedWorkshop:
+class SimulatedEvaluator:
     def __init__(self, disk: Disk, faults: Mapping[int, Fault] | None = None) -> None:
         self._disk = disk
         self._seconds = 0.0
@@ -220,27 +222,27 @@ class SimulatedWorkshop:
         )
         space = feasible_set(experiment, template, CPU)
         proposer = make_proposer(replace(experiment.search, seeds=seeds), space)
-        session = Session(experiment, compile_slots=1, bench_slots=1)
         journal = RoundJournal(self._disk, f"{round_number}{heat}")
+        history = History(experiment)
         for fact in self._disk.facts.setdefault(f"{round_number}{heat}", []):
-            session.apply(fact)
+            history.apply(Entry(fact))
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
-        opened: list[Fact] = [
-            EpochOpened(device=CPU, environment="same"),
-            *incumbents[len(session.history.incumbents) :],
-        ]
-        for fact in opened:
-            journal.append(fact)
-            session.apply(fact)
-        driver = Driver(session=session, fleet=fleet, proposer=proposer, journal=journal, secret=1)
-        async for _ in driver.run():
+
+        async def opener() -> SimulatedFleet:
+            return fleet
+
+        engine = Engine(opener)
+        opened = EpochOpened(device=CPU, environment="same")
+        for fact in (opened, *incumbents[len(history.incumbents) :]):
+            history.apply(engine.append(journal, fact))
+        async for _ in engine.drive(Session(history, secret=1), journal, proposer):
             pass
         self._seconds += fleet.now()
-        found = judge(session.history, summarise(session.history))
+        found = judge(history, summarise(history))
         return replace(found, static=Static(usage=Usage(registers=round(100 * best))))
 
-    async def go_on(
+    async def search_meanwhile(
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
@@ -251,7 +253,7 @@ class SimulatedWorkshop:
         while not until():
             await asyncio.sleep(0)
 
-    async def settle(
+    async def confirm_meanwhile(
         self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
     ) -> Verdict | None:
         if not self.further:
@@ -277,7 +279,7 @@ def task(**limits: object) -> Task:
 def run(transcript: Transcript, disk: Disk | None = None, **limits: object) -> Ending:
     disk = disk or Disk()
     return asyncio.run(
-        run_rounds(task(**limits), Counting(transcript, disk), SimulatedWorkshop(disk), disk)
+        run_rounds(task(**limits), Counting(transcript, disk), SimulatedEvaluator(disk), disk)
     )
 
 
@@ -330,7 +332,7 @@ def confirmed_again(disk: Disk, search: str) -> list[bool]:
 def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
     """On the second day all is 1.5 times as fast; the second template is slower all the same."""
 
-    class NextDay(SimulatedWorkshop):
+    class NextDay(SimulatedEvaluator):
         speeds = MappingProxyType({2: 1.5})
 
     disk = Disk()
@@ -344,7 +346,7 @@ def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
     assert confirmed_again(disk, "2") == [True] * 3
 
 
-class Uneven(SimulatedWorkshop):
+class Uneven(SimulatedEvaluator):
     """What takes 70 % is twice as fast on the first shape, and half as slow again elsewhere."""
 
     def uneven(self, values: dict[str, Value], shape: int) -> float:
@@ -401,7 +403,7 @@ def test_what_was_there_and_fails_later_gives_way_to_whatever_beats_the_kernel(
     parts: tuple[float, float], left: list[float]
 ) -> None:
     disk = Disk()
-    workshop = SimulatedWorkshop(disk, {INCUMBENT: Fault.WRONG_LATER})
+    workshop = SimulatedEvaluator(disk, {INCUMBENT: Fault.WRONG_LATER})
     replies = script(*[([suggestion()], [draft(part)]) for part in parts])
     ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), workshop, disk))
     found = [ending.best.template.parameters["PART"][0]] if ending.best else []
@@ -555,7 +557,7 @@ def test_through_a_mailbox_one_reply_at_a_time(tmp_path: Path) -> None:
     def once() -> Ending:
         model = Mailbox(box, exit_when_waiting=True)
         steps = StepFiles(tmp_path / "llm")
-        return asyncio.run(run_rounds(task(), model, SimulatedWorkshop(disk), steps))
+        return asyncio.run(run_rounds(task(), model, SimulatedEvaluator(disk), steps))
 
     waits = 0
     while (ending := once()).reason == "waiting":
@@ -578,7 +580,7 @@ def test_nothing_of_the_held_out_shapes_or_secrets_is_asked(tmp_path: Path) -> N
             return await super().complete(request)
 
     disk = Disk()
-    asyncio.run(run_rounds(task(), Watching(GOOD, disk), SimulatedWorkshop(disk), disk))
+    asyncio.run(run_rounds(task(), Watching(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert len(seen) > 16
     assert not any("6917" in text for text in seen)
     assert any("error: #error broken" in text for text in seen)
@@ -590,7 +592,7 @@ def test_a_call_that_may_cost_more_than_is_left_is_not_made() -> None:
 
     disk = Disk()
     limited = task(cost_usd=0.5)
-    ending = asyncio.run(run_rounds(limited, Dear(GOOD, disk), SimulatedWorkshop(disk), disk))
+    ending = asyncio.run(run_rounds(limited, Dear(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert ending.reason == "cost"
     assert ending.detail == "the money left for the model does not cover another call"
     assert ending.spent.cost_usd == 0.25
@@ -605,7 +607,7 @@ def test_a_model_that_never_answers_ends_with_the_time() -> None:
 
     disk = Disk()
     limited = task(seconds=0.05)
-    ending = asyncio.run(run_rounds(limited, Silent(GOOD, disk), SimulatedWorkshop(disk), disk))
+    ending = asyncio.run(run_rounds(limited, Silent(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert ending.reason == "seconds"
     assert ending.spent.calls == 0
 
@@ -630,7 +632,7 @@ def wide(transcript: Transcript, disk: Disk, width: int, trials: int = 24) -> En
     search = replace(chosen.experiment.search, trials=trials)
     chosen = replace(chosen, experiment=replace(chosen.experiment, search=search), width=width)
     return asyncio.run(
-        run_rounds(chosen, Counting(transcript, disk), SimulatedWorkshop(disk), disk)
+        run_rounds(chosen, Counting(transcript, disk), SimulatedEvaluator(disk), disk)
     )
 
 
@@ -661,8 +663,8 @@ def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
     monkeypatch.setattr("agents.loop.THINKING_SECONDS", 0.01)
     transcript = script(([suggestion()], [draft(0.8)]), ([suggestion(stop=True)], []))
 
-    def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedWorkshop]:
-        workshop = SimulatedWorkshop(disk)
+    def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedEvaluator]:
+        workshop = SimulatedEvaluator(disk)
         chosen = replace(task(), overlap=overlap)
         return asyncio.run(run_rounds(chosen, Slow(transcript, disk), workshop, disk)), workshop
 
@@ -681,7 +683,7 @@ def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
     assert (workshop.further, set(disk.asked.values())) == (0, {1})
 
 
-class NoDevice(SimulatedWorkshop):
+class NoDevice(SimulatedEvaluator):
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         await super().admit(experiment, template)
         raise DeviceNeeded("no device here")
@@ -698,7 +700,7 @@ def test_without_a_device_every_draft_is_asked_for_and_the_next_process_asks_non
         "r1-d1-testing-a0: the corners compile; no device here"
     )
     assert len(disk.asked) == 3
-    ending = asyncio.run(run_rounds(chosen, model, SimulatedWorkshop(disk), disk))
+    ending = asyncio.run(run_rounds(chosen, model, SimulatedEvaluator(disk), disk))
     assert ending.best is not None
     assert set(disk.asked.values()) == {1}
     brief = brief_of(chosen, ending.progress)
@@ -743,6 +745,6 @@ def test_direct_mode_measures_whole_kernels() -> None:
     assert ending.best.speedup == pytest.approx(2.0, rel=0.05)
 
 
-class FixedWorkshop(SimulatedWorkshop):
+class FixedWorkshop(SimulatedEvaluator):
     def part(self, values: dict[str, Value]) -> float:
         return 0.5

@@ -18,7 +18,7 @@ from tests.agents.test_loop import (
     GOOD,
     Counting,
     Disk,
-    SimulatedWorkshop,
+    SimulatedEvaluator,
     draft,
     plain,
     suggestion,
@@ -26,6 +26,7 @@ from tests.agents.test_loop import (
 )
 from tuner.errors import SpecError
 from tuner.experiment.model import Experiment, Template
+from tuner.journal.facts import Entry
 from tuner.journal.history import History
 from tuner.results.summary import summarise
 from tuner.trial import Value
@@ -35,7 +36,9 @@ from tuner.trial import Value
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Disk]:
     """A run of three rounds: its steps, and the journals of its searches."""
     steps, disk = tmp_path_factory.mktemp("run") / "llm", Disk()
-    asyncio.run(run_rounds(task(), Counting(GOOD, disk), SimulatedWorkshop(disk), StepFiles(steps)))
+    asyncio.run(
+        run_rounds(task(), Counting(GOOD, disk), SimulatedEvaluator(disk), StepFiles(steps))
+    )
     return steps, disk
 
 
@@ -84,7 +87,7 @@ def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
         number: int, heat: int, part: Experiment, seeds: tuple[dict[str, Value], ...]
     ) -> Verdict:
         assert (number, heat, part.template) == (0, 0, template)
-        history = History.of(experiment, disk.facts["2"])
+        history = History.of(experiment, map(Entry, disk.facts["2"]))
         return judge(history, summarise(history))
 
     drafted = Drafted(template=template, seeds=(), attempt=0)

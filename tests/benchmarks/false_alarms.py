@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.workers.harness import Laboratory
-from tuner.engine.fleet import Candidate
+from tuner.candidate import Candidate
 from tuner.experiment.odd_shapes import every_shape
 from tuner.plan import CellPlan
 from tuner.space.lower import lower

@@ -15,9 +15,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from cluster.driver import Driver
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment, launch, template
+from tuner.engine.engine import Engine
 from tuner.engine.session import Session
 from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings
@@ -50,7 +50,7 @@ def cost(configuration, shape):
 
 
 class TimedJournal(Journal):
-    """Counts the seconds that it waits for the disk: they are not the driver's, and overlap."""
+    """Counts the seconds that it waits for the disk: they are not the engine's, and overlap."""
 
     waited = 0.0
 
@@ -64,32 +64,35 @@ class TimedJournal(Journal):
 def rehearse(problem: Experiment, fleet: SimulatedFleet, path: Path) -> tuple[History, float]:
     """A run to its end over a simulated fleet, journalled at ``path``; and seconds of syncing."""
     space = feasible_set(problem, problem.template, fleet.device)
-    session = Session(problem, compile_slots=fleet.compile_slots, bench_slots=fleet.bench_slots)
-    opened = EpochOpened(device=fleet.device, environment="simulated")
+    proposer = make_proposer(SearchSettings(strategy="random"), space)
+    history = History(problem)
+
+    async def opener() -> SimulatedFleet:
+        return fleet
 
     async def drive() -> float:
+        engine = Engine(opener)
+        await engine.fleet()
+        opened = EpochOpened(
+            device=fleet.device,
+            environment="simulated",
+            compile_slots=fleet.compile_slots,
+            bench_slots=fleet.bench_slots,
+        )
         with TimedJournal(path) as journal:
-            journal.append(opened)
-            session.apply(opened)
-            driver = Driver(
-                session=session,
-                fleet=fleet,
-                proposer=make_proposer(SearchSettings(strategy="random"), space),
-                journal=journal,
-                secret=1,
-            )
-            async for _ in driver.run():
+            history.apply(engine.append(journal, opened))
+            async for _ in engine.drive(Session(history, secret=1), journal, proposer):
                 pass
             return journal.waited
 
-    return session.history, asyncio.run(drive())
+    return history, asyncio.run(drive())
 
 
 class ForgetfulFleet(SimulatedFleet):
-    """Keeps no jobs for tests to look at: they would count as memory."""
+    """Keeps no work for tests to look at: it would count as memory."""
 
-    def submit(self, job):
-        SimulatedFleet.submit(self, job)
+    def submit(self, work):
+        SimulatedFleet.submit(self, work)
         self.submitted.clear()
 
 

@@ -44,7 +44,7 @@ class Measured:
 def load(path):
     """A finished run's measured space."""
     view = RunView.open(path)
-    return measured_space(History.of(view.experiment, view.facts()))
+    return measured_space(History.of(view.experiment, view.entries()))
 
 
 def measured_space(history):

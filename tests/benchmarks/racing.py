@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from cluster.commands.compiling import compiled
 from cluster.fleets.local import compile_slots
-from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.candidates import Candidates
+from tuner.engine.work import BenchSetup
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape
@@ -47,19 +48,13 @@ def those_that_compile(
     device = bench.device()
     slots = compile_slots(device, processors=len(os.sched_getaffinity(0)), benches=1)
     workers = [CompileWorker(device) for _ in range(slots)]
+    candidates = Candidates(experiment, device)
 
     def build(number: int, trial: int, configuration: Configuration) -> Candidate | None:
         template = None if trial == BASELINE else experiment.template
         shapes = every_shape(experiment) if trial == BASELINE else experiment.shapes.tune
-        made = compiled(
-            workers[number % slots],
-            experiment,
-            template,
-            configuration,
-            shapes,
-            device,
-            trial=trial,
-        )
+        begun = candidates.begin(trial, template, configuration, shapes)
+        made = candidates.compile_now(workers[number % slots].compile, begun)
         if isinstance(made, Rejected) or not any(isinstance(c, CellPlan) for c in made.plan.cells):
             return None
         return made

@@ -2,7 +2,7 @@
 
 Usage: python -m tests.benchmarks.scaling [--recorded JOURNAL] [--per-gpu 200] [--json FILE]
 
-Virtual time under the real session and driver. The times are drawn, trial by trial, from a run's
+Virtual time under the real session and engine. The times are drawn, trial by trial, from a run's
 journal; by default from a log-normal spread about those of an H100 (0.11 s of compiling on one
 core, 31 ms on the device for each configuration). Efficiency is throughput ÷ (GPUs × that of one
 GPU), with enough cores to compile for all.
@@ -31,8 +31,8 @@ def bench_seconds(recorded: Path | None) -> np.ndarray:
     if recorded is None:
         spread = np.random.default_rng(0).standard_normal(4096)
         return BENCH_SECONDS * np.exp(SPREAD * spread)
-    facts = read_journal(recorded)
-    return np.array([f.device_seconds for f in facts if isinstance(f, TrialFinished) and f.bench])
+    facts = [entry.fact for entry in read_journal(recorded)]
+    return np.array([f.device_seconds for f in facts if isinstance(f, TrialFinished) and f.span])
 
 
 def throughput(gpus: int, trials: int, seconds: np.ndarray) -> float:

@@ -20,7 +20,7 @@ from typing import Any
 
 from cluster.fleets.local import ThreadBench, ThreadCompiler, choose
 from cluster.fleets.pool import PooledFleet
-from cluster.search_run import Run
+from cluster.search_run import SearchRun
 from tuner.experiment.load import load_experiment
 from tuner.expressions import Expression
 from tuner.journal.history import History
@@ -169,7 +169,7 @@ def storm(backend: str, kernels: int, benches: int, salt: int) -> dict[str, Any]
     model, indices = choose(list_devices((backend,)), backend, None)
 
     async def open_fleet(_: str) -> PooledFleet:
-        compilers = [ThreadCompiler(model) for _ in range(2)]
+        compilers = [ThreadCompiler(model, number) for number in range(2)]
         return PooledFleet(
             model,
             compilers,
@@ -184,12 +184,12 @@ def storm(backend: str, kernels: int, benches: int, salt: int) -> dict[str, Any]
         RunDirectory.create(path, load_experiment(spec), spec.read_text()).close()
 
         async def drive() -> None:
-            async for _ in Run(path, open_fleet).progress():
+            async for _ in SearchRun(path, open_fleet).progress():
                 pass
 
         asyncio.run(drive())
         view = RunView.open(path)
-        history = History.of(view.experiment, view.facts())
+        history = History.of(view.experiment, view.entries())
     return {
         **judged(history, salt),
         "seconds": time.monotonic() - began,

@@ -33,7 +33,7 @@ def ours(spec: Path, fleet: str, run: Path, **environment: str) -> dict[str, Any
     environment = {**os.environ, "KERNELWRIGHT_HOME": "", **environment}  # no earlier binaries
     command = [sys.executable, *words, *more]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=sys.stderr)
-    return timeline(RunView.open(run).facts())
+    return timeline(RunView.open(run).entries())
 
 
 def theirs(command: str) -> dict[str, Any]:

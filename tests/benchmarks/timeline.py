@@ -9,57 +9,54 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.journal.facts import EpochOpened, Fact, TrialFinished
+from tuner.journal.facts import Entry, EpochOpened, Fact, TrialFinished
+from tuner.journal.search_clock import SearchClock
 from tuner.run_directory import RunView
 from tuner.trial import Measured
 
 FAIR = 0.5
 """Of an equal share: a bench that did less was not kept busy."""
 
-Span = tuple[float, float]
+Interval = tuple[float, float]
 
 
-def spans(facts: Iterable[Fact]) -> dict[str, list[Span]]:
-    """When each bench worked on a trial, in seconds of searching, in order.
-
-    The clock is read when an answer arrives, so that spans of one bench may overlap a little. It
-    times one candidate at a time, so no time counts twice: their lengths are what it worked.
-    """
-    found: dict[str, list[Span]] = defaultdict(list)
+def spans(facts: Iterable[Fact]) -> dict[str, list[Interval]]:
+    """When each bench of the last process worked on a trial, in Unix seconds, in order."""
+    found: dict[str, list[Interval]] = defaultdict(list)
     for fact in facts:
         if isinstance(fact, EpochOpened):
             found.clear()
-        elif isinstance(fact, TrialFinished) and fact.bench:
-            found[fact.bench].append((fact.searched - fact.device_seconds, fact.searched))
+        elif isinstance(fact, TrialFinished) and fact.span is not None:
+            found[fact.span.worker].append((fact.span.began, fact.span.ended))
     return {name: sorted(each) for name, each in sorted(found.items())}
 
 
-def timeline(facts: list[Fact]) -> dict[str, Any]:
+def timeline(entries: Sequence[Entry]) -> dict[str, Any]:
     """Trials and idle share of each bench, trials a second, and how many worked at a time.
 
     The idle share counts from a bench's first trial until the first bench runs dry: afterwards
     there are no candidates left to be idle in spite of.
     """
-    benches = spans(facts)
+    benches, clock = spans(entry.fact for entry in entries), SearchClock()
     counts: dict[str, int] = defaultdict(int)
-    last = 0.0
     given_up = merged = 0
-    for fact in facts:
-        if isinstance(fact, TrialFinished):
-            counts[fact.bench] += bool(fact.bench)
+    for entry in entries:
+        clock.apply(entry)
+        if isinstance(fact := entry.fact, TrialFinished):
+            if fact.span is not None:
+                counts[fact.span.worker] += 1
             given_up += isinstance(fact.outcome, Measured) and not fact.outcome.complete
             merged += fact.same_as is not None
-            last = max(last, fact.searched)
     until = min((max(end for _, end in each) for each in benches.values()), default=0.0)
     trials = sum(counts.values())
     return {
         "trials": trials,
-        "seconds": last,
-        "per_second": trials / last if last else 0.0,
+        "seconds": clock.seconds,
+        "per_second": trials / clock.seconds if clock.seconds else 0.0,
         "given_up": given_up,
         "merged": merged,
         "at_once": _at_once(benches, until),
@@ -70,16 +67,16 @@ def timeline(facts: list[Fact]) -> dict[str, Any]:
     }
 
 
-def _busy(spans: Iterable[Span], until: float) -> float:
+def _busy(spans: Iterable[Interval], until: float) -> float:
     return sum(max(0.0, min(end, until) - begin) for begin, end in spans)
 
 
-def _idle(spans: list[Span], until: float) -> float:
+def _idle(spans: list[Interval], until: float) -> float:
     begin = spans[0][0]
     return 1 - _busy(spans, until) / (until - begin) if until > begin else 0.0
 
 
-def _at_once(benches: dict[str, list[Span]], until: float) -> float:
+def _at_once(benches: dict[str, list[Interval]], until: float) -> float:
     """How many benches were busy on average, while all had work."""
     begin = min((each[0][0] for each in benches.values()), default=until)
     busy = sum(_busy(each, until) for each in benches.values())
@@ -104,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--benches", type=int)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    found = timeline(RunView.open(given.run).facts())
+    found = timeline(RunView.open(given.run).entries())
     print(
         f"{found['trials']} trials in {found['seconds']:.2f} s = {found['per_second']:.1f}/s, "
         f"{found['at_once']:.2f} benches busy at once; {found['given_up']} given up in part, "

@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from cluster.fleets.local import open_local_fleet
-from cluster.search_run import Run
+from cluster.search_run import SearchRun
 from tests.benchmarks.timeline import timeline
 from tuner.experiment.load import load_experiment
 from tuner.journal.facts import TrialFinished
@@ -64,13 +64,14 @@ def search(spec: Path, folder: Path) -> dict[str, Any]:
     RunDirectory.create(folder, experiment, spec.read_text()).close()
 
     async def drive() -> None:
-        async for _ in Run(folder, open_local_fleet).progress():
+        async for _ in SearchRun(folder, open_local_fleet).progress():
             pass
 
     asyncio.run(drive())
-    facts = RunView.open(folder).facts()
+    entries = RunView.open(folder).entries()
+    facts = [entry.fact for entry in entries]
     device = [fact.device_seconds for fact in facts if isinstance(fact, TrialFinished)]
-    return {**timeline(facts), "device_seconds": sum(device) / len(device)}
+    return {**timeline(entries), "device_seconds": sum(device) / len(device)}
 
 
 def compare(spec: Path) -> dict[str, float]:

@@ -10,6 +10,13 @@ import pytest
 
 # Before anything imports ray, which reads it then. Only tests do without the token.
 os.environ["RAY_AUTH_MODE"] = "disabled"
+# No processes before they are wanted, and no statistics: two cores have enough to do.
+os.environ |= {
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 

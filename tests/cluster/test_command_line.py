@@ -347,7 +347,7 @@ def begin(tmp_path):
             start_new_session=True,
         )
         started.append(process)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while outcomes(run) < finished:
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < until
@@ -427,7 +427,7 @@ def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
 
 def test_stopped_before_anything_was_measured_it_goes_on_later(begin):
     process, run = begin(LONG, finished=0)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not (run / "journal.jsonl").exists():
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -5,13 +5,15 @@ from io import StringIO
 
 import pytest
 
-from cluster.console import ENDLESS, Doing, Pace, Progress, display, phase_left
+from cluster.console import Activity, display
 from tests.tuner.engine.driving import Run, experiment, fleet
+from tuner.engine.progress import ENDLESS, Pace, RunProgress, phase_left
 from tuner.engine.session import Session
 from tuner.engine.simulated_fleet import Fault
-from tuner.journal.facts import EpochOpened, TrialFinished
+from tuner.journal.facts import Entry, EpochOpened, TrialFinished
+from tuner.journal.history import History
 
-SEARCHING = Progress(
+SEARCHING = RunProgress(
     phase="search",
     now=106.2,
     finished=3,
@@ -37,7 +39,7 @@ def test_what_only_the_search_saw_is_not_told_as_the_result():
     confirmed = replace(confirming, confirmations=5)
     assert str(confirmed).startswith("confirm: 5/5 processes, 1 rejected; best")
     assert str(replace(confirmed, checkers=True)).startswith(
-        "confirm: 5/5 processes, 1 rejected, now under the checkers; best"
+        "confirm: 5/5 processes, 1 rejected, checking winners for memory errors and races; best"
     )
     finished = replace(SEARCHING, phase="finished", round=2)
     assert str(finished) == (f"round 2: finished: 3 trials, 1 rejected; best of the search {found}")
@@ -110,7 +112,7 @@ def shown_lines(*pictures):
 
 def test_no_line_is_printed_twice():
     further = replace(SEARCHING, round=1, heat="-on2")
-    asking = Doing(round=2, words="planning")
+    asking = Activity(round=2, words="planning")
     assert shown_lines(further, asking, further, asking) == [
         f"kernelwright: {further}",
         f"kernelwright: {asking}",
@@ -119,7 +121,7 @@ def test_no_line_is_printed_twice():
 
 def test_the_searches_of_a_round_and_what_is_asked_for_a_draft_are_told_apart():
     heats = [replace(SEARCHING, round=1, heat=heat) for heat in ("-d0-h0", "-d1-h0", "")]
-    drafts = [Doing(round=1, heat=heat, words="generation") for heat in ("", "-d1")]
+    drafts = [Activity(round=1, heat=heat, words="generation") for heat in ("", "-d1")]
     lines = shown_lines(*drafts, *heats)
     assert [line.split(": ")[1] for line in lines] == [
         "round 1",
@@ -134,28 +136,32 @@ def test_a_search_without_an_end_names_none():
     assert "6 s; best" in str(replace(SEARCHING, seconds=float(ENDLESS)))
 
 
-def progress_lines(session, facts):
-    """What is shown while a session takes in facts."""
+def progress_lines(history, facts):
+    """What is shown while these facts are added to a history."""
     stream = StringIO()
     with display(stream) as shown:
         for fact in facts:
-            session.apply(fact)
-            shown.show(Progress.of(session, 0.0))
+            if isinstance(fact, EpochOpened):
+                history.apply(Entry(fact))
+                session = Session(history, secret=1)
+            else:
+                session.apply(Entry(fact))
+            shown.show(RunProgress.of(session, 0.0))
     return stream.getvalue().splitlines()
 
 
 def test_what_another_environment_measures_again_is_said_once():
     run = Run(experiment())
     run.drive(fleet())
-    session = Session(run.experiment, compile_slots=1, bench_slots=1)
+    history = History(run.experiment)
     kinds = [fact.kind for fact in run.facts]
     facts = run.facts[: kinds.index("search.ended")]
-    assert not any("again" in line for line in progress_lines(session, facts))
-    best = session.history.finalists()
+    assert not any("again" in line for line in progress_lines(history, facts))
+    best = history.finalists()
     other = EpochOpened(device=run.device, environment="two")
     finished = [fact for fact in facts if isinstance(fact, TrialFinished) and fact.trial in best]
-    lines = progress_lines(session, [other, *finished])
-    why = f"{len(best)} measured again, since the device, its driver or a compiler is another now"
+    lines = progress_lines(history, [other, *finished])
+    why = f"{len(best)} measured again, since the device, its driver or a compiler has changed"
     assert sum(why in line for line in lines) == 1
     assert "again" not in lines[-1]
 
@@ -167,6 +173,6 @@ def test_what_is_measured_again_after_those_above_it_were_refused_is_said():
     better = before.ranking()[: before.ranking().index(last)]
     run = Run(experiment(trials=30, top=2))
     run.drive(fleet(faults=dict.fromkeys(better, Fault.WRONG_LATER)))
-    session = Session(run.experiment, compile_slots=1, bench_slots=1)
-    lines = progress_lines(session, run.facts)
+    history = History(run.experiment)
+    lines = progress_lines(history, run.facts)
     assert any("1 measured again, since those that led them were refused" in one for one in lines)

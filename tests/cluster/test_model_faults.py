@@ -8,7 +8,7 @@ import pytest
 from agents.llm.network import NetworkModel
 from agents.llm.port import ModelUnavailable
 from agents.rounds_summary import read_ledger
-from cluster.agent_run import Asking, Rounds
+from cluster.agent_run import AgentRun, ModelAccess
 from cluster.commands.results import conclude, is_over
 from tests.agents.devices import CPU
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
@@ -39,7 +39,7 @@ def follow(path):
         return SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost)
 
     async def go():
-        async for _ in Rounds(path, opener, Asking(keys={"OPENAI_API_KEY": KEY})).progress():
+        async for _ in AgentRun(path, opener, ModelAccess(keys={"OPENAI_API_KEY": KEY})).progress():
             pass
 
     asyncio.run(go())

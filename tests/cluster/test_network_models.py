@@ -7,6 +7,8 @@ import pytest
 from agents.rounds_summary import read_ledger
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
 from tests.cluster.kernels import FAMILY, SPEC, kernelwright, write_experiment
+from tuner.journal.facts import ModelCalled
+from tuner.run_directory import RunView
 
 SUGGESTION = {
     "bottleneck": "one element at a time",
@@ -72,6 +74,14 @@ def test_faults_on_the_way_and_a_right_account_at_the_end(tmp_path):
     assert {(body["temperature"], body["seed"]) for body in server.seen} == {(0.5, 4)}
     assert "undeclared" in server.seen[-1]["messages"][-1]["content"]
     assert not holds_key(tmp_path / "run", result)
+    calls = [f for f in RunView.open(tmp_path / "run").facts() if isinstance(f, ModelCalled)]
+    assert [call.result for call in calls] == ["reply"] * 4
+    assert sum(call.input_tokens for call in calls) == 4000
+    assert sum(call.cost_usd for call in calls) == pytest.approx(ledger.spent.cost_usd)
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "r1-d0-planning-a0: reply" in log
+    asked = server.seen[0]["messages"][-1]["content"].strip().splitlines()[0]
+    assert asked not in log + (tmp_path / "run" / "journal.jsonl").read_text()
 
 
 def test_a_budget_too_small_for_one_call(tmp_path):

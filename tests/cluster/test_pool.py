@@ -6,18 +6,9 @@ from dataclasses import replace
 from cluster.fleets.pool import PooledFleet, WorkerLost
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment
-from tuner.engine.fleet import (
-    BASELINE,
-    Benched,
-    BenchJob,
-    BenchSetup,
-    Candidate,
-    Confirmed,
-    ConfirmJob,
-    Lost,
-    Prepared,
-    PrepareJob,
-)
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.work import BenchSetup, ConfirmWork, MeasureWork, PrepareWork
+from tuner.journal.facts import BaselinePrepared, ConfirmationSampled, Span, TrialFinished
 from tuner.plan import Plan
 from tuner.trial import Code, Configuration, Full, Measured, Rejected, Stage
 
@@ -44,7 +35,7 @@ class FakeBench:
         self.up.set()
         self.on = asyncio.Event()
         self.on.set()
-        self.taken: list[BenchJob] = []
+        self.taken: list[MeasureWork] = []
         self.dead = False
 
     async def ready(self):
@@ -56,20 +47,21 @@ class FakeBench:
             await self.together.wait()
         self.prepared.append(setup)
         self.did_prepare.set()
-        return Prepared(result=self.baseline)
+        return BaselinePrepared(result=self.baseline)
 
-    async def run(self, job):
-        self.taken.append(job)
+    async def measure(self, work):
+        self.taken.append(work)
         await self.together.wait()
         await self.on.wait()
         if self.dead:
             raise WorkerLost("died")
-        for candidate in job.candidates:
+        for candidate in work.candidates:
             outcome = Measured(cells=())
-            yield Benched(trial=candidate.trial, outcome=outcome, bench=self.name, seconds=0.1)
+            span = Span(worker=self.name, began=0.0, ended=0.1)
+            yield TrialFinished(trial=candidate.trial, outcome=outcome, span=span)
 
-    async def confirm(self, job):
-        return Confirmed(process=job.process, samples=())
+    async def confirm(self, work):
+        return ConfirmationSampled(work=work.id, process=work.process, samples=())
 
     async def close(self):
         pass
@@ -98,21 +90,23 @@ async def answers(fleet, count):
     return found
 
 
-def jobs(count, each=2):
+def works(count, each=2):
     return [
-        BenchJob(candidates=tuple(replace(CANDIDATE, trial=n * each + i) for i in range(each)))
+        MeasureWork(
+            id=n, candidates=tuple(replace(CANDIDATE, trial=n * each + i) for i in range(each))
+        )
         for n in range(count)
     ]
 
 
 def test_all_benches_prepare_at_once_and_work_at_once():
     async def body(fleet, benches):
-        fleet.submit(PrepareJob(setup=SETUP))
-        assert await answers(fleet, 1) == [Prepared(result=())]
-        for job in jobs(4):
-            fleet.submit(job)
+        fleet.submit(PrepareWork(setup=SETUP))
+        assert await answers(fleet, 1) == [BaselinePrepared(work=0, result=())]
+        for work in works(4):
+            fleet.submit(work)
         found = await answers(fleet, 8)
-        assert {one.bench for one in found} == {bench.name for bench in benches}
+        assert {one.span.worker for one in found} == {bench.name for bench in benches}
         assert sorted(one.trial for one in found) == list(range(8))
         assert all(bench.prepared == [SETUP] for bench in benches)
 
@@ -121,11 +115,11 @@ def test_all_benches_prepare_at_once_and_work_at_once():
 
 async def two_taken(fleet, bench):
     """One bench that has a batch to run and another behind it, of the three that there are."""
-    fleet.submit(PrepareJob(setup=SETUP))
+    fleet.submit(PrepareWork(setup=SETUP))
     await answers(fleet, 1)
     bench.on.clear()
-    for job in jobs(3):
-        fleet.submit(job)
+    for work in works(3):
+        fleet.submit(work)
     while len(bench.taken) < 2:
         await asyncio.sleep(0)
 
@@ -133,7 +127,7 @@ async def two_taken(fleet, bench):
 def test_a_batch_is_at_the_bench_before_the_one_in_front_is_through():
     async def body(fleet, benches):
         await two_taken(fleet, *benches)
-        assert benches[0].taken == jobs(3)[:2]
+        assert benches[0].taken == works(3)[:2]
         benches[0].on.set()
         assert [one.trial for one in await answers(fleet, 6)] == list(range(6))
 
@@ -148,7 +142,8 @@ def test_when_a_bench_dies_the_batch_behind_is_lost_too_and_no_other():
         bench.up.clear()
         bench.on.set()
         lost = await answers(fleet, 2)
-        assert sorted((one.job for one in lost), key=jobs(3).index) == jobs(3)[:2]
+        assert sorted(one.work for one in lost) == [0, 1]
+        assert all(one.worker == bench.name for one in lost)
         bench.dead = False
         bench.name = "born again"
         bench.up.set()
@@ -161,12 +156,12 @@ def test_when_a_bench_dies_the_batch_behind_is_lost_too_and_no_other():
 def test_a_bench_that_was_born_again_while_idle_prepares_before_it_takes_a_job():
     async def body(fleet, benches):
         (bench,) = benches
-        fleet.submit(PrepareJob(setup=SETUP))
+        fleet.submit(PrepareWork(setup=SETUP))
         await answers(fleet, 1)
-        assert await fleet.answers(timeout=0.01) == ()  # it waits for a job
+        assert await fleet.answers(timeout=0.01) == ()  # it waits for work
         bench.name = "born again"
         bench.on.clear()
-        fleet.submit(jobs(1)[0])
+        fleet.submit(works(1)[0])
         while not bench.taken:
             await asyncio.sleep(0)
         assert bench.prepared == [SETUP, SETUP]
@@ -177,17 +172,17 @@ def test_a_bench_that_was_born_again_while_idle_prepares_before_it_takes_a_job()
 def test_a_confirmation_waits_for_the_batch_in_front():
     async def body(fleet, benches):
         (bench,) = benches
-        fleet.submit(PrepareJob(setup=SETUP))
+        fleet.submit(PrepareWork(setup=SETUP))
         await answers(fleet, 1)
         bench.on.clear()
-        fleet.submit(jobs(1)[0])
-        fleet.submit(ConfirmJob(process=0, finalists=()))
+        fleet.submit(works(1)[0])
+        fleet.submit(ConfirmWork(process=0, finalists=()))
         while not bench.taken:
             await asyncio.sleep(0)
         assert await fleet.answers(timeout=0.05) == ()
         bench.on.set()
         found = await answers(fleet, 3)
-        assert [type(one) for one in found] == [Benched, Benched, Confirmed]
+        assert [type(one) for one in found] == [TrialFinished, TrialFinished, ConfirmationSampled]
 
     with_benches(1, body)
 
@@ -196,10 +191,10 @@ def test_what_is_prepared_anew_is_prepared_anew_on_every_bench():
     async def body(fleet, benches):
         other = replace(SETUP, secret=2)
         for setup in (SETUP, other):
-            fleet.submit(PrepareJob(setup=setup))
+            fleet.submit(PrepareWork(setup=setup))
             await answers(fleet, 1)
-            for job in jobs(2):
-                fleet.submit(job)
+            for work in works(2):
+                fleet.submit(work)
             await answers(fleet, 4)
         assert all(bench.prepared == [SETUP, other] for bench in benches)
 
@@ -210,14 +205,14 @@ def test_a_bench_that_comes_up_late_prepares_before_it_takes_a_job():
     async def body(fleet, benches):
         early, late = benches
         late.up.clear()
-        fleet.submit(PrepareJob(setup=SETUP))
-        assert await answers(fleet, 1) == [Prepared(result=())]
+        fleet.submit(PrepareWork(setup=SETUP))
+        assert await answers(fleet, 1) == [BaselinePrepared(work=0, result=())]
         late.up.set()
         await late.did_prepare.wait()
         assert early.prepared == late.prepared == [SETUP]
-        for job in jobs(2):
-            fleet.submit(job)
-        assert {one.bench for one in await answers(fleet, 4)} == {early.name, late.name}
+        for work in works(2):
+            fleet.submit(work)
+        assert {one.span.worker for one in await answers(fleet, 4)} == {early.name, late.name}
 
     with_benches(2, body, prepare_together=False)
 
@@ -227,11 +222,12 @@ def test_a_baseline_that_fails_on_the_first_bench_is_answered_once():
         refused = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="wrong")
         for bench in benches:
             bench.baseline = refused
-        fleet.submit(PrepareJob(setup=SETUP))
-        assert await answers(fleet, 1) == [Prepared(result=refused)]
-        (job,) = jobs(1)
-        fleet.submit(job)
+        fleet.submit(PrepareWork(setup=SETUP))
+        assert await answers(fleet, 1) == [BaselinePrepared(work=0, result=refused)]
+        (work,) = works(1)
+        fleet.submit(work)
         (lost,) = await answers(fleet, 1)
-        assert lost == Lost(job=job, reason="the baseline failed on this bench: wrong")
+        assert lost.trials == work.trials
+        assert lost.reason == "the baseline failed on this bench: wrong"
 
     with_benches(2, body)

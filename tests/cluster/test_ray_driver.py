@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.evaluator import round_path
-from cluster.search_run import Run
+from cluster.search_run import SearchRun
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
 from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
@@ -46,7 +46,7 @@ def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path):
 
     async def follow():
         killed = False
-        async for progress in Run(run, opener).progress():
+        async for progress in SearchRun(run, opener).progress():
             if progress.finished and not killed:
                 killed = True
                 life = await opened[0]._benches[0].ready()

@@ -9,24 +9,25 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tuner.engine.fleet import (
-    BASELINE,
-    Answer,
-    Benched,
-    BenchJob,
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.fleet import Fleet
+from tuner.engine.work import (
     BenchSetup,
-    Candidate,
-    Compiled,
-    CompileJob,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Fleet,
-    Prepared,
-    PrepareJob,
+    CompileWork,
+    ConfirmWork,
+    ExamineWork,
+    MeasureWork,
+    PrepareWork,
 )
 from tuner.experiment.model import Experiment
+from tuner.journal.facts import (
+    Answer,
+    BaselinePrepared,
+    ConfirmationSampled,
+    TrialCompiled,
+    TrialFinished,
+    WinnersExamined,
+)
 from tuner.plan import Plan
 from tuner.space.lower import lower
 from tuner.trial import Configuration, CutShort, Full, Measured, Rejected, Stage
@@ -79,27 +80,27 @@ class FleetConformance:
         """Compile these configurations, or the baseline."""
         plans = {number: self.plan(fleet, number) for number in numbers}
         for number, (_, plan) in plans.items():
-            fleet.submit(CompileJob(trial=number, builds=plan.builds))
+            fleet.submit(_compile(number, plan))
         found: dict[int, Candidate] = {}
         for answer in await self.collect(fleet, len(numbers)):
-            assert isinstance(answer, Compiled), answer
-            assert not isinstance(answer.result, Rejected), answer.result
+            assert isinstance(answer, TrialCompiled), answer
+            assert answer.rejected is None, answer.rejected
             configuration, plan = plans[answer.trial]
-            assert [b.build for b in answer.result] == [b.digest for b in plan.builds]
+            assert [b.build for b in answer.binaries] == [b.digest for b in plan.builds]
             found[answer.trial] = Candidate(
                 trial=answer.trial,
                 configuration=configuration,
                 plan=plan,
-                binaries=answer.result,
+                binaries=answer.binaries,
             )
         return [found[number] for number in numbers]
 
-    async def prepared(self, fleet: Fleet) -> Prepared:
+    async def prepared(self, fleet: Fleet) -> BaselinePrepared:
         (baseline,) = await self.candidates(fleet, (BASELINE,))
         setup = BenchSetup(experiment=self.experiment, baseline=baseline, secret=12345)
-        fleet.submit(PrepareJob(setup=setup))
+        fleet.submit(PrepareWork(setup=setup))
         (answer,) = await self.collect(fleet, 1)
-        assert isinstance(answer, Prepared), answer
+        assert isinstance(answer, BaselinePrepared), answer
         return answer
 
     def test_it_has_slots_a_device_and_a_clock_that_never_goes_back(self):
@@ -117,12 +118,15 @@ class FleetConformance:
         async def body(fleet: Fleet) -> None:
             _, plan = self.plan(fleet, 0)
             broken = replace(plan.builds[0], source="this is no program")
-            fleet.submit(CompileJob(trial=UNCOMPILABLE, builds=(broken,)))
+            work = _compile(UNCOMPILABLE, replace(plan, builds=(broken,)))
+            fleet.submit(replace(work, id=7))
             (answer,) = await self.collect(fleet, 1)
-            assert isinstance(answer, Compiled)
-            assert answer.trial == UNCOMPILABLE
-            assert isinstance(answer.result, Rejected)
-            assert answer.result.stage is Stage.COMPILE
+            assert isinstance(answer, TrialCompiled)
+            assert (answer.work, answer.trial) == (7, UNCOMPILABLE)
+            assert answer.rejected is not None
+            assert answer.rejected.stage is Stage.COMPILE
+            assert answer.span is not None
+            assert answer.span.ended >= answer.span.began
             assert len(await self.candidates(fleet, (0,))) == 1
 
         self.run(body)
@@ -138,41 +142,46 @@ class FleetConformance:
             assert all(cell.median_ns > 0 for cell in prepared.result)
 
             candidates = await self.candidates(fleet, (0, 1, 2))
-            fleet.submit(BenchJob(candidates=tuple(candidates[:2])))
-            fleet.submit(BenchJob(candidates=(candidates[2],)))
+            fleet.submit(MeasureWork(id=1, candidates=tuple(candidates[:2])))
+            fleet.submit(MeasureWork(id=2, candidates=(candidates[2],)))
             answers = await self.collect(fleet, 3)
-            assert all(isinstance(answer, Benched) for answer in answers), answers
+            assert all(isinstance(answer, TrialFinished) for answer in answers), answers
             trials = [answer.trial for answer in answers]
             assert sorted(trials) == [0, 1, 2]
-            assert trials.index(0) < trials.index(1), "a job's answers come in its order"
+            assert trials.index(0) < trials.index(1), "answers to one work come in its order"
+            assert {answer.trial: answer.work for answer in answers} == {0: 1, 1: 1, 2: 2}
             for answer in answers:
                 assert isinstance(answer.outcome, Measured), answer.outcome
                 assert len(answer.outcome.cells) == tune
                 assert all(isinstance(cell, Full) for cell in answer.outcome.cells)
-                assert answer.bench
-                assert answer.seconds > 0
+                assert answer.device_seconds > 0
+                assert answer.span is not None
+                assert answer.span.worker
 
             nowhere = (1e-9,) * (1 + tune)
-            fleet.submit(BenchJob(candidates=tuple(candidates[:2]), cutoffs=nowhere))
+            fleet.submit(MeasureWork(candidates=tuple(candidates[:2]), cutoffs=nowhere))
             for answer in await self.collect(fleet, 2):
                 assert isinstance(answer.outcome, Measured), answer.outcome
                 assert all(isinstance(cell, CutShort) for cell in answer.outcome.cells)
 
             for process in (0, 1):
-                fleet.submit(ConfirmJob(process=process, finalists=tuple(candidates[:2])))
+                fleet.submit(
+                    ConfirmWork(process=process, finalists=tuple(candidates[:2]), extra_checks=(0,))
+                )
             confirmed = await self.collect(fleet, 2)
-            assert all(isinstance(answer, Confirmed) for answer in confirmed), confirmed
+            assert all(isinstance(answer, ConfirmationSampled) for answer in confirmed), confirmed
             assert {answer.process for answer in confirmed} == {0, 1}
             for answer in confirmed:
                 assert not answer.failed
+                assert answer.extra_checks == (0,)
                 seen = {(sample.trial, sample.shape) for sample in answer.samples}
                 wanted = {(n, s) for n in (BASELINE, 0, 1) for s in range(every)}
                 assert wanted <= seen
                 assert all(sample.median_ns > 0 for sample in answer.samples)
 
-            fleet.submit(ExamineJob(winners=tuple(candidates[:2])))
+            fleet.submit(ExamineWork(winners=tuple(candidates[:2])))
             (examined,) = await self.collect(fleet, 1)
-            assert isinstance(examined, Examined), examined
+            assert isinstance(examined, WinnersExamined), examined
             assert examined.trials == (0, 1)
             assert not examined.failed
 
@@ -182,8 +191,12 @@ class FleetConformance:
         async def body(fleet: Fleet) -> None:
             _, plan = self.plan(fleet, 0)
             for trial in range(4):
-                fleet.submit(CompileJob(trial=trial, builds=plan.builds))
+                fleet.submit(_compile(trial, plan))
             await fleet.close()
             await fleet.close()
 
         self.run(body)
+
+
+def _compile(trial: int, plan: Plan) -> CompileWork:
+    return CompileWork(trial=trial, configuration=Configuration(()), plan=plan)

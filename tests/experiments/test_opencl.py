@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tuner.candidate import BASELINE, Candidate
 from tuner.csource.kernels import signatures
 from tuner.device import Device
-from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
+from tuner.engine.work import BenchSetup
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Measure, ShapeBinding, Shapes, Template
 from tuner.plan import Plan

@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 
 from tests.gpu.anchors import ANCHORS, Figures
+from tuner.candidate import Candidate
 from tuner.device import Device
-from tuner.engine.fleet import Candidate
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding

@@ -24,7 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.engine.fleet import BASELINE, BenchSetup, Candidate, ConfirmJob
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.work import BenchSetup, ConfirmWork
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ScratchArgument, ShapeBinding, Template
 from tuner.expressions import Expression
@@ -130,7 +131,7 @@ def main() -> int:
         prepared = bench.prepare(setup)
         assert not isinstance(prepared.result, Rejected), prepared.result
         for process in range(given.processes):
-            confirmed = bench.confirm(ConfirmJob(process=process, finalists=tuple(copies[1:])))
+            confirmed = bench.confirm(ConfirmWork(process=process, finalists=tuple(copies[1:])))
             assert not confirmed.failed, confirmed.failed
             for sample in confirmed.samples:
                 key = f"{list(SIZES)[sample.shape]}/{sample.cache}"

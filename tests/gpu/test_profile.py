@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.harness import Laboratory
-from tuner.engine.fleet import Profile
+from tuner.journal.facts import Profile
 
 pytestmark = pytest.mark.gpu
 

@@ -99,8 +99,6 @@ def test_a_cell_that_was_given_up_counts_as_it_was_timed(three):
 
 @given(three=st.tuples(cells(), cells(), cells()))
 def test_a_journal_gives_back_what_was_given_up(three):
-    fact = TrialFinished(
-        trial=3, outcome=Measured(cells=three), bench="b", device_seconds=0.5, searched=2.0
-    )
+    fact = TrialFinished(trial=3, outcome=Measured(cells=three), device_seconds=0.5)
     facts = TypeAdapter(Fact)
     assert facts.validate_json(facts.dump_json(fact)) == fact

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tuner.engine.driving import Run, experiment, fleet
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.journal.facts import TrialProposed
+from tuner.journal.facts import Entry, TrialProposed
 from tuner.run_directory import RunDirectory, RunView
 from tuner.trial import Configuration
 
@@ -117,8 +117,8 @@ def test_facts_are_read_while_they_are_written(tmp_path):
     simulated = Run(EXPERIMENT)
     simulated.drive(fleet())
     with run.journal() as journal:
-        for count, fact in enumerate(simulated.facts, start=1):
-            journal.append(fact)
+        for count, entry in enumerate(simulated.entries, start=1):
+            journal.append(entry)
             assert len(RunView.open(run.path).facts()) == count
     run.close()
 
@@ -168,7 +168,8 @@ def test_a_journal_that_lost_trials_is_neither_read_nor_gone_on_with(tmp_path, l
     directory = create(tmp_path / "run")
     with directory.journal() as journal:
         for trial in range(2):
-            journal.append(TrialProposed(trial=trial, configuration=Configuration.of({"x": trial})))
+            fact = TrialProposed(trial=trial, configuration=Configuration.of({"x": trial}))
+            journal.append(Entry(fact))
     directory.write("results.jsonl", "{}\n{}\n")
     path = directory.path / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -189,8 +190,8 @@ def test_a_journal_that_lost_its_end_is_told_of_though_no_trial_is_missing(tmp_p
     simulated = Run(EXPERIMENT)
     simulated.drive(fleet())
     with directory.journal() as journal:
-        for fact in simulated.facts:
-            journal.append(fact)
+        for entry in simulated.entries:
+            journal.append(entry)
         journal.sync()
         directory.write("status.json", json.dumps({"facts": journal.synced, "more": []}))
     path = directory.path / "journal.jsonl"

@@ -7,20 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tuner.candidate import BASELINE, Candidate
 from tuner.device import Device
-from tuner.engine.fleet import (
-    BASELINE,
-    BenchSetup,
-    Candidate,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Prepared,
-)
+from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape
+from tuner.journal.facts import BaselinePrepared, ConfirmationSampled, WinnersExamined
 from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Outcome, Rejected
@@ -57,7 +50,7 @@ class Laboratory:
         self.setup = BenchSetup(
             experiment=self.experiment, baseline=self.compiled(BASELINE, self.plan), secret=secret
         )
-        self.prepared: Prepared = self.bench.prepare(self.setup)
+        self.prepared: BaselinePrepared = self.bench.prepare(self.setup)
 
     def candidate(
         self,
@@ -103,14 +96,16 @@ class Laboratory:
             return candidate
         return self.bench.run(candidate).outcome
 
-    def confirmed(self, *finalists: Candidate, process: int = 0) -> Confirmed:
+    def confirmed(self, *finalists: Candidate, process: int = 0) -> ConfirmationSampled:
         """One process of confirmation."""
-        harder = () if process else tuple(candidate.trial for candidate in finalists)
-        return self.bench.confirm(ConfirmJob(process=process, finalists=finalists, harder=harder))
+        extra = () if process else tuple(candidate.trial for candidate in finalists)
+        return self.bench.confirm(
+            ConfirmWork(process=process, finalists=finalists, extra_checks=extra)
+        )
 
-    def examined(self, *winners: Candidate) -> Examined:
+    def examined(self, *winners: Candidate) -> WinnersExamined:
         """What the checkers say of them."""
-        return self.bench.examine(ExamineJob(winners=winners))
+        return self.bench.examine(ExamineWork(winners=winners))
 
     def close(self) -> None:
         self.bench.close()

@@ -1,24 +1,31 @@
-"""The run as a state machine without I/O: events in, commands out.
+"""The engine of a run: it sends work to a fleet, journals the answers, and decides what is next.
 
-The protocol, which the driver obeys and nothing else knows:
+One trial's way, from proposal to journal:
 
-1. Build ``Session(experiment, compile_slots=…, bench_slots=…)``; apply every fact of the journal in
-   order, and ``record`` each ``TrialProposed`` with the new proposer; then journal and apply an
-   :class:`~tuner.journal.facts.EpochOpened`. It marks the start of a process: whatever was in
-   flight in an earlier one is queued again, and the baseline is compiled and prepared anew.
-2. Call ``decide(now)`` until it returns nothing, executing each list of commands in order, each
-   command once. ``Record`` and ``Propose`` are answered on the spot, the others become jobs of the
-   fleet. Sync the journal before a job is sent. The proposer is told losses by ``Propose`` alone.
-3. Wait for answers, at most about half a second, so that budgets of time are kept. Turn each answer
-   into one fact or signal (``searched`` of a ``TrialFinished`` is ``Session.searched(now)``).
-   Journal it if it is a fact, apply it, and go back to 2 before the next answer is looked at.
-4. ``Finish`` ends the process; ``history.finished`` tells whether the run is over or resumable.
+1. :class:`~tuner.engine.session.Session` decides: ``Propose``. The
+   :class:`~tuner.engine.engine.Engine` asks the proposer and journals a ``TrialProposed``.
+2. The session has :class:`~tuner.engine.candidates.Candidates` lower the configuration and check it
+   against the device's limits, then sends a ``CompileWork``. The engine forces the journal to disk,
+   then submits the work to the :class:`~tuner.engine.fleet.Fleet`.
+3. The fleet answers ``TrialCompiled``. The engine journals it; the session checks the limits again
+   and queues the candidate (:mod:`~tuner.engine.bench_queue`). A candidate with the same code as
+   another is not measured: it gets the other's outcome.
+4. A few candidates go out as one ``MeasureWork``. The fleet answers ``TrialFinished`` for each; the
+   engine journals it, and :class:`~tuner.journal.history.History` ranks it.
+5. Once searching ends, :mod:`~tuner.engine.confirmation` sends the best as ``ConfirmWork`` to fresh
+   processes, then the winners as ``ExamineWork`` to the checkers.
 
-A worker that was given up may answer after all: ``expects`` tells whether a fact is waited for.
+A worker that dies is answered as ``WorkLost``; :mod:`~tuner.engine.retries` decides whether its
+work is sent again. Work outside a search (the rounds of agents) goes through the same engine as
+:class:`~tuner.engine.requests.Requests`.
+
+To resume, fold the journal into a history, and record each ``TrialProposed`` with a new proposer;
+then journal and apply an ``EpochOpened``. What was in flight is void: a new session queues open
+trials again, and compiles and prepares the baseline anew.
 
 Determinism: with one bench, trial ``k`` is proposed knowing the outcomes of exactly the trials up
 to ``k - lookahead`` (on a CPU device: of all earlier phases), told in order, however the answers
-arrive. So a run that was killed anywhere ends like the undisturbed one, but for which hopeless
-cells are given up (:mod:`tuner.racing`): that goes by what is known when a job is sent. With
-several benches an outcome counts as soon as it is there.
+arrive. So a run that was killed anywhere ends like the undisturbed one, except for which cells are
+cut short (:mod:`tuner.racing`): that depends on what is known when work is sent. With several
+benches an outcome counts as soon as it is there.
 """

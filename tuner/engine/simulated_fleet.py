@@ -15,26 +15,28 @@ from itertools import count
 
 import numpy as np
 
+from tuner.candidate import BASELINE, Candidate
 from tuner.device import Device
-from tuner.engine.fleet import (
-    BASELINE,
-    Answer,
-    Benched,
-    BenchJob,
-    Candidate,
-    Compiled,
-    CompileJob,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Job,
-    Lost,
-    Prepared,
-    PrepareJob,
-    Sample,
+from tuner.engine.work import (
+    CompileWork,
+    ConfirmWork,
+    ExamineWork,
+    MeasureWork,
+    PrepareWork,
+    Work,
 )
 from tuner.experiment.model import Experiment
+from tuner.journal.facts import (
+    Answer,
+    BaselinePrepared,
+    ConfirmationSampled,
+    Sample,
+    Span,
+    TrialCompiled,
+    TrialFinished,
+    WinnersExamined,
+    WorkLost,
+)
 from tuner.plan import Binary
 from tuner.racing import within_cutoff, within_mean_cutoff
 from tuner.search.port import Losses
@@ -117,7 +119,7 @@ class SimulatedFleet:
     faults: Mapping[int, Fault] = field(default_factory=dict)
     durations: Durations = field(default_factory=Durations)
     of_trial: Mapping[int, Durations] = field(default_factory=dict)
-    submitted: list[Job] = field(init=False, default_factory=list)
+    submitted: list[Work] = field(init=False, default_factory=list)
     _clock: float = field(init=False, default=0.0)
     _due: list[tuple[float, int, Answer]] = field(init=False, default_factory=list)
     _order: Iterator[int] = field(init=False, default_factory=count)
@@ -134,20 +136,20 @@ class SimulatedFleet:
         """Virtual seconds since the fleet was made."""
         return self._clock
 
-    def submit(self, job: Job) -> None:
-        """Queue a job; :attr:`submitted` keeps all of them, for tests to look at."""
-        self.submitted.append(job)
-        match job:
-            case CompileJob():
-                self._compile(job)
-            case PrepareJob():
-                self._prepare(job)
-            case BenchJob():
-                self._bench(job)
-            case ConfirmJob():
-                self._confirm(job)
-            case ExamineJob():
-                self._examine(job)
+    def submit(self, work: Work) -> None:
+        """Queue work; :attr:`submitted` keeps all of it, for tests to look at."""
+        self.submitted.append(work)
+        match work:
+            case CompileWork():
+                self._compile(work)
+            case PrepareWork():
+                self._prepare(work)
+            case MeasureWork():
+                self._measure(work)
+            case ConfirmWork():
+                self._confirm(work)
+            case ExamineWork():
+                self._examine(work)
 
     async def answers(self, timeout: float) -> tuple[Answer, ...]:
         """The next answers, after moving the clock to them; nothing, after ``timeout``."""
@@ -169,18 +171,27 @@ class SimulatedFleet:
     def _answer(self, at: float, answer: Answer) -> None:
         heapq.heappush(self._due, (at, next(self._order), answer))
 
-    def _compile(self, job: CompileJob) -> None:
-        worker, begin = self._compilers.take(self._clock)
-        seconds = self.of_trial.get(job.trial, self.durations).compile
-        end = self._compilers.free[worker] = begin + seconds
-        match self.faults.get(job.trial):
+    def _lose(self, at: float, work: Work, worker: str) -> None:
+        lost = WorkLost(work=work.id, task=work.kind, worker=worker, reason="simulated")
+        self._answer(at, lost)
+
+    def _compile(self, work: CompileWork) -> None:
+        slot, began = self._compilers.take(self._clock)
+        seconds = self.of_trial.get(work.trial, self.durations).compile
+        ended = self._compilers.free[slot] = began + seconds
+        worker = f"compiler:{slot}"
+        span = Span(worker=worker, began=began, ended=ended)
+        match self.faults.get(work.trial):
             case Fault.COMPILER_LOST:
-                self._answer(end, Lost(job=job, reason="simulated"))
+                self._lose(ended, work, worker)
             case Fault.COMPILE_ERROR:
                 rejected = Rejected(
                     stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail="simulated"
                 )
-                self._answer(end, Compiled(trial=job.trial, result=rejected))
+                compiled = TrialCompiled(
+                    work=work.id, trial=work.trial, rejected=rejected, span=span
+                )
+                self._answer(ended, compiled)
             case _:
                 binaries = tuple(
                     Binary(
@@ -190,84 +201,98 @@ class SimulatedFleet:
                         symbols=(),
                         compile_seconds=seconds,
                     )
-                    for build in job.builds
+                    for build in work.plan.builds
                 )
-                self._answer(end, Compiled(trial=job.trial, result=binaries))
+                compiled = TrialCompiled(
+                    work=work.id, trial=work.trial, span=span, binaries=binaries
+                )
+                self._answer(ended, compiled)
 
-    def _prepare(self, job: PrepareJob) -> None:
-        self._experiment = job.setup.experiment
-        worker, begin = self._benches.take(self._clock)
-        end = self._benches.free[worker] = begin + self.durations.prepare
+    def _on_bench(self, seconds: float) -> Span:
+        """The first bench that is free, and when it is busy with so much work."""
+        bench, began = self._benches.take(self._clock)
+        self._benches.free[bench] = began + seconds
+        return Span(worker=f"simulated:{bench}", began=began, ended=began + seconds)
+
+    def _prepare(self, work: PrepareWork) -> None:
+        self._experiment = work.setup.experiment
+        span = self._on_bench(self.durations.prepare)
         fault = self.faults.get(BASELINE)
         if fault in (Fault.LOST, Fault.LOST_ONCE) and self._loses(BASELINE):
-            self._answer(end, Lost(job=job, reason="simulated"))
-        elif fault in _REJECTIONS:
-            self._answer(end, Prepared(result=self._rejection(fault)))
+            self._lose(span.ended, work, span.worker)
+            return
+        result: tuple[Full, ...] | Rejected
+        if fault in _REJECTIONS:
+            result = self._rejection(fault)
         else:
             shapes = range(len(self.baseline_ns))
-            cells = tuple(self._full(BASELINE, shape, self.baseline_ns[shape]) for shape in shapes)
-            self._answer(end, Prepared(result=cells))
+            result = tuple(self._full(BASELINE, shape, self.baseline_ns[shape]) for shape in shapes)
+        self._answer(span.ended, BaselinePrepared(work=work.id, result=result, span=span))
 
-    def _bench(self, job: BenchJob) -> None:
-        worker, at = self._benches.take(self._clock)
-        for candidate in job.candidates:
+    def _measure(self, work: MeasureWork) -> None:
+        bench, at = self._benches.take(self._clock)
+        worker = f"simulated:{bench}"
+        for candidate in work.candidates:
+            began = at
             seconds = self.of_trial.get(candidate.trial, self.durations).bench
             at += seconds
             fault = self.faults.get(candidate.trial)
             if fault in (Fault.LOST, Fault.LOST_ONCE) and self._loses(candidate.trial):
-                self._answer(at, Lost(job=job, reason="simulated"))
+                self._lose(at, work, worker)
                 break
             if fault in _REJECTIONS:
                 at += _REJECTIONS[fault][2]
                 outcome: Outcome = self._rejection(fault)
             else:
-                outcome = self._measure(candidate, job.cutoffs)
-            self._answer(
-                at,
-                Benched(
-                    trial=candidate.trial,
-                    outcome=outcome,
-                    bench=f"simulated:{worker}",
-                    seconds=seconds,
-                ),
+                outcome = self._outcome(candidate, work.cutoffs)
+            finished = TrialFinished(
+                work=work.id,
+                trial=candidate.trial,
+                outcome=outcome,
+                device_seconds=seconds,
+                span=Span(worker=worker, began=began, ended=at),
             )
-        self._benches.free[worker] = at
+            self._answer(at, finished)
+        self._benches.free[bench] = at
 
-    def _confirm(self, job: ConfirmJob) -> None:
-        worker, begin = self._benches.take(self._clock)
-        end = begin + self.durations.confirm * (1 + len(job.finalists))
-        self._benches.free[worker] = end
+    def _confirm(self, work: ConfirmWork) -> None:
+        span = self._on_bench(self.durations.confirm * (1 + len(work.finalists)))
         samples = [
-            self._sample(BASELINE, shape, time, job.process)
+            self._sample(BASELINE, shape, time, work.process)
             for shape, time in enumerate(self.baseline_ns)
         ]
         failed: list[tuple[int, Rejected]] = []
-        for candidate in job.finalists:
+        for candidate in work.finalists:
             if self.faults.get(candidate.trial) is Fault.WRONG_LATER:
                 failed.append((candidate.trial, self._rejection(Fault.WRONG)))
                 continue
             samples += [
                 self._sample(
-                    candidate.trial, shape, self.cost(candidate.configuration, shape), job.process
+                    candidate.trial, shape, self.cost(candidate.configuration, shape), work.process
                 )
                 for shape, cell in enumerate(candidate.plan.cells[: len(self.baseline_ns)])
                 if not isinstance(cell, Infeasible)
             ]
-        self._answer(
-            end, Confirmed(process=job.process, samples=tuple(samples), failed=tuple(failed))
+        sampled = ConfirmationSampled(
+            work=work.id,
+            process=work.process,
+            extra_checks=work.extra_checks,
+            samples=tuple(samples),
+            failed=tuple(failed),
+            span=span,
         )
+        self._answer(span.ended, sampled)
 
-    def _examine(self, job: ExamineJob) -> None:
-        worker, begin = self._benches.take(self._clock)
-        end = self._benches.free[worker] = begin + self.durations.confirm
-        trials = tuple(candidate.trial for candidate in job.winners)
+    def _examine(self, work: ExamineWork) -> None:
+        span = self._on_bench(self.durations.confirm)
         defect = Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail="simulated")
-        failed = tuple((t, defect) for t in trials if self.faults.get(t) is Fault.DEFECT)
-        self._answer(end, Examined(trials=trials, failed=failed))
+        failed = tuple((t, defect) for t in work.trials if self.faults.get(t) is Fault.DEFECT)
+        examined = WinnersExamined(work=work.id, trials=work.trials, failed=failed, span=span)
+        self._answer(span.ended, examined)
 
-    def _measure(self, candidate: Candidate, cutoffs: Losses) -> Measured:
+    def _outcome(self, candidate: Candidate, cutoffs: Losses) -> Measured:
         if self._experiment is None:
-            raise RuntimeError("a bench job before the fleet was prepared")
+            raise RuntimeError("a candidate is to be measured before the fleet was prepared")
         tune = self._experiment.shapes.tune
         full = Measured(
             cells=tuple(

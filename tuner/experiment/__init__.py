@@ -1,1 +1,1 @@
-"""The experiment: its YAML format, its checks, its resolution for one shape."""
+"""Experiments: the YAML format, its checks, and arguments resolved for a shape."""

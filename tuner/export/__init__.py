@@ -1,1 +1,1 @@
-"""The tuned sources, their dispatch header, and their record."""
+"""Exports: tuned sources, a dispatch header, and a record to verify them."""

@@ -7,8 +7,8 @@ baseline outside the domain, and where nothing is confirmed faster or feasible.
 import json
 
 from tuner.backends.registry import traits_of
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.device import Device
-from tuner.engine.fleet import BASELINE, INCUMBENT
 from tuner.errors import NothingValid
 from tuner.experiment.model import Template
 from tuner.export.header import render_header

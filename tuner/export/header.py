@@ -9,13 +9,14 @@ itself, so that it suits every runtime. Launches are checked against the limits 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tuner.candidate import BASELINE
 from tuner.device import Device
-from tuner.engine.fleet import BASELINE
 from tuner.experiment.model import Experiment
 from tuner.export.launch_code import Launching, quoted
 from tuner.export.variant import ExportVariant, identifier
 from tuner.expressions import C_HELPERS
 from tuner.results.result import DispatchCondition, DispatchRule
+from tuner.space.requirements import domain
 
 HELPERS = f"""\
 #ifndef KERNELWRIGHT_HELPERS
@@ -160,7 +161,9 @@ class _Header:
     def domain(self) -> Iterator[str]:
         for types in self.launching.types:
             conditions = self.launching.typed(types)
-            conditions += [self.launching.c(e, types) for e in self.experiment.shapes.domain]
+            conditions += [
+                self.launching.c(required.factors[0], types) for required in domain(self.experiment)
+            ]
             conditions += [f"s->{name} > 0" for name in self.launching.symbols if name not in types]
             yield f"if ({' && '.join(conditions)})"
             yield "    return 1;"

@@ -15,6 +15,7 @@ from tuner.export.variant import ExportVariant, identifier
 from tuner.expressions import Expression
 from tuner.plan import Shape
 from tuner.space.lower import parameter_defines
+from tuner.space.requirements import constraints, launch_limits
 
 
 class Launching:
@@ -84,15 +85,11 @@ class Launching:
 
     def fits(self) -> Iterator[str]:
         """A function: whether the device that this was tuned on can launch a step."""
-        device = self.device
-        limits = [f"t->shared_bytes >= 0 && t->shared_bytes <= {device.max_shared_bytes_per_block}"]
-        for axis in range(3):
-            limits += [
-                f"t->grid[{axis}] >= 1 && t->grid[{axis}] <= {device.max_grid[axis]}",
-                f"t->block[{axis}] >= 1 && t->block[{axis}] <= {device.max_block[axis]}",
-            ]
-        product = "t->block[0] * t->block[1] * t->block[2]"
-        limits.append(f"{product} <= {device.max_threads_per_block}")
+        limits = []
+        for limit in launch_limits(self.device):
+            sizes = [f"t->{limit.field}[{axis}]" for axis in limit.axes] or [f"t->{limit.field}"]
+            least = f"{sizes[0]} >= {limit.least} && " if len(sizes) == 1 else ""
+            limits.append(f"{least}{' * '.join(sizes)} <= {limit.most}")
         yield f"static inline int {self.prefix}_fits(const {self.prefix}_step *t)"
         yield "{"
         yield "    return " + "\n        && ".join(limits) + ";"
@@ -158,9 +155,9 @@ class Launching:
     def feasible(self) -> Iterator[str]:
         """The body of ``feasible``: the domain, the constraints, the limits."""
 
-        def constraints(variant: ExportVariant, types: Shape) -> Iterator[str]:
-            for constraint in variant.template.constraints if variant.template else ():
-                condition = self.c(constraint, types, variant)
+        def one(variant: ExportVariant, types: Shape) -> Iterator[str]:
+            for required in constraints(variant.subject(self.experiment)):
+                condition = self.c(required.factors[0], types, variant)
                 if condition != "1LL":
                     yield f"if (!({condition}))"
                     yield "    return 0;"
@@ -169,7 +166,7 @@ class Launching:
         yield "int i;"
         yield f"if (!{self.prefix}_in_domain(s))"
         yield "    return 0;"
-        yield from self._cases(constraints)
+        yield from self._cases(one)
         yield f"for (i = 0; i < {self.prefix}_steps(variant); ++i)"
         yield f"    if (!{self.prefix}_step_of(variant, i, s, &step))"
         yield "        return 0;"

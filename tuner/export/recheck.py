@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.engine.fleet import Confirmed
 from tuner.export.record import Claim, ExportRecord
+from tuner.journal.facts import ConfirmationSampled
 from tuner.results.evidence import Samples
 from tuner.results.statistics import Comparison, compare
 
@@ -31,7 +31,9 @@ class Recheck:
     reason: str = ""
 
 
-def recheck(record: ExportRecord, cache: str, answers: Sequence[Confirmed]) -> tuple[Recheck, ...]:
+def recheck(
+    record: ExportRecord, cache: str, answers: Sequence[ConfirmationSampled]
+) -> tuple[Recheck, ...]:
     """The verdict on every claim of a record.
 
     A claim *holds* if the new speedup is within 2 %, or within the combined intervals. Otherwise it
@@ -52,28 +54,17 @@ def recheck(record: ExportRecord, cache: str, answers: Sequence[Confirmed]) -> t
     found = []
     for variant, claim in claims:
         shape = labels[claim.shape]
-        own = list(samples.logs(variant.trial, claim.shape).values())
-        if not own:
-            reason = failed.get(variant.trial, f"was not measured at {shape}")
-            found.append(
-                Recheck(
-                    variant=variant.name,
-                    shape=shape,
-                    claimed=claim,
-                    measured=None,
-                    verdict="fails",
-                    reason=reason,
-                )
-            )
-            continue
-        measured = compare(own, samples.noise_at(claim.shape), len(claims))
+        logs = list(samples.logs(variant.trial, claim.shape).values())
+        measured = compare(logs, samples.noise_at(claim.shape), len(claims)) if logs else None
+        missing = failed.get(variant.trial, f"was not measured at {shape}")
         found.append(
             Recheck(
                 variant=variant.name,
                 shape=shape,
                 claimed=claim,
                 measured=measured,
-                verdict=_verdict(claim, measured),
+                verdict=_verdict(claim, measured) if measured else "fails",
+                reason="" if measured else missing,
             )
         )
     return tuple(found)

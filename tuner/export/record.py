@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from tuner.candidate import BASELINE
 from tuner.device import Device
-from tuner.engine.fleet import BASELINE
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape

@@ -4,7 +4,7 @@ Checked on what the compiler reports, before the first launch. What the baseline
 allowed.
 """
 
-from tuner.engine.fleet import Candidate
+from tuner.candidate import Candidate
 from tuner.plan import CellPlan, KernelStep
 from tuner.trial import Code, Rejected, Stage
 

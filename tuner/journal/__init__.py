@@ -1,1 +1,1 @@
-"""What happened in a run: facts, their file and their fold."""
+"""The journal of a run: its facts, the file that holds them, and what they add up to."""

@@ -1,18 +1,22 @@
-"""The events of a run: facts that are journalled, and signals that are not.
+"""The facts of a run: what is journalled, and all that is needed to resume it.
 
-Facts are append-only and enough to rebuild a session; signals concern the work in flight and are
-worth nothing after a crash. Plain data, encoded by pydantic with ``kind`` as discriminator.
+The answers of a fleet are facts themselves: :class:`TrialCompiled`, :class:`BaselinePrepared`,
+:class:`TrialFinished`, :class:`ConfirmationSampled`, :class:`WinnersExamined` and
+:class:`WorkLost`. Their ``work`` is the id of the :mod:`tuner.engine.work` that they answer,
+``None`` where no worker was asked, and their ``span`` says which worker was busy with it, and when.
+
+Plain data, encoded by pydantic with ``kind`` as discriminator.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.fleet import Profile, Sample
 from tuner.experiment.model import Template
+from tuner.plan import Binary
 from tuner.telemetry import Vitals
 from tuner.trial import Configuration, Full, Outcome, Rejected
 
@@ -28,23 +32,69 @@ Reason = Literal[
 ]
 """Why searching ended: a budget, the space, a request, or a failure of baseline or fleet."""
 
+WorkKind = Literal["compile", "prepare", "measure", "confirm", "examine", "model"]
+"""What a worker, or a language model, is asked to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """When a worker was busy: Unix seconds on the worker's own clock."""
+
+    worker: str
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it was busy."""
+        return self.ended - self.began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One process's median for one finalist (or the baseline) on one shape, in nanoseconds.
+
+    ``shape`` counts tune shapes, then held-out ones; ``cache`` is ``cold`` or ``hot``.
+    """
+
+    trial: int
+    shape: int
+    cache: str
+    median_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Hardware counters of one launch of a finalist on one shape, by their display names."""
+
+    trial: int
+    shape: int
+    counters: tuple[tuple[str, float], ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOpened:
-    """A process began or resumed this run on ``device``; ``environment`` is a digest."""
+    """A process began or resumed this run on ``device``. Work in flight before is void.
+
+    ``environment`` is a digest of what makes times incomparable when it changes; ``version`` is
+    Kernelwright's.
+    """
 
     kind: Literal["epoch.opened"] = "epoch.opened"
     device: Device
     environment: str
+    version: str = ""
+    compile_slots: int = 1
+    bench_slots: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncumbentEntered:
     """What this search must beat: the best confirmed so far, perhaps of another template.
 
-    It is timed beside all finalists, so that the verdict on it comes from the same processes. The
-    first is the general one; each that follows served some shapes better. ``origin`` says, for
-    people, which search found it.
+    Incumbents are timed beside all finalists, in the same processes. The first is the general one;
+    each that follows served some shapes better. ``origin`` says which search found it, for the
+    report.
     """
 
     kind: Literal["incumbent.entered"] = "incumbent.entered"
@@ -55,29 +105,25 @@ class IncumbentEntered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselinePrepared:
-    """The baseline passed its checks; its time per shape, tune then held-out.
+    """The baseline's time per shape, tune then held-out; or why it cannot serve as baseline.
 
-    ``ceilings`` are the device's; ``vitals``, here and below, where anything tells.
+    ``notes`` are for the report: what was not checked and why. ``ceilings`` are the device's,
+    ``vitals`` its state when the baseline was timed; ``None`` where they cannot be read. Without
+    ``span`` an earlier preparation was reused.
     """
 
     kind: Literal["baseline.prepared"] = "baseline.prepared"
-    cells: tuple[Full, ...]
+    work: int | None = None
+    result: tuple[Full, ...] | Rejected
     notes: tuple[str, ...] = ()
     ceilings: Ceilings | None = None
     vitals: Vitals | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineRefused:
-    """The baseline cannot be trusted; the run ends here."""
-
-    kind: Literal["baseline.refused"] = "baseline.refused"
-    rejected: Rejected
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialProposed:
-    """A configuration was chosen; journalled before anything is sent."""
+    """A configuration was chosen; journalled before any work on it is sent."""
 
     kind: Literal["trial.proposed"] = "trial.proposed"
     trial: int
@@ -85,20 +131,39 @@ class TrialProposed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialFinished:
-    """A trial's outcome; ``searched`` is the run's searching seconds so far, over resumes.
+class TrialCompiled:
+    """The builds of a trial, the baseline or an incumbent were compiled, or ``rejected``.
 
-    ``same_as`` is the trial that was measured instead, where code and launches are equal.
+    ``binaries`` are in the order of the plan's builds; they are passed on but never journalled.
+    """
+
+    kind: Literal["trial.compiled"] = "trial.compiled"
+    work: int
+    trial: int
+    rejected: Rejected | None = None
+    span: Span | None = None
+    binaries: Annotated[tuple[Binary, ...], Field(exclude=True)] = field(
+        default=(), repr=False, compare=False
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFinished:
+    """A trial's outcome. ``span`` is ``None`` if it was not measured.
+
+    ``same_as`` is the trial that was measured instead, because its code and launches are equal.
+    ``device_seconds`` count against the budget of that name. ``vitals`` is the device's state when
+    the trial was timed, ``None`` where it cannot be read.
     """
 
     kind: Literal["trial.finished"] = "trial.finished"
+    work: int | None = None
     trial: int
     outcome: Outcome
-    bench: str
-    device_seconds: float
-    searched: float
     same_as: int | None = None
+    device_seconds: float = 0.0
     vitals: Vitals | None = None
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,49 +172,135 @@ class SearchEnded:
 
     kind: Literal["search.ended"] = "search.ended"
     reason: Reason
-    searched: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationSampled:
-    """One fresh process timed all finalists, the incumbent and the baseline."""
+    """One fresh process timed all finalists, the incumbents and the baseline.
+
+    ``extra_checks`` are the finalists that were given the extra checks in it; ``failed`` maps those
+    that failed to the reason. ``notes`` are for the report: what was not checked and why.
+    ``vitals`` has the device's state after each shape, where it can be read.
+    """
 
     kind: Literal["confirmation.sampled"] = "confirmation.sampled"
+    work: int | None = None
     process: int
+    extra_checks: tuple[int, ...] = ()
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
     vitals: tuple[Vitals, ...] = ()
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinnersExamined:
-    """Confirmed winners were put under the checkers; those that ``failed`` are none any more."""
+    """Confirmed winners were run under the checkers; those that ``failed`` win no longer.
+
+    ``profiles`` where hardware counters can be read; ``notes`` say what was not checked and why.
+    """
 
     kind: Literal["winners.examined"] = "winners.examined"
+    work: int | None = None
     trials: tuple[int, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
     notes: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The run is over; its result is a function of the events before."""
+    """The run is over; its result is a function of the facts before."""
 
     kind: Literal["run.finished"] = "run.finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkBegan:
+    """Work that takes more than a second is sent; journalled before, so that a crash shows it."""
+
+    kind: Literal["work.began"] = "work.began"
+    work: int
+    task: WorkKind
+    trials: tuple[int, ...] = ()
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkLost:
+    """A worker died before it answered: which, why, and the ``trials`` without an answer.
+
+    ``attempt`` counts from 1. After a ``final`` loss the work is not sent again: the first of the
+    trials is rejected.
+    """
+
+    kind: Literal["work.lost"] = "work.lost"
+    work: int
+    task: WorkKind
+    trials: tuple[int, ...] = ()
+    worker: str
+    reason: str
+    attempt: int = 1
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCalled:
+    """A language model was asked in a ``step`` of a run with agents, and what came of it.
+
+    ``waiting``: the reply is awaited elsewhere. ``unavailable``: no model could be reached. Neither
+    prompt nor reply is here; the steps hold them.
+    """
+
+    kind: Literal["model.called"] = "model.called"
+    work: int
+    step: str
+    model: str
+    result: Literal["reply", "waiting", "unavailable"]
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    span: Span
 
 
 Fact = Annotated[
     EpochOpened
     | IncumbentEntered
     | BaselinePrepared
-    | BaselineRefused
     | TrialProposed
+    | TrialCompiled
     | TrialFinished
     | SearchEnded
     | ConfirmationSampled
     | WinnersExamined
-    | RunFinished,
+    | RunFinished
+    | WorkBegan
+    | WorkLost
+    | ModelCalled,
     Field(discriminator="kind"),
 ]
+
+Answer = (
+    TrialCompiled
+    | BaselinePrepared
+    | TrialFinished
+    | ConfirmationSampled
+    | WinnersExamined
+    | WorkLost
+)
+"""The facts that a fleet answers with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a journal: a fact, and when it was written.
+
+    ``at`` is in Unix seconds; ``t`` in seconds since the writing process began its work, on a clock
+    that never goes back. Both belong to the line, not to the fact: replays compare facts.
+    """
+
+    fact: Fact
+    at: float = 0.0
+    t: float = 0.0

@@ -1,10 +1,10 @@
-"""The journal: facts as JSON lines, appended by one writer, the only truth about a run.
+"""The journal file: one JSON line per entry, appended by one writer, the only truth about a run.
 
-Every line ends with a newline, so a line without one was torn by a crash: it is dropped, and no act
-followed from it, because facts are synced before the acts that they announce. Every line begins
-with the checksum of all facts up to it, so that none can go missing, move or change in between.
-Anything that does not add up is damage, which is named by its line and never skipped. Knows nothing
-of sessions.
+A line is ``{"sum": …, "at": …, "t": …, "kind": …, …}``: the checksum of all lines up to it, so that
+none can go missing, move or change; when it was written (:class:`tuner.journal.facts.Entry`); and
+the fact. Every line ends with a newline. A line without one was torn by a crash: it is dropped, and
+no work followed from it, because entries are synced before the work that they announce is sent.
+Anything else that does not add up is damage, which is reported by its line and never skipped.
 """
 
 import json
@@ -19,9 +19,9 @@ from types import TracebackType
 from pydantic import TypeAdapter, ValidationError
 
 from tuner.errors import EnvironmentProblem
-from tuner.journal.facts import Fact, TrialFinished, TrialProposed
+from tuner.journal.facts import Entry, Fact, TrialFinished, TrialProposed
 
-VERSION = 2
+VERSION = 3
 HEADER = json.dumps({"journal": "kernelwright", "version": VERSION}).encode() + b"\n"
 
 _HEADERS = re.compile(rb'\{"journal": "kernelwright", "version": ([0-9]{1,9})\}\n')
@@ -30,21 +30,24 @@ _LONGEST_HEADER = 64
 _SUM = b'{"sum":"%08x",'
 _SUM_LENGTH = len(_SUM % 0)
 
+_TIME = re.compile(rb'\{"at":([0-9]{1,12}\.[0-9]{6}),"t":([0-9]{1,12}\.[0-9]{6}),')
+
 
 @cache
 def _facts() -> TypeAdapter[Fact]:
     return TypeAdapter(Fact)
 
 
-def _encode(fact: Fact, before: int) -> tuple[bytes, int]:
-    """One fact as a line, and the checksum of all facts up to it, given that of those before."""
-    text = _facts().dump_json(fact)
+def _encode(entry: Entry, before: int) -> tuple[bytes, int]:
+    """One entry as a line, and the checksum of all lines up to it, given that of those before."""
+    time = b'{"at":%.6f,"t":%.6f,' % (entry.at, entry.t)
+    text = time + _facts().dump_json(entry.fact)[1:]
     after = zlib.crc32(text, before)
     return _SUM % after + text[1:] + b"\n", after
 
 
-def read_journal(path: Path) -> list[Fact]:
-    """Every fact of a journal, in order, while it may still be growing.
+def read_journal(path: Path) -> list[Entry]:
+    """Every entry of a journal, in order, while it may still be growing.
 
     Raises:
         EnvironmentProblem: it cannot be read, is none or of another version, or is damaged.
@@ -83,8 +86,8 @@ def _no_journal(path: Path, what: str) -> EnvironmentProblem:
     )
 
 
-def _decode(path: Path, data: bytes) -> tuple[list[Fact], int]:
-    """The facts of whole lines, and their checksum."""
+def _decode(path: Path, data: bytes) -> tuple[list[Entry], int]:
+    """The entries of whole lines, and their checksum."""
     _, _, rest = data.partition(b"\n")
     texts, checksum = [], 0
     for number, line in enumerate(rest.split(b"\n")[:-1], start=2):
@@ -95,10 +98,13 @@ def _decode(path: Path, data: bytes) -> tuple[list[Fact], int]:
     return list(_checked(path, texts)), checksum
 
 
-def _checked(path: Path, texts: Iterable[bytes]) -> Iterator[Fact]:
-    """Facts that decode and refer to nothing unheard of."""
+def _checked(path: Path, texts: Iterable[bytes]) -> Iterator[Entry]:
+    """Entries that decode and refer to no trial that was never proposed."""
     proposed = 0
     for number, text in enumerate(texts, start=2):
+        time = _TIME.match(text)
+        if time is None:
+            raise _damaged(path, number, "it does not say when it was written")
         try:
             fact = _facts().validate_json(text)
         except ValidationError as error:
@@ -115,7 +121,7 @@ def _checked(path: Path, texts: Iterable[bytes]) -> Iterator[Fact]:
                     raise _damaged(path, number, f"trial {trial} was never proposed")
             case _:
                 pass
-        yield fact
+        yield Entry(fact, at=float(time[1]), t=float(time[2]))
 
 
 def _damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
@@ -129,42 +135,43 @@ class Journal:
     """A journal opened by its one writer, who holds the run directory's lock."""
 
     def __init__(self, path: Path) -> None:
-        """Open or begin a journal; a torn last line is cut off, :attr:`facts` are what it holds.
+        """Open or begin a journal; a torn last line is cut off, :attr:`entries` are what it holds.
 
-        :attr:`synced` is how many facts no crash of the machine can take any more.
+        :attr:`synced` is how many entries are on disk, safe from a crash of the machine.
 
         Raises:
             EnvironmentProblem: it cannot be read or written, or is damaged.
         """
         self.path = path
         data = _whole_lines(path) if path.exists() else b""
-        self.facts, self._checksum = _decode(path, data)
-        self._written, self.synced = len(self.facts), 0
+        self.entries, self._checksum = _decode(path, data)
+        self._written, self.synced = len(self.entries), 0
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             os.ftruncate(self._descriptor, len(data))
             os.lseek(self._descriptor, 0, os.SEEK_END)
         except OSError as error:
             raise EnvironmentProblem(f"cannot write {path}: {error.strerror}") from None
-        self._dirty = True  # whoever wrote before may have died before syncing
+        self._dirty = True  # an earlier writer may have died before it synced
         if not data:
             self._write(HEADER)
         self.sync()
 
-    def append(self, fact: Fact) -> None:
-        """Hand a fact to the operating system, so that it survives this process."""
-        line, self._checksum = _encode(fact, self._checksum)
+    def append(self, entry: Entry) -> None:
+        """Hand an entry to the operating system, so that it survives this process."""
+        line, self._checksum = _encode(entry, self._checksum)
         self._write(line)
         self._written += 1
 
     def sync(self) -> None:
         """Force all that was appended to the disk, so that it survives the machine."""
         if self._dirty:
+            self._dirty, written = False, self._written  # what is appended meanwhile counts later
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
                 raise EnvironmentProblem(f"cannot sync {self.path}: {error.strerror}") from None
-            self._dirty, self.synced = False, self._written
+            self.synced = written
 
     def _write(self, data: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What is known about a run: the fold of its facts, and who leads.
+"""What is known about a run: the fold of its journal, and which trials lead.
 
 Rebuilt from a journal by :meth:`History.apply` alone. Knows nothing of work in flight, which is
 :mod:`tuner.engine.session`, nor of how results are presented.
@@ -8,24 +8,28 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tuner.candidate import INCUMBENT
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.fleet import INCUMBENT
 from tuner.experiment.model import Experiment, Template
 from tuner.journal.facts import (
     BaselinePrepared,
-    BaselineRefused,
     ConfirmationSampled,
+    Entry,
     EpochOpened,
-    Fact,
     IncumbentEntered,
+    ModelCalled,
     Reason,
     RunFinished,
     SearchEnded,
+    TrialCompiled,
     TrialFinished,
     TrialProposed,
     WinnersExamined,
+    WorkBegan,
+    WorkLost,
 )
+from tuner.journal.search_clock import SearchClock
 from tuner.racing import CutoffTracker
 from tuner.search.port import Losses
 from tuner.telemetry import Vitals
@@ -50,8 +54,9 @@ class Trial:
     """One proposed configuration and what became of it.
 
     ``outcome`` is ``None`` while it is open, and for good if the search ended before it was
-    measured (``abandoned``). ``current`` says whether the outcome was taken in the run's present
-    environment: one from another device, driver or compiler leads nothing.
+    measured (``abandoned``). ``bench`` is where it was measured, if it was. ``current`` says
+    whether the outcome was taken in the run's present environment: one from another device, driver
+    or compiler leads nothing.
     """
 
     number: int
@@ -65,14 +70,12 @@ class Trial:
 
 
 class History:
-    """Facts in, the state of the run out."""
+    """Journal entries in, the state of the run out."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.weights: tuple[float, ...] = tuple(s.weight for s in experiment.shapes.tune)
-        self.device: Device | None = None
-        self.environment = ""
-        self.epochs = 0
+        self.epoch: EpochOpened | None = None
         self.incumbents: list[IncumbentEntered] = []
         self.baseline: tuple[Full, ...] = ()
         self.notes: tuple[str, ...] = ()
@@ -92,40 +95,38 @@ class History:
         self._best: tuple[tuple[int, ...], tuple[int | None, ...]] | None = None
         self.confirmations: list[ConfirmationSampled] = []
         self.examinations: list[WinnersExamined] = []
-        self.searched = 0.0
+        self._clock = SearchClock()
         self.device_seconds = 0.0
         self.ended: Reason | None = None
         self.finished = False
 
     @classmethod
-    def of(cls, experiment: Experiment, facts: Iterable[Fact]) -> "History":
-        """The history that a journal tells."""
+    def of(cls, experiment: Experiment, entries: Iterable[Entry]) -> "History":
+        """The history that a journal's entries add up to."""
         history = cls(experiment)
-        for fact in facts:
-            history.apply(fact)
+        for entry in entries:
+            history.apply(entry)
         return history
 
-    def apply(self, fact: Fact) -> None:
-        """Take in the next fact; a journal's own order is always accepted."""
+    def apply(self, entry: Entry) -> None:
+        """Apply the next entry; a journal's own order is always accepted."""
+        self._clock.apply(entry)
+        fact = entry.fact
         match fact:
             case EpochOpened():
                 self._open_epoch(fact)
             case IncumbentEntered():
                 self.incumbents.append(fact)
-            case BaselinePrepared(cells=cells, notes=notes):
-                self._doubts += [n for n in self._doubts_of(cells) if n not in self._doubts]
-                self.baseline = self._prior = cells
-                self.notes = (*self._doubts, *notes)
-                self.ceilings = fact.ceilings
-                self._look(fact.vitals)
-            case BaselineRefused(rejected=rejected):
+            case BaselinePrepared(result=Rejected() as rejected):
                 self.refused = rejected
+            case BaselinePrepared():
+                self._prepare(fact)
             case TrialProposed(trial=number, configuration=configuration):
                 self.trials[number] = Trial(number, configuration)
             case TrialFinished():
                 self._finish(fact)
-            case SearchEnded(reason=reason, searched=searched):
-                self.ended, self.searched = reason, searched
+            case SearchEnded(reason=reason):
+                self.ended = reason
                 for trial in self.open():
                     trial.abandoned = True
                 self._reopen()
@@ -138,6 +139,25 @@ class History:
                 self._note(fact)
             case RunFinished():
                 self.finished = True
+            case TrialCompiled() | WorkBegan() | WorkLost() | ModelCalled():
+                pass
+
+    @property
+    def searched(self) -> float:
+        """Seconds of searching, over resumes, up to the last outcome or the search's end."""
+        return self._clock.seconds
+
+    def searched_until(self, t: float) -> float:
+        """Seconds of searching at ``t`` of this process; constant once searching has ended."""
+        return self._clock.until(t)
+
+    def _prepare(self, fact: BaselinePrepared) -> None:
+        assert not isinstance(fact.result, Rejected)
+        self._doubts += [n for n in self._doubts_of(fact.result) if n not in self._doubts]
+        self.baseline = self._prior = fact.result
+        self.notes = (*self._doubts, *fact.notes)
+        self.ceilings = fact.ceilings
+        self._look(fact.vitals)
 
     def _doubts_of(self, cells: Sequence[Full]) -> Iterator[str]:
         """Where the baseline differs from itself by more than a search can stand."""
@@ -178,9 +198,10 @@ class History:
     def _open_epoch(self, fact: EpochOpened) -> None:
         """Begin an epoch; in another environment, old times lead nothing.
 
-        Whoever led is measured again. A finished run stays as it is.
+        What led is measured again. A finished run stays as it is.
         """
-        if self.epochs and not self.finished and fact.environment != self.environment:
+        before, self.epoch = self.epoch, fact
+        if before and not self.finished and fact.environment != before.environment:
             leading = self.finalists()
             for trial in self.trials.values():
                 trial.current = False
@@ -192,17 +213,15 @@ class History:
             self.examinations.clear()
             self.refused, self._prior = None, ()
             self._doubts.clear()
-        self.device, self.environment = fact.device, fact.environment
-        self.epochs += 1
 
     def _finish(self, fact: TrialFinished) -> None:
         trial = self.trials[fact.trial]
         self._settle(trial, fact.outcome)
         self.merged += (fact.same_as is not None) - (trial.same_as is not None)
         trial.same_as = fact.same_as
-        trial.bench, trial.device_seconds = fact.bench, fact.device_seconds
+        trial.bench = "" if fact.span is None else fact.span.worker
+        trial.device_seconds = fact.device_seconds
         trial.current = True
-        self.searched = fact.searched
         self.device_seconds += fact.device_seconds
         self._look(fact.vitals)
         if isinstance(fact.outcome, Measured) and fact.same_as is None:
@@ -229,12 +248,17 @@ class History:
         trial.outcome = outcome
         self._best = None
 
+    @property
+    def device(self) -> Device | None:
+        """The device of the last process, if any began."""
+        return None if self.epoch is None else self.epoch.device
+
     def open(self) -> list[Trial]:
         """Trials that still want an outcome, in order."""
         return [t for t in self.trials.values() if t.outcome is None and not t.abandoned]
 
     @property
-    def entered(self) -> range:
+    def incumbent_numbers(self) -> range:
         """The incumbents' numbers, the general one's first."""
         return range(INCUMBENT, INCUMBENT - len(self.incumbents), -1)
 
@@ -268,8 +292,8 @@ class History:
         return (geometric_mean(ratios, self.weights), *ratios)
 
     @property
-    def refuted(self) -> dict[int, Rejected]:
-        """Who failed after it had been measured, or confirmed in an earlier search, and how."""
+    def failed_later(self) -> dict[int, Rejected]:
+        """What failed after it had been measured, or confirmed in an earlier search, and how."""
         later: list[ConfirmationSampled | WinnersExamined] = [
             *self.confirmations,
             *self.examinations,
@@ -279,10 +303,12 @@ class History:
     @property
     def rejected(self) -> int:
         """How many trials failed, in the search or when they were confirmed."""
-        return self.outcomes["rejected"] + sum(number in self.trials for number in self.refuted)
+        return self.outcomes["rejected"] + sum(
+            number in self.trials for number in self.failed_later
+        )
 
     def _measured(self) -> list[tuple[Trial, Measured]]:
-        failed = self.refuted
+        failed = self.failed_later
         return [
             (trial, trial.outcome)
             for trial in self.trials.values()
@@ -331,7 +357,7 @@ class History:
         return self._best
 
     def finalists(self) -> tuple[int, ...]:
-        """Who is to be confirmed: the best ``confirm.top`` general ones and each shape's best."""
+        """Trials to confirm: the best ``confirm.top`` general ones and each shape's best."""
         general, special = self._chosen()
         best = dict.fromkeys((*general, *special))
         return tuple(number for number in best if number is not None)

@@ -1,10 +1,10 @@
 """Estimates of a run's duration: before it starts, and from its pace."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.backends.registry import traits_of
 from tuner.device import Device
+from tuner.engine.progress import duration
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import odd_shapes
@@ -47,20 +47,6 @@ class Estimate:
         tried = f"at most {self.trials}" if self.space is None else f"{self.trials} of {self.space}"
         what = f"{tried} configurations" if self.trials else "confirming"
         return f"{what}, roughly {duration(whole)}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds or minutes, rounded."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def seconds_left(seconds: float, budgets: Iterable[tuple[float, float]]) -> float | None:
-    """Seconds until the first budget is spent, at the pace of the last ``seconds``.
-
-    ``budgets`` has the amounts spent in that time and left; ``None`` if nothing was spent.
-    """
-    each = [seconds * max(0.0, rest) / spent for spent, rest in budgets if spent > 0]
-    return min(each, default=None)
 
 
 def estimate(

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
 from tuner.results.statistics import Comparison
 
@@ -208,10 +208,13 @@ def _specialised(result: Result, index: int, best: ShapeBest) -> Iterator[str]:
 def _general(result: Result, general: General) -> Iterator[str]:
     """A configuration for all shapes, with its speedups."""
     yield f"{_name(result, general.trial)}: {general.configuration}"
-    held_out = f", {general.held_out:.3f}× over the held-out ones" if general.held_out else ""
-    yield f"{_speedup(general.speedup, general.comparison)} over the tune shapes{held_out}"
+    yield f"{_speedup(general.speedup, general.comparison)} {_shapes(general.held_out)}"
     if general.gain:
         yield f"{general.gain} {general.gain.verdict}, compared with the incumbent"
+
+
+def _shapes(held_out: float | None) -> str:
+    return "on tune shapes" + (f", {held_out:.3f}× on held-out" if held_out else "")
 
 
 def _name(result: Result, trial: int) -> str:
@@ -224,8 +227,7 @@ def _name(result: Result, trial: int) -> str:
 def _portfolio(result: Result, portfolio: Portfolio) -> Iterator[str]:
     """The rule with its configurations, and the speedup of the whole."""
     comparison = portfolio.comparison
-    held_out = f", {portfolio.held_out:.3f}× over the held-out ones" if portfolio.held_out else ""
-    yield f"{comparison} {comparison.verdict} over the tune shapes{held_out}"
+    yield f"{comparison} {comparison.verdict} {_shapes(portfolio.held_out)}"
     members = {member.trial: member for member in portfolio.members}
     for rule in portfolio.rule:
         where = " and ".join(map(str, rule.when))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from statistics import median
 
-from tuner.engine.fleet import BASELINE, Confirmed
+from tuner.candidate import BASELINE
 from tuner.journal.facts import ConfirmationSampled
 from tuner.journal.history import History
 from tuner.results.result import Cell
@@ -22,7 +22,7 @@ class Samples:
 
     def __init__(
         self,
-        confirmations: Iterable[Confirmed | ConfirmationSampled],
+        confirmations: Iterable[ConfirmationSampled],
         cache: str,
         failed: Collection[int],
     ) -> None:
@@ -50,7 +50,7 @@ class Evidence(Samples):
     """The samples of a run and their noise; shapes are numbered tune first, then held-out."""
 
     def __init__(self, history: History, cache: str) -> None:
-        super().__init__(history.confirmations, cache, history.refuted)
+        super().__init__(history.confirmations, cache, history.failed_later)
         shapes = history.experiment.shapes
         self.weights = [binding.weight for binding in (*shapes.tune, *shapes.held_out)]
         self.noise = [self.noise_at(shape) for shape in range(len(self.weights))]

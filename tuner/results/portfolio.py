@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.journal.history import History
 from tuner.plan import Shape
 from tuner.results.evidence import MIN_PROCESSES, Evidence
@@ -207,7 +207,7 @@ class _Choice:
 
     def gain(self, served: Mapping[int, int]) -> Comparison | None:
         """The gain over the portfolio of the incumbents alone, from processes common to both."""
-        entered = [trial for trial in self.confirmed if trial in self.history.entered]
+        entered = [trial for trial in self.confirmed if trial in self.history.incumbent_numbers]
         if not entered:
             return None
         alone = _Choice(self.history, self.evidence, entered, INCUMBENT, self.comparisons)

@@ -73,8 +73,10 @@ def count_rejections(history: History) -> tuple[Rejections, ...]:
         for number, trial in history.trials.items()
         if isinstance(trial.outcome, Rejected)
     }
-    refuted = history.refuted
-    rejected.update((number, refuted[number]) for number in refuted if number in history.trials)
+    failed_later = history.failed_later
+    rejected.update(
+        (number, failed_later[number]) for number in failed_later if number in history.trials
+    )
     groups: dict[tuple[str, str, int], list[int]] = {}
     for number, why in sorted(rejected.items()):
         shape = -1 if why.shape is None else why.shape

@@ -90,21 +90,18 @@ def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison
     if noise.freedom:
         quantile = _quantile(1 - ERROR_RATE / max(1, comparisons) / 2, noise.freedom)
         half = quantile * noise.sigma / math.sqrt(len(logs))
-    if half > math.log(MAX_FACTOR):
-        return Comparison(
-            speedup=math.exp(mean), low=None, high=None, verdict="unclear", processes=len(logs)
-        )
+    known = half <= math.log(MAX_FACTOR)
     margin = math.log1p(MARGIN)
     spread = min(2 * half, math.log1p(MAX_SPREAD))
     verdict: Verdict = "unclear"
     if abs(mean) + half <= max(margin, spread):
         verdict = "same"
-    elif abs(mean) > max(margin, half):
+    elif known and abs(mean) > max(margin, half):
         verdict = "faster" if mean > 0 else "slower"
     return Comparison(
         speedup=math.exp(mean),
-        low=math.exp(mean - half),
-        high=math.exp(mean + half),
+        low=math.exp(mean - half) if known else None,
+        high=math.exp(mean + half) if known else None,
         verdict=verdict,
         processes=len(logs),
     )

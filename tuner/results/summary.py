@@ -1,13 +1,13 @@
 """Makes the result of a run from its history.
 
-Confirmed figures come from :class:`~tuner.journal.facts.ConfirmationSampled` alone. The search's
-own timings rank candidates; they are shown, marked as unconfirmed, only without confirmed ones.
+Confirmed figures come from ``ConfirmationSampled`` alone; the search's own timings rank candidates,
+and are shown, marked as unconfirmed, only while there is nothing better.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.experiment.arguments import moved_bytes
 from tuner.experiment.model import ShapeBinding
 from tuner.journal.history import History
@@ -65,7 +65,7 @@ class _Summary:
         self.evidence = Evidence(history, self.cache)
         self.other = Evidence(history, other)
         self.confirmed = self.evidence.trials
-        self.trials = [trial for trial in self.confirmed if trial not in history.entered]
+        self.trials = [trial for trial in self.confirmed if trial not in history.incumbent_numbers]
         self.comparisons = (
             len(self.confirmed) + self.evidence.confirmed_cells + self.other.confirmed_cells
         )
@@ -88,7 +88,7 @@ class _Summary:
         general = self._general(best_new)
         specialised = tuple(self._specialised(shape, general) for shape in self.tune)
         rejections = count_rejections(history)
-        trials, refuted = history.trials.values(), history.refuted
+        trials, failed_later = history.trials.values(), history.failed_later
         own = [trial for trial in trials if trial.same_as is None]
         return Result(
             experiment=history.experiment.name,
@@ -98,8 +98,10 @@ class _Summary:
             ended=history.ended,
             cache=self.cache,
             trials=len(trials),
-            measured=sum(isinstance(t.outcome, Measured) and t.number not in refuted for t in own),
-            rejected=sum(isinstance(t.outcome, Rejected) or t.number in refuted for t in own),
+            measured=sum(
+                isinstance(t.outcome, Measured) and t.number not in failed_later for t in own
+            ),
+            rejected=sum(isinstance(t.outcome, Rejected) or t.number in failed_later for t in own),
             merged=history.merged,
             searched_seconds=history.searched,
             shapes=tuple(
@@ -136,8 +138,8 @@ class _Summary:
 
     def _failed_incumbents(self) -> Iterator[str]:
         """A line for each incumbent that failed in this run's confirmation."""
-        for number in self.history.entered:
-            if (why := self.history.refuted.get(number)) is not None:
+        for number in self.history.incumbent_numbers:
+            if (why := self.history.failed_later.get(number)) is not None:
                 configuration = self.history.configuration(number)
                 yield f"the incumbent ({configuration}) failed in confirmation: {why.detail}"
 

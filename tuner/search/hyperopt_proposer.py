@@ -19,7 +19,7 @@ from tuner.trial import Configuration
 Algorithm = Callable[[Sequence[int], Any, Any, int], list[Any]]
 """``suggest(new_ids, domain, trials, seed)``; too few documents mean that no point is left."""
 
-ATTEMPTS = 20
+ATTEMPTS = 8
 """How often :class:`Constrained` asks for a feasible new point before it draws one at random."""
 VIEW = 1000
 """Trials that Hyperopt's own algorithms see, half the best and half the latest: their time for a

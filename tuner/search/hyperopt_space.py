@@ -8,9 +8,10 @@ import numpy as np
 
 from tuner.errors import SpecError
 from tuner.expressions import Expression, ExpressionError, nearest
-from tuner.space.conditions import holds
+from tuner.space.conditions import Condition
 from tuner.space.enumeration import enumerate_feasible
 from tuner.space.feasible import FeasibleSet
+from tuner.space.requirements import constraint
 from tuner.trial import Value
 
 
@@ -87,7 +88,7 @@ def read_space(domain: Any, constraints: Sequence[str] = ()) -> DiscreteSpace:
         numbers = range(len(listed)) if listed is not None else _numbers(label, distribution)
         parameters[label] = tuple(numbers if listed is None else listed)
         codes[label] = {number: ordinal for ordinal, number in enumerate(numbers)}
-    conditions = [holds(f"the constraint {e.text}", e) for e in _parsed(constraints, parameters)]
+    conditions = [Condition(constraint(e)) for e in _parsed(constraints, parameters)]
     found = enumerate_feasible(parameters, conditions, [{}])
     if not len(found.rows):
         raise SpecError("no point of the search space meets all constraints")

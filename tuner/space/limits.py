@@ -11,9 +11,8 @@ from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan, KernelStep, Plan, Usage
 from tuner.space.occupancy import registers_per_block
+from tuner.space.requirements import launch_limits
 from tuner.trial import Code, Rejected, Stage
-
-AXES = "xyz"
 
 
 def over_limit(plan: Plan, device: Device, binaries: Sequence[Binary] = ()) -> Rejected | None:
@@ -54,25 +53,13 @@ def within_limits(
 
 
 def launch_excess(step: KernelStep, device: Device) -> tuple[Code, str] | None:
-    """What a launch asks for beyond ``device``, judged by its geometry alone."""
-    threads = math.prod(step.block)
-    if threads > device.max_threads_per_block:
-        block = "×".join(map(str, step.block))
-        return Code.THREADS, (
-            f"a block of {block} = {threads} threads; {device.name} allows "
-            f"{device.max_threads_per_block}"
-        )
-    for axis, size, limit in zip(AXES, step.block, device.max_block, strict=True):
-        if size > limit:
-            return Code.THREADS, f"{size} threads along {axis}; {device.name} allows {limit}"
-    for axis, size, limit in zip(AXES, step.grid, device.max_grid, strict=True):
-        if size > limit:
-            return Code.GRID, f"{size} blocks along {axis}; {device.name} allows {limit}"
-    if step.shared_bytes > device.max_shared_bytes_per_block:
-        return Code.SHARED_MEMORY, (
-            f"{step.shared_bytes} bytes of dynamic shared memory; {device.name} allows "
-            f"{device.max_shared_bytes_per_block} per block"
-        )
+    """The first limit of ``device`` that a launch's geometry exceeds."""
+    for limit in launch_limits(device):
+        sizes = limit.sizes(step)
+        size = math.prod(sizes)
+        if size > limit.most:
+            shown = f"{'×'.join(map(str, sizes))} = {size}" if len(sizes) > 1 else size
+            return limit.code, f"{shown} {limit.unit}; {device.name} allows {limit.most}"
     return None
 
 

@@ -1,11 +1,10 @@
 """Lowering: a configuration of a template, or the baseline, becomes a :class:`tuner.plan.Plan`.
 
 Every expression is evaluated here, for each shape on its own; compilers and benches see integers.
-What cannot run on a shape becomes an :class:`Infeasible` cell with its reason: a shape outside the
-domain, a constraint that does not hold, an expression without a value there, or a launch over the
-device's limits.
+A shape on which a requirement fails becomes an :class:`Infeasible` cell with the reason.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -24,14 +23,8 @@ from tuner.experiment.model import (
 )
 from tuner.expressions import Expression, ExpressionError
 from tuner.plan import Build, CellPlan, Dim3, KernelStep, MemsetStep, Plan, Scratch, Step
-from tuner.space.limits import launch_excess
+from tuner.space.requirements import Requirement, requirements
 from tuner.trial import Configuration, Infeasible, Value
-
-INT64_MAX = 2**63 - 1
-
-
-class _InfeasibleError(Exception):
-    """Why one shape cannot be lowered; never leaves this module."""
 
 
 def lower(
@@ -57,19 +50,54 @@ def lower(
         SpecError: the configuration is not one of the template's.
     """
     parameters = _checked_parameters(template, configuration)
+    subject = template or experiment.kernel
     builds: dict[Build, int] = {}
     cells: list[CellPlan | Infeasible] = []
+    required = tuple(requirements(experiment, subject, device))
     for binding in bindings:
-        scope = _Scope(experiment, template or experiment.kernel, parameters, binding, device)
-        try:
-            scope.check()
-            build, steps, scratch = scope.build(), scope.steps(), scope.scratch()
-        except _InfeasibleError as problem:
-            cells.append(Infeasible(reason=str(problem)))
+        names = {**binding.symbols, **parameters.as_dict()}
+        reasons = (violation(requirement, names, device) for requirement in required)
+        if reason := next(filter(None, reasons), None):
+            cells.append(Infeasible(reason=reason))
         else:
-            number = builds.setdefault(build, len(builds))
-            cells.append(CellPlan(build=number, steps=steps, scratch=scratch))
+            scope = _Scope(experiment, subject, parameters, binding, device)
+            number = builds.setdefault(scope.build(), len(builds))
+            cells.append(CellPlan(build=number, steps=scope.steps(), scratch=scope.scratch()))
     return Plan(builds=tuple(builds), cells=tuple(cells))
+
+
+def violation(
+    requirement: Requirement, names: Mapping[str, Value], device: Device | None
+) -> str | None:
+    """Why a point fails a requirement; ``None`` if it meets it."""
+    subject = requirement.subject
+    sizes = []
+    try:
+        if requirement.when is not None and not _integer(requirement.when, names, device):
+            return None
+        for factor in requirement.factors:
+            value = _integer(factor, names, device)
+            if requirement.true and not value:
+                return f"{subject}: {factor.text}"
+            if requirement.least is not None and value < requirement.least:
+                return f"{subject}: {factor.text} is {value}, below {requirement.least}"
+            sizes.append(value)
+    except ExpressionError as problem:
+        return f"{subject}: {problem}"
+    size = math.prod(sizes)
+    if requirement.item is not None:
+        size *= item_bytes(str(names.get(requirement.item, requirement.item)))
+    if requirement.most is not None and size > requirement.most:
+        text = " * ".join(factor.text for factor in requirement.factors)
+        return f"{subject}: {text} is {size}, above {requirement.most}"
+    return None
+
+
+def _integer(expression: Expression, names: Mapping[str, Value], device: Device | None) -> int:
+    value = expression.evaluate(names, device)
+    if isinstance(value, str):
+        raise ExpressionError(f"{expression.text} is {value!r}, not an integer")
+    return int(value)
 
 
 def parameter_defines(template: Template, configuration: Configuration) -> dict[str, int]:
@@ -122,13 +150,6 @@ class _Scope:
         self._symbols: Mapping[str, Value] = binding.symbols
         self._names: Mapping[str, Value] = {**binding.symbols, **parameters.as_dict()}
 
-    def check(self) -> None:
-        """Raise unless the shape is in the domain and meets every constraint."""
-        for condition in self._experiment.shapes.domain:
-            self._require(condition, "the shape is outside the domain")
-        for condition in self._template.constraints if self._template else ():
-            self._require(condition, "a constraint does not hold")
-
     def build(self) -> Build:
         """The source, macros and options of this shape's binary."""
         kernel = self._experiment.kernel
@@ -136,7 +157,7 @@ class _Scope:
         if self._template:
             defines = parameter_defines(self._template, self._parameters)
             for name, expression in self._template.defines.items():
-                defines[name] = self._integer(expression, f"define {name}")
+                defines[name] = self._integer(expression)
         entries = dict.fromkeys(
             self._entry(step) for step in self._subject.steps if isinstance(step, Launch)
         )
@@ -165,30 +186,22 @@ class _Scope:
         return tuple(self._scratch(argument) for argument in appended)
 
     def _launch(self, launch: Launch) -> KernelStep:
-        step = KernelStep(
+        return KernelStep(
             entry=self._entry(launch),
-            grid=self._axes(launch.grid, "grid"),
-            block=self._axes(launch.block, "block"),
-            shared_bytes=self._integer(launch.shared_bytes, "shared_bytes", least=0),
+            grid=self._axes(launch.grid),
+            block=self._axes(launch.block),
+            shared_bytes=self._integer(launch.shared_bytes),
             cooperative=launch.cooperative,
             arguments=launch.arguments or kernel_arguments(self._experiment, self._template),
         )
-        if excess := launch_excess(step, self._device):
-            raise _InfeasibleError(excess[1])
-        return step
 
-    def _axes(self, expressions: Sequence[Expression], what: str) -> Dim3:
-        sizes = [self._integer(e, f"{what}[{axis}]", least=1) for axis, e in enumerate(expressions)]
-        x, y, z = [*sizes, 1, 1][:3]
+    def _axes(self, expressions: Sequence[Expression]) -> Dim3:
+        x, y, z = [*map(self._integer, expressions), 1, 1][:3]
         return x, y, z
 
     def _scratch(self, argument: ScratchArgument) -> Scratch:
         dtype = str(self._symbols.get(argument.dtype, argument.dtype))
-        elements = 1
-        for extent in argument.shape:
-            elements *= self._integer(extent, f"scratch {argument.name}", least=1)
-        if elements * item_bytes(dtype) > INT64_MAX:
-            raise _InfeasibleError(f"scratch {argument.name} is over 2**63 bytes")
+        elements = math.prod(map(self._integer, argument.shape))
         align = argument.align or item_bytes(dtype)
         return Scratch(name=argument.name, dtype=dtype, elements=elements, align=align)
 
@@ -212,35 +225,12 @@ class _Scope:
         given = self._template.options if self._template else None
         options = []
         for option in inherited if given is None else given:
-            if isinstance(option, CompilerFlag):
-                if option.when is None or self._holds(option.when, f"option {option.flag}"):
-                    options.append(self._flag(option))
-            else:
+            if not isinstance(option, CompilerFlag):
                 options.append(option)
+            elif option.when is None or self._integer(option.when):
+                value = "" if option.value is None else f"={self._integer(option.value)}"
+                options.append(f"{option.flag}{value}")
         return tuple(options)
 
-    def _flag(self, option: CompilerFlag) -> str:
-        if option.value is None:
-            return option.flag
-        return f"{option.flag}={self._integer(option.value, f'option {option.flag}')}"
-
-    def _require(self, condition: Expression, otherwise: str) -> None:
-        if not self._holds(condition, otherwise):
-            raise _InfeasibleError(f"{otherwise}: {condition.text}")
-
-    def _holds(self, condition: Expression, what: str) -> bool:
-        return self._integer(condition, what) != 0
-
-    def _integer(self, expression: Expression, what: str, *, least: int | None = None) -> int:
-        value = self._evaluate(expression, what)
-        if isinstance(value, str):
-            raise _InfeasibleError(f"{what}: {expression.text} is {value!r}, not an integer")
-        if least is not None and value < least:
-            raise _InfeasibleError(f"{what}: {expression.text} is {value}, below {least}")
-        return int(value)
-
-    def _evaluate(self, expression: Expression, what: str) -> Value:
-        try:
-            return expression.evaluate(self._names, self._device)
-        except ExpressionError as problem:
-            raise _InfeasibleError(f"{what}: {problem}") from None
+    def _integer(self, expression: Expression) -> int:
+        return _integer(expression, self._names, self._device)

@@ -12,9 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from tuner.engine.fleet import BASELINE, Candidate, Confirmed, ConfirmJob, Sample
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.work import ConfirmWork
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
+from tuner.journal.facts import ConfirmationSampled, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
@@ -64,8 +66,8 @@ class Confirmation:
         self._open_session = open_session
         self._rng = rng
 
-    def run(self, job: ConfirmJob) -> Confirmed:
-        """Check and time finalists; some of them with extra checks.
+    def run(self, work: ConfirmWork) -> ConfirmationSampled:
+        """Check and time; those in ``extra_checks`` also on the extra cases.
 
         Raises:
             EnvironmentProblem: the baseline fails.
@@ -73,18 +75,20 @@ class Confirmation:
         failed: dict[int, Rejected] = {}
         notes: dict[str, None] = {}
         while True:
-            finalists = [c for c in job.finalists if c.trial not in failed]
+            finalists = [c for c in work.finalists if c.trial not in failed]
             vitals: list[Vitals] = []
             try:
-                samples = self._once(finalists, job.harder, notes, vitals)
+                samples = self._once(finalists, work.extra_checks, notes, vitals)
             except _CandidateFailed as out:
                 if out.trial == BASELINE:
                     failed |= self._culprits(finalists, out.reason)
                 else:
                     failed[out.trial] = out.reason
             else:
-                return Confirmed(
-                    process=job.process,
+                return ConfirmationSampled(
+                    work=work.id,
+                    process=work.process,
+                    extra_checks=work.extra_checks,
                     samples=samples,
                     failed=tuple(failed.items()),
                     notes=tuple(notes),
@@ -114,27 +118,27 @@ class Confirmation:
     def _once(
         self,
         finalists: Sequence[Candidate],
-        harder: Sequence[int],
+        extra_checks: Sequence[int],
         notes: dict[str, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         """Check and time; retry once if the child was killed externally."""
         try:
-            return self._attempt(finalists, harder, notes, vitals)
+            return self._attempt(finalists, extra_checks, notes, vitals)
         except _CandidateFailed as out:
             if not out.lost:
                 raise
-        return self._attempt(finalists, harder, notes, vitals)
+        return self._attempt(finalists, extra_checks, notes, vitals)
 
     def _attempt(
         self,
         finalists: Sequence[Candidate],
-        harder: Sequence[int],
+        extra_checks: Sequence[int],
         notes: dict[str, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
-        extra_checks = [c.trial for c in finalists if c.trial in harder]
-        extra = self._extra_cases(notes) if extra_checks else {}
+        checked_further = [c.trial for c in finalists if c.trial in extra_checks]
+        extra = self._extra_cases(notes) if checked_further else {}
         self._oracle.end_children()
         session = self._open_session()
         loaded_by_trial: dict[int, LoadedCandidate] = {}
@@ -155,7 +159,7 @@ class Confirmation:
             for number, case in enumerate(checked):
                 is_extra = number >= len(cases)
                 for trial, loaded in runners.items():
-                    if is_extra and trial not in (BASELINE, *extra_checks):
+                    if is_extra and trial not in (BASELINE, *checked_further):
                         continue
                     with self._attribute_failure(trial, shape):
                         known = self._prep.baseline_ns.get(shape, slowest_ns)

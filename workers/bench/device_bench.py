@@ -15,22 +15,21 @@ from dataclasses import replace
 
 import numpy as np
 
+from tuner.candidate import Candidate
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.fleet import (
-    Benched,
-    BenchSetup,
-    Candidate,
-    Confirmed,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Prepared,
-)
+from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.odd_shapes import every_shape
 from tuner.integrity.binary_rules import binary_rejection
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    Span,
+    TrialFinished,
+    WinnersExamined,
+)
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.bench.ceilings import measure_ceilings
@@ -91,7 +90,7 @@ class DeviceBench:
 
     @property
     def name(self) -> str:
-        """Host and device: what ``Benched.bench`` holds.
+        """Host and device: the worker of every span.
 
         By the device's identity once it is known, since each Ray actor sees its GPU as index 0.
         """
@@ -106,26 +105,28 @@ class DeviceBench:
         """
         return self._describe()[0]
 
-    def prepare(self, setup: BenchSetup) -> Prepared:
+    def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make the cases, check the baseline and trivial answers, time the baseline.
 
         Calling again starts over. Retries once if a child process was killed externally.
         """
         with self._locked():
+            began = time.time()
             result = self._begin(setup)
             if isinstance(result, Rejected) and result.code == Code.CRASH:
                 result = self._begin(setup)
             oracle = self._oracle
             if oracle is not None:
                 oracle.end_children()
-            return Prepared(
+            return BaselinePrepared(
                 result=result,
                 notes=oracle.notes if oracle else (),
                 ceilings=self._prep.ceilings if self._prep else None,
                 vitals=self._runner.vitals if self._runner else None,
+                span=self._span(began),
             )
 
-    def run(self, candidate: Candidate, cutoffs: Losses = ()) -> Benched:
+    def run(self, candidate: Candidate, cutoffs: Losses = ()) -> TrialFinished:
         """Verify and time one candidate on every tune shape that it is feasible for.
 
         Timings above the ``cutoffs`` of :mod:`tuner.racing` are cut short.
@@ -135,9 +136,11 @@ class DeviceBench:
         """
         prep, _ = self._prepared()
         if refused := binary_rejection(candidate, prep.setup.baseline):
-            return Benched(trial=candidate.trial, outcome=refused, bench=self.name, seconds=0.0)
+            return TrialFinished(
+                trial=candidate.trial, outcome=refused, span=self._span(time.time())
+            )
         with self._locked():
-            began = time.monotonic()
+            began, at = time.monotonic(), time.time()
             for _ in range(CHILD_ATTEMPTS):
                 runner = self._ready(candidate)
                 try:
@@ -146,15 +149,15 @@ class DeviceBench:
                 except ChildLost as failure:
                     outcome = rejected(failure, None)
             seconds = time.monotonic() - began
-        return Benched(
+        return TrialFinished(
             trial=candidate.trial,
             outcome=outcome,
-            bench=self.name,
-            seconds=seconds,
+            device_seconds=seconds,
             vitals=runner.vitals if isinstance(outcome, Measured) else None,
+            span=Span(worker=self.name, began=at, ended=at + seconds),
         )
 
-    def confirm(self, job: ConfirmJob) -> Confirmed:
+    def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
         """Check finalists on extra cases and time them against the baseline, in a fresh child.
 
         Raises:
@@ -162,6 +165,7 @@ class DeviceBench:
         """
         prep, oracle = self._prepared()
         with self._locked():
+            began = time.time()
             self._drop()
             server = self._server()
 
@@ -177,15 +181,17 @@ class DeviceBench:
                 )
 
             try:
-                return Confirmation(prep, oracle, open_session, self._rng).run(job)
+                sampled = Confirmation(prep, oracle, open_session, self._rng).run(work)
+                return replace(sampled, span=self._span(began))
             finally:
                 server.close()
                 oracle.end_children()
 
-    def examine(self, job: ExamineJob) -> Examined:
+    def examine(self, work: ExamineWork) -> WinnersExamined:
         """Run winners under the memory and race checkers, and the best of them under a profiler."""
         prep, _ = self._prepared()
         with self._locked():
+            began = time.time()
             self._drop()
             site = Site(
                 device=prep.device,
@@ -195,20 +201,22 @@ class DeviceBench:
                 folder=self._folder.path,
                 abort=self._closed,
             )
-            failed, notes = examine(job.winners, site)
+            failed, notes = examine(work.winners, site)
             profiles = []
-            sound = [one for one in job.winners if one.trial not in failed]
+            sound = [one for one in work.winners if one.trial not in failed]
             for best in sound[:1]:
                 found = profile(best, site)
                 if isinstance(found, str):
                     notes = (*notes, found)
                 elif found is not None:
                     profiles.append(found)
-        return Examined(
-            trials=tuple(one.trial for one in job.winners),
+        return WinnersExamined(
+            work=work.id,
+            trials=work.trials,
             failed=tuple(failed.items()),
             notes=notes,
             profiles=tuple(profiles),
+            span=self._span(began),
         )
 
     def close(self) -> None:
@@ -224,6 +232,10 @@ class DeviceBench:
         if oracle is not None:
             oracle.close()
         self._folder.remove()
+
+    def _span(self, began: float) -> Span:
+        """What the device was held for since ``began``, in Unix seconds."""
+        return Span(worker=self.name, began=began, ended=time.time())
 
     def _begin(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
         self._forget()

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tuner.backends.registry import traits_of
+from tuner.candidate import Candidate
 from tuner.device import Device
-from tuner.engine.fleet import Candidate
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, pick

@@ -114,7 +114,7 @@ def _key(prep: Preparation) -> str:
     """A digest of what cases depend on: experiment, machine code, seed, device."""
     parts = (
         _EXPERIMENTS.dump_json(prep.setup.prepares).decode(),
-        prep.setup.baseline.work,
+        prep.setup.baseline.code_digest,
         str(prep.setup.secret),
         prep.device.model,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.fleet import BenchSetup
+from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import ResolvedArgument, moved_bytes
 from tuner.experiment.model import Measure, ShapeBinding
 from tuner.trial import CutShort, Full

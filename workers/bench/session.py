@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from tuner.candidate import Candidate
 from tuner.device import Device
-from tuner.engine.fleet import Candidate
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
 from tuner.telemetry import Vitals

@@ -9,7 +9,7 @@ import statistics
 
 import numpy as np
 
-from tuner.engine.fleet import Candidate
+from tuner.candidate import Candidate
 from tuner.plan import CellPlan
 from tuner.racing import within_cutoff, within_mean_cutoff
 from tuner.search.port import Losses

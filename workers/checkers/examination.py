@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tuner.candidate import Candidate
 from tuner.device import Device
-from tuner.engine.fleet import Candidate, Profile
 from tuner.experiment.arguments import ResolvedArgument
+from tuner.journal.facts import Profile
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.registry import adapter_of, module_of

@@ -9,35 +9,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tuner.engine.driving import BASELINE_NS, CPU, GPU, KilledError, Run, experiment, fleet
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.engine.bench_queue import BATCH
-from tuner.engine.commands import Bench, Propose, Record
-from tuner.engine.fleet import (
-    BASELINE,
-    INCUMBENT,
-    BenchJob,
-    CompileJob,
-    ConfirmJob,
-    Examined,
-    ExamineJob,
-    Lost,
-)
 from tuner.engine.session import PHASE, Phase, Session
-from tuner.engine.signals import CandidateCompiled, Signal, StopRequested
 from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
+from tuner.engine.work import (
+    CompileWork,
+    ConfirmWork,
+    ExamineWork,
+    Finish,
+    MeasureWork,
+    PrepareWork,
+    Propose,
+)
 from tuner.experiment.fields import Source
 from tuner.experiment.model import Template
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
+    Entry,
     EpochOpened,
     Fact,
     IncumbentEntered,
     RunFinished,
     SearchEnded,
+    TrialCompiled,
     TrialFinished,
     TrialProposed,
+    WinnersExamined,
+    WorkLost,
 )
 from tuner.journal.history import History
+from tuner.plan import Binary
 from tuner.results.summary import winners
 from tuner.trial import Code, Configuration, Full, Measured, Outcome, Rejected, Stage
 
@@ -61,7 +64,7 @@ def given_up(fact: TrialFinished) -> bool:
 
 def told(facts: list[Fact]) -> tuple[object, ...]:
     """What a run found, without when it did, or which cells had been given up by then."""
-    history = History.of(experiment(), facts)
+    history = History.of(experiment(), map(Entry, facts))
     return (
         [
             (t.number, t.configuration, history.losses(t.number) or t.outcome)
@@ -79,10 +82,16 @@ def test_a_run_goes_from_baseline_through_search_and_confirmation_to_its_end():
     run = Run(experiment())
     session = run.drive(fleet())
     kinds = [key for key, _ in itertools.groupby(fact.kind for fact in run.facts)]
-    assert kinds[:3] == ["epoch.opened", "baseline.prepared", "trial.proposed"]
-    assert kinds[-4:] == [
-        *("search.ended", "confirmation.sampled", "winners.examined", "run.finished")
+    assert kinds[:5] == [
+        "epoch.opened",
+        "trial.compiled",
+        "work.began",
+        "baseline.prepared",
+        "trial.proposed",
     ]
+    ends = [kind for kind in kinds if kind not in ("trial.compiled", "work.began")]
+    found = list(dict.fromkeys(ends[ends.index("search.ended") :]))
+    assert found == ["search.ended", "confirmation.sampled", "winners.examined", "run.finished"]
     assert session.phase is Phase.FINISHED
     assert len(session.history.trials) == 12
     assert all(isinstance(t.outcome, Measured) for t in session.history.trials.values())
@@ -107,9 +116,9 @@ def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
         assert told(run.facts) == told(undisturbed.facts)
         benched = [
             candidate.trial
-            for job in resumed.submitted
-            if isinstance(job, BenchJob)
-            for candidate in job.candidates
+            for work in resumed.submitted
+            if isinstance(work, MeasureWork)
+            for candidate in work.candidates
         ]
         again = before.keys() & set(benched)
         assert all(given_up(before[trial]) for trial in again), "measured again"
@@ -140,14 +149,14 @@ def test_killed_again_and_again_a_run_ends_as_if_undisturbed(cuts, compile_slots
     assert len(done) == len(set(done))
 
 
-OTHER = Template(source=Source(name="other.cu", text=""), entry="f", parameters={"x": (13, 14)})
+OTHER = Template(source=Source(name="other.cu", text=""), entry="f", parameters={"x": (11, 13, 14)})
 ENTERED = IncumbentEntered(template=OTHER, configuration=Configuration.of({"x": 13}))
 
 
 def entrants(busy: SimulatedFleet) -> list[list[int]]:
     """Who is in each confirming process."""
-    jobs = [job for job in busy.submitted if isinstance(job, ConfirmJob)]
-    return [[candidate.trial for candidate in job.finalists] for job in jobs]
+    works = [work for work in busy.submitted if isinstance(work, ConfirmWork)]
+    return [list(work.trials) for work in works]
 
 
 def test_the_incumbent_is_in_every_process_that_confirms_and_is_no_trial():
@@ -185,19 +194,19 @@ def trials_of(confirmation: ConfirmationSampled) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "processes", "refuted"),
+    ("fault", "processes", "failed_later"),
     [
         (Fault.COMPILE_ERROR, 0, False),
         (Fault.COMPILER_LOST, 0, False),
         (Fault.WRONG_LATER, 1, True),
     ],
 )
-def test_an_incumbent_that_fails_leaves_the_others_alone(fault, processes, refuted):
+def test_an_incumbent_that_fails_leaves_the_others_alone(fault, processes, failed_later):
     run, busy = Run(experiment(), incumbents=(ENTERED,)), fleet(faults={INCUMBENT: fault})
     history = run.drive(busy).history
     assert history.finished
     assert sum(INCUMBENT in trials for trials in entrants(busy)) == processes
-    assert (INCUMBENT in history.refuted) is refuted
+    assert (INCUMBENT in history.failed_later) is failed_later
     assert {c.process for c in history.confirmations if trials_of(c)} == {0, 1, 2}
 
 
@@ -237,7 +246,7 @@ def test_a_job_is_about_fifty_milliseconds_of_work(seconds, size):
     run = Run(experiment(trials=80))
     busy = fleet(compile_slots=16, durations=Durations(compile=1e-4, bench=seconds))
     run.drive(busy)
-    sizes = [len(job.candidates) for job in busy.submitted if isinstance(job, BenchJob)]
+    sizes = [len(work.candidates) for work in busy.submitted if isinstance(work, MeasureWork)]
     assert max(sizes) == size
     assert sizes[0] == 1, "nothing is known of how long a trial takes"
 
@@ -269,7 +278,8 @@ def test_a_time_budget_is_kept_and_summed_over_resumes():
     session = run.drive(fleet(**slow))
     assert session.history.ended == "seconds"
     assert 2.0 <= session.history.searched < 2.0 + 2 * BATCH * 0.25 + 0.5
-    times = [fact.searched for fact in run.facts if isinstance(fact, TrialFinished)]
+    ends = [n for n, entry in enumerate(run.entries) if isinstance(entry.fact, TrialFinished)]
+    times = [History.of(run.experiment, run.entries[: n + 1]).searched for n in ends]
     assert times == sorted(times)
     left = [t for t in session.history.trials.values() if t.outcome is None]
     assert left
@@ -289,14 +299,14 @@ def test_on_a_cpu_compiling_and_timing_never_overlap():
     busy = fleet(CPU, compile_slots=2)
     run.drive(busy)
     kinds = [
-        type(job)
-        for job in busy.submitted
-        if isinstance(job, BenchJob) or (isinstance(job, CompileJob) and job.trial != BASELINE)
+        type(work)
+        for work in busy.submitted
+        if isinstance(work, MeasureWork | CompileWork) and work.trials != (BASELINE,)
     ]
     phases = [(kind, len(list(jobs))) for kind, jobs in itertools.groupby(kinds)]
-    assert phases[:4] == [(CompileJob, PHASE), (BenchJob, 1)] * 2
-    benched = [job for job in busy.submitted if isinstance(job, BenchJob)]
-    assert [len(job.candidates) for job in benched] == [PHASE, PHASE, 4]
+    assert phases[:4] == [(CompileWork, PHASE), (MeasureWork, 1)] * 2
+    benched = [work for work in busy.submitted if isinstance(work, MeasureWork)]
+    assert [len(work.candidates) for work in benched] == [PHASE, PHASE, 4]
 
 
 def test_a_lost_worker_costs_a_trial_only_after_three_attempts():
@@ -336,8 +346,8 @@ def test_a_baseline_lost_once_is_prepared_again():
 
 def test_stopped_confirms_the_best_so_far():
     run = Run(experiment(trials=1000))
-    signals = itertools.chain([None] * 20, [StopRequested("stopped")])
-    session = run.drive(fleet(), signals)
+    stops = itertools.chain([None] * 20, ["stopped"])
+    session = run.drive(fleet(), stops)
     assert session.history.ended == "stopped"
     assert 0 < len(session.history.trials) < 1000
     assert len(session.history.confirmations) == 3
@@ -345,7 +355,7 @@ def test_stopped_confirms_the_best_so_far():
 
 
 def test_stopped_before_anything_was_measured_just_ends():
-    session = Run(experiment()).drive(fleet(), [StopRequested("stopped")])
+    session = Run(experiment()).drive(fleet(), ["stopped"])
     assert session.history.ended == "stopped"
     assert session.history.finished
     assert not session.history.trials
@@ -353,8 +363,8 @@ def test_stopped_before_anything_was_measured_just_ends():
 
 def test_interrupted_leaves_at_once_and_can_be_resumed():
     run = Run(experiment())
-    signals = itertools.chain([None] * 8, [StopRequested("interrupted")])
-    session = run.drive(fleet(), signals)
+    stops = itertools.chain([None] * 8, ["interrupted"])
+    session = run.drive(fleet(), stops)
     assert not session.history.finished
     assert session.history.ended is None
     undisturbed = Run(experiment())
@@ -390,8 +400,8 @@ def test_finalists_are_the_best_general_ones_and_the_best_of_each_shape():
 
 
 def test_a_configuration_that_skips_a_shape_leads_no_general_ranking():
-    shapes_of_all = frozenset((x, 1) for x in range(0, 200, 2))
-    session = Run(experiment(trials=30), infeasible=shapes_of_all).drive(fleet())
+    skips_a_shape = experiment(trials=30, constraints=("x % 2 != 0 or n != 1024",))
+    session = Run(skips_a_shape).drive(fleet())
     for number in session.history.ranking():
         assert session.history.trials[number].configuration.as_dict()["x"] % 2 == 1
     even = [t for t in session.history.trials.values() if t.configuration.as_dict()["x"] % 2 == 0]
@@ -426,7 +436,7 @@ def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_th
     assert [fact.trials for fact in first.examinations] == [winners(first)]
     run = Run(experiment(trials=20))
     history = run.drive(fleet(faults={best: Fault.DEFECT})).history
-    assert best in history.refuted
+    assert best in history.failed_later
     assert best not in winners(history)
     seen = [number for fact in history.examinations for number in fact.trials]
     assert set(seen) == {best, *winners(history)}
@@ -456,19 +466,20 @@ def test_who_is_measured_in_full_once_those_above_were_refused_is_compiled_again
 
 def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():
     class Losing(SimulatedFleet):
-        def submit(self, job):
-            super().submit(job)
-            if isinstance(job, ExamineJob):
-                self._due = [
-                    (at, order, Lost(job=job, reason="gone"))
-                    if answer.__class__ is Examined
-                    else (at, order, answer)
-                    for at, order, answer in self._due
-                ]
+        async def answers(self, timeout):
+            return tuple(
+                WorkLost(work=answer.work, task="examine", worker="gpu", reason="gone")
+                if isinstance(answer, WinnersExamined)
+                else answer
+                for answer in await super().answers(timeout)
+            )
 
     usual = fleet()
     losing = Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost)
-    history = Run(experiment()).drive(losing).history
+    run = Run(experiment())
+    history = run.drive(losing).history
+    losses = [fact for fact in run.facts if isinstance(fact, WorkLost)]
+    assert [(fact.attempt, fact.final) for fact in losses] == [(1, False), (2, False), (3, True)]
     assert history.finished
     assert winners(history)
     assert any("not examined" in note for note in history.notes)
@@ -485,11 +496,11 @@ def test_held_out_shapes_are_for_finalists_alone():
     run = Run(experiment())
     simulated = fleet()
     run.drive(simulated)
-    for job in simulated.submitted:
-        if isinstance(job, BenchJob):
-            assert all(len(candidate.plan.cells) == 2 for candidate in job.candidates)
-        if isinstance(job, ConfirmJob):
-            assert all(len(candidate.plan.cells) == 3 for candidate in job.finalists)
+    for work in simulated.submitted:
+        if isinstance(work, MeasureWork):
+            assert all(len(candidate.plan.cells) == 2 for candidate in work.candidates)
+        if isinstance(work, ConfirmWork):
+            assert all(len(candidate.plan.cells) == 3 for candidate in work.finalists)
     sampled = next(fact for fact in run.facts if isinstance(fact, ConfirmationSampled))
     assert {sample.shape for sample in sampled.samples} == {0, 1, 2}
 
@@ -499,7 +510,7 @@ def test_another_environment_measures_the_incumbents_again_and_forgets_old_leads
     with pytest.raises(KilledError):
         run.drive(fleet())
     run.kill_after = None
-    before = History.of(run.experiment, run.facts)
+    before = History.of(run.experiment, run.entries)
     incumbents = before.finalists()
     assert incumbents
     kept = len(run.facts)
@@ -517,8 +528,8 @@ def test_another_environment_after_the_search_confirms_only_what_was_measured_in
     run = Run(experiment())
     run.drive(fleet())
     end = next(i for i, f in enumerate(run.facts) if isinstance(f, SearchEnded))
-    run.facts = run.facts[: end + 2]
-    incumbents = History.of(run.experiment, run.facts).finalists()
+    run.entries = run.entries[: end + 2]
+    incumbents = History.of(run.experiment, run.entries).finalists()
     run.environment = "two"
     history = run.drive(fleet(seed=5)).history
     assert set(history.ranking()) <= set(incumbents)
@@ -529,7 +540,7 @@ def test_another_environment_after_the_search_confirms_only_what_was_measured_in
 def test_facts_rebuild_the_history_of_a_live_session():
     run = Run(experiment())
     session = run.drive(fleet(faults=FAULTS))
-    rebuilt = History.of(run.experiment, run.facts)
+    rebuilt = History.of(run.experiment, run.entries)
     assert rebuilt.trials == session.history.trials
     assert rebuilt.finalists() == session.history.finalists()
     assert rebuilt.searched == session.history.searched
@@ -562,7 +573,7 @@ def test_jobs_carry_the_cutoffs_of_their_sending_and_hopeless_cells_are_given_up
     run = Run(experiment(trials=40, top=2))
     busy = fleet()
     history = run.drive(busy).history
-    jobs = [job for job in busy.submitted if isinstance(job, BenchJob)]
+    jobs = [work for work in busy.submitted if isinstance(work, MeasureWork)]
     assert jobs[0].cutoffs == (math.inf,) * 3
     assert all(math.isfinite(cutoff) for cutoff in jobs[-1].cutoffs)
     for one, other in itertools.pairwise(jobs):
@@ -599,7 +610,7 @@ def test_what_was_given_up_is_chosen_only_after_it_is_measured_in_full():
         assert history.trials[number].outcome.complete
     sampled = [f for f in run.facts if isinstance(f, ConfirmationSampled)]
     assert any(sample.trial == last for fact in sampled for sample in fact.samples)
-    assert History.of(run.experiment, run.facts).trials == history.trials
+    assert History.of(run.experiment, run.entries).trials == history.trials
 
 
 @settings(max_examples=60, deadline=None)
@@ -625,44 +636,66 @@ WRONG = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="wrong")
 
 
 class Told:
-    """A session that a test tells what happened, once its baseline is ready."""
+    """A session that a test tells what happened, once its baseline is ready.
 
-    def __init__(self, trials: int) -> None:
-        self.session = Session(experiment(trials=trials), compile_slots=4, bench_slots=1)
+    ``twins`` have the machine code of trial 0.
+    """
+
+    def __init__(self, trials: int, twins: tuple[int, ...] = ()) -> None:
+        history = History(experiment(trials=trials))
+        history.apply(
+            Entry(EpochOpened(device=GPU, environment="one", compile_slots=4, bench_slots=1))
+        )
+        self.session = Session(history, secret=1)
+        self.twins = twins
         self.sent: list[object] = []
+        self.works: dict[int, CompileWork] = {}
         self.asked = 0
-        self.happens(EpochOpened(device=GPU, environment="one"))
-        self.happens(CandidateCompiled(BASELINE))
-        self.happens(BaselinePrepared(cells=(FULL, FULL, FULL)))
+        self.act()
+        self.compiled(BASELINE)
+        self.happens(BaselinePrepared(result=(FULL, FULL, FULL)))
 
-    def happens(self, event: Fact | Signal) -> None:
-        self.session.apply(event)
+    def happens(self, fact: Fact) -> None:
+        self.session.apply(Entry(fact))
+        self.act()
+
+    def act(self) -> None:
         while commands := self.session.decide(0.0):
             for command in commands:
                 match command:
-                    case Record(fact=fact):
-                        self.session.apply(fact)
                     case Propose(trial=trial):
                         self.asked += 1
                         values = Configuration.of({"x": trial})
-                        self.session.apply(TrialProposed(trial=trial, configuration=values))
-                    case _:
+                        fact = TrialProposed(trial=trial, configuration=values)
+                        self.session.apply(Entry(fact))
+                    case CompileWork():
+                        self.works[command.trial] = command
+                    case PrepareWork() | MeasureWork() | ConfirmWork() | ExamineWork() | Finish():
                         self.sent.append(command)
+                    case fact:
+                        self.session.apply(Entry(fact))
+
+    def compiled(self, trial: int) -> None:
+        code = b"first" if trial in (0, *self.twins) else str(trial).encode()
+        binaries = tuple(
+            Binary(build=build.digest, code=code, usage=(), symbols=(), compile_seconds=0.1)
+            for build in self.works[trial].plan.builds
+        )
+        self.happens(TrialCompiled(work=0, trial=trial, binaries=binaries))
 
     def finished(self, trial: int, outcome: Outcome) -> None:
-        self.happens(
-            TrialFinished(trial=trial, outcome=outcome, bench="b", device_seconds=0.01, searched=0)
-        )
+        self.happens(TrialFinished(trial=trial, outcome=outcome, device_seconds=0.01))
 
     def benched(self) -> list[int]:
-        return [trial for one in self.sent if isinstance(one, Bench) for trial in one.trials]
+        works = [one for one in self.sent if isinstance(one, MeasureWork)]
+        return [trial for work in works for trial in work.trials]
 
 
 def test_equal_code_waits_for_the_trial_that_is_measured_and_costs_no_budget():
-    run = Told(trials=2)
+    run = Told(trials=2, twins=(1,))
     assert run.asked == 2
-    run.happens(CandidateCompiled(0))
-    run.happens(CandidateCompiled(1, same_as=0))
+    run.compiled(0)
+    run.compiled(1)
     assert run.benched() == [0]
     assert run.session.history.trials[1].outcome is None
     run.finished(0, Measured(cells=(FULL, FULL)))
@@ -672,23 +705,23 @@ def test_equal_code_waits_for_the_trial_that_is_measured_and_costs_no_budget():
     assert run.session.history.merged == 1
     assert run.asked == 3, "a merged trial is made up for"
     assert run.session.history.ended is None
-    run.happens(CandidateCompiled(2))
+    run.compiled(2)
     run.finished(2, Measured(cells=(FULL, FULL)))
     assert run.session.history.ended == "trials"
 
 
 def test_equal_code_is_measured_itself_where_the_first_was_lost_by_the_fleet():
-    run = Told(trials=2)
-    run.happens(CandidateCompiled(0))
-    run.happens(CandidateCompiled(1, same_as=0))
+    run = Told(trials=2, twins=(1,))
+    run.compiled(0)
+    run.compiled(1)
     run.finished(0, LOST)
     assert run.benched() == [0, 1]
 
 
 def test_equal_code_shares_a_rejection_of_its_own():
-    run = Told(trials=2)
-    run.happens(CandidateCompiled(0))
+    run = Told(trials=2, twins=(1,))
+    run.compiled(0)
     run.finished(0, WRONG)
-    run.happens(CandidateCompiled(1, same_as=0))
+    run.compiled(1)
     assert run.benched() == [0]
     assert run.session.history.trials[1].outcome == WRONG

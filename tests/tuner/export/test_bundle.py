@@ -12,7 +12,7 @@ import pytest
 
 from tests.tuner.results.runs import finished_run
 from tests.tuner.space.devices import cuda_device, opencl_cpu
-from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.errors import NothingValid
 from tuner.experiment.fields import Source
 from tuner.experiment.load import load_experiment

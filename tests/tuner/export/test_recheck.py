@@ -9,13 +9,14 @@ import pytest
 from tests.tuner.export.test_bundle import BUNDLED, corners
 from tests.tuner.results.runs import finished_run
 from tests.tuner.space.devices import cuda_device, opencl_cpu
-from tuner.engine.fleet import BASELINE, Confirmed, Sample
+from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
 from tuner.experiment.odd_shapes import odd_shapes
 from tuner.export.bundle import export_files
 from tuner.export.recheck import outcome, recheck
 from tuner.export.record import NAME, read_record
+from tuner.journal.facts import ConfirmationSampled, Sample
 from tuner.space.lower import lower
 from tuner.trial import Code, Rejected, Stage
 
@@ -83,7 +84,7 @@ def answers(record, speedup, *, processes=5, noise=0.0, failed=()):
             for trial, time in ((BASELINE, 1000.0), (0, 1000.0 / speedup * shake))
             if trial not in dict(failed)
         ]
-        found.append(Confirmed(process=process, samples=tuple(samples), failed=failed))
+        found.append(ConfirmationSampled(process=process, samples=tuple(samples), failed=failed))
     return found
 
 

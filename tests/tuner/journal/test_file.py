@@ -3,51 +3,55 @@
 import os
 import resource
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.briefs import twice
 from tests.tuner.engine.driving import Run, experiment, fleet
 from tuner.engine.simulated_fleet import Fault
 from tuner.errors import EnvironmentProblem
-from tuner.journal.facts import IncumbentEntered
+from tuner.expressions import Expression
+from tuner.journal.facts import Entry, IncumbentEntered, TrialCompiled
 from tuner.journal.file import HEADER, Journal, read_journal
+from tuner.plan import Binary
 from tuner.trial import Configuration
 
 
-def _facts():
-    run = Run(
-        experiment(trials=5),
-        infeasible=frozenset({(x, 0) for x in range(0, 200, 3)}),
-        incumbents=(
-            IncumbentEntered(
-                template=twice().template, configuration=Configuration.of({"x": 3, "MODE": "sum"})
-            ),
-        ),
+def _entries():
+    searched = experiment(trials=5, constraints=("x % 3 != 0 or n != 256",))
+    incumbent = replace(
+        searched.template,
+        parameters={"x": (3, 4), "MODE": ("sum", "max")},
+        defines={"TWICE": Expression.parse("2 * x")},
+        rationale="not of this search",
     )
+    configuration = Configuration.of({"x": 3, "MODE": "sum"})
+    entered = IncumbentEntered(template=incumbent, configuration=configuration)
+    run = Run(searched, incumbents=(entered,))
     run.drive(fleet(faults={1: Fault.COMPILE_ERROR, 2: Fault.WRONG}))
-    return run.facts
+    return run.entries
 
 
-FACTS = _facts()
+ENTRIES = _entries()
 
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
-    """The journal of FACTS as its lines, newlines included; the header is the first."""
+    """The journal of ENTRIES as its lines, newlines included; the header is the first."""
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     with Journal(path) as journal:
-        for fact in FACTS:
-            journal.append(fact)
+        for entry in ENTRIES:
+            journal.append(entry)
     return path.read_bytes().splitlines(keepends=True)
 
 
 def sealed(*texts):
     """A journal of facts in JSON, as its writer would have written them."""
     written, checksum = [HEADER], 0
-    for text in texts:
+    for fact in texts:
+        text = b'{"at":1.000000,"t":0.500000,' + fact[1:]
         checksum = zlib.crc32(text, checksum)
         written.append(b'{"sum":"%08x",' % checksum + text[1:] + b"\n")
     return b"".join(written)
@@ -61,43 +65,43 @@ def write(path, data):
 def test_what_was_appended_is_read_by_others_and_by_the_next_writer(tmp_path, lines):
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
-        assert journal.facts == []
-        for fact in FACTS[:7]:
-            journal.append(fact)
-        assert read_journal(path) == FACTS[:7], "a reader needs no sync"
+        assert journal.entries == []
+        for entry in ENTRIES[:7]:
+            journal.append(entry)
+        assert read_journal(path) == ENTRIES[:7], "a reader needs no sync"
     with Journal(path) as journal:
-        assert journal.facts == FACTS[:7]
-        for fact in FACTS[7:]:
-            journal.append(fact)
+        assert journal.entries == ENTRIES[:7]
+        for entry in ENTRIES[7:]:
+            journal.append(entry)
         journal.sync()
-    assert read_journal(path) == FACTS
+    assert read_journal(path) == ENTRIES
     assert path.read_bytes() == b"".join(lines)
 
 
 def test_cut_at_every_byte_it_keeps_all_whole_lines_and_goes_on(tmp_path, lines):
     path = tmp_path / "journal.jsonl"
-    facts = FACTS[:12]
+    entries = ENTRIES[:12]
     whole = b"".join(lines[:13])
     for cut in range(len(whole) + 1):
         write(path, whole[:cut])
-        kept = facts[: max(0, whole[:cut].count(b"\n") - 1)]
+        kept = entries[: max(0, whole[:cut].count(b"\n") - 1)]
         assert read_journal(path) == kept
         if cut % 37 == 0 or whole[cut - 1 : cut] == b"\n" or whole[cut : cut + 1] == b"\n":
             with Journal(path) as journal:
-                assert journal.facts == kept
-                for fact in facts[len(kept) :]:
-                    journal.append(fact)
+                assert journal.entries == kept
+                for entry in entries[len(kept) :]:
+                    journal.append(entry)
             assert path.read_bytes() == whole
 
 
-@given(tail=st.binary(min_size=1, max_size=60), kept=st.integers(0, len(FACTS)))
+@given(tail=st.binary(min_size=1, max_size=60), kept=st.integers(0, len(ENTRIES)))
 def test_random_tails_are_dropped_or_named_and_never_read_as_facts(
     tmp_path_factory, lines, tail, kept
 ):
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     write(path, b"".join(lines[: kept + 1]) + tail)
     if b"\n" not in tail:
-        assert read_journal(path) == FACTS[:kept]
+        assert read_journal(path) == ENTRIES[:kept]
     else:
         with pytest.raises(EnvironmentProblem, match=rf"journal.jsonl:{kept + 2}: .*damaged"):
             read_journal(path)
@@ -128,7 +132,7 @@ def test_a_line_that_is_gone_moved_twice_there_or_changed_is_named(tmp_path, lin
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"{}", "kind"),
+        (b'{"what": 1}', "kind"),
         (b'{"kind": "trial.vanished"}', "trial.vanished"),
         (
             b'{"kind": "trial.proposed", "trial": 7, "configuration": {"values": {}}}',
@@ -136,15 +140,15 @@ def test_a_line_that_is_gone_moved_twice_there_or_changed_is_named(tmp_path, lin
         ),
         (
             (
-                b'{"kind": "trial.finished", "trial": 4, "bench": "",'
-                b'"device_seconds": 0, "searched": 0, "outcome": {"kind": "measured", "cells": []}}'
+                b'{"kind": "trial.finished", "trial": 4,'
+                b'"outcome": {"kind": "measured", "cells": []}}'
             ),
             "trial 4 was never proposed",
         ),
         (
             (
-                b'{"kind": "trial.finished", "trial": 0, "bench": "", "device_seconds": 0,'
-                b'"searched": 0, "outcome": {"kind": "measured", "cells": [{"kind": "full",'
+                b'{"kind": "trial.finished", "trial": 0,'
+                b'"outcome": {"kind": "measured", "cells": [{"kind": "full",'
                 b'"median_ns": 0, "mad_ns": 0, "samples": 1, "baseline_ns": 1}]}}'
             ),
             "greater than 0",
@@ -159,10 +163,34 @@ def test_what_no_writer_writes_names_its_line(tmp_path, line, complaint):
         read_journal(path)
 
 
+def test_a_line_without_its_time_is_damage(tmp_path):
+    checksum = zlib.crc32(b'{"kind":"run.finished"}')
+    line = b'{"sum":"%08x","kind":"run.finished"}\n' % checksum
+    path = write(tmp_path / "journal.jsonl", HEADER + line)
+    with pytest.raises(EnvironmentProblem, match=r":2: .*does not say when it was written"):
+        read_journal(path)
+
+
+def test_binaries_are_passed_on_and_never_written(tmp_path):
+    binary = Binary(build="b", code=b"machine code", usage=(), symbols=(), compile_seconds=0.1)
+    compiled = TrialCompiled(work=0, trial=0, binaries=(binary,))
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as journal:
+        journal.append(Entry(compiled))
+    assert b"machine code" not in path.read_bytes()
+    (entry,) = read_journal(path)
+    assert entry.fact == compiled
+    assert entry.fact.binaries == ()
+
+
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b'{"journal": "kernelwright", "version": 1}\n', r"of version 1, and .* reads version 2"),
+        (b'{"journal": "kernelwright", "version": 1}\n', r"of version 1, and .* reads version 3"),
+        (
+            b'{"journal": "kernelwright", "version": 2}\n',
+            r"of version 2, and .* go on with the one that wrote it, or begin a new run",
+        ),
         *(
             (data, r"is no journal .* restore it from a copy, or begin a new run")
             for data in (b"\x80" * 99, bytes(99), HEADER[:-1] + b" ", HEADER[:-1] + bytes(99))
@@ -186,8 +214,8 @@ def test_what_is_no_journal_is_not_read_however_large_it_is(tmp_path):
 
 def test_it_knows_how_many_facts_no_crash_takes_any_more(tmp_path):
     with Journal(tmp_path / "journal.jsonl") as journal:
-        for fact in FACTS[:3]:
-            journal.append(fact)
+        for entry in ENTRIES[:3]:
+            journal.append(entry)
         assert journal.synced == 0
         journal.sync()
         assert journal.synced == 3
@@ -203,17 +231,17 @@ def test_a_folder_that_cannot_be_written_is_one_clear_message(tmp_path):
 def test_a_full_disk_is_one_clear_message_and_loses_nothing_written(tmp_path):
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)
-    journal.append(FACTS[0])
+    journal.append(ENTRIES[0])
     size = path.stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
     try:
         with pytest.raises(EnvironmentProblem, match="cannot write"):
-            journal.append(FACTS[1])
+            journal.append(ENTRIES[1])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert read_journal(path) == FACTS[:1]
+    assert read_journal(path) == ENTRIES[:1]
     journal.close()
     assert path.stat().st_size == size + 10
     with Journal(path) as again:
-        assert again.facts == FACTS[:1]
+        assert again.entries == ENTRIES[:1]

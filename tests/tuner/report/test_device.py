@@ -13,6 +13,7 @@ from tuner.expressions import Expression
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
+    Entry,
     EpochOpened,
     Fact,
     TrialFinished,
@@ -22,7 +23,7 @@ from tuner.journal.history import History
 from tuner.report.tables import results_jsonl, status_json
 from tuner.report.text import render
 from tuner.results.summary import summarise
-from tuner.telemetry import Span, Telemetry, Vitals
+from tuner.telemetry import Spread, Telemetry, Vitals
 
 CEILINGS = Ceilings(
     copy_bytes_per_second=4e9, launch_ns=500.0, products=(("float32", 3e13), ("float16", 2e14))
@@ -58,7 +59,7 @@ def test_looks_at_a_device_are_summed_up():
     )
     assert seen is not None
     assert seen.looks == 3
-    assert seen.sm_mhz == Span(low=1755, median=1980, high=1980)
+    assert seen.sm_mhz == Spread(low=1755, median=1980, high=1980)
     assert str(seen) == (
         "SM 1755–1980 (median 1980) MHz, memory 2619 MHz, 400 W, 40–50 (median 50) °C; "
         "throttled: power cap in 1 of 3; 1 other process on the device"
@@ -123,8 +124,8 @@ def test_what_was_told_survives_the_journal(tmp_path):
     run(told=kept)
     with Journal(path) as journal:
         for fact in facts:
-            journal.append(fact)
-    assert read_journal(path) == facts
+            journal.append(Entry(fact))
+    assert [entry.fact for entry in read_journal(path)] == facts
 
 
 def test_another_environment_begins_its_looks_anew():
@@ -133,11 +134,11 @@ def test_another_environment_begins_its_looks_anew():
     cells = ()
     for fact in (
         first,
-        BaselinePrepared(cells=cells, vitals=vitals()),
+        BaselinePrepared(result=cells, vitals=vitals()),
         first,
-        BaselinePrepared(cells=cells, vitals=vitals()),
+        BaselinePrepared(result=cells, vitals=vitals()),
         EpochOpened(device=GPU, environment="two"),
-        BaselinePrepared(cells=cells, vitals=last),
+        BaselinePrepared(result=cells, vitals=last),
     ):
-        history.apply(fact)
+        history.apply(Entry(fact))
     assert history.vitals == [last]

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.tuner.engine.driving import CPU, GPU, experiment
+from tuner.engine.progress import seconds_left
 from tuner.experiment.model import Cost
 from tuner.expressions import Expression
-from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate, seconds_left
+from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate
 
 
 def of(

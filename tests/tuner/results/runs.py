@@ -1,20 +1,24 @@
 """Finished runs for tests, written as facts: who was tried, and how long each took."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.device import Device
-from tuner.engine.fleet import BASELINE, INCUMBENT, Sample
 from tuner.experiment.model import Experiment
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
+    Entry,
     EpochOpened,
     Fact,
     IncumbentEntered,
     RunFinished,
+    Sample,
     SearchEnded,
+    Span,
     TrialFinished,
     TrialProposed,
 )
@@ -51,7 +55,7 @@ def finished_run(
     tune = len(experiment.shapes.tune)
     facts: list[Fact] = [
         EpochOpened(device=device, environment="one"),
-        BaselinePrepared(cells=tuple(full(t, t) for t in baseline)),
+        BaselinePrepared(result=tuple(full(t, t) for t in baseline)),
     ]
     for number, (values, times) in enumerate(trials):
         facts.append(TrialProposed(trial=number, configuration=Configuration.of(values)))
@@ -67,10 +71,13 @@ def finished_run(
         )
         facts.append(
             TrialFinished(
-                trial=number, outcome=outcome, bench="b", device_seconds=0.1, searched=number + 1.0
+                trial=number,
+                outcome=outcome,
+                device_seconds=0.1,
+                span=Span(worker="b", began=number, ended=number + 0.1),
             )
         )
-    facts.append(SearchEnded(reason="trials", searched=float(len(trials))))
+    facts.append(SearchEnded(reason="trials"))
     finalists = {
         number: times
         for number, (_, times) in enumerate(trials)
@@ -96,4 +103,6 @@ def finished_run(
             )
         )
     facts.append(RunFinished())
-    return History.of(experiment, map(told, facts))
+    ends = itertools.accumulate(isinstance(fact, TrialFinished) for fact in facts)
+    entries = (Entry(told(fact), t=float(t)) for fact, t in zip(facts, ends, strict=True))
+    return History.of(experiment, entries)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_run
-from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.experiment.fields import Source
 from tuner.experiment.model import ShapeBinding, Shapes, Template
 from tuner.journal.facts import IncumbentEntered

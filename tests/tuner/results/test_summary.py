@@ -7,12 +7,13 @@ import pytest
 
 from tests.tuner.engine.driving import GPU, KilledError, Run, experiment, fleet
 from tests.tuner.results.runs import finished_run
-from tuner.engine.fleet import BASELINE, INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.engine.simulated_fleet import Fault
 from tuner.experiment.fields import Source
 from tuner.experiment.model import Template
 from tuner.journal.facts import (
     BaselinePrepared,
+    Entry,
     EpochOpened,
     IncumbentEntered,
     TrialFinished,
@@ -229,7 +230,7 @@ def test_figures_of_a_run_under_way_are_marked_unconfirmed():
     under_way = Run(experiment(trials=30), kill_after=30)
     with pytest.raises(KilledError):
         under_way.drive(fleet())
-    result = summarise(History.of(under_way.experiment, under_way.facts))
+    result = summarise(History.of(under_way.experiment, under_way.entries))
     assert result.outcome == "unfinished"
     assert not result.confirmed
     assert result.general.comparison is None
@@ -252,7 +253,9 @@ def test_a_run_that_has_just_begun_can_be_reported():
 
 
 def test_a_live_run_improves_and_its_report_reads_well():
-    live = Run(experiment(trials=30, processes=5), infeasible=frozenset({(9, 0), (10, 0)}))
+    live = Run(
+        experiment(trials=30, processes=5, constraints=("(x != 9 and x != 10) or n != 256",))
+    )
     faults = {1: Fault.HANG, 2: Fault.CRASH, 3: Fault.COMPILE_ERROR, 4: Fault.COMPILE_ERROR}
     session = live.drive(fleet(faults=faults, noise=0.001))
     result = summarise(session.history)
@@ -367,21 +370,19 @@ def unfinished(*cells, same_as=None):
             TrialFinished(
                 trial=number,
                 outcome=Measured(cells=two),
-                bench="b",
                 device_seconds=0.1,
-                searched=1.0,
                 same_as=(same_as or {}).get(number),
             )
         )
-    return History.of(experiment(), facts)
+    return History.of(experiment(), map(Entry, facts))
 
 
 def resumed(*baselines, environments=("one", "one")):
     """A run with a trial whose baseline was prepared in two epochs."""
     history = unfinished((TIMED, TIMED))
     for cells, environment in zip(baselines, environments, strict=True):
-        history.apply(EpochOpened(device=GPU, environment=environment))
-        history.apply(BaselinePrepared(cells=cells, notes=("its own",)))
+        history.apply(Entry(EpochOpened(device=GPU, environment=environment)))
+        history.apply(Entry(BaselinePrepared(result=cells, notes=("its own",))))
     return summarise(history).notes
 
 

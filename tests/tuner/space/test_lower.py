@@ -106,7 +106,10 @@ def test_entries_are_name_expressions_over_parameters_and_types():
         ({"constraints": ["n // (VEC - 4) > 0"]}, "division by zero"),
         ({"steps": [launch(grid=("n // 4096",))]}, "below 1"),
         ({"steps": [launch(shared_bytes="VEC - 8")]}, "below 0"),
-        ({"steps": [launch(block=("4096 * VEC",))]}, "16384 threads"),
+        (
+            {"steps": [launch(block=("4096 * VEC",))]},
+            "threads along x on test cpu: 4096 * VEC is 16384, above",
+        ),
         ({"steps": [launch(block=("'a'",))]}, "not an integer"),
         ({"defines": {"D": "log2(VEC - 4)"}}, "log2"),
         ({"options": (CompilerFlag(flag="-o", value=parse("1 // (VEC - 4)")),)}, "option -o"),
@@ -116,7 +119,7 @@ def test_entries_are_name_expressions_over_parameters_and_types():
         ),
         (
             {"scratch": (ScratchArgument(name="s", dtype="int16", shape=(parse("2**62"),)),)},
-            "over 2**63 bytes",
+            "bytes of scratch s: 2**62 is 9223372036854775808, above",
         ),
     ],
 )

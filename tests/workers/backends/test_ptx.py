@@ -2,7 +2,7 @@
 
 import pytest
 
-from tuner.engine.fleet import Candidate
+from tuner.candidate import Candidate
 from tuner.integrity.binary_rules import binary_rejection
 from tuner.plan import Binary, Build, CellPlan, KernelStep, Plan
 from tuner.trial import Code, Configuration

@@ -17,7 +17,7 @@ import pytest
 
 from tests.workers.harness import QUICK, Laboratory
 from tests.workers.test_process import alive, wait_for
-from tuner.engine.fleet import BASELINE
+from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code, Full, Measured, Rejected
 from workers.bench import trial_runner

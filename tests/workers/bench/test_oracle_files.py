@@ -12,7 +12,8 @@ from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tests.tuner.space.experiments import experiment
 from tests.workers.bench.test_device_bench import AFFINE, GOOD, WRONG
 from tests.workers.harness import Laboratory
-from tuner.engine.fleet import BASELINE, BenchSetup, Candidate
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.work import BenchSetup
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Plan
 from tuner.trial import Code, Configuration, Measured, Rejected, Stage

@@ -1,0 +1,106 @@
+"""A timeline tells where the time of a run went, over processes, workers and kinds of work."""
+
+import json
+
+import pytest
+
+from tests.tuner.engine.driving import KilledError, Run, experiment, fleet
+from tuner.engine.simulated_fleet import Fault
+from tuner.journal.facts import (
+    BaselinePrepared,
+    Entry,
+    ModelCalled,
+    Span,
+    TrialCompiled,
+    TrialFinished,
+    WorkBegan,
+)
+from tuner.journal.timeline import timeline
+from tuner.report.timeline import timeline_json, timeline_text
+from tuner.trial import Measured
+
+
+def compiled(work, worker, began, ended):
+    span = Span(worker=worker, began=began, ended=ended)
+    return Entry(TrialCompiled(work=work, trial=work, span=span), at=ended, t=ended - 100.0)
+
+
+def finished(work, worker, began, ended):
+    span = Span(worker=worker, began=began, ended=ended)
+    fact = TrialFinished(work=work, trial=work, outcome=Measured(cells=()), span=span)
+    return Entry(fact, at=ended, t=ended - 100.0)
+
+
+def test_side_by_side_work_is_busy_twice_and_counts_once_on_the_wall():
+    found = timeline([[compiled(0, "c0", 100.0, 104.0), compiled(1, "c1", 101.0, 105.0)]])
+    (kind,) = found.kinds
+    assert (kind.kind, kind.count, kind.busy, kind.wall) == ("compile", 2, 8.0, 5.0)
+    assert [(one.worker, one.busy) for one in found.workers] == [("c0", 4.0), ("c1", 4.0)]
+    assert (found.seconds, found.waiting, found.processes) == (5.0, 0.0, 1)
+
+
+def test_what_nothing_worked_in_is_waiting():
+    found = timeline([[compiled(0, "c0", 100.0, 101.0), finished(1, "gpu", 104.0, 105.0)]])
+    assert (found.seconds, found.waiting) == (5.0, 3.0)
+
+
+def test_the_time_between_two_processes_is_nobodys():
+    before = compiled(0, "c0", 100.0, 101.0)
+    after = Entry(TrialCompiled(work=0, trial=1, span=None), at=1003.0, t=2.0)
+    found = timeline([[before, after]])
+    assert found.processes == 2
+    assert found.seconds == pytest.approx(1.0 + 2.0)
+
+
+def test_the_journals_of_rounds_are_put_together_with_that_of_the_run():
+    span = Span(worker="a/model", began=100.0, ended=130.0)
+    fact = ModelCalled(work=0, step="r1", model="a/model", result="reply", span=span)
+    own = [Entry(fact, at=130.0, t=30.0)]
+    found = timeline([own, [finished(7, "gpu", 130.0, 140.0)]])
+    assert [(one.kind, one.wall) for one in found.kinds] == [("measure", 10.0), ("model", 30.0)]
+    assert (found.seconds, found.waiting, found.processes) == (40.0, 0.0, 1)
+
+
+def test_a_reused_preparation_took_no_time():
+    assert timeline([[Entry(BaselinePrepared(work=1, result=()))]]).kinds == ()
+
+
+def test_work_that_a_killed_process_left_is_named():
+    began = Entry(WorkBegan(work=1, task="confirm", trials=(3,)), at=100.0, t=0.0)
+    again = Entry(WorkBegan(work=1, task="confirm", trials=(3,)), at=200.0, t=1.0)
+    done = Entry(BaselinePrepared(work=1, result=()), at=201.0, t=2.0)
+    assert timeline([[began, again, done]]).unfinished == (began.fact,)
+
+
+def test_a_run_of_the_engine_adds_up_and_reads_well():
+    run = Run(experiment(trials=20))
+    session = run.drive(fleet(faults={3: Fault.LOST}, compile_slots=2))
+    found = timeline([run.entries])
+    kinds = {one.kind: one for one in found.kinds}
+    assert list(kinds) == ["compile", "prepare", "measure", "confirm", "examine"]
+    assert kinds["prepare"].count == 1
+    assert kinds["measure"].count == 19
+    assert kinds["confirm"].count == 3
+    assert sum(one.busy for one in found.workers) == pytest.approx(
+        sum(one.busy for one in found.kinds)
+    )
+    assert kinds["measure"].wall <= session.history.searched <= found.seconds
+    assert [(one.attempt, one.final) for one in found.lost] == [(1, False), (2, False), (3, True)]
+    text = timeline_text(found)
+    for part in (
+        "baseline: expected outputs, checks, timing",
+        "checking and timing candidates",
+        "simulated:0",
+        "lost: measure, attempt 3, given up: simulated:0: simulated",
+    ):
+        assert part in text
+    assert json.loads(timeline_json(found))["kinds"][0]["kind"] == "compile"
+
+
+def test_a_killed_run_can_be_asked_too_and_an_empty_one():
+    run = Run(experiment(), kill_after=3)
+    with pytest.raises(KilledError):
+        run.drive(fleet())
+    assert [one.task for one in timeline([run.entries]).unfinished] == ["prepare"]
+    assert timeline([[]]).seconds == 0.0
+    assert timeline_text(timeline([[]]))

@@ -1,0 +1,285 @@
+"""The engine: has a client's work done by a fleet, and everything journalled.
+
+A client is a state machine that decides (:class:`tuner.engine.session.Session`) or a list of
+requests (:class:`tuner.engine.requests.Requests`). The engine owns the order of journal and acts,
+the work in flight and the clock. It decides nothing about a search, and knows nothing of Ray, of
+signals or of terminals.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Protocol
+
+from tuner.engine.fleet import Fleet
+from tuner.engine.requests import Requests, Result
+from tuner.engine.retries import Retries
+from tuner.engine.work import (
+    Command,
+    CompileWork,
+    ConfirmWork,
+    ExamineWork,
+    Finish,
+    MeasureWork,
+    PrepareWork,
+    Propose,
+    Work,
+)
+from tuner.journal.facts import (
+    Answer,
+    BaselinePrepared,
+    Entry,
+    Fact,
+    TrialFinished,
+    TrialProposed,
+    WorkBegan,
+    WorkLost,
+)
+from tuner.search.port import Proposer
+from tuner.trial import Rejected
+
+TICK_SECONDS = 0.5
+"""How long answers are waited for at most, so that budgets of time and requests are kept."""
+
+_ANNOUNCED = PrepareWork | ConfirmWork | ExamineWork
+"""Work that takes more than a second: its begin is journalled too."""
+
+_log = logging.getLogger(__name__)
+
+
+class JournalSink(Protocol):
+    """Where entries go before anything that follows from them is done."""
+
+    def append(self, entry: Entry) -> None:
+        """Write one entry."""
+        ...
+
+    def sync(self) -> None:
+        """Return once everything appended is on disk."""
+        ...
+
+
+class Client(Protocol):
+    """What the engine works for, one at a time."""
+
+    def decide(self, t: float, /) -> list[Command]:
+        """What to do next, in order; empty while there is only waiting to do."""
+        ...
+
+    def apply(self, entry: Entry) -> None:
+        """Apply what was journalled."""
+        ...
+
+    def exhausted(self) -> None:
+        """Note that the proposer has nothing left to propose."""
+        ...
+
+
+class Engine:
+    """Serves clients one after the other, over one fleet that is opened when it is needed.
+
+    Args:
+        open_fleet: brings up the workers, in the running event loop.
+        clock: seconds that never go back, until the fleet is opened; then its clock counts.
+        wall: the time of day in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        open_fleet: Callable[[], Awaitable[Fleet]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._open_fleet = open_fleet
+        self._clock = clock
+        self._wall = wall
+        self._fleet: Fleet | None = None
+        self._ids = count()
+        self._began = clock()
+        self._prepared: tuple[str, BaselinePrepared] | None = None
+        self._in_flight: dict[int, Work] = {}
+        """Work that was sent, less the candidates of it that are answered."""
+        self._outbox: list[Work] = []
+        self._received: deque[Answer] = deque()
+        self._retries = Retries()
+
+    async def fleet(self) -> Fleet:
+        """The fleet, opened by the first call."""
+        if self._fleet is None:
+            self._fleet = await self._open_fleet()
+            # The fleet's clock goes on where the other one stood.
+            self._began = self._fleet.now() - self.now()
+            self._clock = self._fleet.now
+            _log.info(
+                "opened a fleet over %s: %d compile slots, %d benches",
+                self._fleet.device.name,
+                self._fleet.compile_slots,
+                self._fleet.bench_slots,
+            )
+        return self._fleet
+
+    def now(self) -> float:
+        """Seconds since this engine was made, to the precision of a journal."""
+        return round(self._clock() - self._began, 6)
+
+    def work_id(self) -> int:
+        """A number that no other work of this engine has."""
+        return next(self._ids)
+
+    def append(self, journal: JournalSink, fact: Fact) -> Entry:
+        """Journal a fact; returns its entry, with the time."""
+        entry = Entry(fact, at=round(self._wall(), 6), t=self.now())
+        journal.append(entry)
+        return entry
+
+    async def drive(
+        self, client: Client, journal: JournalSink, proposer: Proposer | None = None
+    ) -> AsyncGenerator[float]:
+        """Serve a client until it finishes, yielding the time after each step.
+
+        What announces work is on disk before the work is sent. One sync serves every answer that
+        came at once, and those that come meanwhile wait for the next one: the slower the disk, the
+        larger the groups.
+
+        Raises:
+            DeviceNeeded: the client wants work that the fleet has no device for.
+        """
+        fleet = await self.fleet()
+        await self._settle_all(fleet)
+        while self._act(client, journal, proposer):
+            if sending := self._announce(client, journal):
+                await asyncio.to_thread(journal.sync)
+            for work in sending:
+                fleet.submit(work)
+                self._in_flight[work.id] = work
+            yield self.now()
+            if not self._received:
+                self._received.extend(await fleet.answers(TICK_SECONDS))
+            while self._received:
+                for fact in self._settle(self._received.popleft()):
+                    self._record(client, journal, fact)
+                if not self._act(client, journal, proposer):
+                    break
+        journal.sync()
+        yield self.now()
+
+    async def results(self, journal: JournalSink, commands: Sequence[Command]) -> list[Result]:
+        """Have facts journalled and work done; the answers, as they came.
+
+        Raises:
+            DeviceNeeded: the fleet has no device for such work.
+        """
+        requests = Requests(commands)
+        async for _ in self.drive(requests, journal):
+            pass
+        return requests.results
+
+    async def close(self) -> None:
+        """Release every device, if any was taken."""
+        if self._fleet is not None:
+            await self._fleet.close()
+
+    def _act(self, client: Client, journal: JournalSink, proposer: Proposer | None) -> bool:
+        """Do what the client wants now; returns whether it goes on."""
+        while commands := client.decide(self.now()):
+            for command in commands:
+                match command:
+                    case Finish():
+                        return False
+                    case Propose():
+                        self._propose(client, journal, command, proposer)
+                    case (
+                        CompileWork()
+                        | PrepareWork()
+                        | MeasureWork()
+                        | ConfirmWork()
+                        | ExamineWork()
+                    ):
+                        self._outbox.append(replace(command, id=self.work_id()))
+                    case fact:
+                        self._record(client, journal, fact)
+        return True
+
+    def _propose(
+        self, client: Client, journal: JournalSink, command: Propose, proposer: Proposer | None
+    ) -> None:
+        if proposer is None:
+            raise ValueError("a client that wants proposals needs a proposer")
+        for trial, losses in command.tell:
+            proposer.tell(trial, losses)
+        configuration = proposer.ask(command.trial)
+        if configuration is None:
+            client.exhausted()
+        else:
+            fact = TrialProposed(trial=command.trial, configuration=configuration)
+            self._record(client, journal, fact)
+
+    def _record(self, client: Client, journal: JournalSink, fact: Fact) -> None:
+        client.apply(self.append(journal, fact))
+
+    def _announce(self, client: Client, journal: JournalSink) -> list[Work]:
+        """Journal that long work begins; returns what is to be sent, less what is known already."""
+        outbox, self._outbox = self._outbox, []
+        sent = []
+        for work in outbox:
+            if isinstance(work, PrepareWork) and self._reuse(work):
+                continue
+            if isinstance(work, _ANNOUNCED):
+                began = WorkBegan(
+                    work=work.id, task=work.kind, trials=work.trials, attempt=work.attempt
+                )
+                self._record(client, journal, began)
+            sent.append(work)
+        return sent
+
+    def _reuse(self, work: PrepareWork) -> bool:
+        """Answer from the fleet's last preparation, if it is of the same kernel and inputs."""
+        if self._prepared is None or self._prepared[0] != work.setup.key:
+            return False
+        self._in_flight[work.id] = work
+        self._received.append(replace(self._prepared[1], work=work.id, span=None))
+        return True
+
+    def _settle(self, answer: Answer) -> tuple[Answer, ...]:
+        """Note that work is answered; returns what of it is journalled.
+
+        That is nothing for work that was given up and is answered after all.
+        """
+        work = None if answer.work is None else self._in_flight.pop(answer.work, None)
+        if work is None:
+            return ()
+        match answer:
+            case WorkLost():
+                _log.warning(
+                    "%s died with work %d (%s): %s",
+                    answer.worker,
+                    work.id,
+                    work.kind,
+                    answer.reason,
+                )
+                facts, again = self._retries.settle(work, answer)
+                if again is not None:
+                    self._outbox.append(replace(again, id=self.work_id()))
+                return facts
+            case TrialFinished() if isinstance(work, MeasureWork):
+                left = tuple(c for c in work.candidates if c.trial != answer.trial)
+                if left:
+                    self._in_flight[work.id] = replace(work, candidates=left)
+            case BaselinePrepared(result=result) if isinstance(work, PrepareWork):
+                if not isinstance(result, Rejected):
+                    self._prepared = work.setup.key, answer
+        return (answer,)
+
+    async def _settle_all(self, fleet: Fleet) -> None:
+        """Wait for what an earlier client left in flight: it would disturb what is timed next."""
+        while self._in_flight:
+            if not self._received:
+                self._received.extend(await fleet.answers(TICK_SECONDS))
+            while self._received:
+                self._settle(self._received.popleft())
+        self._outbox, self._retries = [], Retries()

@@ -1,0 +1,172 @@
+"""How far a run is, as plain data, and how long it still takes at its pace."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tuner.engine.session import Session
+from tuner.journal.history import History
+
+ENDLESS = 10**9
+"""The trials, and the seconds, of a search that goes on until somebody ends it."""
+
+FEW = 3
+"""Trials that must be in before they say how fast a search is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """A picture of a run, or of one of its rounds, small enough to cross a network for each step.
+
+    Times in seconds, ``now`` on a clock that never goes back. ``merged`` trials, which an equal one
+    spared, are not among those ``finished``. ``speedup`` is the leader's, unconfirmed, over the
+    tune shapes. ``estimate`` says what the whole run may take, ``left`` what is left of the phase
+    by its pace so far, and ``again`` how many trials are measured again, and why. ``heat`` names
+    one of several searches of a round. ``checkers``: this machine has some for winners.
+    """
+
+    phase: str
+    now: float
+    finished: int
+    merged: int
+    rejected: int
+    trials: int
+    searched: float
+    seconds: float
+    device: float
+    device_seconds: float | None
+    speedup: float | None
+    leader: str
+    confirmations: int
+    processes: int
+    estimate: str = ""
+    left: float | None = None
+    again: str = ""
+    round: int = 0
+    heat: str = ""
+    checkers: bool = False
+
+    @classmethod
+    def of(cls, session: Session, t: float) -> "RunProgress":
+        """The picture at ``t``, on the clock of the session's entries."""
+        history, search = session.history, session.experiment.search
+        leader = history.leader()
+        return cls(
+            phase=str(session.phase),
+            now=t,
+            finished=history.outcomes.total() - history.merged,
+            merged=history.merged,
+            rejected=history.rejected,
+            trials=search.trials,
+            searched=session.searched(t),
+            seconds=search.seconds,
+            device=history.device_seconds,
+            device_seconds=search.device_seconds,
+            speedup=_speedup(history, leader),
+            leader="" if leader is None else str(history.trials[leader].configuration),
+            confirmations=len(history.confirmations),
+            processes=session.experiment.confirm.processes,
+            again=_again(session),
+        )
+
+    def __str__(self) -> str:
+        return f"round {self.round}{self.heat}: {self._words()}" if self.round else self._words()
+
+    def _words(self) -> str:
+        where = "best" if self.phase == "search" else "best of the search"
+        best = f"; {where} {self.speedup:.2f}× with {self.leader}" if self.speedup else ""
+        again = f"; {self.again}" if self.again else ""
+        left = f", about {duration(self.left)} left" if self.left and self.left >= 1 else ""
+        match self.phase:
+            case "baseline":
+                return f"baseline: compiling, checking and timing it; then {self.estimate}{again}"
+            case "search":
+                most = f"/{self.seconds:.0f}" if self.seconds < ENDLESS else ""
+                return (
+                    f"search: {self.finished}/{self.trials} trials, {self.rejected} rejected, "
+                    f"{self.searched:.0f}{most} s{left}{again}{best}"
+                )
+            case "confirm":
+                examined = self.checkers and self.confirmations >= self.processes
+                checked = ", checking winners for memory errors and races" if examined else ""
+                done = f"{min(self.confirmations, self.processes)}/{self.processes}"
+                return f"confirm: {done} processes, {self.rejected} rejected{left}{checked}{best}"
+        return f"{self.phase}: {self.finished} trials, {self.rejected} rejected{best}"
+
+
+class Pace:
+    """How fast a run goes through a phase, counted from where this process took it up.
+
+    Args:
+        space: how many configurations there are.
+    """
+
+    def __init__(self, space: int) -> None:
+        self._space = space
+        self._begun: RunProgress | None = None
+        self._counted: RunProgress | None = None
+
+    def left(self, now: RunProgress) -> float | None:
+        """Seconds until the phase ends, if that can be told; to be asked of each picture in turn.
+
+        Between two answers nothing is learned, and the time that passes is taken off.
+        """
+        if self._begun is None or self._counted is None or self._begun.phase != now.phase:
+            self._begun = self._counted = now
+        elif _done(self._counted) != _done(now):
+            self._counted = now
+        found = phase_left(self._begun, self._counted, self._space)
+        return None if found is None else max(0.0, found - (now.now - self._counted.now))
+
+
+def phase_left(begun: RunProgress, now: RunProgress, space: int) -> float | None:
+    """Seconds from ``now`` until a phase ends, by its pace since it was begun.
+
+    ``None`` in a phase that has no parts, before enough of them are in, and where something else
+    ends it.
+    """
+    budgets: list[tuple[float, float]] = []
+    done, merged, confirmed = (b - a for a, b in zip(_done(begun), _done(now), strict=True))
+    if now.phase == "confirm":
+        budgets.append((confirmed, now.processes - now.confirmations))
+    elif now.phase == "search" and done >= FEW and not now.again and now.seconds < ENDLESS:
+        budgets += [
+            (done, now.trials - now.finished),
+            (done + merged, space - now.finished - now.merged),
+            (now.searched - begun.searched, now.seconds - now.searched),
+        ]
+        if now.device_seconds is not None:
+            budgets.append((now.device - begun.device, now.device_seconds - now.device))
+    return seconds_left(now.now - begun.now, budgets)
+
+
+def _done(shown: RunProgress) -> tuple[int, int, int]:
+    return shown.finished, shown.merged, shown.confirmations
+
+
+def _again(session: Session) -> str:
+    again = session.again
+    if not again:
+        return ""
+    why = "those that led them were refused"
+    if not all(trial.current for trial in again):
+        why = "the device, its driver or a compiler has changed"
+    return f"{len(again)} measured again, since {why}"
+
+
+def _speedup(history: History, leader: int | None) -> float | None:
+    loss = None if leader is None else history.loss(leader)
+    return 1 / loss if loss else None
+
+
+def duration(seconds: float) -> str:
+    """Seconds or minutes, rounded."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def seconds_left(seconds: float, budgets: Iterable[tuple[float, float]]) -> float | None:
+    """Seconds until the first budget is spent, at the pace of the last ``seconds``.
+
+    ``budgets`` has the amounts spent in that time and left; ``None`` if nothing was spent.
+    """
+    each = [seconds * max(0.0, rest) / spent for spent, rest in budgets if spent > 0]
+    return min(each, default=None)

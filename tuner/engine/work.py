@@ -1,0 +1,164 @@
+"""The five kinds of work, and what else a client may ask of the engine.
+
+Work goes to a fleet of workers and is answered by the facts of :mod:`tuner.journal.facts`. It is
+never journalled. A client leaves ``id`` and ``attempt`` alone: the engine sets them.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tuner.candidate import Candidate
+from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings
+from tuner.journal.facts import Fact, WorkKind
+from tuner.plan import Plan
+from tuner.search.port import Losses
+from tuner.trial import Configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSetup:
+    """What every bench of a run shares.
+
+    ``secret`` seeds the inputs and reaches no prompt and no kernel; ``baseline`` has one cell per
+    tune shape, then one per held-out shape, then one per odd shape
+    (:mod:`tuner.experiment.odd_shapes`).
+    """
+
+    experiment: Experiment
+    baseline: Candidate
+    secret: int
+
+    @property
+    def prepares(self) -> Experiment:
+        """The experiment, less everything that a preparation does not depend on."""
+        return replace(
+            self.experiment,
+            template=None,
+            search=SearchSettings(),
+            confirm=ConfirmSettings(),
+            agents=None,
+        )
+
+    @property
+    def key(self) -> str:
+        """A digest of what a preparation depends on: setups of equal key can share one."""
+        return hashlib.sha256(repr((self.prepares, self.secret)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileWork:
+    """Compile every build of one candidate; answered by ``TrialCompiled``."""
+
+    kind: ClassVar[WorkKind] = "compile"
+    id: int = 0
+    attempt: int = 1
+    trial: int
+    configuration: Configuration
+    plan: Plan
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """The trial."""
+        return (self.trial,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareWork:
+    """Compute the expected outputs, check and time the baseline; answered by ``BaselinePrepared``.
+
+    Every bench prepares, since later work needs it; one of them answers.
+    """
+
+    kind: ClassVar[WorkKind] = "prepare"
+    id: int = 0
+    attempt: int = 1
+    setup: BenchSetup
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureWork:
+    """Verify and time candidates on the tune shapes; answered by one ``TrialFinished`` for each.
+
+    Cells above the ``cutoffs`` of :mod:`tuner.racing` may be cut short; without cut-offs, none is.
+    """
+
+    kind: ClassVar[WorkKind] = "measure"
+    id: int = 0
+    attempt: int = 1
+    candidates: tuple[Candidate, ...]
+    cutoffs: Losses = ()
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """The candidates' numbers."""
+        return tuple(candidate.trial for candidate in self.candidates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmWork:
+    """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
+
+    Answered by ``ConfirmationSampled``. ``process`` numbers the replication. The finalists, with
+    the incumbents among them, have plans with cells like the baseline's; odd shapes are checked but
+    not timed. Those in ``extra_checks`` are checked on further inputs first, once in a run.
+    """
+
+    kind: ClassVar[WorkKind] = "confirm"
+    id: int = 0
+    attempt: int = 1
+    process: int
+    finalists: tuple[Candidate, ...]
+    extra_checks: tuple[int, ...] = ()
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """The finalists' numbers."""
+        return tuple(candidate.trial for candidate in self.finalists)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamineWork:
+    """Run confirmed winners, the best first, under memory and race checkers and a profiler.
+
+    Answered by ``WinnersExamined``.
+    """
+
+    kind: ClassVar[WorkKind] = "examine"
+    id: int = 0
+    attempt: int = 1
+    winners: tuple[Candidate, ...]
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """The winners' numbers."""
+        return tuple(candidate.trial for candidate in self.winners)
+
+
+Work = CompileWork | PrepareWork | MeasureWork | ConfirmWork | ExamineWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Propose:
+    """Ask the proposer for configuration number ``trial``.
+
+    First ``tell`` it these losses, in this order (``None``: the trial failed). The engine answers
+    with a ``TrialProposed``, or tells the client that the space is exhausted.
+    """
+
+    trial: int
+    tell: tuple[tuple[int, Losses | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """Nothing is left to do for this client in this process."""
+
+
+Command = Fact | Propose | Work | Finish
+"""What a client may ask for; a fact is journalled, then applied to the client."""

@@ -1,0 +1,176 @@
+"""Where the time of a run went, by kind of work and by worker, from its journals."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import get_args
+
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    Entry,
+    Fact,
+    ModelCalled,
+    Span,
+    TrialCompiled,
+    TrialFinished,
+    WinnersExamined,
+    WorkBegan,
+    WorkKind,
+    WorkLost,
+)
+
+KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
+
+SLACK_SECONDS = 0.1
+"""By how much the time of day may jump while a process runs."""
+
+_Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindTime:
+    """One kind of work: how often it was done, and for how long.
+
+    ``busy`` are the seconds of all workers together, ``wall`` those in which at least one of them
+    did it.
+    """
+
+    kind: WorkKind
+    count: int
+    busy: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTime:
+    """One worker's busy seconds, in all and by kind of work."""
+
+    worker: str
+    busy: float
+    by_kind: dict[WorkKind, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Where the time of a run went.
+
+    ``seconds`` are those in which a process was at work on it, over ``processes``; in ``waiting``
+    of them no work was in progress. ``unfinished`` is work that began and has no answer.
+    """
+
+    began: float
+    seconds: float
+    processes: int
+    waiting: float
+    kinds: tuple[KindTime, ...]
+    workers: tuple[WorkerTime, ...]
+    lost: tuple[WorkLost, ...]
+    unfinished: tuple[WorkBegan, ...]
+
+
+def spans(facts: Iterable[Fact]) -> Iterator[tuple[WorkKind, Span]]:
+    """Each work that was done, by kind, with who did it when; what was reused is none."""
+    for fact in facts:
+        kind = _kind(fact)
+        span = getattr(fact, "span", None)
+        if kind is not None and span is not None:
+            yield kind, span
+
+
+def timeline(journals: Sequence[Sequence[Entry]]) -> Timeline:
+    """The timeline of a run: of its own journal, and those of its rounds."""
+    entries = sorted((entry for journal in journals for entry in journal), key=lambda one: one.at)
+    done = list(spans(entry.fact for entry in entries))
+    stopped = [
+        (before.at, after.at - after.t)
+        for before, after in pairwise(entries)
+        if _is_resumed(before, after)
+    ]
+    began = entries[0].at - entries[0].t if entries else 0.0
+    seconds = (entries[-1].at - began if entries else 0.0) - _length(stopped)
+    by_kind: dict[WorkKind, list[_Interval]] = defaultdict(list)
+    by_worker: dict[str, dict[WorkKind, float]] = defaultdict(lambda: defaultdict(float))
+    for kind, span in done:
+        by_kind[kind].append(_interval(span))
+        by_worker[span.worker][kind] += span.seconds
+    covered = _length(_union(each for intervals in by_kind.values() for each in intervals))
+    return Timeline(
+        began=began,
+        seconds=seconds,
+        processes=1 + len(stopped) if entries else 0,
+        waiting=max(0.0, seconds - covered),
+        kinds=tuple(
+            KindTime(
+                kind=kind,
+                count=len(by_kind[kind]),
+                busy=_length(by_kind[kind]),
+                wall=_length(_union(by_kind[kind])),
+            )
+            for kind in KINDS
+            if kind in by_kind
+        ),
+        workers=tuple(
+            WorkerTime(worker=worker, busy=sum(kinds.values()), by_kind=dict(kinds))
+            for worker, kinds in sorted(by_worker.items())
+        ),
+        lost=tuple(e.fact for e in entries if isinstance(e.fact, WorkLost)),
+        unfinished=tuple(one for journal in journals for one in _unfinished(journal)),
+    )
+
+
+def _kind(fact: Fact) -> WorkKind | None:
+    match fact:
+        case TrialCompiled():
+            return "compile"
+        case BaselinePrepared():
+            return "prepare"
+        case TrialFinished():
+            return "measure"
+        case ConfirmationSampled():
+            return "confirm"
+        case WinnersExamined():
+            return "examine"
+        case ModelCalled():
+            return "model"
+        case _:
+            return None
+
+
+def _is_resumed(before: Entry, after: Entry) -> bool:
+    """Whether ``after`` is by a process that began after ``before`` was written."""
+    return after.at - after.t > before.at + SLACK_SECONDS
+
+
+def _unfinished(journal: Sequence[Entry]) -> Iterator[WorkBegan]:
+    """Work that began and has no answer of its process: a killed one, or one that is at work."""
+    began: dict[int, WorkBegan] = {}
+    for before, entry in zip((None, *journal), journal, strict=False):
+        if before is not None and _is_resumed(before, entry):
+            yield from began.values()
+            began.clear()
+        if isinstance(entry.fact, WorkBegan):
+            began[entry.fact.work] = entry.fact
+        else:
+            began.pop(getattr(entry.fact, "work", -1), None)
+    yield from began.values()
+
+
+def _interval(span: Span) -> _Interval:
+    return span.began, span.ended
+
+
+def _union(intervals: Iterable[_Interval]) -> list[_Interval]:
+    """The same times as intervals that do not overlap, in order."""
+    found: list[_Interval] = []
+    for began, ended in sorted(intervals):
+        if found and began <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], ended)
+        else:
+            found.append((began, ended))
+    return found
+
+
+def _length(intervals: Iterable[_Interval]) -> float:
+    return sum(ended - began for began, ended in intervals)

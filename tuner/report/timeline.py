@@ -1,0 +1,60 @@
+"""A timeline as text and as JSON."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from tuner.journal.facts import WorkKind
+from tuner.journal.timeline import Timeline
+
+_WORDS: dict[WorkKind, str] = {
+    "prepare": "baseline: expected outputs, checks, timing",
+    "compile": "compiling",
+    "measure": "checking and timing candidates",
+    "confirm": "confirming in fresh processes",
+    "examine": "checkers and profiler",
+    "model": "language model",
+}
+
+
+def timeline_text(found: Timeline) -> str:
+    """Several lines: the whole, each kind of work, each worker, and what was lost.
+
+    The wall-clock seconds of kinds that ran side by side sum up to more than the whole.
+    """
+    began = datetime.fromtimestamp(found.began, UTC)
+    processes = f" in {found.processes} processes" if found.processes > 1 else ""
+    width = max(map(len, (*_WORDS.values(), *(one.worker for one in found.workers)))) + 2
+    lines = [
+        f"{found.seconds:.1f} s{processes}, from {began:%Y-%m-%d %H:%M:%S} UTC",
+        "",
+        f"{'':{width}}{'count':>8}{'busy s':>10}{'wall s':>10}{'share':>8}",
+    ]
+    for one in found.kinds:
+        share = _share(one.wall, found.seconds)
+        lines.append(
+            f"{_WORDS[one.kind]:{width}}{one.count:8}{one.busy:10.2f}{one.wall:10.2f}{share:>8}"
+        )
+    waiting = _share(found.waiting, found.seconds)
+    lines += [f"{'no work in progress':{width}}{'':18}{found.waiting:10.2f}{waiting:>8}", ""]
+    for worker in found.workers:
+        kinds = ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in worker.by_kind.items())
+        share = _share(worker.busy, found.seconds)
+        lines.append(f"{worker.worker:{width}}{'':8}{worker.busy:10.2f}{'':10}{share:>8}  {kinds}")
+    for lost in found.lost:
+        given_up = ", given up" if lost.final else ""
+        lines.append(
+            f"lost: {lost.task}, attempt {lost.attempt}{given_up}: {lost.worker}: {lost.reason}"
+        )
+    for work in found.unfinished:
+        lines.append(f"not finished: {work.task}, attempt {work.attempt}")
+    return "\n".join(lines).rstrip()
+
+
+def timeline_json(found: Timeline) -> str:
+    """The same as JSON; all times in seconds."""
+    return json.dumps(asdict(found), indent=2)
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole > 0 else ""
