@@ -162,7 +162,7 @@ def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
         Oracle, "_make_record", lambda *given: (made.append(given[1]), make(*given))[1]
     )
     first = Laboratory(AFFINE)
-    second = Laboratory(AFFINE)
+    second = Laboratory(AFFINE, secret=8)
     count = len(made)
     assert count >= 2 * 7
     try:
