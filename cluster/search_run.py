@@ -15,6 +15,7 @@ from pathlib import Path
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
 from cluster.logs import logged
+from kernelwright import __version__
 from tuner.device import Backend, Device
 from tuner.engine.engine import Engine
 from tuner.engine.fleet import Fleet
@@ -203,17 +204,10 @@ def epoch_opened(directory: RunDirectory, fleet: Fleet) -> EpochOpened:
     return EpochOpened(
         device=fleet.device,
         environment=directory.record_environment(_environment(fleet.device)),
-        version=_version(),
+        version=__version__,
         compile_slots=fleet.compile_slots,
         bench_slots=fleet.bench_slots,
     )
-
-
-def _version() -> str:
-    """Kernelwright's, where it is installed."""
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("kernelwright")
-    return ""
 
 
 def _trials_left(history: History, space: int) -> int:
