@@ -1,7 +1,6 @@
 """Arguments resolved for one shape: every expression evaluated, every default applied.
 
-Also the sizes of element types and their names in each language. Allocating and filling buffers is
-up to the workers.
+Allocating and filling buffers is up to the workers.
 """
 
 import math
@@ -12,6 +11,7 @@ from typing import Literal
 from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.model import (
+    ITEM_BYTES,
     Argument,
     Compare,
     Experiment,
@@ -29,22 +29,6 @@ from tuner.trial import Value
 
 MAX_BYTES = 1 << 46
 """Largest buffer, far above any device's memory: a larger one is a mistake in the spec."""
-
-_ITEM_BYTES = {
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +95,7 @@ class ResolvedArgument:
 def item_bytes(dtype: str) -> int:
     """The size of one element; raises :class:`SpecError` for an unknown type."""
     try:
-        return _ITEM_BYTES[dtype]
+        return ITEM_BYTES[dtype]
     except KeyError:
         raise SpecError(f"unknown element type '{dtype}'") from None
 

@@ -23,21 +23,13 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 Positive = Annotated[int, Field(ge=1)]
 Axes = Annotated[tuple[Expression, ...], OneOrMany(1, 3)]
 
-DTYPES = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
+ITEM_BYTES = (
+    {"bool": 1}
+    | {f"{kind}{8 * size}": size for kind in ("int", "uint") for size in (1, 2, 4, 8)}
+    | {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 )
+"""Element types and their sizes."""
+DTYPES = tuple(ITEM_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ def parse(text: str, name: str) -> Document:
     lines = tuple(text.splitlines())
     if len(text) > MAX_BYTES:
         raise SpecProblems.of([Problem(name, None, "", f"larger than {MAX_BYTES >> 20} MiB")])
-    reader = _Reader(name, lines)
+    reader = _DocumentReader(name, lines)
     try:
         data = reader.document(yaml.parse(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
@@ -93,7 +93,7 @@ def parse(text: str, name: str) -> Document:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _DocumentReader:
     """Builds data from lazy parser events, so that exceeding a bound stops the parser."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What is said of how outputs are compared, to people and to models."""
+"""How the comparison of outputs is described, for users and models."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The dialect of YAML: what is read, what is refused, and where."""
+"""The YAML dialect: what is read, what is refused, and the places of problems."""
 
 import math
 

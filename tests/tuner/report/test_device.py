@@ -1,4 +1,4 @@
-"""What a report says of the device: what it can do, and how it was while it was timed."""
+"""The ceilings and telemetry of the device in a report."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Finished runs for tests, written as facts: who was tried, and how long each took."""
+"""Finished runs for tests, made of facts: configurations and their times."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ def finished_run(
     incumbents: Sequence[tuple[IncumbentEntered, Times]] = (),
     told: Callable[[Fact], Fact] = lambda fact: fact,
 ) -> History:
-    """A run in which each trial, and each incumbent, took these times, log-normal noise apart.
+    """A run with these times of each trial and incumbent, plus log-normal noise.
 
     ``told`` adds to each fact.
     """

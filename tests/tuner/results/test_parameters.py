@@ -1,4 +1,4 @@
-"""Which parameters are said to change nothing, and which must not be."""
+"""Which parameters are called inactive, and which must not be."""
 
 import itertools
 import random
