@@ -1,5 +1,5 @@
-"""The agents around the search: planning, generation, tuning and testing, and their language model.
+"""The agents around the search: planning, drafting, the loop of rounds, and the language models.
 
-Owns what a model is asked, what is believed of its replies, and the loop of rounds. Knows the
-domain (``tuner``) and nothing of devices, workers or Ray.
+Owns what a model is told and how its replies are read and checked. Knows the domain (``tuner``) and
+nothing of devices, workers or Ray.
 """

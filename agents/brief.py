@@ -1,9 +1,9 @@
 """The brief: all that a model is told, as a pure function of plain data, within a token budget.
 
-Owns the sections, their order of importance, and the safety of foreign text: whatever a kernel, a
-compiler or a model wrote is fenced, bounded and stripped of control characters, so that it reads as
-a quotation. Wording is in ``agents/prompts``. Held-out shapes, seeds and machine names have no
-place here: there is no field for them.
+Owns the sections, their order of importance, and the safety of foreign text: text of a kernel, a
+compiler or a model is fenced, bounded and stripped of control characters, so that it reads as a
+quotation. The wording is in ``agents/prompts``. Held-out shapes, seeds and machine names have no
+field here, so no model sees them.
 """
 
 import re
@@ -19,8 +19,9 @@ from pydantic import TypeAdapter
 from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
-from agents.replies import Mode, Suggestion
-from agents.static_profile import UNKNOWN, Static, roofline
+from agents.replies import Suggestion
+from agents.settings import Mode
+from agents.static_profile import UNKNOWN, StaticProfile, roofline
 from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.errors import SpecError
@@ -30,20 +31,15 @@ from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
 
 _LEAST_SOURCE_BYTES = 2_000
-_COMPLAINT_BYTES = 4_000
-_COMPLAINT = re.compile(
-    r"That answer cannot be used\. The (?P<who>[^\n]*) says:\n\n(?P<fence>`{3,})\n"
-    r"(?P<quoted>.*?)\n(?P=fence)\n",
-    re.S,
-)
-_SHOWN = 200
+_QUOTED_LENGTH = 4_000
+_COMPLAINT_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeTimes:
-    """One tune shape, times in microseconds; ``floor`` is what memory or arithmetic allow.
+    """One tune shape, times in microseconds; ``None`` where unknown.
 
-    ``baseline`` is ``None`` where no device was at hand; ``moved`` is the cost in bytes.
+    ``floor`` is the least possible time; ``moved`` are the bytes that one run must move.
     """
 
     shape: str
@@ -54,25 +50,24 @@ class ShapeTimes:
 
     @property
     def share(self) -> float | None:
-        """How much of the possible speed the best so far reaches, else the kernel as it stands."""
+        """Share of the possible speed that the best so far, or else the baseline, reaches."""
         found = roofline([self.floor], [self.best or self.baseline])
         return found and found[0]
 
     @property
     def rate(self) -> float | None:
-        """Gigabytes a second of the best so far, else of the kernel as it stands."""
+        """Gigabytes per second of the best so far, or else of the baseline."""
         time = self.best or self.baseline
         return None if self.moved is None or time is None else self.moved / time / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSummary:
-    """A past round: what was suggested, and what testing said of it.
+    """A past round: what was suggested, and how it turned out, with ``verdict`` in words.
 
-    ``speedup`` is the confirmed one over the baseline, ``interval`` its bounds; ``gain`` compares
-    it with the best before it, in the same processes, and ``portfolio_gain`` the portfolio with
-    that before it; ``roofline`` is the least and greatest share of the possible speed over the tune
-    shapes; ``static`` is of the best configuration.
+    ``speedup`` is over the baseline, within ``interval``; ``gain`` over the best before it and
+    ``portfolio_gain`` over the portfolio before it, in the same processes. ``roofline`` is the
+    lowest and highest share of the possible speed over the tune shapes.
     """
 
     number: int
@@ -83,12 +78,12 @@ class RoundSummary:
     gain: Comparison | None = None
     portfolio_gain: Comparison | None = None
     roofline: tuple[float, float] | None = None
-    static: Static = UNKNOWN
+    static: StaticProfile = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specialist:
-    """A configuration of the portfolio and the ``shapes`` it serves, with its times as ``best``."""
+    """A configuration of the portfolio and the shapes it serves, with its times as ``best``."""
 
     template: Template
     configuration: Configuration
@@ -97,17 +92,18 @@ class Specialist:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """What is known at the start of a step. ``incumbent`` is the best confirmed template so far.
+    """What is known when a round begins.
 
-    ``static`` is of the kernel as it stands, ``best_static`` of the incumbent's best configuration.
-    ``specialists`` are what is faster than that on some shapes.
+    ``incumbent`` is the best confirmed template, ``specialists`` are faster on some shapes.
+    ``static`` is the compiled baseline, ``best_static`` the incumbent's best configuration;
+    ``profile`` holds hardware counters of the last search's winner.
     """
 
     experiment: Experiment
     device: Device
     shapes: tuple[ShapeTimes, ...]
-    static: Static = UNKNOWN
-    best_static: Static = UNKNOWN
+    static: StaticProfile = UNKNOWN
+    best_static: StaticProfile = UNKNOWN
     incumbent: Template | None = None
     specialists: tuple[Specialist, ...] = ()
     landscape: Landscape | None = None
@@ -117,7 +113,7 @@ class Brief:
 
     @property
     def other_templates(self) -> tuple[Template, ...]:
-        """Those of specialists that are not the incumbent, each once."""
+        """The specialists' templates without the incumbent, each once."""
         found: list[Template] = []
         for one in self.specialists:
             if one.template not in (self.incumbent, *found):
@@ -128,35 +124,28 @@ class Brief:
 BRIEFS: TypeAdapter[Brief] = TypeAdapter(Brief)
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """A part of the brief; of those that may be left out, the lowest ``worth`` goes first."""
-
-    name: str
-    worth: int
-
-
-_SECTIONS = (
-    _Section("task", 100),
-    _Section("device", 60),
-    _Section("kernel", 100),
-    _Section("shapes", 80),
-    _Section("usage", 20),
-    _Section("profile", 45),
-    _Section("incumbent", 50),
-    _Section("specialists", 28),
-    _Section("landscape", 40),
-    _Section("rounds", 30),
-    _Section("patterns", 25),
-)
-_INDISPENSABLE = 100
+_REQUIRED = 100
+_SECTIONS = {
+    "task": _REQUIRED,
+    "device": 60,
+    "kernel": _REQUIRED,
+    "shapes": 80,
+    "usage": 20,
+    "profile": 45,
+    "incumbent": 50,
+    "specialists": 28,
+    "landscape": 40,
+    "rounds": 30,
+    "patterns": 25,
+}
+"""The sections in order. Of those that are not required, the lowest worth is left out first."""
 
 
 def planning_messages(brief: Brief, *, budget_tokens: int) -> tuple[Message, ...]:
     """Ask for one suggestion.
 
     Raises:
-        SpecError: the budget does not hold even the kernel.
+        SpecError: The budget is too small for the kernel alone.
     """
     return _conversation("planning", brief, budget_tokens)
 
@@ -172,10 +161,10 @@ def generation_messages(
 ) -> tuple[Message, ...]:
     """Ask for a template, or a whole kernel, that follows ``suggestion``.
 
-    ``draft`` counts from 0 the ``width`` drafts that a round asks for.
+    ``draft`` of ``width`` is the number of the draft in its round, from 0.
 
     Raises:
-        SpecError: the budget does not hold even the kernel.
+        SpecError: The budget is too small for the kernel alone.
     """
     role = "generation" if mode == "template" else "direct"
     return _conversation(
@@ -184,10 +173,10 @@ def generation_messages(
 
 
 def repair_messages(
-    asked: Sequence[Message], answered: str, complaint: str, *, what: str
+    asked: Sequence[Message], answered: str, detail: str, *, by: str
 ) -> tuple[Message, ...]:
-    """Go on with a conversation whose last answer failed: quote the complaint, ask for another."""
-    text = _environment().get_template("repair.md.j2").render(complaint=complaint, what=what)
+    """Ask again after an answer failed: ``by`` names the check that refused it, ``detail`` why."""
+    text = _environment().get_template("repair.md.j2").render(detail=detail, by=by)
     return (
         *asked,
         Message(role="assistant", content=answered),
@@ -195,21 +184,17 @@ def repair_messages(
     )
 
 
-def last_complaint(messages: Sequence[Message]) -> str:
-    """Who complained of the last answer and how, as :func:`repair_messages` quotes it, in a line.
-
-    Nothing in a conversation that was not mended.
-    """
-    found = _COMPLAINT.match(messages[-1].content)
-    return inline(f"the {found['who']} says: {found['quoted']}", _SHOWN) if found else ""
+def complaint(by: str, detail: str) -> str:
+    """Why the last answer was refused, in one line for people."""
+    return inline(f"{by[:1].lower()}{by[1:]} reports: {detail}", _COMPLAINT_LENGTH)
 
 
 def tokens(text: str) -> int:
-    """An upper estimate of a text's tokens."""
+    """An upper bound on a text's tokens."""
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
-def quoted(text: str, language: str = "", limit: int = _COMPLAINT_BYTES) -> str:
+def quoted(text: str, language: str = "", limit: int = _QUOTED_LENGTH) -> str:
     """Foreign text as a fenced block that it cannot close, cut in the middle to ``limit``."""
     clean = shortened(scrubbed(text), limit)
     longest = max((len(run) for run in re.findall(r"`+", clean)), default=0)
@@ -218,13 +203,13 @@ def quoted(text: str, language: str = "", limit: int = _COMPLAINT_BYTES) -> str:
 
 
 def inline(text: str, limit: int = 300) -> str:
-    """Foreign text as one line without marks that could end a code span."""
+    """Foreign text as one line without backticks."""
     line = " ".join(scrubbed(text).replace("`", "'").split())
     return " ".join(shortened(line, limit).split())
 
 
 def scrubbed(text: str) -> str:
-    """The text without control characters (line ends and tabs stay), or ways to reorder it."""
+    """The text without control characters, except line ends and tabs, and without bidi marks."""
     text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n"))
     return re.sub(
         r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]",
@@ -234,7 +219,7 @@ def scrubbed(text: str) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most about ``limit`` characters: beginning and end, and how much is missing between."""
+    """About ``limit`` characters at most: beginning, end, and how much is left out between."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
@@ -246,7 +231,7 @@ def _conversation(
 ) -> tuple[Message, ...]:
     environment = _environment()
     system = environment.get_template("system.md.j2").render(
-        backend=traits_of(brief.experiment.kernel.language).title
+        title=traits_of(brief.experiment.kernel.language).title
     )
     closing = environment.get_template(f"{role}.md.j2").render(brief=brief, **more)
     room = budget_tokens - tokens(system) - tokens(closing)
@@ -258,21 +243,20 @@ def _conversation(
 
 
 def _body(brief: Brief, room: int) -> str:
-    """The sections, the least worthy left out and then the sources shortened until they fit."""
+    """The sections; until they fit, optional ones are left out, then sources are shortened."""
     source_limit = 10**6
-    told = [section for section in _SECTIONS if _section(section.name, brief, source_limit)]
-    kept = list(told)
+    all_names = [name for name in _SECTIONS if _section(name, brief, source_limit)]
+    kept = list(all_names)
     while True:
-        texts = [_section(section.name, brief, source_limit) for section in kept]
-        left_out = [section.name for section in told if section not in kept]
+        texts = [_section(name, brief, source_limit) for name in kept]
+        left_out = [name for name in all_names if name not in kept]
         if left_out:
             texts.append(f"Left out for length: {', '.join(left_out)}.\n")
         body = "\n".join(texts)
         if tokens(body) <= room:
             return body
-        dispensable = [section for section in kept if section.worth < _INDISPENSABLE]
-        if dispensable:
-            kept.remove(min(dispensable, key=lambda section: section.worth))
+        if optional := [name for name in kept if _SECTIONS[name] < _REQUIRED]:
+            kept.remove(min(optional, key=lambda name: _SECTIONS[name]))
             continue
         longest = min(source_limit, len(brief.experiment.kernel.source.text))
         source_limit = longest - max(500, (tokens(body) - room) * BYTES_PER_TOKEN)

@@ -1,6 +1,6 @@
-"""The port to everything of the loop that needs compilers or devices.
+"""The port for everything in the loop that needs compilers or devices.
 
-Its one implementation outside of tests is :mod:`cluster.evaluator`.
+Implemented by :mod:`cluster.evaluator`.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ class StopRequested(Exception):
 
 
 class TemplateEvaluator(Protocol):
-    """Everything of the loop that needs compilers or devices."""
+    """Admits and searches templates. Each method raises :class:`StopRequested` on a stop."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds on a monotonic clock."""
         ...
 
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         """Compile the corners of a template's space and run one configuration.
 
-        ``Refused`` quotes the compiler's or checker's own words, with the lines concerned.
+        ``Refused`` quotes the compiler or the check that failed, with the source lines it names.
 
         Raises:
-            DeviceNeeded: it compiles, and there is no device at hand.
+            DeviceNeeded: The template compiles, and there is no device to run it.
         """
         ...
 
@@ -39,17 +39,22 @@ class TemplateEvaluator(Protocol):
         round_number: int,
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
-        heat: str = "",
+        suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         """Search the experiment's template to its end, confirmation included.
 
-        ``heat`` names a search of the round that only screens drafts; the round's own has none.
-        The ``incumbents`` are confirmed beside what was found; the verdict's gains are over them.
-        Called again for a search that was cut off, it goes on from what was measured.
+        Called again for a search that was cut off, it continues from what was measured.
+
+        Args:
+            round_number: The round.
+            experiment: Holds the template and the budget.
+            seeds: Values to try first.
+            suffix: Which search of the round, such as ``-d0-rung1``; empty for the round's own.
+            incumbents: Confirmed in the same processes; the verdict's gains are over them.
 
         Raises:
-            DeviceNeeded: there is none at hand.
+            DeviceNeeded: There is no device.
         """
         ...
 
@@ -57,17 +62,17 @@ class TemplateEvaluator(Protocol):
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
-        heat: str,
+        suffix: str,
         until: Callable[[], bool],
     ) -> None:
-        """Search further where the best variant's search ended, as a ``heat`` of its round.
+        """Continue the best variant's search, as another search of its round.
 
-        Returns soon after ``until`` holds; called again, it goes on from what was measured.
+        Returns soon after ``until`` holds; called again, it continues from what was measured.
         """
         ...
 
     async def confirm_meanwhile(
-        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
-        """Confirm what :meth:`search_meanwhile` found; ``None`` if it leads nothing."""
+        """Confirm what :meth:`search_meanwhile` found; ``None`` if it found no new leader."""
         ...

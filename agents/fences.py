@@ -1,7 +1,6 @@
-"""Fenced blocks of a model's reply, line by line as Markdown has them.
+"""Fenced blocks of a model's reply, as Markdown defines them.
 
-Owns where blocks begin and end: CRLF, longer fences around shorter ones, tildes, blocks that are
-never closed. Knows nothing of what the blocks hold.
+Handles CRLF, longer fences around shorter ones, tildes, and blocks that are never closed.
 """
 
 import re
@@ -12,9 +11,10 @@ _OPENING = re.compile(r"[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One fenced block. ``language`` is the info string's first word in lower case, or empty.
+    """One fenced block; not ``closed`` if the text ends inside it.
 
-    ``line`` is that of the opening fence, from 1. A block that the text ends in is not ``closed``.
+    ``language`` is the info string's first word in lower case, or empty; ``line`` that of the
+    opening fence, from 1.
     """
 
     language: str
@@ -25,14 +25,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
-    """A reply taken apart: its blocks, and the text outside them."""
+    """The blocks of a reply, and the text outside them."""
 
     blocks: tuple[Block, ...]
     outside: str
 
 
 def fenced(text: str) -> Fenced:
-    """Find the blocks. A fence is closed by one of its own kind at least as long."""
+    """The blocks of a text. A fence is closed by one of its kind that is at least as long."""
     blocks: list[Block] = []
     outside: list[str] = []
     opened: tuple[str, str, int] | None = None

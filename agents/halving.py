@@ -1,8 +1,8 @@
-"""Successive halving: a round's drafts, searched side by side on the round's one budget.
+"""A round's share of the budget, and successive halving of its drafts on that share.
 
-In each heat the drafts that are left share the heat's part of the budget, the slower half leaves,
-and the others go on from the best that they have found. Only the last heat is confirmed in full.
-One draft has one heat. Owns who goes on and with what; knows nothing of how a draft is searched.
+On each rung the remaining drafts share the rung's part of the budget. The slower half is dropped,
+the others continue from the best that they found. Only the last rung is confirmed in full; a single
+draft has one rung. Knows nothing of how a draft is searched.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,51 +16,80 @@ from tuner.trial import Value
 Seeds = tuple[dict[str, Value], ...]
 
 Search = Callable[[int, int, Experiment, Seeds], Awaitable[Verdict]]
-"""Searches the experiment of a draft in a heat, values to try first given."""
+"""Searches a draft on a rung: draft number, rung, experiment, values to try first."""
 
 SCREENING = ConfirmSettings(top=1, processes=2)
+"""How a draft is confirmed on all rungs but the last."""
+
 CARRIED = 3
+"""How many of a draft's best configurations seed its next rung."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """What became of a round's drafts: the winner's number, and each one's verdict."""
+class HalvingResult:
+    """The winning draft's number, and the verdict on each draft."""
 
     winner: int
     verdicts: Mapping[int, Verdict]
 
 
-def heats(drafts: int) -> int:
-    """How many heats it takes until one of so many drafts is left, that one's own included."""
+def rungs(drafts: int) -> int:
+    """How many rungs halving ``drafts`` takes, the winner's own included."""
     return (drafts - 1).bit_length() + 1
 
 
-async def contest(
+async def successive_halving(
     drafts: Mapping[int, Drafted], experiment: Experiment, inherited: Seeds, search: Search
-) -> Contest:
-    """Search the drafts against each other; ``experiment`` holds the round's budget."""
-    standing = dict(drafts)
+) -> HalvingResult:
+    """Search the drafts rung by rung; ``experiment`` holds the round's budget."""
+    remaining = dict(drafts)
     seeds = {number: (*draft.seeds, *inherited) for number, draft in drafts.items()}
     verdicts: dict[int, Verdict] = {}
-    total = heats(len(drafts))
-    for heat in range(total):
-        last = heat == total - 1
-        for number, draft in standing.items():
-            part = _part(experiment, draft, total * len(standing), last=last)
-            found = await search(number, heat, part, seeds[number])
-            verdicts[number] = _together(verdicts.get(number), found)
+    total = rungs(len(drafts))
+    for rung in range(total):
+        last = rung == total - 1
+        for number, draft in remaining.items():
+            part = _part(experiment, draft, total * len(remaining), last=last)
+            found = await search(number, rung, part, seeds[number])
+            verdicts[number] = _combined(verdicts.get(number), found)
             seeds[number] = (*_best(found), *seeds[number])
-        ranked = sorted(standing, key=lambda number: (-(verdicts[number].speedup or 0.0), number))
-        standing = {number: drafts[number] for number in ranked[: -(-len(ranked) // 2)]}
-    (winner,) = standing
-    return Contest(winner=winner, verdicts=verdicts)
+        ranked = sorted(remaining, key=lambda number: (-(verdicts[number].speedup or 0.0), number))
+        remaining = {number: drafts[number] for number in ranked[: -(-len(ranked) // 2)]}
+    (winner,) = remaining
+    return HalvingResult(winner=winner, verdicts=verdicts)
+
+
+def round_experiment(
+    experiment: Experiment,
+    *,
+    used_trials: int,
+    used_seconds: float,
+    used_device_seconds: float,
+    rounds_left: int,
+) -> Experiment | None:
+    """The experiment with one round's share of the remaining budget; ``None`` if it is used up.
+
+    ``rounds_left`` counts this round too.
+    """
+    search, device = experiment.search, experiment.search.device_seconds
+    trials = -(-(search.trials - used_trials) // rounds_left)
+    seconds = (search.seconds - used_seconds) / rounds_left
+    if device is not None:
+        device = (device - used_device_seconds) / rounds_left
+    if trials < 1 or seconds <= 0 or (device is not None and device <= 0):
+        return None
+    share = replace(search, trials=trials, seconds=seconds, device_seconds=device)
+    return replace(experiment, search=share)
 
 
 def _part(experiment: Experiment, draft: Drafted, shares: int, *, last: bool) -> Experiment:
-    search = experiment.search
-    trials = max(1, search.trials // shares)
-    device = None if search.device_seconds is None else search.device_seconds / shares
-    share = replace(search, trials=trials, seconds=search.seconds / shares, device_seconds=device)
+    search, device = experiment.search, experiment.search.device_seconds
+    share = replace(
+        search,
+        trials=max(1, search.trials // shares),
+        seconds=search.seconds / shares,
+        device_seconds=None if device is None else device / shares,
+    )
     confirm = experiment.confirm if last else SCREENING
     return replace(experiment, template=draft.template, search=share, confirm=confirm)
 
@@ -71,8 +100,8 @@ def _best(verdict: Verdict) -> Seeds:
     return tuple(one.configuration.as_dict() for one in ranked[:CARRIED])
 
 
-def _together(before: Verdict | None, now: Verdict) -> Verdict:
-    """The latest verdict, with what all heats cost and saw."""
+def _combined(before: Verdict | None, now: Verdict) -> Verdict:
+    """The latest verdict with the cost and observations of all rungs."""
     if before is None:
         return now
     return replace(

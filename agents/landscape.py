@@ -1,8 +1,8 @@
-"""What a search learned, as numbers that a model or a person can act on.
+"""What a search learned: statistics over its trials, for a model or a person to act on.
 
-Owns the statistics over trials: which parameters matter, and how sure that is, which act together,
-what was rejected and why, where the best values lie at the end of their range. Trials are chosen by
-a search, not at random, so every figure is a hint and carries its confidence. A pure function.
+Which parameters matter, which interact, what was rejected, and where the best values lie at the end
+of their range. A search chooses its trials, they are no random sample: every figure is a hint and
+has a confidence. A pure function.
 """
 
 from collections import Counter
@@ -31,11 +31,11 @@ _LEAST_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """How much of the variance of log time a parameter explains alone (ω², 0 to 1).
+    """How much of the variance of log time one parameter explains: ω², from 0 to 1.
 
-    ``confidence`` is from a permutation test: ``high`` below 1 % by chance, ``some`` below 10 %.
-    ``medians`` has the median ratio at each value that was measured; in ``same_code`` of so many
-    ``comparisons`` of trials that differ in it alone, the compiler made the same of both.
+    ``confidence`` is by a permutation test: ``high`` for p < 1 %, ``some`` for p < 10 %.
+    ``medians`` are the median ratios at each measured value. Of the ``comparisons`` of trials that
+    differ in this parameter alone, ``same_code`` compiled to the same code.
     """
 
     parameter: str
@@ -48,7 +48,7 @@ class Sensitivity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interaction:
-    """Two parameters that together explain ``share`` more than all separate effects do."""
+    """Two parameters that together explain ``share`` more variance than separately."""
 
     first: str
     second: str
@@ -57,7 +57,7 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """A parameter whose best configurations lie at one end of its values."""
+    """A parameter whose best configurations all have its lowest or highest value."""
 
     parameter: str
     value: int
@@ -66,9 +66,10 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landscape:
-    """The search so far. ``best`` and ``worst`` are (configuration, ratio), best and worst first.
+    """The statistics of a search. ``inactive`` are parameters without effect.
 
-    ``rejected`` is (code, count), most frequent first; ``dead`` are parameters without effect.
+    ``best`` and ``worst`` are (configuration, ratio), best and worst first; ``rejected`` is (code,
+    count), most frequent first.
     """
 
     measured: int
@@ -78,18 +79,18 @@ class Landscape:
     interactions: tuple[Interaction, ...]
     boundaries: tuple[Boundary, ...]
     rejected: tuple[tuple[str, int], ...]
-    dead: tuple[InactiveParameter, ...] = ()
+    inactive: tuple[InactiveParameter, ...] = ()
 
     @property
     def trials(self) -> int:
-        """All trials that ended, measured or rejected."""
+        """All finished trials, measured or rejected."""
         return self.measured + sum(count for _, count in self.rejected)
 
 
 def landscape(
     parameters: Mapping[str, Sequence[Value]], observations: Sequence[Observation]
 ) -> Landscape:
-    """Describe the search: ``parameters`` with all their values, and what became of each trial."""
+    """The statistics of a search, given all values of its parameters and its trials."""
     rejected = Counter(one.rejected for one in observations if one.ratio is None)
     scored = sorted(
         ((one.ratio, one.configuration) for one in observations if one.ratio is not None),
@@ -116,7 +117,7 @@ def landscape(
         interactions=_interactions(levels, times),
         boundaries=_boundaries(parameters, levels),
         rejected=tuple(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
-        dead=inactive_parameters(observations),
+        inactive=inactive_parameters(observations),
     )
 
 
@@ -161,7 +162,7 @@ def _explained(levels: Levels, times: Floats) -> tuple[float, Confidence]:
 
 
 def _between(levels: Levels, rows: Floats) -> Floats:
-    """Sum of squares between groups, for each row of times (rows × trials)."""
+    """Sum of squares between groups for each row of times, shape [rows, trials]."""
     _, groups = np.unique(levels, return_inverse=True)
     member = np.eye(int(groups.max()) + 1)[groups]
     sizes = member.sum(axis=0)
@@ -185,7 +186,7 @@ def _interactions(levels: Mapping[str, Levels], times: Floats) -> tuple[Interact
 
 
 def _extra_share(alone: Floats, together: Floats, times: Floats) -> float:
-    """The share that a larger model explains beyond a smaller, less what chance would explain."""
+    """Share of variance that the larger model explains beyond the smaller, less that by chance."""
     rank = int(np.linalg.matrix_rank(together))
     extra, freedom = rank - int(np.linalg.matrix_rank(alone)), len(times) - rank
     total = float(np.sum((times - times.mean()) ** 2))

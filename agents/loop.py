@@ -1,26 +1,27 @@
-"""The loop of rounds: plan, generate, tune, test, until a budget or a reason to stop.
+"""The loop of rounds: plan, draft, search and judge, until a budget or another reason ends it.
 
 A plain coroutine. Every step that costs anything is taken through
-:class:`agents.step_journal.Steps`, so that a run killed anywhere and started again ends the same
-and asks no model twice. Owns the order of steps and their keys; what they do is the roles' and the
-workshop's business.
+:class:`agents.step_journal.Steps`, so a run killed anywhere ends the same after a restart, and no
+model call is paid for twice. Owns the order of steps and their names:
 
-Keys: planning's attempts are its asks; generation's attempts are its asks; testing's attempt n is
-the admission of generation's attempt n; tuning's attempts are the heats of a draft's search, the
-last confirmed in full. Of the draft after the last, testing is the brief that a round begins with,
-and tuning what devices found in between.
+    briefs/r1              the brief that round 1 begins with
+    r1-d0-planning-a0      a model call: round, draft, role, attempt
+    r1-d0-admission-a2     the admission of draft 0's attempt 2
+    r1-d0-rung1            the search of draft 0 on rung 1
+    r1-meanwhile           what devices found while models were asked
 """
 
 import asyncio
 import math
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from agents.brief import BRIEFS, Brief, RoundSummary
 from agents.evaluator import StopRequested, TemplateEvaluator
 from agents.generation.drafting import Drafted, write_template
-from agents.halving import Contest, Seeds, contest, heats
+from agents.halving import HalvingResult, Seeds, round_experiment, rungs, successive_halving
 from agents.llm.port import (
     LanguageModel,
     Message,
@@ -35,21 +36,19 @@ from agents.llm.port import (
 from agents.patterns.pattern import seeds as inherited_seeds
 from agents.planning import (
     Ask,
-    Progress,
+    RoundsState,
     StopReason,
     Task,
     Variant,
     brief_of,
-    brief_step,
     overspent,
     stop_reason,
     suggest,
 )
 from agents.replies import Suggestion, Unusable
-from agents.round_budget import round_experiment
 from agents.static_profile import roofline
-from agents.step_journal import ASKED, Asked, Spent, StepJournal, Steps
-from agents.verdict import ADMISSIONS, FURTHER, VERDICTS, Admitted, Refused, Verdict
+from agents.step_journal import CALLS, CallRecord, CallTotals, StepFiles, StepJournal, Steps
+from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
 from tuner.errors import DeviceNeeded
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment, Template
@@ -57,110 +56,113 @@ from tuner.experiment.model import Experiment, Template
 EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]
 
 PARKED = ("waiting", "device")
-"""Reasons with which another process goes on once what is awaited is there."""
+"""Reasons after which a resume continues once the reply or the device is there."""
+
+OVERLAP_AFTER_SECONDS = 1.0
+"""A model that answers sooner starts no search in the meantime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How the loop ended. ``detail`` is one line for people; ``best`` the best confirmed variant.
+    """How the loop ended. ``detail`` is the reason in one line, for people.
 
-    ``model`` means that the model side gave out, ``waiting`` that a reply is awaited elsewhere,
-    ``device`` that the device is, ``stopped`` that the user asked for an end.
+    ``model``: no reply can be had. ``waiting``: a reply is pending. ``device``: there is no device.
+    ``stopped``: the user stopped the run.
     """
 
     reason: EndReason
     detail: str
-    progress: Progress
-    spent: Spent
+    state: RoundsState
+    spent: CallTotals
 
     @property
     def best(self) -> Variant | None:
         """The best confirmed variant, if anything was gained."""
-        return self.progress.best
-
-
-THINKING_SECONDS = 1.0
-"""A model that answers sooner is not worth a search in between."""
+        return self.state.best
 
 
 class _Stop(Exception):
-    """Ends a round before its end; never leaves this module."""
+    """Ends a round early; never leaves this module."""
 
-    def __init__(self, reason: EndReason, detail: str) -> None:
-        super().__init__(detail)
+    def __init__(self, reason: EndReason, detail: str = "") -> None:
+        super().__init__(detail or _DETAILS[reason])
         self.reason: EndReason = reason
 
 
 async def run_rounds(
-    task: Task, model: LanguageModel, workshop: TemplateEvaluator, journal: StepJournal
+    task: Task, model: LanguageModel, evaluator: TemplateEvaluator, journal: StepJournal
 ) -> Ending:
     """Run rounds until there is a reason to stop.
 
     Raises:
-        tuner.errors.KernelwrightError: the machine, the journal or the spec stand in the way.
+        tuner.errors.KernelwrightError: The machine, the journal or the spec prevent it.
     """
-    steps = Steps(journal, workshop.now)
-    progress = Progress()
+    steps = Steps(journal, evaluator.now)
+    state = RoundsState()
     while True:
-        reason = stop_reason(task, progress)
-        if reason is not None:
-            return Ending(
-                reason=reason, detail=_DETAILS[reason], progress=progress, spent=steps.spent
-            )
-        one = _Round(task, progress, model, workshop, steps)
-        try:
-            progress = await one.run()
-        except _Stop as stop:
-            return Ending(
-                reason=stop.reason, detail=str(stop), progress=one.progress, spent=steps.spent
-            )
-        except StopRequested:
-            detail = "it was asked to stop"
-            return Ending(reason="stopped", detail=detail, progress=progress, spent=steps.spent)
+        reason: EndReason | None = stop_reason(task, state)
+        detail = _DETAILS[reason] if reason else ""
+        if reason is None:
+            one = _Round(task, state, model, evaluator, steps)
+            try:
+                state = await one.run()
+                continue
+            except _Stop as stop:
+                reason, detail, state = stop.reason, str(stop), one.state
+            except StopRequested:
+                reason, detail = "stopped", _DETAILS["stopped"]
+        return Ending(reason=reason, detail=detail, state=state, spent=steps.spent)
+
+
+def recorded_brief(steps: Path, round_number: int) -> Brief:
+    """The brief that a round of a recorded run began with, to run one role alone.
+
+    Raises:
+        SpecError: There is none, or it is damaged.
+    """
+    return Steps(StepFiles(steps), lambda: 0.0).recall(f"briefs/r{round_number}", BRIEFS)
 
 
 class _Round:
-    """One round: its number, what went before, and the steps it takes.
-
-    ``progress`` is the state before it, with what devices found meanwhile.
-    """
+    """One round. ``state`` is that before it, and what devices found in the meantime."""
 
     def __init__(
         self,
         task: Task,
-        progress: Progress,
+        state: RoundsState,
         model: LanguageModel,
-        workshop: TemplateEvaluator,
+        evaluator: TemplateEvaluator,
         steps: Steps,
     ) -> None:
         self._task = task
-        self.progress = progress
+        self.state = state
         self._model = model
-        self._workshop = workshop
+        self._evaluator = evaluator
         self._steps = steps
-        self._number = len(progress.rounds) + 1
+        self._number = len(state.rounds) + 1
 
-    async def run(self) -> Progress:
-        """Take the round's steps; the state after it."""
+    async def run(self) -> RoundsState:
+        """Take the round's steps; return the state after it."""
         try:
-            suggestion, drafts = await self._written()
+            suggestion, drafts = await self._plan_and_draft()
         except _Stop as stop:
             if stop.reason not in PARKED:
-                await self._take_further()
+                await self._take_meanwhile()
             raise
-        await self._take_further()
+        await self._take_meanwhile()
         if isinstance(drafts, str):
-            return self._lost(suggestion, drafts)
-        return self._tested(suggestion, drafts, await self._search(drafts))
+            summary = RoundSummary(number=self._number, suggestion=suggestion, verdict=drafts)
+            return self.state.after(summary, None)
+        return self._searched(suggestion, drafts, await self._search(drafts))
 
-    async def _written(self) -> tuple[Suggestion, dict[int, Drafted] | str]:
-        """What the models made of the brief: a suggestion and its drafts, or why there are none."""
+    async def _plan_and_draft(self) -> tuple[Suggestion, dict[int, Drafted] | str]:
+        """The models' suggestion and its drafts, or why there is no draft."""
         brief, limits = await self._brief(), self._task.limits
         suggestion = await suggest(brief, self._asker(Role.PLANNING), limits)
         if isinstance(suggestion, Unusable):
             return _NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}"
         if suggestion.stop:
-            raise _Stop("planned", _DETAILS["planned"])
+            raise _Stop("planned")
         drafts = await self._drafts(brief, suggestion)
         if isinstance(drafts, Refused):
             return suggestion, f"no usable template: {drafts.detail}"
@@ -168,12 +170,12 @@ class _Round:
 
     async def _brief(self) -> Brief:
         async def act() -> Brief:
-            return brief_of(self._task, self.progress)
+            return brief_of(self._task, self.state)
 
-        return await self._steps.take(brief_step(self._number, self._task.width), BRIEFS, act)
+        return await self._steps.take(f"briefs/r{self._number}", BRIEFS, act)
 
     async def _drafts(self, brief: Brief, suggestion: Suggestion) -> dict[int, Drafted] | Refused:
-        """The round's drafts by number; one that fails, or waits, does not hold up the others."""
+        """The round's drafts by number. One that fails or waits does not delay the others."""
         task, drafts, parked = self._task, dict[int, Drafted](), list[_Stop]()
         failure: Refused | _Stop = Refused(by="The loop", detail="no draft was asked for")
         for draft in range(task.width):
@@ -207,137 +209,132 @@ class _Round:
         return failure
 
     def _asker(self, role: Role, draft: int = 0) -> Ask:
-        async def ask(attempt: int, messages: tuple[Message, ...]) -> Asked:
+        async def ask(attempt: int, messages: tuple[Message, ...], complaint: str) -> CallRecord:
+            step = StepKey(round=self._number, draft=draft, role=role, attempt=attempt)
             request = Request(
                 position=Position(
                     experiment=self._task.experiment.name,
                     kernel=kernel_digest(self._task.experiment.kernel),
-                    step=self._key(role, attempt, draft),
+                    step=step,
                 ),
                 messages=messages,
                 max_output_tokens=self._task.limits.output_tokens,
+                complaint=complaint,
             )
-            return await self._steps.take(
-                request.position.step, ASKED, lambda: self._answer(request)
-            )
+            return await self._steps.take(str(step), CALLS, lambda: self._call(request))
 
         return ask
 
-    async def _answer(self, request: Request) -> Asked:
-        """Ask the model itself, if what that may cost is still to be spent."""
+    async def _call(self, request: Request) -> CallRecord:
+        """Call the model, if the budget covers the call."""
         limits, spent = self._task.limits, self._steps.spent
         price = await self._model.price(request) or 0.0
         most = request.input_tokens + request.max_output_tokens
         reason = overspent(limits, spent, tokens=most, price=price)
         if reason is not None:
-            raise _Stop(reason, _DETAILS[reason])
+            raise _Stop(reason)
         try:
             reply = await self._completed(request, limits.seconds - spent.seconds)
         except ModelUnavailable as error:
             raise _Stop("model", str(error)) from error
         if isinstance(reply, Waiting):
             raise _Stop("waiting", f"waiting for a reply to {reply.where}")
-        return Asked(request=request.digest, reply=reply)
+        return CallRecord(request=request.digest, reply=reply)
 
     async def _completed(self, request: Request, seconds: float) -> Reply | Waiting:
-        """The model's answer; where the task wants it, devices do not idle while it thinks."""
-        best, clock = self.progress.best, asyncio.get_running_loop().time
+        """The model's answer; with ``overlap`` devices search while the model works."""
+        best, clock = self.state.best, asyncio.get_running_loop().time
         end = clock() + seconds
         call = asyncio.ensure_future(self._model.complete(request))
         try:
             if best is not None and self._task.overlap:
-                await asyncio.wait([call], timeout=min(THINKING_SECONDS, seconds))
+                await asyncio.wait([call], timeout=min(OVERLAP_AFTER_SECONDS, seconds))
                 if not call.done():
-                    await self._workshop.search_meanwhile(
+                    await self._evaluator.search_meanwhile(
                         best,
-                        self.progress.incumbents,
-                        self._further,
+                        self.state.incumbents,
+                        self._meanwhile,
                         lambda: call.done() or clock() >= end,
                     )
-            await asyncio.wait([call], timeout=_finite(end - clock()))
+            left = end - clock()
+            await asyncio.wait([call], timeout=max(0.0, left) if math.isfinite(left) else None)
             if not call.done():
-                raise _Stop("seconds", _DETAILS["seconds"])
+                raise _Stop("seconds")
             return call.result()
         finally:
             call.cancel()
 
     @property
-    def _further(self) -> str:
-        return f"-on{self._number}"
+    def _meanwhile(self) -> str:
+        return f"-meanwhile{self._number}"
 
-    async def _take_further(self) -> None:
-        """Take what devices found while models were asked, if it is surely better."""
-        best = self.progress.best
+    async def _take_meanwhile(self) -> None:
+        """Use what devices found while models were asked, if it is a gain."""
+        best, incumbents = self.state.best, self.state.incumbents
         if best is None or not self._task.overlap:
             return
-        step = self._key(Role.TUNING, 0, self._task.width)
-        incumbents = self.progress.incumbents
         found = await self._steps.take(
-            step, FURTHER, lambda: self._workshop.confirm_meanwhile(best, incumbents, self._further)
+            f"r{self._number}-meanwhile",
+            MEANWHILE,
+            lambda: self._evaluator.confirm_meanwhile(best, incumbents, self._meanwhile),
         )
         if found is not None:
-            self.progress = self.progress.with_more_of_best(found, self._further)
+            self.state = self.state.with_more_of_best(found, self._meanwhile)
 
     async def _admit(self, draft: int, attempt: int, template: Template) -> Admitted | Refused:
-        step = self._key(Role.TESTING, attempt, draft)
+        step = f"r{self._number}-d{draft}-admission-a{attempt}"
 
         async def act() -> Admitted | Refused:
             try:
-                return await self._workshop.admit(self._task.experiment, template)
+                return await self._evaluator.admit(self._task.experiment, template)
             except DeviceNeeded as error:
                 raise _Stop("device", f"{step}: the corners compile; {error}") from error
 
         return await self._steps.take(step, ADMISSIONS, act)
 
-    async def _search(self, drafts: dict[int, Drafted]) -> Contest:
+    async def _search(self, drafts: dict[int, Drafted]) -> HalvingResult:
         experiment = round_experiment(
             self._task.experiment,
-            used_trials=self.progress.trials,
-            used_seconds=self.progress.search_seconds,
-            used_device_seconds=self.progress.device_seconds,
+            used_trials=self.state.trials,
+            used_seconds=self.state.search_seconds,
+            used_device_seconds=self.state.device_seconds,
             rounds_left=self._task.limits.rounds - self._number + 1,
         )
         if experiment is None:
-            raise _Stop("search", _DETAILS["search"])
-        incumbents = self.progress.incumbents
+            raise _Stop("search")
+        incumbents = self.state.incumbents
 
-        async def search(draft: int, heat: int, part: Experiment, seeds: Seeds) -> Verdict:
-            step = self._key(Role.TUNING, heat, draft)
-            last = heat == heats(len(drafts)) - 1
-            name, beaten = ("", incumbents) if last else (f"-d{draft}-h{heat}", ())
+        async def search(draft: int, rung: int, part: Experiment, seeds: Seeds) -> Verdict:
+            step = f"r{self._number}-d{draft}-rung{rung}"
+            last = rung == rungs(len(drafts)) - 1
+            suffix, beaten = ("", incumbents) if last else (f"-d{draft}-rung{rung}", ())
 
             async def act() -> Verdict:
                 try:
-                    return await self._workshop.search(self._number, part, seeds, name, beaten)
+                    return await self._evaluator.search(self._number, part, seeds, suffix, beaten)
                 except DeviceNeeded as error:
                     raise _Stop("device", f"{step}: {error}") from error
 
             return await self._steps.take(step, VERDICTS, act)
 
         inherited = inherited_seeds(self._task.patterns, self._task.device.name)
-        return await contest(drafts, experiment, inherited, search)
+        return await successive_halving(drafts, experiment, inherited, search)
 
-    def _tested(
-        self, suggestion: Suggestion, drafts: dict[int, Drafted], outcome: Contest
-    ) -> Progress:
-        best = self.progress.best
-        verdict = outcome.verdicts[outcome.winner]
-        if verdict.speedup is None:
-            words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
-        else:
-            words = "improved" if verdict.gained else "no sure gain on what was there"
-            if verdict.serves_better and not verdict.gained:
-                words += " over all shapes, but a faster portfolio with it"
-        if verdict.fallen:
-            words += f"; what was there failed beside it: {verdict.fallen}"
+    def _searched(
+        self, suggestion: Suggestion, drafts: dict[int, Drafted], result: HalvingResult
+    ) -> RoundsState:
+        """The state after the round's search."""
+        best = self.state.best
+        verdict = result.verdicts[result.winner]
+        compared = best is not None and not verdict.incumbent_failure
         summary = RoundSummary(
             number=self._number,
             suggestion=suggestion,
-            verdict=words,
+            verdict=_words(verdict),
             speedup=verdict.speedup,
             interval=_interval(verdict),
-            gain=verdict.gain if best and not verdict.fallen else None,
-            portfolio_gain=verdict.portfolio_gain if best and not verdict.fallen else None,
+            gain=verdict.gain if compared else None,
+            portfolio_gain=verdict.portfolio_gain if compared else None,
             roofline=roofline(self._task.floor_us, verdict.best_us),
             static=verdict.static,
         )
@@ -349,21 +346,10 @@ class _Round:
                 suggestion=suggestion,
                 verdict=found,
             )
-            for draft, found in outcome.verdicts.items()
+            for draft, found in result.verdicts.items()
         }
-        tried = variants.pop(outcome.winner)
-        return self.progress.after(summary, tried, tuple(variants.values()))
-
-    def _lost(self, suggestion: Suggestion, words: str) -> Progress:
-        summary = RoundSummary(number=self._number, suggestion=suggestion, verdict=words)
-        return self.progress.after(summary, None)
-
-    def _key(self, role: Role, attempt: int, draft: int = 0) -> StepKey:
-        return StepKey(round=self._number, draft=draft, role=role, attempt=attempt)
-
-
-def _finite(seconds: float) -> float | None:
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+        tried = variants.pop(result.winner)
+        return self.state.after(summary, tried, tuple(variants.values()))
 
 
 def _interval(verdict: Verdict) -> tuple[float, float] | None:
@@ -372,17 +358,33 @@ def _interval(verdict: Verdict) -> tuple[float, float] | None:
     return verdict.low, verdict.high
 
 
+def _words(verdict: Verdict) -> str:
+    """The verdict in words, for people and for later briefs."""
+    if verdict.speedup is None:
+        words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
+    elif verdict.gained:
+        words = "improved"
+    else:
+        words = "no significant gain"
+        if verdict.serves_better:
+            words += " over all shapes, but the portfolio with it is faster"
+    if verdict.incumbent_failure:
+        words += f"; the incumbent failed in confirmation: {verdict.incumbent_failure}"
+    return words
+
+
 _NO_SUGGESTION = Suggestion(
     bottleneck="none named", strategy="none", expected_effect="none", refuted_by="nothing"
 )
-_DETAILS: dict[StopReason, str] = {
+_DETAILS: dict[EndReason, str] = {
     "rounds": "all rounds were used",
-    "calls": "all calls to the model were used",
-    "tokens": "the tokens left for the model do not cover another call",
-    "cost": "the money left for the model does not cover another call",
+    "calls": "all model calls were used",
+    "tokens": "the remaining tokens do not cover another model call",
+    "cost": "the remaining money does not cover another model call",
     "seconds": "the time was used up",
     "ceiling": "every shape is within 5 % of the least possible time",
-    "no_gain": "as many rounds in a row brought no gain as the agents' patience",
+    "no_gain": "no gain in as many rounds in a row as the agents' patience allows",
     "planned": "the model sees nothing left to try",
     "search": "the search budget was used up",
+    "stopped": "it was stopped on request",
 }

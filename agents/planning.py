@@ -1,33 +1,33 @@
-"""Planning: objective, budget and stopping; from what was measured to the next suggestion.
+"""Planning: what is known becomes a brief, and a model's reply the next suggestion.
 
-Owns the state of the loop between rounds and every reason to stop. What a round does is
-:mod:`agents.loop`'s business, what a model is told :mod:`agents.brief`'s.
+Owns the state between rounds and every reason to stop. What a round does is in :mod:`agents.loop`,
+what a model is told in :mod:`agents.brief`.
 """
 
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from agents.brief import (
-    BRIEFS,
     Brief,
     RoundSummary,
     ShapeTimes,
     Specialist,
+    complaint,
     planning_messages,
     repair_messages,
 )
 from agents.landscape import landscape
-from agents.llm.port import Message, Role, StepKey
+from agents.llm.port import Message
 from agents.patterns.pattern import Pattern
-from agents.replies import Mode, Suggestion, Unusable, read_suggestion
-from agents.static_profile import UNKNOWN, Static
-from agents.step_journal import Asked, Spent, StepFiles, Steps
+from agents.replies import READER, Suggestion, Unusable, read_suggestion
+from agents.settings import Mode
+from agents.static_profile import UNKNOWN, StaticProfile
+from agents.step_journal import CallRecord, CallTotals
 from agents.verdict import Verdict
 from tuner.device import Device
 from tuner.experiment.arguments import moved_bytes
@@ -39,16 +39,18 @@ StopReason = Literal[
 ]
 
 NEAR_CEILING = 0.95
+"""A run stops once every shape reaches this share of the possible speed."""
 
-Ask = Callable[[int, tuple[Message, ...]], Awaitable[Asked]]
-"""Asks the role's model at an attempt of the present round."""
+Ask = Callable[[int, tuple[Message, ...], str], Awaitable[CallRecord]]
+"""Asks the role's model: attempt, messages, and the complaint about the last reply, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may cost. ``seconds`` are those that steps take, waiting for replies included.
+    """What a run may cost. ``seconds`` include waiting for replies.
 
-    ``patience`` is of rounds in a row without a gain; ``tokens`` counts those read and written.
+    ``patience`` counts rounds in a row without a gain. ``tokens`` are those read and written by all
+    calls; ``brief_tokens`` and ``output_tokens`` bound a single brief and reply.
     """
 
     rounds: int = 5
@@ -63,20 +65,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the loop works on: an experiment without a template, and what is known beforehand.
+    """What the loop works on.
 
-    ``baseline_us`` and ``floor_us`` have one entry per tune shape: the kernel's time as it stands,
-    and the least that memory or arithmetic allow, ``None`` where unknown. ``static`` is of the
-    kernel as it stands. ``patterns`` are what winners of earlier runs left. Each round asks for
-    ``width`` drafts: templates, or with ``mode`` ``direct`` whole kernels; with ``overlap`` devices
-    go on with the best template meanwhile.
+    ``baseline_us`` and ``floor_us`` are the measured and the least possible time of the baseline
+    per tune shape in microseconds, ``None`` where unknown; ``static`` is the compiled baseline.
+    ``width`` is the number of drafts per round; with ``overlap`` devices search the best template
+    further while a model is asked.
     """
 
     experiment: Experiment
     device: Device
     baseline_us: tuple[float | None, ...]
     floor_us: tuple[float | None, ...]
-    static: Static = UNKNOWN
+    static: StaticProfile = UNKNOWN
     limits: Limits = field(default_factory=Limits)
     patterns: tuple[Pattern, ...] = ()
     mode: Mode = "template"
@@ -86,10 +87,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A searched template: its best configuration and times are in ``verdict``.
+    """A searched template and the verdict on it.
 
-    ``parent`` is the digest of the variant that its round started from, ``None`` for the kernel.
-    ``heat`` names the search of the round that the verdict is of, empty for the round's own.
+    ``parent`` is the digest of the variant that the round started from, ``None`` for the baseline;
+    ``suffix`` names the search of the round, empty for the round's own.
     """
 
     round: int
@@ -97,17 +98,17 @@ class Variant:
     parent: str | None
     suggestion: Suggestion
     verdict: Verdict
-    heat: str = ""
+    suffix: str = ""
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits over the template."""
+        """Sixteen hex digits of a SHA-256 over the template."""
         plain = _TEMPLATES.dump_python(self.template, mode="json")
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def speedup(self) -> float:
-        """Confirmed, over the kernel as it stands."""
+        """Confirmed speedup over the baseline."""
         return self.verdict.speedup or 1.0
 
 
@@ -115,16 +116,17 @@ _TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """The state between rounds. ``variants`` are all that were searched, in order.
+class RoundsState:
+    """The state between rounds.
 
-    ``best`` is what the next round starts from. ``stands`` is the variant whose search holds the
-    result so far: the best one's own, or a later one whose portfolio is faster with it.
+    ``best`` is the variant that the next round starts from; ``result_variant`` the one whose search
+    holds the result: ``best``, or a later one whose portfolio is faster. ``without_gain`` counts
+    rounds in a row.
     """
 
     rounds: tuple[RoundSummary, ...] = ()
     best: Variant | None = None
-    stands: Variant | None = None
+    result_variant: Variant | None = None
     variants: tuple[Variant, ...] = ()
     without_gain: int = 0
     trials: int = 0
@@ -134,39 +136,39 @@ class Progress:
     @property
     def incumbents(self) -> tuple[IncumbentEntered, ...]:
         """What a search must beat."""
-        return self.stands.verdict.incumbents if self.stands else ()
+        return self.result_variant.verdict.incumbents if self.result_variant else ()
 
-    def with_more_of_best(self, verdict: Verdict, heat: str) -> "Progress":
-        """With what a further search of the best variant found, if that is a gain."""
+    def with_more_of_best(self, verdict: Verdict, suffix: str) -> "RoundsState":
+        """The state after a further search of the best variant."""
         assert self.best is not None
-        further = replace(self.best, verdict=verdict, heat=heat)
+        further = replace(self.best, verdict=verdict, suffix=suffix)
         if verdict.gained:
-            return replace(self._with_best(further), stands=further)
-        if verdict.fallen:
-            return self.without_best(verdict.fallen)
-        return replace(self, stands=further) if verdict.supersedes else self
+            return replace(self._with_best(further), result_variant=further)
+        if verdict.incumbent_failure:
+            return self.without_best(verdict.incumbent_failure)
+        return replace(self, result_variant=further) if verdict.supersedes else self
 
-    def without_best(self, why: str) -> "Progress":
-        """With a best variant that failed beside others: the kernel as it stands is next."""
+    def without_best(self, why: str) -> "RoundsState":
+        """The state after the best variant failed: the next round starts from the baseline."""
         if self.best is None:
             return self
-        fallen = replace(self.best, verdict=self.best.verdict.refuted(why))
-        return replace(self._with_best(fallen), best=None, stands=None)
+        failed = replace(self.best, verdict=self.best.verdict.unconfirmed(why))
+        return replace(self._with_best(failed), best=None, result_variant=None)
 
-    def _with_best(self, variant: Variant) -> "Progress":
+    def _with_best(self, variant: Variant) -> "RoundsState":
         variants = tuple(variant if one is self.best else one for one in self.variants)
         return replace(self, best=variant, variants=variants)
 
     def after(
         self, summary: RoundSummary, tried: Variant | None, beaten: tuple[Variant, ...] = ()
-    ) -> "Progress":
-        """The state after one more round; ``tried`` is what was searched, if anything was.
+    ) -> "RoundsState":
+        """The state after one more round.
 
-        ``beaten`` are the round's other drafts.
+        ``tried`` is the winning draft, if anything was searched; ``beaten`` are the other drafts.
         """
         searched = (*beaten, *([tried] if tried else []))
-        fallen = tried.verdict.fallen if tried else ""
-        before = self.without_best(fallen) if fallen else self
+        failure = tried.verdict.incumbent_failure if tried else ""
+        before = self.without_best(failure) if failure else self
         gained = tried is not None and tried.verdict.gained
         serves_better = tried is not None and tried.verdict.serves_better
         supersedes = tried is not None and tried.verdict.supersedes
@@ -174,7 +176,7 @@ class Progress:
             before,
             rounds=(*self.rounds, summary),
             best=tried if gained else before.best,
-            stands=tried if supersedes else before.stands,
+            result_variant=tried if supersedes else before.result_variant,
             variants=(*before.variants, *searched),
             without_gain=0 if gained or serves_better else self.without_gain + 1,
             trials=self.trials + sum(one.verdict.trials for one in searched),
@@ -191,10 +193,9 @@ def least_times(
     flops_per_second: float | None,
     launch_us: float,
 ) -> tuple[float | None, ...]:
-    """The least possible time per tune shape in microseconds, from the experiment's own ``cost``.
+    """The least possible time per tune shape in microseconds, from the experiment's ``cost``.
 
-    The largest of what memory, arithmetic and the launch itself take; ``None`` without a cost, or
-    where the rate that it needs is unknown.
+    The largest of memory time, arithmetic time and launch time; ``None`` without a cost or a rate.
     """
     times: list[float | None] = []
     for binding in experiment.shapes.tune:
@@ -210,19 +211,19 @@ def least_times(
     return tuple(times)
 
 
-def stop_reason(task: Task, progress: Progress) -> StopReason | None:
-    """Why no further round begins, if so."""
-    if progress.best and _near_ceiling(task, progress.best.verdict):
+def stop_reason(task: Task, state: RoundsState) -> StopReason | None:
+    """Why no further round begins; ``None`` if one does."""
+    if state.best and _near_ceiling(task, state.best.verdict):
         return "ceiling"
-    if progress.without_gain >= task.limits.patience:
+    if state.without_gain >= task.limits.patience:
         return "no_gain"
-    if len(progress.rounds) >= task.limits.rounds:
+    if len(state.rounds) >= task.limits.rounds:
         return "rounds"
     return None
 
 
-def overspent(limits: Limits, spent: Spent, *, tokens: int, price: float) -> StopReason | None:
-    """Why a call of at most so many ``tokens`` and so high a ``price`` may not be made, if so."""
+def overspent(limits: Limits, spent: CallTotals, *, tokens: int, price: float) -> StopReason | None:
+    """Why a call of up to ``tokens`` and ``price`` is not made; ``None`` if it fits the budget."""
     if spent.calls >= limits.calls:
         return "calls"
     if spent.input_tokens + spent.output_tokens + tokens > limits.tokens:
@@ -234,16 +235,16 @@ def overspent(limits: Limits, spent: Spent, *, tokens: int, price: float) -> Sto
     return None
 
 
-def brief_of(task: Task, progress: Progress) -> Brief:
-    """What a model is told now."""
+def brief_of(task: Task, state: RoundsState) -> Brief:
+    """The brief of the next round."""
     best: tuple[float | None, ...] = (None,) * len(task.baseline_us)
     found, baselines = None, task.baseline_us
-    if progress.best:  # times from different processes are not compared
-        best, baselines = progress.best.verdict.best_us, progress.best.verdict.baseline_us
-    if progress.variants:
-        last = progress.variants[-1]
+    if state.best:  # both from the same processes
+        best, baselines = state.best.verdict.best_us, state.best.verdict.baseline_us
+    if state.variants:
+        last = state.variants[-1]
         found = landscape(last.template.parameters, last.verdict.observations)
-        if None in baselines:  # the run began where the device was not at hand
+        if None in baselines:  # the run began without the device
             baselines = last.verdict.baseline_us
     shapes = tuple(
         ShapeTimes(
@@ -262,21 +263,21 @@ def brief_of(task: Task, progress: Progress) -> Brief:
         device=task.device,
         shapes=shapes,
         static=task.static,
-        best_static=progress.best.verdict.static if progress.best else UNKNOWN,
-        incumbent=progress.best.template if progress.best else None,
-        specialists=tuple(_specialists(progress, shapes)),
+        best_static=state.best.verdict.static if state.best else UNKNOWN,
+        incumbent=state.best.template if state.best else None,
+        specialists=tuple(_specialists(state, shapes)),
         landscape=found,
-        rounds=progress.rounds,
+        rounds=state.rounds,
         patterns=task.patterns,
-        profile=progress.variants[-1].verdict.profile if progress.variants else (),
+        profile=state.variants[-1].verdict.profile if state.variants else (),
     )
 
 
-def _specialists(progress: Progress, shapes: tuple[ShapeTimes, ...]) -> Iterator[Specialist]:
-    if progress.stands is None:
+def _specialists(state: RoundsState, shapes: tuple[ShapeTimes, ...]) -> Iterator[Specialist]:
+    if state.result_variant is None:
         return
-    verdict = progress.stands.verdict
-    for place, incumbent in enumerate(progress.incumbents):
+    verdict = state.result_variant.verdict
+    for place, incumbent in enumerate(state.incumbents):
         times = tuple(
             replace(shapes[one.shape], best=one.us, baseline=verdict.baseline_us[one.shape])
             for one in verdict.served
@@ -288,34 +289,19 @@ def _specialists(progress: Progress, shapes: tuple[ShapeTimes, ...]) -> Iterator
             )
 
 
-def brief_step(round_number: int, width: int) -> StepKey:
-    """Where the brief of a round with so many drafts is recorded."""
-    return StepKey(round=round_number, draft=width, role=Role.TESTING, attempt=0)
-
-
-def recorded_brief(steps: Path, round_number: int, width: int = 1) -> Brief:
-    """The brief that a round of a recorded run began with, to run a role alone from it.
-
-    Raises:
-        SpecError: it is not there, or is damaged.
-    """
-    files = Steps(StepFiles(steps), lambda: 0.0)
-    return files.recall(brief_step(round_number, width), BRIEFS)
-
-
 async def suggest(brief: Brief, ask: Ask, limits: Limits) -> Suggestion | Unusable:
-    """One suggestion; an unusable reply is asked for once more, with its fault quoted."""
+    """One suggestion. After an unusable reply the model is asked once more."""
     messages = planning_messages(brief, budget_tokens=limits.brief_tokens)
-    asked = await ask(0, messages)
-    found = read_suggestion(asked.reply)
+    call = await ask(0, messages, "")
+    found = read_suggestion(call.reply)
     if isinstance(found, Unusable):
-        again = repair_messages(messages, asked.reply.text, found.detail, what="The reader")
-        found = read_suggestion((await ask(1, again)).reply)
+        again = repair_messages(messages, call.reply.text, found.detail, by=READER)
+        found = read_suggestion((await ask(1, again, complaint(READER, found.detail))).reply)
     return found
 
 
 def _near_ceiling(task: Task, verdict: Verdict) -> bool:
-    """Whether every tune shape is within reach of the least possible time."""
+    """Whether every tune shape is near its least possible time."""
     pairs = list(zip(task.floor_us, verdict.best_us, strict=True))
     return all(
         floor is not None and best is not None and floor >= NEAR_CEILING * best

@@ -1,8 +1,8 @@
-"""What is believed of a model's reply: a JSON object of a known form, and source beside it.
+"""Reading a model's reply: a JSON object of a known form, and source beside it.
 
-Owns the forms of replies and the reasons to refuse one, each fit to be quoted back to the model.
-Source stands in a fenced block of its own, so that no quoting can damage it. A reply is refused as
-a value; nothing a model can write raises here.
+Owns the forms of replies and the reasons to refuse one, worded for the model. Source stands in its
+own fenced block, so that quoting cannot damage it. Refusals are values: nothing that a model writes
+raises here.
 """
 
 import json
@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agents.fences import Block, fenced
 from agents.llm.port import Reply
+from agents.settings import Mode
 from tuner.csource.tree import is_truncated
 from tuner.experiment.fields import MAX_FILE_BYTES, Source
 from tuner.experiment.model import (
@@ -36,8 +37,8 @@ _SOURCE_LANGUAGES = frozenset(
 _JSON_LANGUAGES = frozenset({"json", "jsonc", "json5"})
 _MOST_ERRORS = 8
 
-Mode = Literal["template", "direct"]
-"""Whether generation writes families whose parameters are searched, or whole kernels."""
+READER = "The parser of replies"
+"""Names this module in complaints."""
 
 Prose = Annotated[str, Field(min_length=1, max_length=2_000)]
 Aside = Annotated[str, Field(max_length=2_000)]
@@ -45,7 +46,7 @@ Aside = Annotated[str, Field(max_length=2_000)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """Why a reply cannot be used; ``detail`` is written for the model that wrote it."""
+    """Why a reply cannot be used; ``detail`` is worded for the model."""
 
     kind: Literal["unusable"] = "unusable"
     code: Literal["truncated", "no_object", "no_source", "several", "malformed", "schema"]
@@ -54,9 +55,10 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """What planning asks of the next rewrite: ``g``. ``stop`` says that nothing is left to try.
+    """What the next draft should do. With ``stop`` nothing is left to try.
 
-    Then alone may the others be empty; else ``ValueError``.
+    Raises:
+        ValueError: A field is empty although ``stop`` is false.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -69,12 +71,12 @@ class Suggestion:
     def __post_init__(self) -> None:
         said = asdict(self)
         if not self.stop and (empty := [name for name, value in said.items() if value == ""]):
-            raise ValueError(f"{', '.join(empty)} should say something, unless stop is true")
+            raise ValueError(f"{', '.join(empty)} must not be empty unless stop is true")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterDraft:
-    """A parameter's values in order, and why they are worth searching."""
+    """A parameter's values in order, and why to search them."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     values: Annotated[tuple[Value, ...], Field(min_length=1, max_length=64)]
@@ -83,7 +85,7 @@ class ParameterDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintDraft:
-    """A condition over parameters, symbols and device, and what would go wrong without it."""
+    """A condition over parameters, symbols and device limits, and what fails without it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     expression: Expression
@@ -92,10 +94,7 @@ class ConstraintDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateDraft:
-    """The JSON half of a generation reply; the source is the fenced block beside it.
-
-    ``seeds`` are values worth trying first.
-    """
+    """The JSON part of a generation reply. ``seeds`` are values to try first."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     entry: Annotated[str, Field(min_length=1, max_length=500)]
@@ -110,7 +109,7 @@ class TemplateDraft:
     seeds: Annotated[tuple[dict[Name, Value], ...], Field(max_length=16)] = ()
 
     def template(self, source: Source) -> Template:
-        """The template that this and ``source`` describe."""
+        """The template with this description and ``source``."""
         return Template(
             source=source,
             entry=self.entry,
@@ -127,7 +126,7 @@ class TemplateDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelDraft:
-    """The JSON half of a reply that rewrites the kernel as one fixed implementation."""
+    """The JSON part of a reply that rewrites the kernel as one fixed implementation."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     entry: Annotated[str, Field(min_length=1, max_length=500)]
@@ -139,7 +138,7 @@ class KernelDraft:
     seeds: ClassVar[tuple[dict[str, Value], ...]] = ()
 
     def template(self, source: Source) -> Template:
-        """A template without parameters: a space of one configuration."""
+        """The template without parameters: a space of one configuration."""
         return Template(
             source=source,
             entry=self.entry,
@@ -154,7 +153,7 @@ class KernelDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedTemplate:
-    """A generation reply as understood: the template, and values to try first."""
+    """A parsed generation reply: the template, and values to try first."""
 
     template: Template
     seeds: tuple[dict[str, Value], ...]
@@ -166,12 +165,12 @@ _KERNELS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(KernelDraft)
 
 
 def read_suggestion(reply: Reply) -> Suggestion | Unusable:
-    """Read a planning reply: one JSON object."""
+    """The suggestion in a planning reply: one JSON object."""
     return _guarded(lambda: _object(reply, _SUGGESTIONS))
 
 
 def read_template(reply: Reply, file: str, mode: Mode = "template") -> GeneratedTemplate | Unusable:
-    """Read a generation reply: one JSON object and one source block; ``file`` names the source."""
+    """The template in a reply: one JSON object, one source block; ``file`` names the source."""
 
     def read() -> GeneratedTemplate:
         draft = _object(reply, _DRAFTS if mode == "template" else _KERNELS)
@@ -182,7 +181,7 @@ def read_template(reply: Reply, file: str, mode: Mode = "template") -> Generated
 
 
 class _UnusableError(Exception):
-    """Carries the reason out of a reader; never leaves this module."""
+    """Why a reply is refused; never leaves this module."""
 
     def __init__(self, code: Any, detail: str) -> None:
         super().__init__(detail)
@@ -227,10 +226,10 @@ def _object_text(reply: Reply) -> str:
         cut = reply.finish_reason == "length"
         raise _UnusableError(
             "truncated" if cut else "no_object",
-            "the reply holds no JSON object; put it in a block fenced with ```json",
+            "the reply has no JSON object; put it in a block fenced with ```json",
         )
     if len(found) > 1:
-        raise _UnusableError("several", f"the reply holds {len(found)} JSON objects; give one")
+        raise _UnusableError("several", f"the reply has {len(found)} JSON objects; give one")
     return found[0]
 
 
@@ -244,25 +243,25 @@ def _source(reply: Reply) -> str:
         ]
     if not blocks:
         raise _UnusableError(
-            "no_source", "the reply holds no source; put the whole file in one fenced block"
+            "no_source", "the reply has no source; put the whole file in one fenced block"
         )
     if len(blocks) > 1:
         lines = ", ".join(str(block.line) for block in blocks)
         raise _UnusableError(
             "several",
-            f"the reply holds {len(blocks)} source blocks (lines {lines}); "
-            "put the whole file in one and quote no other source",
+            f"the reply has {len(blocks)} source blocks (lines {lines}); "
+            "put the whole file in one block and quote no other source",
         )
     text = blocks[0].text
     if not text.strip():
         raise _UnusableError("no_source", "the source block is empty")
     if len(text.encode("utf-8", "replace")) > MAX_FILE_BYTES or "\0" in text:
-        raise _UnusableError("malformed", "the source is over 1 MiB or holds a zero byte")
+        raise _UnusableError("malformed", "the source is larger than 1 MiB or contains a NUL byte")
     if not _encodable(text):
         raise _UnusableError("malformed", "the source is not valid Unicode")
     if is_truncated(text):
         raise _UnusableError(
-            "truncated", "the source ends too early: a brace, comment or #if is never closed"
+            "truncated", "the source ends too early: a brace, comment or #if is not closed"
         )
     return text
 
@@ -271,7 +270,7 @@ def _refuse_open(blocks: tuple[Block, ...]) -> None:
     for block in blocks:
         if not block.closed:
             raise _UnusableError(
-                "truncated", f"the fenced block that opens at line {block.line} is never closed"
+                "truncated", f"the fenced block that opens at line {block.line} is not closed"
             )
 
 

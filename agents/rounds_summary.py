@@ -1,4 +1,4 @@
-"""How a run with agents stands: its rounds, what they came to, and what the models cost.
+"""The summary of a run with agents: how it ended, its rounds and what the models cost.
 
 Owns ``rounds.json`` of a run directory. It is derived from the loop's steps, for people and for the
 commands that show a run.
@@ -13,22 +13,23 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from agents.brief import RoundSummary
 from agents.loop import PARKED, Ending
-from agents.step_journal import Spent, recorded_exchanges
+from agents.step_journal import CallTotals, recorded_exchanges
 from tuner.errors import EnvironmentProblem
 from tuner.files import UnreadableFile, read_bounded, write_whole
 
 FILE = "rounds.json"
 STEPS = "llm"
 
-_GAVE_OUT = ("model", "calls", "tokens", "cost")
+_MODEL_REASONS = ("model", "calls", "tokens", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """``reason`` is why the loop ended; ``searched`` the round whose search is the run's result.
+class RoundsSummary:
+    """How the loop ended.
 
-    That is the last that gained, else the one that came nearest; ``None`` where no round found
-    a valid configuration. ``heat`` names a further search of it.
+    ``searched`` is the round whose search holds the result: the last that gained, else the one with
+    the highest speedup; ``None`` if no round confirmed a configuration. ``suffix`` names a further
+    search of that round.
     """
 
     reason: str
@@ -36,91 +37,89 @@ class Ledger:
     gained: bool
     searched: Annotated[int, Field(ge=1, le=100)] | None
     rounds: tuple[RoundSummary, ...]
-    spent: Spent
-    heat: Annotated[str, Field(pattern=r"^(?:-[a-z]{1,3}[0-9]{1,4})*$", max_length=40)] = ""
+    spent: CallTotals
+    suffix: Annotated[str, Field(pattern=r"^(?:-[a-z]{1,9}[0-9]{1,4})*$", max_length=40)] = ""
 
     @classmethod
-    def of(cls, ending: Ending) -> "Ledger":
-        """The ledger of a loop that ended."""
-        valid = [v for v in ending.progress.variants if v.verdict.speedup is not None]
-        nearest = ending.progress.stands or max(valid, key=lambda v: v.speedup, default=None)
+    def of(cls, ending: Ending) -> "RoundsSummary":
+        """The summary of a loop that ended."""
+        state = ending.state
+        valid = [v for v in state.variants if v.verdict.speedup is not None]
+        shown = state.result_variant or max(valid, key=lambda v: v.speedup, default=None)
         return cls(
             reason=ending.reason,
             detail=ending.detail,
             gained=ending.best is not None,
-            searched=nearest.round if nearest else None,
-            rounds=ending.progress.rounds,
+            searched=shown.round if shown else None,
+            rounds=state.rounds,
             spent=ending.spent,
-            heat=nearest.heat if nearest else "",
+            suffix=shown.suffix if shown else "",
         )
 
     @property
     def waiting(self) -> bool:
-        """Whether a reply or the device is awaited elsewhere."""
+        """Whether the run waits for a reply or for the device."""
         return self.reason in PARKED
 
     @property
-    def gave_out(self) -> bool:
-        """Whether the model side ended it before anything was gained."""
-        if self.gained:
-            return False
-        return self.reason in _GAVE_OUT or self._fruitless
+    def model_failed(self) -> bool:
+        """Whether the model, or its budget, ended the run before anything was gained."""
+        return not self.gained and (self.reason in _MODEL_REASONS or self._nothing_confirmed)
 
     @property
     def over(self) -> bool:
-        """Whether another process would find nothing to do.
+        """Whether a resume has nothing to do.
 
-        A model that failed may be back, and what was stopped before it found anything goes on.
+        A model that failed may work later, and a run stopped before it confirmed anything goes on.
         """
-        if self.waiting or (self.reason == "stopped" and self._fruitless):
+        if self.waiting or (self.reason == "stopped" and self._nothing_confirmed):
             return False
         return self.gained or self.reason != "model"
 
     @property
-    def _fruitless(self) -> bool:
-        """Whether no round confirmed anything."""
+    def _nothing_confirmed(self) -> bool:
         return not any(past.speedup for past in self.rounds)
 
 
-_LEDGERS: TypeAdapter[Ledger] = TypeAdapter(Ledger)
+_SUMMARIES: TypeAdapter[RoundsSummary] = TypeAdapter(RoundsSummary)
 
 
-def ledger_json(ledger: Ledger) -> dict[str, object]:
-    """The ledger as JSON data."""
-    plain: dict[str, object] = _LEDGERS.dump_python(ledger, mode="json")
+def summary_json(summary: RoundsSummary) -> dict[str, object]:
+    """The summary as JSON data."""
+    plain: dict[str, object] = _SUMMARIES.dump_python(summary, mode="json")
     return plain
 
 
-def write_ledger(run: Path, ledger: Ledger) -> None:
-    """Keep it; raises ``EnvironmentProblem`` if it cannot be written."""
-    text = json.dumps(ledger_json(ledger), ensure_ascii=False, indent=1)
+def write_summary(run: Path, summary: RoundsSummary) -> None:
+    """Write the summary into a run; raises ``EnvironmentProblem`` if that fails."""
+    text = json.dumps(summary_json(summary), ensure_ascii=False, indent=1)
     write_whole(run / FILE, f"{text}\n")
 
 
-def discard_ledger(run: Path) -> None:
-    """Forget how an earlier life of the loop ended, since it goes on."""
+def discard_summary(run: Path) -> None:
+    """Delete the summary, since the loop continues."""
     (run / FILE).unlink(missing_ok=True)
 
 
-def read_ledger(run: Path) -> Ledger | None:
-    """The ledger of a loop that ended; ``None`` while it goes on.
+def read_summary(run: Path) -> RoundsSummary | None:
+    """The summary of a loop that ended; ``None`` while it runs.
 
     Raises:
-        EnvironmentProblem: it is damaged.
+        EnvironmentProblem: The file is damaged.
     """
     path = run / FILE
     try:
         text = read_bounded(path, 16 * 1024 * 1024)
-        return None if text is None else _LEDGERS.validate_json(text)
+        return None if text is None else _SUMMARIES.validate_json(text)
     except (UnreadableFile, ValidationError) as error:
         raise EnvironmentProblem(
-            f"{path} cannot be read; delete it, and `kernelwright resume` writes it anew"
+            f"{path} cannot be read; delete it, and `kernelwright resume` writes it again"
         ) from error
 
 
-def spent_so_far(run: Path) -> Spent:
-    """What the models' replies in a run directory cost, also while the run goes on."""
-    spent = Spent()
+def spent_so_far(run: Path) -> CallTotals:
+    """What the model calls of a run cost, also while the run continues."""
+    spent = CallTotals()
     for exchange in recorded_exchanges(run / STEPS):
         spent = spent.after(exchange.reply)
     return spent

@@ -1,6 +1,6 @@
-"""Profiles that need no profiler: what the compiler says of a kernel, and what its times amount to.
+"""What a kernel's binary and its times say without a profiler.
 
-Owns their wording, for briefs and reports. Knows neither compilers nor devices.
+Owns the wording for briefs and reports. Knows neither compilers nor devices.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ _MOST_KINDS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Static:
-    """A compiled kernel: its first launch's usage and occupancy; ``None`` where nobody tells."""
+class StaticProfile:
+    """Resource usage and occupancy of a kernel's first launch; ``None`` where unknown."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     usage: Usage | None = None
@@ -25,7 +25,7 @@ class Static:
     def __str__(self) -> str:
         usage = self.usage or Usage()
         amounts = (
-            (usage.registers, "registers a thread"),
+            (usage.registers, "registers per thread"),
             (usage.spill_bytes, "bytes spilled"),
             (usage.static_shared_bytes or None, "bytes of static shared memory"),
         )
@@ -38,12 +38,12 @@ class Static:
         return "; ".join(parts)
 
 
-UNKNOWN = Static()
+UNKNOWN = StaticProfile()
 
 
 def roofline(
     floors: Iterable[float | None], times: Iterable[float | None]
 ) -> tuple[float, float] | None:
-    """The least and the greatest share of the possible that times reach; ``None`` if unknown."""
+    """Lowest and highest share of the possible speed over the shapes; ``None`` if unknown."""
     shares = [floor / time for floor, time in zip(floors, times, strict=True) if floor and time]
     return (min(shares), max(shares)) if shares else None

@@ -1,11 +1,12 @@
-"""The steps of the loop, journalled by key and looked up before they are taken.
+"""The loop's steps, recorded by name and looked up before they are taken.
 
-Owns the one mechanism behind resume, replay and never paying twice: a step that was recorded is
-never taken again, and what it cost counts again as if it had been. Knows nothing of what a step
-does.
+A recorded step is never taken again, and what it cost is counted as if it had been taken now. So a
+resumed run ends like an undisturbed one, and no model call is paid for twice. Knows nothing of what
+a step does.
 """
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,66 +17,63 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from agents.llm.port import Reply, Role, StepKey
 from agents.llm.replay import Exchange
 from tuner.errors import SpecError
-from tuner.files import (
-    UnreadableFile,
-    first_problem,
-    make_folder,
-    read_bounded,
-    write_whole,
-)
+from tuner.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
 
 T = TypeVar("T")
 
 LIMIT_BYTES = 64 * 1024 * 1024
+_CALL = re.compile(rf"r([0-9]+)-d([0-9]+)-({'|'.join(Role)})-a([0-9]+)")
 
 
 class StepJournal(Protocol):
-    """Where the records of steps are kept: all of one, or none of it."""
+    """Where the records of steps are kept. A record is kept whole or not at all."""
 
-    def find(self, key: StepKey) -> str | None:
-        """The record of a step, or ``None`` if it was never taken to its end."""
+    def find(self, name: str) -> str | None:
+        """The record of a step; ``None`` if the step never finished."""
         ...
 
-    def record(self, key: StepKey, text: str) -> None:
-        """Keep a step's record for good before returning."""
+    def record(self, name: str, text: str) -> None:
+        """Write a step's record to durable storage."""
         ...
 
 
 class StepFiles:
-    """A journal of steps in a folder, one file each."""
+    """A step journal in a folder: one file per step, ``briefs/r1`` in a subfolder."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         make_folder(directory)
 
-    def find(self, key: StepKey) -> str | None:
-        """The record of a step; raises ``SpecError`` if its file must not be believed."""
-        path = self._directory / f"{key}.json"
+    def find(self, name: str) -> str | None:
+        """The record of a step; raises ``SpecError`` if its file cannot be read."""
+        path = self._directory / f"{name}.json"
         try:
             return read_bounded(path, LIMIT_BYTES)
         except UnreadableFile as error:
             raise SpecError(f"{path}: {error}; delete it to take this step again") from error
 
-    def record(self, key: StepKey, text: str) -> None:
-        """Write a step's record; raises ``EnvironmentProblem`` if that is impossible."""
-        write_whole(self._directory / f"{key}.json", text)
+    def record(self, name: str, text: str) -> None:
+        """Write a step's record; raises ``EnvironmentProblem`` if that fails."""
+        path = self._directory / f"{name}.json"
+        make_folder(path.parent)
+        write_whole(path, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What came of asking a model: the request's digest, and the reply."""
+class CallRecord:
+    """A model's reply and the digest of the request."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     request: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     reply: Reply
 
 
-ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
+CALLS: TypeAdapter[CallRecord] = TypeAdapter(CallRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What all steps so far cost, over every process that took part in the run."""
+class CallTotals:
+    """Calls to models, their tokens and US dollars, and the seconds that steps took."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -83,8 +81,14 @@ class Spent:
     cost_usd: float = 0.0
     seconds: float = 0.0
 
-    def after(self, reply: Reply) -> "Spent":
-        """With one more call."""
+    def __str__(self) -> str:
+        return (
+            f"{self.calls} {'call' if self.calls == 1 else 'calls'}, {self.input_tokens} tokens "
+            f"read, {self.output_tokens} written, {self.cost_usd:.4f} USD"
+        )
+
+    def after(self, reply: Reply) -> "CallTotals":
+        """The totals with one more call."""
         return replace(
             self,
             calls=self.calls + 1,
@@ -95,36 +99,39 @@ class Spent:
 
 
 class Steps:
-    """Takes steps, or recalls them, and keeps account.
+    """Takes each step once: looks it up, or acts and records it.
+
+    Attributes:
+        spent: What all steps so far cost, over every process of the run.
 
     Args:
         journal: Holds the records.
-        now: Seconds on a clock that never goes back.
+        now: Seconds on a monotonic clock.
     """
 
     def __init__(self, journal: StepJournal, now: Callable[[], float]) -> None:
         self._journal = journal
         self._now = now
-        self.spent = Spent()
+        self.spent = CallTotals()
 
-    def recall(self, key: StepKey, form: TypeAdapter[T]) -> T:
+    def recall(self, name: str, form: TypeAdapter[T]) -> T:
         """The recorded result of a step.
 
         Raises:
-            SpecError: there is no record, or it is damaged.
+            SpecError: There is no record, or it is damaged.
         """
-        text = self._journal.find(key)
+        text = self._journal.find(name)
         if text is None:
-            raise SpecError(f"there is no record of step {key}")
-        return self._recalled(key, form, text)
+            raise SpecError(f"there is no record of step {name}")
+        return self._read(name, form, text)
 
-    async def take(self, key: StepKey, form: TypeAdapter[T], act: Callable[[], Awaitable[T]]) -> T:
-        """The recorded result of the step, else that of ``act``, recorded before it is used.
+    async def take(self, name: str, form: TypeAdapter[T], act: Callable[[], Awaitable[T]]) -> T:
+        """The recorded result of a step; otherwise that of ``act``, recorded before it is used.
 
         Raises:
-            SpecError: the record is damaged.
+            SpecError: The record is damaged.
         """
-        text = self._journal.find(key)
+        text = self._journal.find(name)
         if text is None:
             began = self._now()
             result = await act()
@@ -134,35 +141,27 @@ class Steps:
                 "result": form.dump_python(result, mode="json"),
             }
             text = json.dumps(row, ensure_ascii=False)
-            self._journal.record(key, text)
-        return self._recalled(key, form, text)
+            self._journal.record(name, text)
+        return self._read(name, form, text)
 
-    def _recalled(self, key: StepKey, form: TypeAdapter[T], text: str) -> T:
-        """The result that a record holds, once what it cost is accounted for."""
-        seconds, result = _read(key, form, text)
-        spent = self.spent.after(result.reply) if isinstance(result, Asked) else self.spent
+    def _read(self, name: str, form: TypeAdapter[T], text: str) -> T:
+        seconds, result = _read(name, form, text)
+        spent = self.spent.after(result.reply) if isinstance(result, CallRecord) else self.spent
         self.spent = replace(spent, seconds=spent.seconds + seconds)
         return result
 
 
 def recorded_exchanges(directory: Path) -> tuple[Exchange, ...]:
-    """Every exchange with a model that a folder of steps holds, in order: a transcript's body."""
-    files = StepFiles(directory)
-    found = []
-    for path in directory.glob("r*-d*-*-a*.json"):
-        parts = path.stem.split("-")
-        if len(parts) != 4 or parts[2] not in (Role.PLANNING, Role.GENERATION):
-            continue
-        if not all(part[1:].isdecimal() for part in (parts[0], parts[1], parts[3])):
+    """Every model call recorded in a folder of steps, in order: the body of a transcript."""
+    files, found = StepFiles(directory), []
+    for path in directory.glob("r*.json"):
+        if (match := _CALL.fullmatch(path.stem)) is None:
             continue
         key = StepKey(
-            round=int(parts[0][1:]),
-            draft=int(parts[1][1:]),
-            role=Role(parts[2]),
-            attempt=int(parts[3][1:]),
+            round=int(match[1]), draft=int(match[2]), role=Role(match[3]), attempt=int(match[4])
         )
-        asked = _read(key, ASKED, files.find(key) or "")[1]
-        found.append(Exchange(step=key, request=asked.request, reply=asked.reply))
+        call = _read(path.stem, CALLS, files.find(path.stem) or "")[1]
+        found.append(Exchange(step=key, request=call.request, reply=call.reply))
     order = list(Role)
     return tuple(
         sorted(
@@ -172,7 +171,8 @@ def recorded_exchanges(directory: Path) -> tuple[Exchange, ...]:
     )
 
 
-def _read(key: StepKey, form: TypeAdapter[T], text: str) -> tuple[float, T]:
+def _read(name: str, form: TypeAdapter[T], text: str) -> tuple[float, T]:
+    """The seconds that a recorded step took, and its result."""
     try:
         row = json.loads(text)
         if row["version"] != 1:
@@ -180,11 +180,11 @@ def _read(key: StepKey, form: TypeAdapter[T], text: str) -> tuple[float, T]:
         return float(row["seconds"]), form.validate_json(json.dumps(row["result"]))
     except ValidationError as error:
         raise SpecError(
-            f"the record of step {key} has another form than this version of kernelwright gives it "
-            f"({first_problem(error)}): go on with the version that wrote it, or begin a new run"
+            f"the record of step {name} was written by another version of kernelwright "
+            f"({first_problem(error)}): continue with that version, or begin a new run"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         first = str(error).partition("\n")[0][:300]
         raise SpecError(
-            f"the record of step {key} is damaged ({first}); delete it to take this step again"
+            f"the record of step {name} is damaged ({first}); delete it to take this step again"
         ) from error

@@ -1,7 +1,6 @@
-"""The repository of variants: every template that was searched, with where it came from.
+"""The folders ``variants/<digest>/`` of a run: every searched template and where it came from.
 
-Owns the folders ``variants/<digest>/`` of a run directory. They are derived from the loop's steps
-and can be written again at any time.
+They are derived from the loop's steps and can be written again at any time.
 """
 
 import json
@@ -20,10 +19,10 @@ _SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)
 
 
 def write_variants(directory: Path, variants: tuple[Variant, ...]) -> None:
-    """Write a folder for each variant: its source, its template, and ``about.json``.
+    """Write each variant's source, ``template.json`` and ``about.json``.
 
     Raises:
-        EnvironmentProblem: they cannot be written.
+        EnvironmentProblem: A file cannot be written.
     """
     for variant in variants:
         folder = directory / variant.digest

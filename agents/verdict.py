@@ -1,9 +1,8 @@
-"""Testing: what a finished search of a round says, and what admission said, as plain data.
+"""What admission and a finished search of a round found, as plain data.
 
-Owns the judgement of a round: whether the best confirmed configuration gains on what was there, or
-a portfolio with it and others does. What was there are the incumbents, and the kernel as it stands
-where there are none.
-Knows neither models nor how anything was measured.
+Owns the verdict on a round: whether the best confirmed configuration, or the portfolio with it, is
+significantly faster than the incumbents; in the first round, than the baseline. Knows neither
+models nor how anything was measured.
 """
 
 import re
@@ -13,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from agents.static_profile import UNKNOWN, Static
+from agents.static_profile import UNKNOWN, StaticProfile
 from tuner.candidate import INCUMBENT
 from tuner.experiment.model import Template
 from tuner.journal.facts import IncumbentEntered
@@ -27,11 +26,11 @@ _DETAIL = 3_000
 _LINES = 8
 _FINDERS = {
     Stage.COMPILE: "The compiler",
-    Stage.LIMITS: "The check of the device's limits",
-    Stage.LAUNCH: "The device",
+    Stage.LIMITS: "The check of device limits",
+    Stage.LAUNCH: "The launch",
     Stage.VERIFY: "The comparison with the original kernel",
     Stage.TIME: "The timing",
-    Stage.FLEET: "The fleet",
+    Stage.FLEET: "The worker",
 }
 
 PLAIN = ConfigDict(extra="forbid")
@@ -39,7 +38,7 @@ PLAIN = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """The corners of a template compile, and one configuration passed on a device."""
+    """The corners of a template's space compile, and one configuration passed on a device."""
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
     kind: Literal["admitted"] = "admitted"
@@ -47,7 +46,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A template may not be searched: who says so, and in which words."""
+    """Why a template may not be searched: ``by`` names the check, ``detail`` quotes it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
     kind: Literal["refused"] = "refused"
@@ -57,9 +56,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A tune shape, by index, that the portfolio gives to another than the general winner.
+    """A tune shape that the portfolio gives to a configuration other than the general winner.
 
-    ``incumbent`` is the place of who serves it among the verdict's, ``us`` its microseconds there.
+    ``incumbent`` is the configuration's index in the verdict's ``incumbents``; ``us`` its time in
+    microseconds.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
@@ -70,16 +70,21 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a round's search came to. Times in microseconds, one per tune shape.
+    """The result of a round's search. Times in microseconds, one per tune shape.
 
-    ``speedup`` and its bounds are confirmed, over the tune shapes, against the kernel as it stands;
-    ``None`` where no configuration was confirmed. ``gain`` compares it with what was there, in the
-    same processes, and ``portfolio_gain`` the portfolio with that of the incumbents; ``fallen``
-    says how the general incumbent failed in them, if it did, and ``outdated`` that another did.
-    ``advice`` says why, for people and models; ``profile`` are hardware counters by name, where
-    they can be read; ``static`` is of the configuration, compiled. ``incumbents`` are what a later
-    round must beat if this one is what stands: the general winner, then the portfolio's others;
-    ``served`` are the shapes of these.
+    Attributes:
+        configuration: The best confirmed configuration; ``None`` if none was confirmed.
+        speedup: Over the baseline, over all tune shapes, confirmed; ``low`` and ``high`` bound it.
+        gain: Over the general incumbent, measured in the same processes.
+        portfolio_gain: The portfolio's gain over that of the incumbents.
+        incumbents: What a later round must beat if this search holds the result: the general
+            winner, then the portfolio's other configurations.
+        advice: Why the result is what it is, for people and models.
+        profile: Hardware counters by name, where they can be read.
+        static: The compiled configuration.
+        incumbent_failure: How the general incumbent failed in confirmation; empty if it passed.
+        member_failed: Whether another incumbent failed.
+        served: The shapes that incumbents other than the first serve.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = PLAIN
@@ -98,28 +103,28 @@ class Verdict:
     observations: tuple[Observation, ...]
     advice: tuple[str, ...]
     profile: tuple[tuple[str, float], ...] = ()
-    static: Static = UNKNOWN
-    fallen: str = ""
-    outdated: bool = False
+    static: StaticProfile = UNKNOWN
+    incumbent_failure: str = ""
+    member_failed: bool = False
     served: tuple[Served, ...] = ()
 
     @property
     def gained(self) -> bool:
-        """Whether it is surely faster than what was there."""
+        """Whether it is significantly faster than the incumbent."""
         return self.gain is not None and self.gain.surely_faster
 
     @property
     def serves_better(self) -> bool:
-        """Whether the portfolio is surely faster than what was there."""
+        """Whether the portfolio is significantly faster than that of the incumbents."""
         return self.portfolio_gain is not None and self.portfolio_gain.surely_faster
 
     @property
     def supersedes(self) -> bool:
-        """Whether its search holds the result from now on, the incumbents' share included."""
-        return self.gained or self.serves_better or self.outdated
+        """Whether this search holds the run's result from now on."""
+        return self.gained or self.serves_better or self.member_failed
 
-    def refuted(self, why: str) -> "Verdict":
-        """The same with nothing confirmed any more."""
+    def unconfirmed(self, why: str) -> "Verdict":
+        """The verdict with nothing confirmed; ``why`` is added to the advice."""
         return replace(
             self,
             configuration=None,
@@ -138,11 +143,11 @@ ADMISSIONS: TypeAdapter[Admitted | Refused] = TypeAdapter(
     Annotated[Admitted | Refused, Field(discriminator="kind")]
 )
 VERDICTS: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-FURTHER: TypeAdapter[Verdict | None] = TypeAdapter(Verdict | None)
+MEANWHILE: TypeAdapter[Verdict | None] = TypeAdapter(Verdict | None)
 
 
 def refused(rejected: Rejected, configuration: Configuration, template: Template) -> Refused:
-    """A rejection in admission, in the words of whoever found it, with the lines it points at."""
+    """A rejection in admission, with the source lines that its message names."""
     lines = template.source.text.splitlines()
     name = re.escape(template.source.name)
     numbers = sorted(
@@ -154,19 +159,19 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
     )[:_LINES]
     excerpt = "".join(f"\n{number:5} | {lines[number - 1][:200]}" for number in numbers)
     shown = f"{configuration}: {rejected.code}: {rejected.detail[:_DETAIL]}"
-    where = f"\nthe lines concerned:{excerpt}" if excerpt else ""
+    where = f"\nthe lines named:{excerpt}" if excerpt else ""
     return Refused(by=_FINDERS[rejected.stage], detail=f"{shown}{where}")
 
 
-def judge(history: History, result: Result, where: str = "") -> Verdict:
-    """The verdict on a finished run of one template; ``where`` names it for people."""
+def round_verdict(history: History, result: Result, where: str = "") -> Verdict:
+    """The verdict on a finished search; ``where`` names it in the origin of incumbents."""
     tried = result.best_new or result.general
     general = tried if tried and tried.comparison else None
     comparison = general.comparison if general else None
     tune = range(len(history.weights))
     times = {cell.shape: cell.time_ns for cell in general.cells} if general else {}
-    fallen = history.failed_later.get(INCUMBENT)
-    alone = not history.incumbents or fallen is not None
+    failure = history.failed_later.get(INCUMBENT)
+    alone = not history.incumbents or failure is not None
     incumbents = dict(_incumbents(history, result, where))
     return Verdict(
         trials=result.trials - history.merged,
@@ -184,8 +189,8 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
         observations=observations(history),
         advice=result.advice,
         profile=next((p.counters for e in history.examinations for p in e.profiles), ()),
-        fallen=fallen.detail if fallen else "",
-        outdated=any(number in history.failed_later for number in history.incumbent_numbers[1:]),
+        incumbent_failure=failure.detail if failure else "",
+        member_failed=not history.failed_later.keys().isdisjoint(history.incumbent_numbers[1:]),
         served=tuple(_served(result, list(incumbents), len(tune))),
     )
 
@@ -193,7 +198,7 @@ def judge(history: History, result: Result, where: str = "") -> Verdict:
 def _incumbents(
     history: History, result: Result, where: str
 ) -> Iterator[tuple[int, IncumbentEntered]]:
-    """What the result would have applications run, by trial, the general configuration first."""
+    """The configurations that the result exports, by trial, the general one first."""
     general = result.general
     if general is None or general.comparison is None:
         return
@@ -211,7 +216,7 @@ def _incumbents(
 
 
 def _served(result: Result, incumbents: list[int], tuned: int) -> Iterator[Served]:
-    """Who else than the first of ``incumbents`` serves which of the first ``tuned`` shapes."""
+    """The tune shapes that another than the first of ``incumbents`` serves."""
     if result.portfolio is None:
         return
     served = zip(result.portfolio.serves[:tuned], result.portfolio.cells[:tuned], strict=True)

@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 
 from agents.call_costs import calls_csv
-from agents.llm.port import Role, StepKey
 from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
 from agents.planning import Limits, Task, least_times
-from agents.rounds_summary import STEPS, Ledger, discard_ledger, write_ledger
+from agents.rounds_summary import STEPS, RoundsSummary, discard_summary, write_summary
+from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
 from cluster.console import Activity, Update
@@ -40,7 +40,7 @@ from tuner.engine.engine import Engine
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.digest import kernel_digest
-from tuner.experiment.model import Agents, Experiment
+from tuner.experiment.model import Experiment
 from tuner.files import UnreadableFile, read_bounded
 from tuner.run_directory import RunDirectory, RunView
 
@@ -48,7 +48,7 @@ LAUNCH_US: dict[Backend, float] = {"cuda": 0.8, "opencl": 0.0}
 """An empty launch, where it was not measured: in a replayed graph on an H100; none on OpenCL."""
 
 _EXPORT_BYTES = 64 << 20
-_BASELINE = StepKey(round=0, draft=0, role=Role.TESTING, attempt=0)
+_BASELINE = "baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class AgentRun:
         self, directory: RunDirectory, engine: Engine, shown: "asyncio.Queue[Update | None]"
     ) -> None:
         experiment = directory.experiment
-        agents = experiment.agents or Agents()
+        agents = agent_settings(experiment) or AgentSettings()
         steps = StepFiles(self._path / STEPS)
         model = open_model(
             self._path,
@@ -136,7 +136,7 @@ class AgentRun:
                 return await evaluator.baseline()
 
             baseline = await Steps(steps, time.monotonic).take(_BASELINE, BASELINES, first)
-            discard_ledger(self._path)
+            discard_summary(self._path)
             ending = await run_rounds(
                 _task(self._path, experiment, agents, baseline),
                 StoppableModel(
@@ -153,7 +153,7 @@ class AgentRun:
         _keep(directory, ending)
 
 
-def _task(run: Path, experiment: Experiment, agents: Agents, baseline: Baseline) -> Task:
+def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Baseline) -> Task:
     device, ceilings = baseline.device, baseline.ceilings
     limits = Limits(
         rounds=agents.rounds,
@@ -194,22 +194,23 @@ def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | No
 def _keep(directory: RunDirectory, ending: Ending) -> None:
     """What can be rebuilt from the steps at any time."""
     path, experiment = directory.path, directory.experiment
-    write_variants(path / "variants", ending.progress.variants)
-    ledger = Ledger.of(ending)
+    write_variants(path / "variants", ending.state.variants)
+    ledger = RoundsSummary.of(ending)
     directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
-    if experiment.agents and experiment.agents.model != "replay":
+    agents = agent_settings(experiment)
+    if agents and agents.model != "replay":
         header = Header(
             experiment=experiment.name,
             kernel=kernel_digest(experiment.kernel),
-            made=f"by {experiment.agents.model.partition(':')[0]} in run {directory.info.run}",
+            made=f"by {agents.model.partition(':')[0]} in run {directory.info.run}",
         )
         write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:
-        exported = round_path(path, ledger.searched, ledger.heat) / EXPORT
+        exported = round_path(path, ledger.searched, ledger.suffix) / EXPORT
         for file in (one for one in exported.glob("*") if not one.is_dir()):
             try:
                 text = read_bounded(file, _EXPORT_BYTES)
             except UnreadableFile as error:
                 raise EnvironmentProblem(f"{file} {error}: move it away and resume") from error
             directory.write(f"{EXPORT}/{file.name}", text or "")
-    write_ledger(path, ledger)
+    write_summary(path, ledger)

@@ -185,6 +185,13 @@ def run(
         ),
     ] = None,
     exit_when_waiting: ExitWhenWaiting = False,
+    use_patterns: Annotated[
+        bool,
+        typer.Option(
+            "--patterns",
+            help="Try first what won for similar kernels, and store what wins for later runs.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Tune a kernel: search, check, time, confirm, report and export."""

@@ -24,10 +24,10 @@ class Activity:
 
     words: str
     round: int = 0
-    heat: str = ""
+    suffix: str = ""
 
     def __str__(self) -> str:
-        return f"round {self.round}{self.heat}: {self.words}" if self.round else self.words
+        return f"round {self.round}{self.suffix}: {self.words}" if self.round else self.words
 
 
 Update = RunProgress | Activity
@@ -114,5 +114,5 @@ class _Live:
 def _subject(shown: Update) -> tuple[object, ...]:
     """What is worth a line of its own when it changes."""
     if isinstance(shown, Activity):
-        return (shown.round, shown.heat, shown.words)
-    return (shown.round, shown.heat, shown.phase, shown.leader, bool(shown.again))
+        return (shown.round, shown.suffix, shown.words)
+    return (shown.round, shown.suffix, shown.phase, shown.leader, bool(shown.again))

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 from agents.evaluator import StopRequested
 from agents.generation.corners import corners
 from agents.planning import Variant
-from agents.static_profile import UNKNOWN, Static
-from agents.verdict import Admitted, Refused, Verdict, judge, refused
+from agents.static_profile import UNKNOWN, StaticProfile
+from agents.verdict import Admitted, Refused, Verdict, refused, round_verdict
 from cluster.search_run import epoch_opened, run_search
 from tuner.candidate import BASELINE, Candidate
 from tuner.ceilings import Ceilings
@@ -61,16 +61,16 @@ class Baseline:
 
     device: Device
     times_us: tuple[float | None, ...]
-    static: Static
+    static: StaticProfile
     ceilings: Ceilings | None = None
 
 
 BASELINES: TypeAdapter[Baseline] = TypeAdapter(Baseline)
 
 
-def round_path(run: Path, number: int, heat: str = "") -> Path:
-    """Where a round's search lies; ``heat`` names one that only screens drafts."""
-    return run / "rounds" / f"{number:02d}{heat}"
+def round_path(run: Path, number: int, suffix: str = "") -> Path:
+    """Where a round's search lies; ``suffix`` names one that only screens drafts."""
+    return run / "rounds" / f"{number:02d}{suffix}"
 
 
 def rounds_begun(run: Path) -> list[Path]:
@@ -161,7 +161,7 @@ class EngineEvaluator:
         round_number: int,
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
-        heat: str = "",
+        suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         """Search in ``rounds/NN``, or go on there.
@@ -171,13 +171,13 @@ class EngineEvaluator:
             DeviceNeeded: there is none.
         """
         self._check()
-        path = round_path(self._directory.path, round_number, heat)
+        path = round_path(self._directory.path, round_number, suffix)
         if not begun(path):
             seeded = replace(
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
-        verdict = await self._search(path, round_number, heat, self._asked, incumbents)
+        verdict = await self._search(path, round_number, suffix, self._asked, incumbents)
         if verdict is None:
             raise StopRequested
         return verdict
@@ -186,12 +186,12 @@ class EngineEvaluator:
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
-        heat: str,
+        suffix: str,
         until: Callable[[], bool],
     ) -> None:
         """Search the best variant's template further, in a copy of its search without an end."""
-        before = round_path(self._directory.path, best.round, best.heat)
-        path = round_path(self._directory.path, best.round, heat)
+        before = round_path(self._directory.path, best.round, best.suffix)
+        path = round_path(self._directory.path, best.round, suffix)
         if not begun(path):
             view = RunView.open(before)
             further = replace(view.experiment, search=_endless(view.experiment.search))
@@ -207,15 +207,15 @@ class EngineEvaluator:
             return "interrupted" if until() or self._asked() is not None else None
 
         with suppress(DeviceNeeded):
-            await self._search(path, best.round, heat, asked, incumbents)
+            await self._search(path, best.round, suffix, asked, incumbents)
 
     async def confirm_meanwhile(
-        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
         """Confirm the further search, if what leads it was not there before, beside what was."""
         self._check()
-        before = round_path(self._directory.path, best.round, best.heat)
-        path = round_path(self._directory.path, best.round, heat)
+        before = round_path(self._directory.path, best.round, best.suffix)
+        path = round_path(self._directory.path, best.round, suffix)
         if not begun(path):
             return None
         view, known = RunView.open(path), RunView.open(before)
@@ -223,7 +223,7 @@ class EngineEvaluator:
         if History.of(view.experiment, view.entries()).leader() in (None, *old):
             return None
         verdict = await self._search(
-            path, best.round, heat, lambda: self._asked() or "stopped", incumbents
+            path, best.round, suffix, lambda: self._asked() or "stopped", incumbents
         )
         if verdict is None:
             raise StopRequested
@@ -233,7 +233,7 @@ class EngineEvaluator:
         self,
         path: Path,
         round_number: int,
-        heat: str,
+        suffix: str,
         asked: Callable[[], StopReason | None],
         incumbents: tuple[IncumbentEntered, ...],
     ) -> Verdict | None:
@@ -241,20 +241,20 @@ class EngineEvaluator:
         found: list[Verdict] = []
 
         def ended(history: History, result: Result) -> None:
-            found.append(judge(history, result, f"round {round_number}"))
+            found.append(round_verdict(history, result, f"round {round_number}"))
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
             search = run_search(directory, self._engine, asked, ended, incumbents)
             async with aclosing(search) as steps:
                 async for progress in steps:
-                    self._tell(replace(progress, round=round_number, heat=heat))
+                    self._tell(replace(progress, round=round_number, suffix=suffix))
         verdict = found[0] if found else None
         if verdict is None or verdict.configuration is None:
             return verdict
         return replace(verdict, static=await self._static(experiment, verdict.configuration))
 
-    async def _static(self, experiment: Experiment, configuration: Configuration) -> Static:
+    async def _static(self, experiment: Experiment, configuration: Configuration) -> StaticProfile:
         """What the compiler says of a configuration; it was compiled before, so it compiles."""
         (made,) = await self._compile(experiment, experiment.template, [configuration])
         device = (await self._fleet()).device
@@ -338,7 +338,7 @@ def _endless(search: SearchSettings) -> SearchSettings:
     )
 
 
-def _static(candidate: Candidate, device: Device) -> Static:
+def _static(candidate: Candidate, device: Device) -> StaticProfile:
     """Of the first launch on the first shape that it can serve."""
     for cell in candidate.plan.cells:
         if not isinstance(cell, CellPlan):
@@ -348,9 +348,9 @@ def _static(candidate: Candidate, device: Device) -> Static:
                 continue
             usage = dict(candidate.binaries[cell.build].usage).get(step.entry)
             if usage is None or usage.registers is None or device.backend != "cuda":
-                return Static(usage=usage)
+                return StaticProfile(usage=usage)
             shared = (usage.static_shared_bytes or 0) + step.shared_bytes
             threads = math.prod(step.block)
             fraction = occupancy(device, threads, usage.registers, shared).fraction
-            return Static(usage=usage, occupancy=fraction)
+            return StaticProfile(usage=usage, occupancy=fraction)
     return UNKNOWN

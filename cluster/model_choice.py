@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.brief import last_complaint
 from agents.evaluator import StopRequested
 from agents.llm.mailbox import Mailbox, check_mailbox
 from agents.llm.network import NetworkModel, NetworkSettings, check_known
@@ -19,15 +18,15 @@ from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Re
 from agents.llm.provider_settings import secret_values
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
+from agents.settings import MAILBOX, AgentSettings, agent_settings, with_agent_settings
 from cluster.console import Activity
 from tuner.engine.engine import TICK_SECONDS, Engine, JournalSink
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import problem_in
-from tuner.experiment.model import Agents, Experiment
+from tuner.experiment.model import Experiment
 from tuner.experiment.problems import Problem, SpecProblems
-from tuner.experiment.redaction import MAILBOX
 from tuner.experiment.yaml_document import Path as DataPath
 from tuner.files import write_whole
 from tuner.journal.facts import ModelCalled, Span, WorkBegan
@@ -40,7 +39,8 @@ UNANSWERED = "unanswered.json"
 
 def transcript_beside(spec: Path, experiment: Experiment) -> Path:
     """The path of a spec's recorded transcript; another one in direct mode."""
-    direct = experiment.agents is not None and experiment.agents.mode == "direct"
+    agents = agent_settings(experiment)
+    direct = agents is not None and agents.mode == "direct"
     return (
         spec.parent / f"transcript_{experiment.kernel.language}{'_direct' if direct else ''}.jsonl"
     )
@@ -58,7 +58,8 @@ def choose_model(spec: Path, experiment: Experiment, wanted: str | None) -> str:
         ModelUnavailable: ``replay`` is wanted, and there is no transcript of this kernel.
         SpecError: a mailbox is wanted, and no folder is named.
     """
-    model = wanted or (experiment.agents.model if experiment.agents else "none")
+    agents = agent_settings(experiment)
+    model = wanted or (agents.model if agents else "none")
     beside = transcript_beside(spec, experiment)
     if model == "auto":
         return "replay" if beside.is_file() and _matches(beside, experiment) else "none"
@@ -83,7 +84,7 @@ def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | N
         SpecProblems: a model is unknown.
         EnvironmentProblem: the mailbox cannot be created.
     """
-    agents, problems = experiment.agents or Agents(), list[Problem]()
+    agents, problems = agent_settings(experiment) or AgentSettings(), list[Problem]()
     if model in ("none", "replay"):
         return
     if model.startswith(MAILBOX):
@@ -118,9 +119,8 @@ def _model_problem(spec: Path, wanted: str | None, message: str) -> Problem:
 
 def with_agents(experiment: Experiment, model: str) -> Experiment:
     """The experiment for a run with agents: without its own template."""
-    return replace(
-        experiment, template=None, agents=replace(experiment.agents or Agents(), model=model)
-    )
+    settings = replace(agent_settings(experiment) or AgentSettings(), model=model)
+    return with_agent_settings(replace(experiment, template=None), settings)
 
 
 def copy_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
@@ -138,7 +138,7 @@ def copy_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
 
 def open_model(
     run: Path,
-    agents: Agents,
+    agents: AgentSettings,
     *,
     keys: Mapping[str, str],
     exit_when_waiting: bool,
@@ -205,10 +205,10 @@ class StoppableModel:
         """
         step = request.position.step
         kept = self._steps / UNANSWERED
-        why = f", since {said}" if (said := last_complaint(request.messages)) else ""
+        why = f", since {request.complaint}" if request.complaint else ""
         again = f" (attempt {step.attempt + 1}{why})" if step.attempt else ""
-        heat = f"-d{step.draft}" if step.draft else ""
-        self._tell(Activity(round=step.round, heat=heat, words=f"{step.role}{again}"))
+        suffix = f"-d{step.draft}" if step.draft else ""
+        self._tell(Activity(round=step.round, suffix=suffix, words=f"{step.role}{again}"))
         work, began = self._engine.work_id(), time.time()
         self._engine.append(self._journal, WorkBegan(work=work, task="model"))
         call = asyncio.ensure_future(self._model.complete(request))

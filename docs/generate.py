@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 import typer
 from typer.models import ArgumentInfo
 
+from agents.settings import SECTIONS
 from cluster.cli import app
 from tuner.experiment.schema import json_schema
 
@@ -28,7 +29,7 @@ VALUES = {str: "TEXT", Path: "PATH", int: "NUMBER", float: "NUMBER"}
 
 def documents() -> dict[Path, str]:
     """The full text of each document that has a generated part."""
-    parts = {"spec.md": spec_fields(json_schema()), "commands.md": command_options()}
+    parts = {"spec.md": spec_fields(json_schema(SECTIONS)), "commands.md": command_options()}
     texts = {}
     for name, generated in parts.items():
         by_hand, marker, _ = (FOLDER / name).read_text(encoding="utf-8").partition(MARKER)

@@ -82,7 +82,11 @@ def _sweep(cache: Path) -> None:
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     oldest = time.time() - _KEPT_SECONDS
     for path in (*cache.glob("tempfile_*"), *cache.glob("*/*/last_accessed")):
-        if path.stat().st_mtime > oldest:
+        try:
+            used = path.stat().st_mtime
+        except FileNotFoundError:  # another session moved or removed it
+            continue
+        if used > oldest:
             continue
         if path.name == "last_accessed":
             shutil.rmtree(path.parent, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""Admission of a model's template as far as text alone can tell, before anything is compiled.
+"""Checks of a model's template on its text, before anything is compiled.
 
-Owns the order of the text gates and the wording of their findings for a model. What the spec
-requires of any template is :mod:`tuner.experiment.check`; what no source may say is
-:mod:`tuner.integrity.source_rules`.
+Runs the checks of any template (:mod:`tuner.experiment.check`) and the source rules
+(:mod:`tuner.integrity.source_rules`), and words what they find for the model.
 """
 
 from collections.abc import Sequence
@@ -14,14 +13,13 @@ from tuner.experiment.model import Experiment, Template
 from tuner.integrity.source_rules import source_violations
 from tuner.trial import Value
 
-_MOST_FINDINGS = 12
+_MAX_PROBLEMS = 12
 
 
 def refusal(experiment: Experiment, template: Template) -> str | None:
-    """Why ``template`` may not go on, in words that can be quoted to its author; ``None``: it may.
+    """The problems of ``template`` as a message to its author; ``None`` if there are none.
 
-    The kernel as it stands, comments and layout aside, is refused too: it would be searched for
-    nothing.
+    The unchanged kernel, apart from comments and layout, is refused too: a search of it is wasted.
     """
     kernel = experiment.kernel
     same_source = _words(template.source.text) == _words(kernel.source.text)
@@ -31,17 +29,17 @@ def refusal(experiment: Experiment, template: Template) -> str | None:
         and template.options in (None, kernel.options)
     ):
         return "this is the plain kernel, unchanged"
-    findings = [
+    problems = [
         f"{_place(finding.path)}: {finding.message}"
         for finding in check(replace(experiment, template=template))
         if finding.path[:1] == ("template",)
     ]
-    findings += source_violations(experiment, template)
-    if not findings:
+    problems += source_violations(experiment, template)
+    if not problems:
         return None
-    hidden = len(findings) - _MOST_FINDINGS
+    hidden = len(problems) - _MAX_PROBLEMS
     more = [f"and {hidden} more"] if hidden > 0 else []
-    return "\n".join([*findings[:_MOST_FINDINGS], *more])
+    return "\n".join([*problems[:_MAX_PROBLEMS], *more])
 
 
 def usable_seeds(

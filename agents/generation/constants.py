@@ -1,7 +1,7 @@
-"""Mechanical rule: integer constants that are already there become parameters.
+"""Mechanical rule: integer constants of the source become parameters.
 
-Owns which constants count as tuning knobs: by name, since nothing else tells them from a constant
-of the operation itself. One that the launch may depend on in a way not understood is left alone.
+Names decide which constants are tuning knobs; nothing else tells them from constants of the
+operation. A constant that the launch may depend on in a way not understood is left alone.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""The corners of a template's space: the few configurations whose compiling admits the rest.
+"""The corners of a template's space: a template is admitted if these few configurations compile.
 
-Owns the choice. Each value of each parameter that any feasible configuration has is met at least
-once, as far as the bound allows; points that lie at the ends of all parameters come first.
+Each value of each parameter occurs at least once, as far as the limit allows. Points at the ends of
+all parameters come first.
 """
 
 import numpy as np

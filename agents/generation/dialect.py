@@ -1,4 +1,4 @@
-"""How each kernel language speaks of one axis of the launch: patterns to find, words to write."""
+"""One axis of the launch in each kernel language: patterns to find, text to write."""
 
 import re
 from collections.abc import Callable

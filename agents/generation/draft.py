@@ -1,7 +1,4 @@
-"""What the mechanical rules share: the draft that each of them takes and returns.
-
-Owns no rule.
-"""
+"""The draft of a template that each mechanical rule takes and returns."""
 
 import re
 from dataclasses import dataclass, replace
@@ -15,7 +12,7 @@ from tuner.trial import Value
 
 @dataclass(frozen=True, slots=True)
 class RuleNote:
-    """What a rule looked at or introduced, and why it did or did not act."""
+    """What a rule looked at or introduced, and why it acted or did not."""
 
     what: str
     why: str
@@ -23,10 +20,9 @@ class RuleNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A template in the making. ``launch`` is ``None`` where the kernel has a sequence of them.
+    """A template in the making. ``launch`` is ``None`` if the kernel has a sequence of launches.
 
-    ``bounded`` says that the kernel carries launch bounds, beside which compilers ignore a register
-    cap.
+    ``bounded``: the kernel has launch bounds, so compilers ignore a register cap.
     """
 
     source: str

@@ -1,17 +1,16 @@
 """Mechanical rule: the block size of each axis, and how many elements each work-item does.
 
-Owns the proofs that a kernel does not care about its block size. Three kinds of kernel are
-recognised, axis by axis; ``total`` is the baseline's grid × block.
+Each axis is varied only if the text shows that the result does not depend on its block size. Three
+kinds of kernel are recognised; ``total`` is the baseline's grid × block.
 
-*Global*: work-items know themselves by their global index alone and do not communicate. Any block
-size covers the same indices; where the kernel returns at once for indices past the end, the last
-block may overhang, elsewhere the sizes must divide ``total``. Such a kernel can also be called
-several times from one work-item.
+*Global*: work-items read only their global index and do not communicate. Any block size covers the
+same indices. If the kernel first returns for indices past the end, the last block may overhang;
+otherwise the sizes must divide ``total``. One work-item can also do several elements.
 
-*Strided*: the same, but in a loop that steps by the number of work-items: any grid will do.
+*Strided*: the same, in a loop that steps by the number of work-items. Any grid is correct.
 
-*Cooperative*: the block asks for its own size. A smaller one than the baseline's does the same in
-more turns, so the baseline's expression is capped.
+*Cooperative*: the block reads its own size in a loop. A smaller block takes more iterations, so the
+baseline's expression is capped.
 """
 
 import math
@@ -65,22 +64,22 @@ def geometry(draft: Draft, experiment: Experiment) -> Draft:
 
 
 def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
-    """Vary one axis if one of the proofs holds, over all text: macros and headers included."""
+    """Vary one axis if it is of one of the three kinds; macros and headers are read too."""
     headers = (text for _, text in experiment.kernel.headers)
     code = without_comments("\n".join([draft.source, *headers]))
-    spoken = dialect(experiment.kernel.language, axis)
-    rest = re.sub(spoken.global_index, " ", code)
+    words = dialect(experiment.kernel.language, axis)
+    rest = re.sub(words.global_index, " ", code)
     knows_global = rest != code
     if knows_global and not _COMMUNICATES.search(code):
-        if not re.search(spoken.other, rest):
-            return _global(draft, experiment, axis, spoken)
-        if not re.search(spoken.other, re.sub(spoken.grid_size, " ", rest)):
-            return _strided(draft, experiment, axis, spoken)
-    if knows_global or re.search(spoken.grid_size, code):
+        if not re.search(words.other, rest):
+            return _global(draft, experiment, axis, words)
+        if not re.search(words.other, re.sub(words.grid_size, " ", rest)):
+            return _strided(draft, experiment, axis, words)
+    if knows_global or re.search(words.grid_size, code):
         why = "the grid depends on the block size, and work-items communicate or count blocks"
         return _untuned(draft, axis, why)
-    if re.search(spoken.block_size, code):
-        return _cooperative(draft, experiment, axis, spoken, code)
+    if re.search(words.block_size, code):
+        return _cooperative(draft, experiment, axis, words, code)
     why = "the kernel does not ask for its block size, so it may rely on it"
     return _untuned(draft, axis, why)
 
@@ -89,19 +88,19 @@ def _untuned(draft: Draft, axis: int, why: str) -> Draft:
     return draft.noted(f"block[{axis}]", f"not tuned: {why}")
 
 
-def _global(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
+def _global(draft: Draft, experiment: Experiment, axis: int, words: Dialect) -> Draft:
     kernel, launch = draft.kernel, draft.launch
     assert kernel is not None
     assert launch is not None
-    guarded, total = _guarded(kernel, spoken), _total(launch, axis)
+    guarded, total = _guarded(kernel, words), _total(launch, axis)
     block = _block_name(draft, experiment, axis)
-    draft = draft.with_parameter(block, _sizes(launch, axis, spoken))
+    draft = draft.with_parameter(block, _sizes(launch, axis, words))
     covered = block
     items, strided = draft.fresh("ITEMS", experiment), draft.fresh("STRIDED", experiment)
     source = None
     if axis == 0:
         headers = "\n".join(text for _, text in experiment.kernel.headers)
-        source = _coarsened(kernel, headers, spoken, block, items, strided)
+        source = _coarsened(kernel, headers, words, block, items, strided)
     if source is not None:
         covered = f"{block} * {items}"
         draft = (
@@ -120,14 +119,14 @@ def _global(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) ->
     )
 
 
-def _strided(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -> Draft:
+def _strided(draft: Draft, experiment: Experiment, axis: int, words: Dialect) -> Draft:
     launch = draft.launch
     assert launch is not None
     block, turns = _block_name(draft, experiment, axis), draft.fresh("TURNS", experiment)
     grid = f"ceil_div({_total(launch, axis)}, {block} * {turns})"
     return (
         _with_axis(draft, axis, grid, block)
-        .with_parameter(block, _sizes(launch, axis, spoken))
+        .with_parameter(block, _sizes(launch, axis, words))
         .with_parameter(turns, (1, 2, 4, 8))
         .noted(block, "a loop strides by the whole grid, so any grid covers all elements")
         .noted(turns, "how many times fewer work-items there are than in the baseline")
@@ -135,12 +134,12 @@ def _strided(draft: Draft, experiment: Experiment, axis: int, spoken: Dialect) -
 
 
 def _cooperative(
-    draft: Draft, experiment: Experiment, axis: int, spoken: Dialect, code: str
+    draft: Draft, experiment: Experiment, axis: int, words: Dialect, code: str
 ) -> Draft:
     launch = draft.launch
     assert launch is not None
     own = launch.block[axis].text
-    if not _steps_by(spoken.block_size, code):
+    if not _steps_by(words.block_size, code):
         why = "no loop steps by the block size, so a smaller block may leave elements out"
         return _untuned(draft, axis, why)
     if own.isdecimal() and _stands_for(int(own), code):
@@ -148,7 +147,7 @@ def _cooperative(
         return _untuned(draft, axis, why)
     fixed = [int(size.text) for size in launch.block if size.text.isdecimal()]
     most = int(own) if own.isdecimal() else _THREADS_PER_BLOCK // math.prod(fixed)
-    sizes = tuple(size for size in spoken.cooperative_sizes if size < most)
+    sizes = tuple(size for size in words.cooperative_sizes if size < most)
     if not sizes:
         return _untuned(draft, axis, "it cannot be smaller than it is")
     block = _block_name(draft, experiment, axis)
@@ -194,9 +193,9 @@ def _block_name(draft: Draft, experiment: Experiment, axis: int) -> str:
     return draft.fresh("BLOCK" if flat else f"BLOCK_{_AXES[axis].upper()}", experiment)
 
 
-def _sizes(launch: Launch, axis: int, spoken: Dialect) -> tuple[int, ...]:
+def _sizes(launch: Launch, axis: int, words: Dialect) -> tuple[int, ...]:
     own = launch.block[axis].text
-    return tuple(sorted({*spoken.global_sizes, *([int(own)] if own.isdecimal() else [])}))
+    return tuple(sorted({*words.global_sizes, *([int(own)] if own.isdecimal() else [])}))
 
 
 def _total(launch: Launch, axis: int) -> str:
@@ -216,12 +215,12 @@ def _with_axis(draft: Draft, axis: int, grid: str, block: str) -> Draft:
     return replace(draft, launch=replace(draft.launch, grid=tuple(grids), block=tuple(blocks)))
 
 
-def _guarded(kernel: Kernel, spoken: Dialect) -> bool:
+def _guarded(kernel: Kernel, words: Dialect) -> bool:
     """Whether the body first of all returns for an index past the end, or is all inside a test."""
     index, rest = "", deque(kernel.block.named_children if kernel.block else ())
     while rest and not index:
         text = kernel.tree.text(rest.popleft())
-        named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{spoken.global_index}\s*;", text)
+        named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{words.global_index}\s*;", text)
         index = named[1] if named and "{" not in text else ""
     changed = (
         rf"\b{index}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{index}\b|\b{index}\s*(?:\+\+|--)"
@@ -253,7 +252,7 @@ def _tests(parts: list[str], pattern: str) -> bool:
 
 
 def _coarsened(
-    kernel: Kernel, headers: str, spoken: Dialect, block: str, items: str, strided: str
+    kernel: Kernel, headers: str, words: Dialect, block: str, items: str, strided: str
 ) -> str | None:
     """The source with the kernel's body as a function that each work-item calls ``items`` times."""
     signature = kernel.signature
@@ -261,27 +260,27 @@ def _coarsened(
     element = f"{kernel.name}_element"
     begin, end = kernel.body
     outside = without_comments(kernel.source[:begin] + kernel.source[end:])
-    elsewhere = re.search(spoken.other, outside + headers)
+    elsewhere = re.search(words.other, outside + headers)
     if "template" in kernel.code(kernel.head) or not signature.certain or elsewhere:
         return None
     if re.search(rf"\bkw_\w+|\b{element}\b", kernel.source):
         return None
     pieces, last = [], begin
-    for match in re.finditer(spoken.global_index, kernel.code(kernel.body)):
-        pieces += [kernel.source[last : begin + match.start()], spoken.index_from(match[0])]
+    for match in re.finditer(words.global_index, kernel.code(kernel.body)):
+        pieces += [kernel.source[last : begin + match.start()], words.index_from(match[0])]
         last = begin + match.end()
     body = "".join([*pieces, kernel.source[last:end]])
     parameters = kernel.text(kernel.parameters).strip()
-    group, item = spoken.group, spoken.item
+    group, item = words.group, words.item
     passed = ", ".join((*names, "kw_index"))
-    listed = ", ".join(part for part in (parameters, f"{spoken.index_type} kw_index") if part)
+    listed = ", ".join(part for part in (parameters, f"{words.index_type} kw_index") if part)
     return (
         kernel.source[: kernel.head[0]]
-        + f"{spoken.helper} {element}({listed}) {{{body}}}\n\n"
+        + f"{words.helper} {element}({listed}) {{{body}}}\n\n"
         + kernel.source[kernel.head[0] : begin]
-        + f"\n{spoken.loop_pragma}"
+        + f"\n{words.loop_pragma}"
         + f"  for (int kw_item = 0; kw_item < {items}; ++kw_item) {{\n"
-        + f"    {spoken.index_type} kw_index = {strided}\n"
+        + f"    {words.index_type} kw_index = {strided}\n"
         + f"        ? ({group} * {items} + kw_item) * {block} + {item}\n"
         + f"        : ({group} * {block} + {item}) * {items} + kw_item;\n"
         + f"    {element}({passed});\n"

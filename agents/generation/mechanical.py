@@ -1,8 +1,7 @@
-"""The generator that needs no model: a template made from the plain kernel by safe rules alone.
+"""A template made from the plain kernel by rules, without a model.
 
-Owns which rules are tried and how their results are put together. Every rule keeps the meaning of
-the kernel by construction and says what it found and why; verification still judges each
-configuration. Knows no device: limits are the search's business.
+Every rule keeps the kernel's meaning and notes what it did and why. Each configuration is verified
+all the same; device limits are applied by the search.
 """
 
 from dataclasses import dataclass, replace

@@ -1,1 +1,1 @@
-"""Language models behind one port: recorded, by files, and (lazily) by network."""
+"""Language models behind one port: by transcript, by mailbox folder, or by network."""

@@ -1,14 +1,14 @@
 """A folder as a language model: each request is one file, each reply another.
 
-Owns the mailbox's layout and both its sides: the run that asks, and whoever answers (another
-program, another host, a person). Nothing in the folder is trusted: a reply counts once it is whole,
-of the right form and names the request's digest; the first such reply is moved to ``accepted/`` and
-stays the answer whatever comes later. Files that nobody asked for are never read.
+Owns the layout and both sides: the run that asks, and what answers (another program, another host,
+a person). Nothing in the folder is trusted. A reply is accepted once it is complete, has the right
+form and names the request's digest; it is then copied to ``accepted/`` and stays the answer. Other
+files are ignored.
 
-    DIR/requests/NAME.json   what is asked
+    DIR/requests/NAME.json   the request
     DIR/replies/NAME.json    the answer, written under another name and renamed
-    DIR/accepted/NAME.json   the answer, taken
-    DIR/problems/NAME.txt    why a reply was not taken
+    DIR/accepted/NAME.json   the answer, accepted
+    DIR/problems/NAME.txt    why a reply was not accepted
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from agents.llm.port import (
     ModelUnavailable,
     Reply,
     Request,
-    Usage,
+    TokenUsage,
     Waiting,
 )
 from tuner.errors import EnvironmentProblem
@@ -48,8 +48,8 @@ _FOLDERS = ("requests", "replies", "accepted", "problems")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Letter:
-    """A reply as its file holds it: only ``request`` and ``text`` must be given."""
+class _ReplyFile:
+    """A reply as its file holds it. Only ``request`` and ``text`` are required."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
     format: Literal["kernelwright-reply"] = "kernelwright-reply"
@@ -58,7 +58,7 @@ class _Letter:
     text: Annotated[str, Field(max_length=MAX_TEXT)]
     finish_reason: Literal["stop", "length", "other"] = "stop"
     model: Annotated[str, Field(max_length=200)] = ""
-    usage: Usage = NO_USAGE
+    usage: TokenUsage = NO_USAGE
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     notes: tuple[Annotated[str, Field(max_length=500)], ...] = ()
 
@@ -73,28 +73,28 @@ class _Letter:
         )
 
 
-_LETTERS: TypeAdapter[_Letter] = TypeAdapter(_Letter)
+_REPLY_FILES: TypeAdapter[_ReplyFile] = TypeAdapter(_ReplyFile)
 
 
 def check_mailbox(directory: Path) -> None:
-    """Find out whether a mailbox can be made, and make none.
+    """Check that a mailbox can be created, without creating it.
 
     Raises:
-        EnvironmentProblem: it is seen that it cannot.
+        EnvironmentProblem: It cannot.
     """
     for name in _FOLDERS:
         check_folder(directory / name)
 
 
 class Mailbox:
-    """Asks through a folder.
+    """A model that is asked through a folder.
 
     Args:
         directory: The mailbox; created if missing.
-        exit_when_waiting: Return :class:`Waiting` at once where no reply lies ready.
-        poll_seconds: How often to look for a reply.
-        timeout_seconds: How long to wait for one reply.
-        tell: Is told what is waited for, and again when that changes.
+        exit_when_waiting: Return :class:`Waiting` at once if there is no reply yet.
+        poll_seconds: Time between two looks for a reply.
+        timeout_seconds: Longest wait for one reply.
+        tell: Called with what the model waits for, whenever that changes.
     """
 
     def __init__(
@@ -115,14 +115,14 @@ class Mailbox:
             make_folder(directory / name)
 
     async def ready(self) -> None:
-        """It is: the folder is there."""
+        """Nothing to check: the folder exists."""
 
     async def complete(self, request: Request) -> Reply | Waiting:
-        """Post the request, unless it already lies there, and take the reply.
+        """Post the request, unless it is there already, and wait for the reply.
 
         Raises:
-            ModelUnavailable: no valid reply came in time.
-            EnvironmentProblem: the folder cannot be written.
+            ModelUnavailable: No valid reply came in time.
+            EnvironmentProblem: The folder cannot be written.
         """
         name = request_name(request)
         asked = self._directory / "requests" / f"{name}.json"
@@ -133,8 +133,8 @@ class Mailbox:
             reply = self._take(request, name)
             if reply is not None:
                 return reply
-            complaint = self._complaint(name)
-            where = f"{asked}{complaint}"
+            why = self._why(name)
+            where = f"{asked}{why}"
             if self._exit_when_waiting:
                 return Waiting(where=where)
             if where != told:
@@ -142,12 +142,12 @@ class Mailbox:
                 self._tell(f"waiting for a reply to {where}")
             if time.monotonic() >= end:
                 raise ModelUnavailable(
-                    f"{asked}: no valid reply within {self._timeout_seconds:g} s{complaint}"
+                    f"{asked}: no valid reply within {self._timeout_seconds:g} s{why}"
                 )
             await asyncio.sleep(self._poll_seconds)
 
-    async def price(self, request: Request) -> float:  # noqa: ARG002 - whatever is asked
-        """Nothing is known, or owed, before somebody answers: the reply says what it cost."""
+    async def price(self, request: Request) -> float:  # noqa: ARG002 - the same for all
+        """Zero: the reply says what it cost."""
         return 0.0
 
     def _take(self, request: Request, name: str) -> Reply | None:
@@ -157,30 +157,30 @@ class Mailbox:
         for path in (accepted, offered):
             try:
                 text = read_bounded(path, LIMIT_BYTES)
-                letter = None if text is None else _read_letter(text, request)
+                found = None if text is None else _read_reply(text, request)
             except UnreadableFile as error:
-                complaint = f"{path}: the reply {error}; replace it\n"
-                if self._said(name) != complaint:
-                    write_whole(problem, complaint)
+                why = f"{path}: the reply {error}; replace it\n"
+                if self._said(name) != why:
+                    write_whole(problem, why)
                 continue
-            if letter is None:
+            if found is None:
                 continue
             if path is offered:
-                # Written from what was checked, not moved: the file may change meanwhile.
+                # Write what was checked instead of moving the file, which may have changed.
                 write_whole(accepted, text or "")
                 offered.unlink(missing_ok=True)
                 with suppress(OSError):
                     problem.unlink()
-            return letter.reply()
+            return found.reply()
         return None
 
     def _problem(self, name: str) -> Path:
         return self._directory / "problems" / f"{name}.txt"
 
-    def _complaint(self, name: str) -> str:
-        """Why what lies there as a reply is none, if anything does."""
-        complaint = self._said(name).strip()
-        return f" ({complaint})" if complaint else ""
+    def _why(self, name: str) -> str:
+        """Why the reply that is there was not accepted; empty if there is none."""
+        why = self._said(name).strip()
+        return f" ({why})" if why else ""
 
     def _said(self, name: str) -> str:
         try:
@@ -190,7 +190,7 @@ class Mailbox:
 
 
 def pending(directory: Path) -> Iterator[Request]:
-    """The requests in a mailbox that have no reply yet, by name; foreign files are passed over."""
+    """The requests in a mailbox that have no reply yet, by name; other files are ignored."""
     for path in sorted((directory / "requests").glob("*.json")):
         if any((directory / folder / path.name).exists() for folder in ("replies", "accepted")):
             continue
@@ -204,37 +204,37 @@ def pending(directory: Path) -> Iterator[Request]:
 
 
 def answer(directory: Path, request: Request, reply: Reply) -> None:
-    """Put a reply into the mailbox, whole or not at all.
+    """Write a reply into the mailbox atomically.
 
     Raises:
-        EnvironmentProblem: the mailbox is not there or cannot be written.
+        EnvironmentProblem: There is no mailbox, or it cannot be written.
     """
     folder = directory / "replies"
     if not folder.is_dir():
-        raise EnvironmentProblem(f"{directory}: is not a mailbox (it has no replies folder)")
+        raise EnvironmentProblem(f"{directory}: is not a mailbox: it has no folder replies")
     fields = REPLIES.dump_python(reply, mode="json")
     del fields["kind"]
-    letter = {"format": "kernelwright-reply", "version": 1, "request": request.digest, **fields}
+    found = {"format": "kernelwright-reply", "version": 1, "request": request.digest, **fields}
     write_whole(
-        folder / f"{request_name(request)}.json", json.dumps(letter, ensure_ascii=False, indent=1)
+        folder / f"{request_name(request)}.json", json.dumps(found, ensure_ascii=False, indent=1)
     )
 
 
-def _read_letter(text: str, request: Request) -> _Letter:
+def _read_reply(text: str, request: Request) -> _ReplyFile:
     try:
-        letter = _LETTERS.validate_json(text)
+        found = _REPLY_FILES.validate_json(text)
     except ValidationError as error:
         problem = first_problem(error)
-        raise UnreadableFile(f"is half-written or of another form ({problem})") from error
-    if letter.request != request.digest:
+        raise UnreadableFile(f"is incomplete or has another form ({problem})") from error
+    if found.request != request.digest:
         raise UnreadableFile(
-            f"answers request {letter.request[:8]}, not this one ({request.digest[:8]})"
+            f"answers request {found.request[:8]}, not this one ({request.digest[:8]})"
         )
-    return letter
+    return found
 
 
 def request_name(request: Request) -> str:
-    """What the files of a request are called, without suffix."""
+    """The name of a request's files, without suffix."""
     return f"{request.position}-{request.digest[:8]}"
 
 
@@ -252,7 +252,9 @@ def _request_file(request: Request, name: str) -> str:
                 "text": "(the whole answer)",
                 "finish_reason": "stop",
             },
-            "request": REQUESTS.dump_python(request, mode="json"),
+            "request": REQUESTS.dump_python(
+                request, mode="json", exclude=None if request.complaint else {"complaint"}
+            ),
         },
         ensure_ascii=False,
         indent=1,

@@ -1,8 +1,8 @@
-"""A language model reached over the network, whatever its provider, through LiteLLM.
+"""Language models reached over the network, through LiteLLM.
 
-Owns retries, deadlines, fallbacks, the circuit breaker and prices, and that no key leaves this
-module: keys come in as a mapping, never from the environment, and are cut out of every message.
-LiteLLM is imported on the first call, since that takes seconds.
+Owns retries, deadlines, fallbacks, the circuit breaker and prices. Keys are passed in as a mapping,
+never read from the environment, and are removed from every message. LiteLLM is imported on the
+first call, since that takes seconds.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ _MESSAGE_LENGTH = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
-    """How calls are made. Seconds for one try; ``first_pause`` doubles with each retry.
+    """How calls are made. Times in seconds; ``timeout`` is for one attempt.
 
-    A provider that asks for a pause gets it, but one above ``longest_pause`` ends the tries with
-    that model. After ``breaker`` requests in a row that no model answered, none is sent any more.
-    ``temperature`` and ``seed`` are dropped where the provider has no such thing, and the reply
+    ``first_pause`` doubles with each retry. A provider that asks for more than ``longest_pause`` is
+    not tried again; after ``breaker`` requests in a row without a reply no more are sent.
+    ``temperature`` and ``seed`` are left out where the provider does not accept them; the reply
     says so.
     """
 
@@ -57,11 +57,10 @@ class NetworkSettings:
 
 @dataclass(slots=True)
 class NetworkModel:
-    """Answers through the first of ``models`` (LiteLLM ids) that works.
+    """Answers through the first of ``models`` (LiteLLM ids) that replies.
 
     ``roles`` names other models for a role. ``keys`` holds API keys by their usual environment
-    names, such as ``OPENAI_API_KEY``, and what a provider wants beside, such as
-    ``AZURE_API_VERSION``.
+    names, such as ``OPENAI_API_KEY``, and settings such as ``AZURE_API_VERSION``.
     """
 
     models: Sequence[str]
@@ -75,11 +74,11 @@ class NetworkModel:
         """The reply of the first model that gives one.
 
         Raises:
-            ModelUnavailable: none does; the message has each model's reason and no key.
+            ModelUnavailable: None does; the message has each model's reason and no key.
         """
         if self._failures >= self.settings.breaker:
             raise ModelUnavailable(
-                f"{self._failures} requests in a row got no reply; none is sent any more"
+                f"{self._failures} requests in a row got no reply; no more are sent"
             )
         reasons = []
         for model in self._chosen(request):
@@ -92,11 +91,11 @@ class NetworkModel:
         raise ModelUnavailable("; ".join(reasons) or "no model is named")
 
     async def ready(self) -> None:
-        """Look up every model that may be asked, and its key; asks no one.
+        """Check every model's provider and key; sends nothing.
 
         Raises:
             SpecError: LiteLLM knows no provider of that name.
-            EnvironmentProblem: the provider wants a key, and there is none; or no address for it.
+            EnvironmentProblem: The provider needs a key or an address, and there is none.
         """
         litellm = await asyncio.to_thread(_litellm)
         models = dict.fromkeys([*self.models, *chain.from_iterable(self.roles.values())])
@@ -107,7 +106,7 @@ class NetworkModel:
                 raise EnvironmentProblem(f"{model} needs a key: set {' and '.join(lacking)}")
 
     async def price(self, request: Request) -> float | None:
-        """The dearest of the role's models, by LiteLLM's list; ``None`` if one is not on it."""
+        """The highest price of the role's models by LiteLLM's list; ``None`` if one has none."""
         litellm = await asyncio.to_thread(_litellm)
         prices = []
         for model in self._chosen(request):
@@ -147,7 +146,7 @@ class NetworkModel:
                     return reason
                 asked = _asked_pause(error)
             if asked > self.settings.longest_pause:
-                return f"{reason} (it asks to wait {asked:.0f} s)"
+                return f"{reason} (the provider asks to wait {asked:.0f} s)"
             if retry >= self.settings.retries:
                 return reason
             await asyncio.sleep(max(self._pause(retry), asked))
@@ -175,7 +174,7 @@ class NetworkModel:
         return reply_of(litellm, model, response, tuple(dropped), secret_values(self.keys))
 
     def _drops(self, model: str, error: Exception) -> bool:
-        """Whether the provider refused a parameter that can be left out, as it is from now on."""
+        """Whether the provider refused an optional parameter; it is left out from now on."""
         if type(error).__name__ not in ("BadRequestError", "UnsupportedParamsError"):
             return False
         before = self._rejected.setdefault(model, set())
@@ -189,7 +188,7 @@ class NetworkModel:
         return bool(new)
 
     def _given(self, litellm: Any, model: str) -> dict[str, str]:
-        """What the model's provider is told beside the request: its keys, and where it is."""
+        """The provider's keys and address, as parameters of the call."""
         provider = str(litellm.get_llm_provider(model)[1])
         given: dict[str, str] = {}
         if self.settings.base_url is not None:
@@ -200,7 +199,7 @@ class NetworkModel:
         return given
 
     def _lacking(self, litellm: Any, model: str) -> list[str]:
-        """What must be set before the model can be asked; no address where it wants no key."""
+        """The variables that must be set before the model can be asked."""
         wanted = _wanted(litellm, model)
         keys = [name for name in wanted if name.endswith("_API_KEY")]
         bases = [name for name in wanted if name.endswith("_API_BASE")]
@@ -212,18 +211,18 @@ class NetworkModel:
         ]
 
     def _pause(self, retry: int) -> float:
-        """Exponential, with jitter so that several runs do not knock at once."""
+        """Exponential backoff with jitter, so that several runs do not retry at once."""
         longest = min(self.settings.first_pause * 2.0**retry, self.settings.longest_pause)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret depends on it
 
     def _clean(self, error: Exception) -> str:
-        """An error's first words on one line, without any key."""
+        """The beginning of an error's message on one line, without keys."""
         text = redacted(str(error), secret_values(self.keys))
         return f"{type(error).__name__}: {' '.join(text.split())}"[:_MESSAGE_LENGTH]
 
 
 def check_known(model: str) -> None:
-    """Look up a model's provider; takes seconds the first time, and asks no one.
+    """Check that LiteLLM knows a model's provider; takes seconds the first time, sends nothing.
 
     Raises:
         SpecError: LiteLLM knows no provider of that name.
@@ -233,7 +232,7 @@ def check_known(model: str) -> None:
         litellm.get_llm_provider(model)
     except Exception:
         raise SpecError(
-            f"'{model}' is no model that LiteLLM knows: write PROVIDER/MODEL, such as "
+            f"LiteLLM does not know the model '{model}': write PROVIDER/MODEL, such as "
             "openai/gpt-4o-mini"
         ) from None
 
@@ -249,12 +248,12 @@ def _litellm() -> Any:
 
 
 def _wanted(litellm: Any, model: str) -> list[str]:
-    """The variables that a model wants, as far as LiteLLM tells and misses any."""
+    """The variables that LiteLLM misses for a model."""
     return sorted(litellm.validate_environment(model)["missing_keys"])
 
 
 def _asked_pause(error: Exception) -> float:
-    """What the provider asked to wait, in seconds: ``Retry-After`` as a number or as a date."""
+    """Seconds that the provider asks to wait: ``Retry-After`` as a number or a date."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     asked = str(headers.get("retry-after", ""))
     try:

@@ -1,7 +1,6 @@
-"""The language-model port: a request at a position in, a reply out.
+"""The port to language models: a request in, a reply out.
 
-Owns the values that cross the port and what every adapter promises. Knows neither prompts nor
-kernels, nor how a model is reached.
+Knows neither prompts nor kernels, nor how a model is reached.
 """
 
 import hashlib
@@ -26,23 +25,21 @@ Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 class Role(StrEnum):
-    """Who takes a step of the loop; only planning and generation ask a model."""
+    """The roles that ask a model."""
 
     PLANNING = "planning"
     GENERATION = "generation"
-    TUNING = "tuning"
-    TESTING = "testing"
 
 
 class ModelUnavailable(KernelwrightError):
-    """The model side gave out: no reply can be had, now or on another try."""
+    """No reply can be had, now or on another try."""
 
     exit_code = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepKey:
-    """Where in a run a step stands. ``attempt`` counts re-asks and repairs from 0."""
+    """A model call of a run. ``attempt`` counts repeated requests and repairs from 0."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     round: Count
@@ -56,10 +53,10 @@ class StepKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A step of one experiment with one kernel: what transcripts and mailboxes are keyed by.
+    """The key of transcripts and mailboxes: a step of an experiment with one kernel.
 
     Briefs hold fresh measurements, so the text of a request never repeats; its position does.
-    ``kernel`` is the digest of the kernel's source.
+    ``kernel`` is :func:`tuner.experiment.digest.kernel_digest`.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -73,7 +70,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn of the conversation."""
+    """One turn of a conversation."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     role: Literal["system", "user", "assistant"]
@@ -85,43 +82,47 @@ _TOKENS_PER_MESSAGE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a model is asked: the whole conversation, and the most tokens it may answer with."""
+    """What a model is asked: the whole conversation.
+
+    ``complaint`` says in one line, for people, why the last reply was refused.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     position: Position
     messages: tuple[Message, ...]
     max_output_tokens: Annotated[int, Field(ge=1)] = 16_384
+    complaint: Annotated[str, Field(max_length=1_000)] = ""
 
     @property
     def input_tokens(self) -> int:
-        """An upper estimate of the messages' tokens."""
+        """An upper bound on the messages' tokens."""
         texts = (message.content.encode("utf-8", "replace") for message in self.messages)
         return sum(-(-len(text) // BYTES_PER_TOKEN) + _TOKENS_PER_MESSAGE for text in texts)
 
     @property
     def digest(self) -> str:
-        """SHA-256 over every field, as hex."""
-        plain = REQUESTS.dump_python(self, mode="json")
+        """SHA-256 over every field but ``complaint``, as hex."""
+        plain = REQUESTS.dump_python(self, mode="json", exclude={"complaint"})
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens read and written, as the provider counts them; 0 where it does not tell."""
+class TokenUsage:
+    """Tokens read and written, as the provider counts them; 0 where it does not."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     input_tokens: Count = 0
     output_tokens: Count = 0
 
 
-NO_USAGE = Usage()
+NO_USAGE = TokenUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model answered. ``length`` means that the answer was cut at the limit.
+    """A model's answer. With ``length`` it was cut at the limit.
 
-    ``notes`` say what of the request was not honoured, and where no price is known.
+    ``notes`` name parameters of the request that were ignored, and models without a known price.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -129,14 +130,14 @@ class Reply:
     text: Annotated[str, Field(max_length=MAX_TEXT)]
     finish_reason: Literal["stop", "length", "other"] = "stop"
     model: Annotated[str, Field(max_length=200)] = ""
-    usage: Usage = NO_USAGE
+    usage: TokenUsage = NO_USAGE
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     notes: tuple[Annotated[str, Field(max_length=500)], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """No reply yet, and the caller chose not to hold the machine until there is one."""
+    """There is no reply yet, and the caller chose not to wait. ``where`` names the request."""
 
     kind: Literal["waiting"] = "waiting"
     where: str
@@ -154,23 +155,23 @@ class LanguageModel(Protocol):
     """
 
     async def ready(self) -> None:
-        """Find out, before anything is spent on the run, what would let every request fail.
+        """Check, before anything is spent, what would make every request fail.
 
         Raises:
-            tuner.errors.SpecError: there is no such model.
-            tuner.errors.EnvironmentProblem: its key, or its folder, is not there.
+            tuner.errors.SpecError: There is no such model.
+            tuner.errors.EnvironmentProblem: Its key or its folder is missing.
         """
         ...
 
     async def complete(self, request: Request) -> Reply | Waiting:
-        """Answer ``request``; asked again for an answered position, give the same reply.
+        """Answer ``request``. The same position always gets the same reply.
 
         Raises:
-            ModelUnavailable: no reply can be had.
-            tuner.errors.EnvironmentProblem: the machine stands in the way (a full disk).
+            ModelUnavailable: No reply can be had.
+            tuner.errors.EnvironmentProblem: The machine prevents it, such as a full disk.
         """
         ...
 
     async def price(self, request: Request) -> float | None:
-        """The most that answering ``request`` can cost in USD; ``None`` if no price is known."""
+        """The most that ``request`` can cost in USD; ``None`` if no price is known."""
         ...

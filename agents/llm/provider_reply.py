@@ -1,23 +1,23 @@
 """A provider's response as a reply: bounded, valid Unicode, priced, without keys.
 
-A provider is not believed: what it answers may be of any length, any encoding and any number.
+A response is untrusted: text, encoding and numbers may be anything.
 """
 
 import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from agents.llm.port import MAX_COUNT, MAX_TEXT, Reply, Usage
+from agents.llm.port import MAX_COUNT, MAX_TEXT, Reply, TokenUsage
 from agents.llm.redaction import redacted
 
 
 def reply_of(
     litellm: Any, model: str, response: Any, notes: tuple[str, ...], secrets: Iterable[str]
 ) -> Reply:
-    """The reply that a response of LiteLLM's holds.
+    """The reply in a response of LiteLLM.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: It has none.
     """
     if not response.choices:
         raise ValueError("the provider answered without a choice")
@@ -34,7 +34,7 @@ def reply_of(
         text=text[:MAX_TEXT],
         finish_reason="length" if len(text) > MAX_TEXT else reason,
         model=_plain(redacted(str(response.model or model), secrets))[:200],
-        usage=Usage(
+        usage=TokenUsage(
             input_tokens=_count(getattr(usage, "prompt_tokens", 0)),
             output_tokens=_count(getattr(usage, "completion_tokens", 0)),
         ),
@@ -44,7 +44,7 @@ def reply_of(
 
 
 def _cost(litellm: Any, model: str, response: Any) -> float | None:
-    """The call's price by LiteLLM's list; ``None`` for a model that is not on it."""
+    """The call's price by LiteLLM's list; ``None`` for a model that is missing there."""
     try:
         cost = float(litellm.completion_cost(response, model=model))
     except Exception:
@@ -57,5 +57,5 @@ def _count(value: object) -> int:
 
 
 def _plain(text: str) -> str:
-    """The text as every file can hold it: halves of surrogate pairs become question marks."""
+    """The text as valid Unicode: lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,6 @@
-"""The variables by which LiteLLM's providers are given keys and settings, and what each becomes.
+"""The environment variables of LiteLLM's providers, and the call parameters that they become.
 
-Some providers want several. Owns which are no secrets, and the parameter of a call that stands for
-each. Imports nothing heavy, and reads no environment: it is told.
+Owns which of them are no secrets. Imports nothing heavy and reads no environment.
 """
 
 import re
@@ -27,21 +26,21 @@ _MORE: Mapping[str, Mapping[str, str]] = {
 
 
 def is_setting(name: str) -> bool:
-    """Whether a variable tells a provider something that is no secret: an address, a region."""
+    """Whether a variable is a setting and no secret, such as an address or a region."""
     return _SETTING.search(name) is not None
 
 
 def secret_values(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """The values that nobody may see."""
+    """The values that are secrets."""
     return tuple(value for name, value in keys.items() if not is_setting(name))
 
 
 def parameters(provider: str, named: Iterable[str]) -> dict[str, str]:
-    """By variable, the parameter of a call that it becomes; the first that is set counts.
+    """The call parameter that each variable becomes; the first that is set is used.
 
     Args:
-        provider: as LiteLLM calls it.
-        named: the variables that LiteLLM says the provider wants.
+        provider: LiteLLM's name of it.
+        named: The variables that LiteLLM names for the provider.
     """
     prefix = provider.upper()
     usual = [*named, *(f"{prefix}_API_{what}" for what in ("KEY", "BASE", "VERSION"))]

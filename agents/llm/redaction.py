@@ -1,6 +1,6 @@
-"""Secrets cut out of text: known ones, and what looks like one.
+"""Removes secrets from text: known values, and what looks like a key.
 
-Owns the patterns, and a wrapper that keeps secrets out of what a model is asked and answers.
+Owns the patterns, and a wrapper that keeps secrets out of requests and replies.
 """
 
 import re
@@ -12,7 +12,7 @@ from agents.llm.port import LanguageModel, Reply, Request, Waiting
 MARK = "[key]"
 
 _SHORTEST = 6
-"""Shorter values of variables called ``…_KEY`` are settings rather than secrets."""
+"""Shorter values of variables named ``…_KEY`` are settings, not secrets."""
 
 _FORMS = re.compile(
     r"\b(?:sk|pk|rk|key|xai|gsk|hf|ghp|gho|github_pat|glpat|xox[abp])[-_][A-Za-z0-9*._-]{16,}"
@@ -26,7 +26,7 @@ _FORMS = re.compile(
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """``text`` with every one of ``secrets``, and all that has the form of a key, replaced."""
+    """``text`` with ``secrets``, and everything that has the form of a key, replaced."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, MARK)
@@ -35,24 +35,24 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Redacting:
-    """Another model, which never sees a secret and whose replies never hold one."""
+    """A wrapper around a model: requests and replies hold no secrets."""
 
     model: LanguageModel
     secrets: tuple[str, ...] = field(repr=False)
 
     async def ready(self) -> None:
-        """As the other model says."""
+        """As the wrapped model."""
         await self.model.ready()
 
     async def complete(self, request: Request) -> Reply | Waiting:
-        """Ask the other model; raises what that raises."""
+        """The wrapped model's reply; raises what that raises."""
         reply = await self.model.complete(self._clean(request))
         if isinstance(reply, Waiting):
             return reply
         return replace(reply, text=redacted(reply.text, self.secrets))
 
     async def price(self, request: Request) -> float | None:
-        """As the other model says."""
+        """As the wrapped model."""
         return await self.model.price(self._clean(request))
 
     def _clean(self, request: Request) -> Request:
@@ -60,4 +60,6 @@ class Redacting:
             replace(message, content=redacted(message.content, self.secrets))
             for message in request.messages
         )
-        return replace(request, messages=messages)
+        return replace(
+            request, messages=messages, complaint=redacted(request.complaint, self.secrets)
+        )

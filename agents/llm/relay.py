@@ -1,8 +1,8 @@
-"""Answering a mailbox: whoever has a network does what the run that asks cannot.
+"""Answers a mailbox on behalf of a run that has no network.
 
-Owns that each request is answered once, however many relays share the folder: one holds a request's
-lock while a model works on it, and the operating system frees the lock with the process. Owns what
-a relay may spend, since anyone who can write into the folder can ask.
+Several relays may share the folder: each locks a request while its model works on it, and the
+operating system releases the lock with the process. Owns the relay's budget, since anyone who can
+write into the folder can ask.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ class Relay:
     """Answers the mailbox in ``directory`` through ``model`` until ``max_cost_usd`` are spent.
 
     Raises:
-        EnvironmentProblem: the folder is no mailbox, or cannot be written.
+        EnvironmentProblem: The folder is no mailbox, or cannot be written.
     """
 
     directory: Path
@@ -34,7 +34,7 @@ class Relay:
     def __post_init__(self) -> None:
         if not (self.directory / "requests").is_dir():
             raise EnvironmentProblem(
-                f"{self.directory}: is not a mailbox (it has no requests folder)"
+                f"{self.directory}: is not a mailbox: it has no folder requests"
             )
         make_folder(self.directory / "claims")
 
@@ -42,8 +42,9 @@ class Relay:
         """Answer the first request that no other relay works on; ``None`` if there is none.
 
         Raises:
-            ModelUnavailable: the model gave no reply, or the money left does not cover the call.
-            EnvironmentProblem: the folder cannot be written.
+            ModelUnavailable: The model gave no reply, or the remaining money does not cover the
+                call.
+            EnvironmentProblem: The folder cannot be written.
         """
         for request in pending(self.directory):
             with _claimed(self.directory / "claims" / f"{request_name(request)}.lock") as mine:
@@ -54,9 +55,10 @@ class Relay:
     async def _answered(self, request: Request) -> Reply:
         price = await self.model.price(request) or 0.0
         if self.spent_usd + price > self.max_cost_usd:
+            left = self.max_cost_usd - self.spent_usd
             raise ModelUnavailable(
-                f"{request.position}: the money left ({self.max_cost_usd - self.spent_usd:.4f} "
-                f"USD) does not cover a call of up to {price:.4f} USD"
+                f"{request.position}: the remaining money ({left:.4f} USD) does not cover a call "
+                f"of up to {price:.4f} USD"
             )
         reply = await self.model.complete(request)
         if isinstance(reply, Waiting):
@@ -68,7 +70,7 @@ class Relay:
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[bool]:
-    """Whether this process holds the lock. The file stays: to delete it would part its holders."""
+    """Whether this process got the lock. The file stays: a new one would be a second lock."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A recorded transcript as a language model: replies by position, with no key and no network.
+"""A recorded transcript as a language model: replies by position, without key or network.
 
-Owns the transcript's format: JSON lines, a header that says how it was made, then one exchange a
-line. Replayed replies pass the same gates as live ones; nothing here judges them.
+Owns the transcript's format: JSON lines, a header that says how it was made, then one exchange per
+line. Replayed replies pass the same checks as live ones.
 """
 
 import json
@@ -21,7 +21,7 @@ LIMIT_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """First line of a transcript: whose kernel it belongs to, and ``made``: how it came about."""
+    """First line of a transcript: its experiment and kernel, and how it was ``made``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     format: Literal["kernelwright-transcript"] = "kernelwright-transcript"
@@ -33,7 +33,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One recorded reply and where it belongs; ``request`` is the digest of what was asked."""
+    """A recorded reply and its step; ``request`` is the digest of the request."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     step: StepKey
@@ -47,13 +47,13 @@ _EXCHANGES: TypeAdapter[Exchange] = TypeAdapter(Exchange)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """A header and the exchanges in the order in which they happened."""
+    """A header and the exchanges in order."""
 
     header: Header
     exchanges: tuple[Exchange, ...]
 
     def matches(self, experiment: str, kernel: str) -> bool:
-        """Whether it was recorded for this experiment with exactly this kernel."""
+        """Whether it was recorded for this experiment and kernel digest."""
         return (self.header.experiment, self.header.kernel) == (experiment, kernel)
 
 
@@ -61,7 +61,7 @@ def read_transcript(path: Path) -> Transcript:
     """Read and check a transcript.
 
     Raises:
-        SpecError: it is missing, damaged or of another format; the message names the line.
+        SpecError: It is missing, damaged or of another format; the message names the line.
     """
     try:
         text = read_bounded(path, LIMIT_BYTES)
@@ -90,10 +90,10 @@ def read_transcript(path: Path) -> Transcript:
 
 
 def write_transcript(path: Path, header: Header, exchanges: Sequence[Exchange]) -> None:
-    """Write a transcript whole, or not at all.
+    """Write a transcript atomically.
 
     Raises:
-        EnvironmentProblem: it cannot be written.
+        EnvironmentProblem: It cannot be written.
     """
     rows = [
         _HEADERS.dump_python(header, mode="json"),
@@ -103,10 +103,7 @@ def write_transcript(path: Path, header: Header, exchanges: Sequence[Exchange]) 
 
 
 class Replay:
-    """Answers from a transcript.
-
-    A recorded repair is used only where its failure occurs: nobody asks for that attempt otherwise.
-    """
+    """Answers from a transcript. A recorded repair is used only if the failure occurs again."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -116,7 +113,7 @@ class Replay:
         """The reply recorded at the request's position.
 
         Raises:
-            ModelUnavailable: the transcript is of another kernel or has no reply there.
+            ModelUnavailable: The transcript is of another kernel or has no reply there.
         """
         position = request.position
         header = self._transcript.header
@@ -127,12 +124,12 @@ class Replay:
             )
         reply = self._replies.get(position.step)
         if reply is None:
-            raise ModelUnavailable(f"the transcript holds no reply for {position.step}")
+            raise ModelUnavailable(f"the transcript has no reply for {position.step}")
         return reply
 
     async def ready(self) -> None:
-        """It is: the transcript was read."""
+        """Nothing to check: the transcript was read."""
 
-    async def price(self, request: Request) -> float:  # noqa: ARG002 - whatever is asked
-        """Nothing: it was paid when it was recorded."""
+    async def price(self, request: Request) -> float:  # noqa: ARG002 - the same for all
+        """Zero: it was paid when it was recorded."""
         return 0.0

@@ -1,7 +1,6 @@
-"""The HTTP client of a network model: a response may be long, but not endless.
+"""The HTTP client of network models, with a bound on the size of a response.
 
-Owns the bound on what is read of one response, before anything is decoded or parsed. Knows nothing
-of models.
+The bound holds before anything is decoded or parsed.
 """
 
 from collections.abc import AsyncIterator
@@ -12,14 +11,14 @@ from typing import NoReturn
 import httpx
 
 LIMIT_BYTES = 32 * 1024 * 1024
-"""A reply of the longest text that is kept, escaped as JSON, with room to spare."""
+"""Enough for the longest text that is kept, escaped as JSON."""
 
 TOO_LONG = f"the response is longer than {LIMIT_BYTES} bytes"
-COMPRESSED = "the response is compressed though that was not asked for"
+COMPRESSED = "the response is compressed, which was not requested"
 
 
 refusals: ContextVar[list[str]] = ContextVar("refusals")
-"""Where a caller finds why a response was refused: libraries in between drop the words."""
+"""Why responses were refused: libraries on the way to the caller drop the message."""
 
 
 def _refuse(words: str) -> NoReturn:
@@ -44,7 +43,7 @@ class _Bounded(httpx.AsyncByteStream):
 
 
 async def _bound(response: httpx.Response) -> None:
-    """Before a body is read. A few compressed bytes can become any number, so none are taken."""
+    """Bound a response before its body is read. Compressed bytes could decompress to any size."""
     if response.headers.get("content-encoding", "identity") != "identity":
         _refuse(COMPRESSED)
     assert isinstance(response.stream, httpx.AsyncByteStream)
@@ -53,7 +52,7 @@ async def _bound(response: httpx.Response) -> None:
 
 @cache
 def bounded_session() -> httpx.AsyncClient:
-    """One client for the process. It keeps no connection, so any event loop may use it."""
+    """One client per process. It keeps no connection open, so any event loop may use it."""
     return httpx.AsyncClient(
         event_hooks={"response": [_bound]},
         headers={"Accept-Encoding": "identity"},

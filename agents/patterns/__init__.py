@@ -1,1 +1,1 @@
-"""What earlier runs left for later ones: features of a kernel and what made it faster."""
+"""Patterns: what made one kernel faster, for later runs of similar kernels."""

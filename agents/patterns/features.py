@@ -1,7 +1,7 @@
-"""The features of a kernel by which one pattern is told from another, and how far two are apart.
+"""The features by which similar kernels are found, and the distance between two kernels.
 
-A pure function of the experiment. Features are coarse on purpose: they must hold no user source,
-and two kernels with the same ones should like the same tricks.
+A pure function of the experiment. Features are coarse on purpose: they hold no source, and kernels
+with the same features should profit from the same values.
 """
 
 import math
@@ -28,10 +28,12 @@ _FARTHEST_INTENSITY = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What a kernel is like.
+    """Features of a kernel.
 
-    ``rank`` is the outputs' largest number of dimensions, ``intensity`` operations per byte by the
-    experiment's own cost, ``reduces`` whether work-items combine many elements into few.
+    Attributes:
+        rank: The largest number of dimensions among the outputs.
+        reduces: Whether work-items combine many elements into few.
+        intensity: Operations per byte by the experiment's ``cost``.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -45,7 +47,7 @@ class Features:
 
 
 def features_of(experiment: Experiment) -> Features:
-    """The features of an experiment's kernel as it stands."""
+    """The features of an experiment's kernel."""
     code = without_directives(experiment.kernel.source.text)
     buffers = [argument for argument in experiment.arguments if argument.is_buffer]
     first = experiment.shapes.tune[0].symbols
@@ -62,7 +64,7 @@ def features_of(experiment: Experiment) -> Features:
 
 
 def distance(first: Features, second: Features) -> float:
-    """How unlike two kernels are: 0 for the same features, about 1 for each that differs."""
+    """Distance of two kernels: 0 for equal features, about 1 for each that differs."""
     shared = set(first.dtypes) & set(second.dtypes)
     every = set(first.dtypes) | set(second.dtypes)
     apart = 1 - len(shared) / len(every) if every else 0.0

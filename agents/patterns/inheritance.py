@@ -1,4 +1,4 @@
-"""What a run takes from patterns, and the one that it leaves."""
+"""Which patterns a run uses, and the one that its winner becomes."""
 
 import re
 from dataclasses import replace
@@ -16,9 +16,9 @@ _STRATEGY_LENGTH = 200
 def inherited(
     patterns: tuple[Pattern, ...], experiment: Experiment, device: str
 ) -> tuple[Pattern, ...]:
-    """The patterns worth reading for an experiment on a device model, nearest first.
+    """The patterns for an experiment on a device model, nearest first.
 
-    To a template those with values for its parameters; to a model those of similar kernels.
+    For a template those with values of its parameters, else those of similar kernels.
     """
     kernel, farthest = kernel_digest(experiment.kernel)[:16], SIMILAR
     if (template := experiment.template) is not None:
@@ -28,16 +28,16 @@ def inherited(
 
 
 def seeded(experiment: Experiment, patterns: tuple[Pattern, ...], device: str) -> Experiment:
-    """The experiment whose search tries the patterns' values first, after its own seeds."""
+    """The experiment with the patterns' values as further seeds."""
     search = experiment.search
     more = seeds(patterns, device)
     return replace(experiment, search=replace(search, seeds=(*search.seeds, *more)))
 
 
 def left_by(history: History, result: Result) -> Pattern | None:
-    """The pattern of a run's confirmed winner; ``None`` if nothing was surely gained.
+    """The pattern of a run's confirmed winner; ``None`` without a significant gain.
 
-    Its strategy is why its template says it was made, as one line in which no source survives.
+    Its strategy is the template's rationale as one line of plain words.
     """
     general = result.general
     if general is None or general.comparison is None or history.device is None:
@@ -65,6 +65,6 @@ def left_by(history: History, result: Result) -> Pattern | None:
 
 
 def _line(text: str) -> str:
-    """Words and plain punctuation alone, on one line."""
+    """Words and plain punctuation, on one line."""
     plain = re.sub(r"[^\w .,:;()/%+-]|[;{}]", " ", text, flags=re.ASCII)
     return " ".join(plain.split())[:_STRATEGY_LENGTH]

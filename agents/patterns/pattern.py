@@ -1,7 +1,7 @@
-"""Patterns: a winner's values and effect under the features of its kernel, and which ones are near.
+"""Patterns: the values that won for a kernel and their effect, with the kernel's features.
 
-A pattern holds no user source: features, the names of experiment and parameters, values, one line
-on the strategy. Knows nothing of where patterns are kept.
+A pattern holds no source: features, the names of the experiment and its parameters, values, and one
+line on the strategy. Knows nothing of where patterns are kept.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ from tuner.experiment.model import STRICT, Name
 from tuner.trial import Value
 
 FARTHEST = 3.0
-"""A pattern farther away than this says nothing about a kernel;"""
+"""Patterns at a larger distance are never used."""
+
 SIMILAR = 1.8
-"""and one farther than this, whose kernel differs in two features, only values that a template has
-a parameter for."""
+"""Patterns at a larger distance are used only for a template that has their parameters."""
 
 MOST_INHERITED = 3
 
@@ -30,7 +30,7 @@ Line = Annotated[str, Field(max_length=300, pattern=r"^[^\x00-\x1f\x7f`]*$")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """What won on one device model: confirmed speedup over the kernel, within ``low``, ``high``."""
+    """What won on one device model: values, confirmed speedup over the baseline and its bounds."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     device: Line
@@ -42,10 +42,9 @@ class Winner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """What one kernel's winners have in common with the next kernel's, perhaps.
+    """The winners of one kernel.
 
-    ``kernel`` is a digest, which tells patterns apart; ``experiment`` is what people call it, or
-    nothing in a pattern that was left before names were kept.
+    ``kernel`` is the beginning of its digest; ``experiment`` may be empty in old patterns.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -67,12 +66,12 @@ class Pattern:
         return f"{self.experiment} ({self.name})" if self.experiment else self.name
 
     def winner_for(self, device: str) -> Winner:
-        """What won on ``device``, else what gained most anywhere."""
+        """What won on ``device``, else the largest gain on any."""
         own = [winner for winner in self.winners if winner.device == device]
         return (own or sorted(self.winners, key=lambda winner: -winner.low))[0]
 
     def fits(self, parameters: Collection[str]) -> bool:
-        """Whether some winner has a value for one of these parameters."""
+        """Whether a winner has a value for one of ``parameters``."""
         return any(name in parameters for winner in self.winners for name in winner.values)
 
     def with_winners_of(self, other: "Pattern") -> "Pattern":
@@ -92,10 +91,10 @@ def nearest(
     kernel: str = "",
     farthest: float = FARTHEST,
 ) -> tuple[Pattern, ...]:
-    """The few patterns whose kernels are most like one with ``features``, nearest first.
+    """The patterns at most ``farthest`` from ``features``, nearest first, and few of them.
 
-    Among those equally near, the kernel's own, then one that won on ``device``, then the larger
-    effect.
+    At equal distance the kernel's own come first, then those that won on ``device``, then those
+    with the larger gain.
     """
 
     def order(pattern: Pattern) -> tuple[float, bool, bool, float, str]:
@@ -112,5 +111,5 @@ def nearest(
 
 
 def seeds(patterns: Iterable[Pattern], device: str) -> tuple[dict[str, Value], ...]:
-    """Values to try first, as far as a space knows their parameters."""
+    """The patterns' winning values."""
     return tuple(dict(pattern.winner_for(device).values) for pattern in patterns)

@@ -1,7 +1,7 @@
-"""Where patterns lie: one JSON file each, in a folder that belongs to the user.
+"""Where patterns are kept: one JSON file each, in a folder of the user.
 
-Any file there may be damaged, foreign or hostile: what does not validate is passed over with a
-note, and never in the way of a run.
+A file there may be damaged, foreign or hostile. A file that does not validate is skipped with a
+note and never stops a run.
 """
 
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ _LISTS: TypeAdapter[tuple[Pattern, ...]] = TypeAdapter(tuple[Pattern, ...])
 
 @dataclass(frozen=True, slots=True)
 class PatternStore:
-    """The patterns in a folder, which need not exist."""
+    """The patterns in a folder, which may be missing."""
 
     folder: Path
 
     def read(self) -> tuple[tuple[Pattern, ...], tuple[str, ...]]:
-        """All patterns by name, and a note on each file that was passed over."""
+        """All patterns by name, and a note for each skipped file."""
         found, notes = [], []
         paths = sorted(self.folder.glob("*.json"))
         for path in paths[:MOST_FILES]:
             try:
                 pattern = _parsed(path)
             except UnreadableFile as error:
-                notes.append(f"{path}: {error}; passed over")
+                notes.append(f"{path}: {error}; skipped")
                 continue
             if pattern.name != path.stem:
-                notes.append(f"{path}: holds pattern {pattern.name}; passed over")
+                notes.append(f"{path}: holds pattern {pattern.name}; skipped")
                 continue
             found.append(pattern)
         if len(paths) > MOST_FILES:
@@ -44,10 +44,10 @@ class PatternStore:
         return tuple(found), tuple(notes)
 
     def add(self, pattern: Pattern) -> Path:
-        """Keep a pattern, beside what the same one won on other devices.
+        """Store a pattern, with the winners on other devices that its file already has.
 
         Raises:
-            EnvironmentProblem: the folder cannot be written.
+            EnvironmentProblem: The folder cannot be written.
         """
         make_folder(self.folder)
         path = self._path(pattern.name)
@@ -64,7 +64,7 @@ class PatternStore:
         """The pattern whose name begins with ``name``.
 
         Raises:
-            SpecError: there is none, or several.
+            SpecError: There is none, or several.
         """
         found = [pattern for pattern in self.read()[0] if pattern.name.startswith(name)]
         if len(found) != 1:
@@ -73,10 +73,10 @@ class PatternStore:
         return found[0]
 
     def delete(self, pattern: Pattern) -> None:
-        """Remove a pattern for good.
+        """Delete a pattern's file.
 
         Raises:
-            EnvironmentProblem: the file cannot be removed.
+            EnvironmentProblem: It cannot be deleted.
         """
         path = self._path(pattern.name)
         try:
@@ -89,15 +89,15 @@ class PatternStore:
 
 
 def dump_patterns(patterns: tuple[Pattern, ...]) -> str:
-    """Patterns as one JSON list: what a run read, or an export."""
+    """Patterns as one JSON list."""
     return _LISTS.dump_json(patterns, indent=1).decode() + "\n"
 
 
 def read_patterns(path: Path) -> tuple[Pattern, ...]:
-    """The patterns in a list that :func:`dump_patterns` made; none if there is no file.
+    """The patterns in a file that :func:`dump_patterns` wrote; none if there is no file.
 
     Raises:
-        SpecError: the file is damaged.
+        SpecError: It is damaged.
     """
     try:
         text = read_bounded(path, LIMIT_BYTES * MOST_FILES)
@@ -111,7 +111,7 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
 def _parsed(path: Path) -> Pattern:
     text = read_bounded(path, LIMIT_BYTES)
     if text is None:
-        raise UnreadableFile("is gone")
+        raise UnreadableFile("is missing")
     try:
         return PATTERNS.validate_json(text)
     except ValidationError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from agents.generation.mechanical import mechanical_template
+from agents.settings import SECTIONS
 from tuner.backends.registry import backends
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.load import load_experiment
@@ -64,7 +65,7 @@ def _files_like(path: Path) -> list[str]:
 
 def load_tunable(path: Path) -> tuple[Experiment, Template]:
     """The experiment in a file, and its template; raises what :func:`tunable` and loading raise."""
-    return tunable(load_experiment(path))
+    return tunable(load_experiment(path, SECTIONS))
 
 
 def tunable(experiment: Experiment) -> tuple[Experiment, Template]:

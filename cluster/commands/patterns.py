@@ -7,12 +7,13 @@ import typer
 from agents.patterns.inheritance import inherited, left_by
 from agents.patterns.pattern import PATTERNS
 from agents.patterns.store import PatternStore, dump_patterns
+from agents.settings import agent_settings
 from cluster.search_run import PATTERNS_FILE
 from cluster.settings import Settings
 from tuner.errors import EnvironmentProblem
 from tuner.journal.history import History
 from tuner.results.result import Result
-from tuner.run_directory import RunDirectory, RunView
+from tuner.run_directory import RunDirectory
 
 
 def list_all() -> None:
@@ -51,25 +52,30 @@ def delete(name: str) -> None:
 
 
 def copy_near(settings: Settings, directory: RunDirectory) -> None:
-    """Copy the patterns of similar kernels into the run directory."""
-    if settings.home is None or _replays(directory):
+    """Copy the patterns of similar kernels into a new run that uses patterns. Replays use none.
+
+    Raises:
+        EnvironmentProblem: There is no folder for patterns.
+    """
+    agents = agent_settings(directory.experiment)
+    if agents is not None and agents.model == "replay":
         return
     patterns, notes = _store(settings).read()
     _warn(notes)
     near = inherited(patterns, directory.experiment, device="")
+    directory.write(PATTERNS_FILE, dump_patterns(near))
     if near:
-        directory.write(PATTERNS_FILE, dump_patterns(near))
         names = ", ".join(map(str, near))
         used = "tried first" if directory.experiment.template else "quoted to the model"
         typer.echo(f"kernelwright: patterns of similar kernels are {used}: {names}", err=True)
 
 
 def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:
-    """Store the pattern of a finished run's winner, if there is a gain; replays store none.
+    """Store the pattern of a finished run that uses patterns, if it gained anything.
 
-    A store that cannot be written only causes a warning.
+    If that fails, the run's result stands, and a note says why.
     """
-    if settings.home is None or not history.finished or _replays(RunView.open(run_dir)):
+    if not history.finished or not (run_dir / PATTERNS_FILE).exists():
         return
     pattern = left_by(history, result)
     if pattern is not None:
@@ -77,11 +83,6 @@ def leave(settings: Settings, run_dir: Path, history: History, result: Result) -
             _store(settings).add(pattern)
         except EnvironmentProblem as problem:
             _warn((f"cannot keep the winner as a pattern: {problem}",))
-
-
-def _replays(run: RunDirectory | RunView) -> bool:
-    agents = run.experiment.agents
-    return agents is not None and agents.model == "replay"
 
 
 def _store(settings: Settings) -> PatternStore:

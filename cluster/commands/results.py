@@ -10,7 +10,14 @@ import typer
 from agents.brief import inline
 from agents.call_costs import by_role, by_round, notes_of
 from agents.llm.port import ModelUnavailable
-from agents.rounds_summary import FILE, STEPS, Ledger, ledger_json, read_ledger, spent_so_far
+from agents.rounds_summary import (
+    FILE,
+    STEPS,
+    RoundsSummary,
+    read_summary,
+    spent_so_far,
+    summary_json,
+)
 from agents.step_journal import recorded_exchanges
 from cluster.evaluator import round_path, rounds_begun
 from cluster.search_run import STOP_FILE
@@ -33,7 +40,7 @@ def is_over(run_dir: Path) -> bool:
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return _history(view).finished
-    ledger = read_ledger(run_dir)
+    ledger = read_summary(run_dir)
     return ledger is not None and ledger.over
 
 
@@ -47,9 +54,9 @@ def result_view(run_dir: Path) -> RunView:
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return view
-    ledger = read_ledger(run_dir)
+    ledger = read_summary(run_dir)
     if ledger is not None and ledger.searched is not None:
-        return _ended(run_dir, ledger.searched, ledger.heat)
+        return _ended(run_dir, ledger.searched, ledger.suffix)
     rounds = rounds_begun(run_dir) if ledger is None else []
     if not rounds:
         why = "no round has begun its search" if ledger is None else ledger.detail
@@ -78,7 +85,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
 
 
 def _rounds_status(view: RunView) -> dict[str, object]:
-    ledger, spent = read_ledger(view.path), spent_so_far(view.path)
+    ledger, spent = read_summary(view.path), spent_so_far(view.path)
     histories = list(_of_rounds(view.path, ledger).values())
     facts: dict[str, object] = {
         "run": view.info.run,
@@ -97,7 +104,7 @@ def _rounds_status(view: RunView) -> dict[str, object]:
     return facts if ledger is None else {**facts, "ended": ledger.detail}
 
 
-def _of_rounds(run_dir: Path, ledger: Ledger | None) -> dict[int, History]:
+def _of_rounds(run_dir: Path, ledger: RoundsSummary | None) -> dict[int, History]:
     """The searches of rounds that have begun, by number."""
     found = {int(path.name): _history(RunView.open(path)) for path in rounds_begun(run_dir)}
     for past in ledger.rounds if ledger else ():
@@ -107,13 +114,13 @@ def _of_rounds(run_dir: Path, ledger: Ledger | None) -> dict[int, History]:
     return found
 
 
-def _ended(run_dir: Path, number: int, heat: str = "") -> RunView:
+def _ended(run_dir: Path, number: int, suffix: str = "") -> RunView:
     """The search of a round that ended.
 
     Raises:
         EnvironmentProblem: its journal lost the end.
     """
-    path = round_path(run_dir, number, heat)
+    path = round_path(run_dir, number, suffix)
     if begun(path):
         view = RunView.open(path)
         if _history(view).finished:
@@ -210,16 +217,16 @@ def conclude(
 
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
-        ModelUnavailable: the models gave out before anything was gained.
+        ModelUnavailable: the models failed before anything was gained.
     """
-    ledger = read_ledger(run_dir)
-    if ledger is not None and ledger.searched is None and ledger.gave_out:
+    ledger = read_summary(run_dir)
+    if ledger is not None and ledger.searched is None and ledger.model_failed:
         raise ModelUnavailable(_words(ledger))
     history = _history(result_view(run_dir))
     result = summarise(history)
     learn(run_dir, history, result)
     _print(result, run_dir, as_json=as_json)
-    if ledger is not None and ledger.gave_out:
+    if ledger is not None and ledger.model_failed:
         raise ModelUnavailable(_words(ledger))
     if result.outcome == "nothing_valid":
         why = result.baseline_rejected
@@ -231,14 +238,14 @@ def conclude(
 
 
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
-    ledger = read_ledger(run_dir)
+    ledger = read_summary(run_dir)
     histories = _of_rounds(run_dir, ledger) if ledger else {}
     rejected = {number: rejections_line(history) for number, history in histories.items()}
     if as_json:
         found = result.to_json()
         if ledger is not None:
             found["agents"] = {
-                **ledger_json(ledger),
+                **summary_json(ledger),
                 "trials": _tried(histories.values()),
                 "rejected": rejected,
             }
@@ -273,7 +280,7 @@ def _figure(result: Result) -> str:
     return f" {name}={result.speedup:.2f}{portfolio}"
 
 
-def _print_rounds(ledger: Ledger, rejected: Mapping[int, str]) -> None:
+def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str]) -> None:
     typer.echo("rounds:")
     for past in ledger.rounds:
         found = "" if past.speedup is None else f", {past.speedup:.2f}×"
@@ -297,12 +304,14 @@ def _print_rounds(ledger: Ledger, rejected: Mapping[int, str]) -> None:
 
 def _print_account(run_dir: Path) -> None:
     exchanges = recorded_exchanges(run_dir / STEPS)
-    for line in (*by_round(exchanges), *by_role(exchanges), *notes_of(exchanges)):
-        typer.echo(f"  {line}")
+    for name, totals in {**by_round(exchanges), **by_role(exchanges)}.items():
+        typer.echo(f"  {name}: {totals}")
+    for note in notes_of(exchanges):
+        typer.echo(f"  {note}")
     typer.echo()
 
 
-def _words(ledger: Ledger) -> str:
+def _words(ledger: RoundsSummary) -> str:
     lost = [past.verdict for past in ledger.rounds]
     return "; ".join([ledger.detail, *(inline(words) for words in lost[-1:])])
 

@@ -15,7 +15,8 @@ from typing import NoReturn, Protocol
 
 import typer
 
-from agents.rounds_summary import STEPS, read_ledger
+from agents.rounds_summary import STEPS, read_summary
+from agents.settings import SECTIONS
 from cluster.agent_run import ModelAccess, open_run
 from cluster.commands import patterns, results
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
@@ -57,13 +58,14 @@ def run(
     target: str | None,
     model: str | None,
     exit_when_waiting: bool,
+    use_patterns: bool,
     as_json: bool,
 ) -> None:
     """Tune the kernel of a spec; ``model`` writes the templates."""
     settings = Settings.read()
     with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
         path = find_spec(spec, workplace.has_gpu)
-        given = load_experiment(path)
+        given = load_experiment(path, SECTIONS)
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
             _say(guesses_left(guesses))
@@ -79,7 +81,8 @@ def run(
         directory = RunDirectory.create(folder, experiment, text, fleet=fleet)
         try:
             with closing(directory):
-                patterns.copy_near(settings, directory)
+                if use_patterns:
+                    patterns.copy_near(settings, directory)
                 if asked == "replay":
                     copy_transcript(path, experiment, folder)
             with _reminding(guesses):
@@ -247,7 +250,7 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
         _leave(words, folder, on_target, 128 + received[0])
     if (folder / STOP_FILE).exists() and not results.is_over(folder):
         _leave("stopped before anything was measured", folder, on_target, 128 + signal.SIGINT)
-    ledger = read_ledger(folder)
+    ledger = read_summary(folder)
     if ledger is not None and ledger.waiting:
         options = again if ledger.reason == "device" else on_target
         _leave(ledger.detail, folder, options, DeviceNeeded.exit_code)

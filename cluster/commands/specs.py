@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from agents.generation.corners import corners
+from agents.settings import SECTIONS, agent_settings
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
 from cluster.model_choice import check_models, choose_model
@@ -48,10 +49,11 @@ def validate(
         NothingValid: with ``compile_corners``, something did not compile.
     """
     path = find_spec(spec, lambda: target is not None or machine_has_gpu())
-    experiment = load_experiment(path)
+    experiment = load_experiment(path, SECTIONS)
     asked = choose_model(path, experiment, None)
     check_models(path, experiment, asked, None)
-    rounds = experiment.agents.rounds if experiment.agents and asked != "none" else 0
+    settings = agent_settings(experiment)
+    rounds = settings.rounds if settings and asked != "none" else 0
     if experiment.template is not None or not rounds:
         experiment = tunable(experiment)[0]
     model, why_not = _device(experiment, target, device)
@@ -194,7 +196,7 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
     if schema:
         from tuner.experiment.schema import json_schema
 
-        _write(json.dumps(json_schema(), indent=2) + "\n", output)
+        _write(json.dumps(json_schema(SECTIONS), indent=2) + "\n", output)
         return
     if kernel is None:
         raise SpecError("name a kernel file (.cu or .cl), or use --schema")

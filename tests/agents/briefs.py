@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from agents.brief import Brief, RoundSummary, ShapeTimes, Specialist
 from agents.landscape import landscape
 from agents.replies import Suggestion
-from agents.static_profile import Static
+from agents.static_profile import StaticProfile
 from tests.agents.devices import CPU
 from tuner.experiment.fields import Source
 from tuner.experiment.model import Experiment
@@ -122,7 +122,7 @@ def full_brief() -> Brief:
         experiment=replace(experiment, template=None),
         device=CPU,
         shapes=(small, large),
-        static=Static(
+        static=StaticProfile(
             usage=Usage(
                 registers=32,
                 spill_bytes=0,
@@ -131,7 +131,7 @@ def full_brief() -> Brief:
             ),
             occupancy=0.75,
         ),
-        best_static=Static(usage=Usage(registers=40), occupancy=0.5),
+        best_static=StaticProfile(usage=Usage(registers=40), occupancy=0.5),
         incumbent=template,
         specialists=(
             Specialist(
@@ -159,7 +159,7 @@ def full_brief() -> Brief:
             RoundSummary(
                 number=3,
                 suggestion=SUGGESTION,
-                verdict="no sure gain on what was there",
+                verdict="no significant gain",
                 speedup=1.96,
                 interval=(1.91, 2.02),
                 gain=Comparison(speedup=1.004, low=0.99, high=1.018, verdict="same", processes=5),

@@ -1,5 +1,5 @@
 from agents.call_costs import by_role, by_round, calls_csv, notes_of
-from agents.llm.port import Reply, Role, StepKey, Usage
+from agents.llm.port import Reply, Role, StepKey, TokenUsage
 from agents.llm.replay import Exchange
 
 
@@ -10,7 +10,7 @@ def exchange(number: int, role: Role, cost: float, model: str = "m", *notes: str
         reply=Reply(
             text="x",
             model=model,
-            usage=Usage(input_tokens=100, output_tokens=10),
+            usage=TokenUsage(input_tokens=100, output_tokens=10),
             cost_usd=cost,
             notes=notes,
         ),
@@ -25,13 +25,14 @@ CALLS = (
 
 
 def test_sums_by_role_and_by_round() -> None:
-    assert [(one.name, one.calls, one.cost_usd) for one in by_role(CALLS)] == [
+    assert [(name, one.calls, one.cost_usd) for name, one in by_role(CALLS).items()] == [
         ("planning", 2, 0.375),
         ("generation", 1, 0.5),
     ]
-    assert str(by_round(CALLS)[0]) == "round 1: 2 calls, 200 tokens read, 20 written, 0.7500 USD"
-    assert str(by_round(CALLS)[1]).startswith("round 2: 1 call, ")
-    assert sum(one.input_tokens for one in by_round(CALLS)) == 300
+    rounds = by_round(CALLS)
+    assert str(rounds["round 1"]) == "2 calls, 200 tokens read, 20 written, 0.7500 USD"
+    assert str(rounds["round 2"]).startswith("1 call, ")
+    assert sum(one.input_tokens for one in rounds.values()) == 300
 
 
 def test_each_note_is_told_once() -> None:

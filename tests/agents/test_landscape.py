@@ -122,5 +122,5 @@ def test_a_parameter_that_nothing_reads_is_told_as_one_that_changes_nothing() ->
         )
         for one in observed()
     ]
-    (dead,) = landscape(PARAMETERS, trials).dead
-    assert (dead.parameter, dead.why) == ("HINT", "code")
+    (inactive,) = landscape(PARAMETERS, trials).inactive
+    assert (inactive.parameter, inactive.why) == ("HINT", "code")

@@ -12,14 +12,14 @@ import pytest
 
 from agents.llm.mailbox import Mailbox, answer, pending
 from agents.llm.port import Reply, Request, Role, StepKey
-from agents.llm.port import Usage as Tokens
+from agents.llm.port import TokenUsage as Tokens
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
 from agents.planning import Limits, Task, Variant, brief_of
-from agents.rounds_summary import Ledger
-from agents.static_profile import Static
+from agents.rounds_summary import RoundsSummary
+from agents.static_profile import StaticProfile
 from agents.step_journal import StepFiles, recorded_exchanges
-from agents.verdict import Admitted, Refused, Verdict, judge
+from agents.verdict import Admitted, Refused, Verdict, round_verdict
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
 from tuner.candidate import INCUMBENT
@@ -118,7 +118,7 @@ class KilledError(Exception):
 class Disk:
     """What outlives a process. After ``kill_after`` writes, the process dies with the next."""
 
-    steps: dict[StepKey, str] = field(default_factory=dict)
+    steps: dict[str, str] = field(default_factory=dict)
     facts: dict[str, list[Fact]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     admissions: int = 0
@@ -130,10 +130,10 @@ class Disk:
         if self.writes == self.kill_after:
             raise KilledError
 
-    def find(self, step: StepKey) -> str | None:
+    def find(self, step: str) -> str | None:
         return self.steps.get(step)
 
-    def record(self, step: StepKey, text: str) -> None:
+    def record(self, step: str, text: str) -> None:
         assert step not in self.steps
         self.steps[step] = text
         self.wrote()
@@ -200,7 +200,7 @@ class SimulatedEvaluator:
         round_number: int,
         experiment: Experiment,
         seeds: tuple[dict[str, Value], ...],
-        heat: str = "",
+        suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
         template = experiment.template
@@ -222,9 +222,9 @@ class SimulatedEvaluator:
         )
         space = feasible_set(experiment, template, CPU)
         proposer = make_proposer(replace(experiment.search, seeds=seeds), space)
-        journal = RoundJournal(self._disk, f"{round_number}{heat}")
+        journal = RoundJournal(self._disk, f"{round_number}{suffix}")
         history = History(experiment)
-        for fact in self._disk.facts.setdefault(f"{round_number}{heat}", []):
+        for fact in self._disk.facts.setdefault(f"{round_number}{suffix}", []):
             history.apply(Entry(fact))
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
@@ -239,14 +239,14 @@ class SimulatedEvaluator:
         async for _ in engine.drive(Session(history, secret=1), journal, proposer):
             pass
         self._seconds += fleet.now()
-        found = judge(history, summarise(history))
-        return replace(found, static=Static(usage=Usage(registers=round(100 * best))))
+        found = round_verdict(history, summarise(history))
+        return replace(found, static=StaticProfile(usage=Usage(registers=round(100 * best))))
 
     async def search_meanwhile(
         self,
         best: Variant,
         incumbents: tuple[IncumbentEntered, ...],
-        heat: str,
+        suffix: str,
         until: Callable[[], bool],
     ) -> None:
         self.further += 1
@@ -254,7 +254,7 @@ class SimulatedEvaluator:
             await asyncio.sleep(0)
 
     async def confirm_meanwhile(
-        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], heat: str
+        self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
         if not self.further:
             return None
@@ -294,17 +294,17 @@ def test_rounds_build_on_the_best_confirmed() -> None:
     disk = Disk()
     ending = run(GOOD, disk)
     assert ending.reason == "rounds"
-    assert [past.verdict for past in ending.progress.rounds] == [
+    assert [past.verdict for past in ending.state.rounds] == [
         "improved",
         "improved",
-        "no sure gain on what was there",
+        "no significant gain",
     ]
     assert ending.best is not None
     assert ending.best.round == 2
     assert ending.best.speedup == pytest.approx(2.0, rel=0.02)
-    assert [variant.parent for variant in ending.progress.variants] == [
+    assert [variant.parent for variant in ending.state.variants] == [
         None,
-        ending.progress.variants[0].digest,
+        ending.state.variants[0].digest,
         ending.best.digest,
     ]
     assert ending.spent.calls == 9
@@ -316,7 +316,7 @@ def test_rounds_build_on_the_best_confirmed() -> None:
     assert len(trials) == 9
     first = {"VEC": 8, "BLOCK": 16, "MODE": "sum", "PART": 80}
     assert trials[0].configuration.as_dict() == first
-    assert [past.gain and round(past.gain.speedup, 1) for past in ending.progress.rounds] == [
+    assert [past.gain and round(past.gain.speedup, 1) for past in ending.state.rounds] == [
         None,
         1.6,
         0.6,
@@ -338,10 +338,10 @@ def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
     disk = Disk()
     replies = script(([suggestion()], [draft(0.6)]), ([suggestion()], [draft(0.7)]))
     ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), NextDay(disk), disk))
-    first, second = ending.progress.variants
+    first, second = ending.state.variants
     assert second.speedup > 1.2 * first.speedup
     assert ending.best == first
-    assert ending.progress.rounds[1].verdict == "no sure gain on what was there"
+    assert ending.state.rounds[1].verdict == "no significant gain"
     assert confirmed_again(disk, "1") == [False] * 3
     assert confirmed_again(disk, "2") == [True] * 3
 
@@ -357,21 +357,21 @@ def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
     disk = Disk()
     rounds = [([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)]
     ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), Uneven(disk), disk))
-    first, second, third = ending.progress.variants
-    assert (ending.best, ending.progress.stands) == (first, second)
-    assert ending.progress.without_gain == 1
-    words = [past.verdict for past in ending.progress.rounds]
-    assert words[1].endswith("over all shapes, but a faster portfolio with it")
-    assert words[2] == "no sure gain on what was there"
-    gain = ending.progress.rounds[1].portfolio_gain
+    first, second, third = ending.state.variants
+    assert (ending.best, ending.state.result_variant) == (first, second)
+    assert ending.state.without_gain == 1
+    words = [past.verdict for past in ending.state.rounds]
+    assert words[1].endswith("over all shapes, but the portfolio with it is faster")
+    assert words[2] == "no significant gain"
+    gain = ending.state.rounds[1].portfolio_gain
     assert gain is not None
     assert gain.speedup == pytest.approx((0.6 / 0.35) ** 0.5, rel=0.02)
-    assert [one.template for one in ending.progress.incumbents] == [
+    assert [one.template for one in ending.state.incumbents] == [
         first.template,
         second.template,
     ]
-    assert third.verdict.incumbents == ending.progress.incumbents
-    brief = brief_of(task(), ending.progress)
+    assert third.verdict.incumbents == ending.state.incumbents
+    brief = brief_of(task(), ending.state)
     (specialist,) = brief.specialists
     assert specialist.template == second.template
     (served,) = specialist.shapes
@@ -381,19 +381,19 @@ def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
     assert served.best is not None
     assert brief.shapes[0].best == pytest.approx(served.best * 0.6 / 0.35, rel=0.02)
     entered = [fact for fact in disk.facts["3"] if fact.kind == "incumbent.entered"]
-    assert tuple(entered) == ending.progress.incumbents
-    assert Ledger.of(ending).searched == 2
+    assert tuple(entered) == ending.state.incumbents
+    assert RoundsSummary.of(ending).searched == 2
     assert second.parent == third.parent == first.digest
 
 
 def test_what_served_some_shapes_and_fails_later_is_not_what_stands() -> None:
     disk = Disk()
     rounds = [([suggestion()], [draft(part)]) for part in (0.6, 0.7, 0.65)]
-    workshop = Uneven(disk, {INCUMBENT - 1: Fault.WRONG_LATER})
-    ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), workshop, disk))
-    first, _, third = ending.progress.variants
-    assert (ending.best, ending.progress.stands) == (first, third)
-    assert [one.template for one in ending.progress.incumbents] == [first.template]
+    evaluator = Uneven(disk, {INCUMBENT - 1: Fault.WRONG_LATER})
+    ending = asyncio.run(run_rounds(task(), Counting(script(*rounds), disk), evaluator, disk))
+    first, _, third = ending.state.variants
+    assert (ending.best, ending.state.result_variant) == (first, third)
+    assert [one.template for one in ending.state.incumbents] == [first.template]
 
 
 @pytest.mark.parametrize(
@@ -403,18 +403,18 @@ def test_what_was_there_and_fails_later_gives_way_to_whatever_beats_the_kernel(
     parts: tuple[float, float], left: list[float]
 ) -> None:
     disk = Disk()
-    workshop = SimulatedEvaluator(disk, {INCUMBENT: Fault.WRONG_LATER})
+    evaluator = SimulatedEvaluator(disk, {INCUMBENT: Fault.WRONG_LATER})
     replies = script(*[([suggestion()], [draft(part)]) for part in parts])
-    ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), workshop, disk))
+    ending = asyncio.run(run_rounds(task(rounds=2), Counting(replies, disk), evaluator, disk))
     found = [ending.best.template.parameters["PART"][0]] if ending.best else []
     assert found == [100 * part for part in left]
-    first = ending.progress.variants[0]
+    first = ending.state.variants[0]
     assert first.verdict.speedup is None
     assert first.verdict.advice[-1] == "simulated"
-    assert ending.progress.rounds[1].verdict.endswith(
-        "; what was there failed beside it: simulated"
+    assert ending.state.rounds[1].verdict.endswith(
+        "; the incumbent failed in confirmation: simulated"
     )
-    assert Ledger.of(ending).searched == 2
+    assert RoundsSummary.of(ending).searched == 2
 
 
 def test_a_recorded_repair_is_asked_for_only_after_its_failure() -> None:
@@ -430,10 +430,10 @@ def settled(ending: Ending) -> object:
         return replace(variant, verdict=replace(variant.verdict, seconds=0.0))
 
     progress = replace(
-        ending.progress,
+        ending.state,
         best=ending.best and timeless(ending.best),
-        stands=ending.progress.stands and timeless(ending.progress.stands),
-        variants=tuple(map(timeless, ending.progress.variants)),
+        result_variant=ending.state.result_variant and timeless(ending.state.result_variant),
+        variants=tuple(map(timeless, ending.state.variants)),
         search_seconds=0.0,
     )
     return ending.reason, progress, replace(ending.spent, seconds=0.0)
@@ -473,7 +473,7 @@ def test_a_model_that_only_answers_nonsense_ends_with_nothing() -> None:
     ending = run(script((["hm", "hm"], []), (["hm", "{}"], [])))
     assert ending.reason == "no_gain"
     assert ending.best is None
-    assert "no usable suggestion" in ending.progress.rounds[0].verdict
+    assert "no usable suggestion" in ending.state.rounds[0].verdict
 
 
 def test_patience_says_how_many_rounds_without_a_gain_are_borne() -> None:
@@ -481,7 +481,7 @@ def test_patience_says_how_many_rounds_without_a_gain_are_borne() -> None:
     for patience in (1, 2):
         ending = run(script(([suggestion()], [draft(0.5)]), *[slower] * 2), patience=patience)
         assert ending.reason == "no_gain"
-        assert len(ending.progress.rounds) == 1 + patience
+        assert len(ending.state.rounds) == 1 + patience
 
 
 def test_the_unchanged_kernel_is_no_template() -> None:
@@ -489,7 +489,7 @@ def test_the_unchanged_kernel_is_no_template() -> None:
     same = same.replace("ceil_div(d, VEC * BLOCK)", "ceil_div(d, 64)").replace('["BLOCK"]', "[64]")
     ending = run(script(*[([suggestion()], [same] * 4)] * 2))
     assert ending.reason == "no_gain"
-    assert "the plain kernel, unchanged" in ending.progress.rounds[0].verdict
+    assert "the plain kernel, unchanged" in ending.state.rounds[0].verdict
     assert ending.spent.calls == 10
 
 
@@ -498,7 +498,7 @@ def test_three_repairs_and_no_more() -> None:
     bad = [draft(0.5, BROKEN)] * 4
     ending = run(script(([suggestion()], [*bad, draft(0.1)])), disk, rounds=1)
     assert disk.admissions == 4
-    assert "#error broken" in ending.progress.rounds[0].verdict
+    assert "#error broken" in ending.state.rounds[0].verdict
     assert ending.reason == "rounds"
 
 
@@ -594,7 +594,7 @@ def test_a_call_that_may_cost_more_than_is_left_is_not_made() -> None:
     limited = task(cost_usd=0.5)
     ending = asyncio.run(run_rounds(limited, Dear(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert ending.reason == "cost"
-    assert ending.detail == "the money left for the model does not cover another call"
+    assert ending.detail == "the remaining money does not cover another model call"
     assert ending.spent.cost_usd == 0.25
     assert ending.spent.cost_usd + Dear.next_price > 0.5
 
@@ -641,11 +641,11 @@ def test_drafts_are_searched_against_each_other_on_one_budget() -> None:
     ending = wide(drafts(draft(0.7), draft(0.3), draft(0.5), draft(0.9)), disk, width=4)
     assert ending.best is not None
     assert ending.best.template.rationale == "takes 0.3"
-    assert sorted(disk.facts) == ["1", "1-d0-h0", "1-d1-h0", "1-d1-h1", "1-d2-h0", "1-d2-h1",
-                                  "1-d3-h0"]  # fmt: skip
-    assert len(ending.progress.variants) == 4
-    assert 20 <= ending.progress.trials <= 24
-    assert len(ending.progress.rounds) == 1
+    rungs = ["d0-rung0", "d1-rung0", "d1-rung1", "d2-rung0", "d2-rung1", "d3-rung0"]
+    assert sorted(disk.facts) == ["1", *(f"1-{name}" for name in rungs)]
+    assert len(ending.state.variants) == 4
+    assert 20 <= ending.state.trials <= 24
+    assert len(ending.state.rounds) == 1
     assert ending.best.verdict.trials == 2 + 4 + 8
 
 
@@ -660,27 +660,27 @@ class Slow(Counting):
 def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.loop.THINKING_SECONDS", 0.01)
+    monkeypatch.setattr("agents.loop.OVERLAP_AFTER_SECONDS", 0.01)
     transcript = script(([suggestion()], [draft(0.8)]), ([suggestion(stop=True)], []))
 
     def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedEvaluator]:
-        workshop = SimulatedEvaluator(disk)
+        evaluator = SimulatedEvaluator(disk)
         chosen = replace(task(), overlap=overlap)
-        return asyncio.run(run_rounds(chosen, Slow(transcript, disk), workshop, disk)), workshop
+        return asyncio.run(run_rounds(chosen, Slow(transcript, disk), evaluator, disk)), evaluator
 
-    ending, workshop = go(Disk(), overlap=False)
-    assert (workshop.further, ending.reason) == (0, "planned")
+    ending, evaluator = go(Disk(), overlap=False)
+    assert (evaluator.further, ending.reason) == (0, "planned")
     disk = Disk()
-    better, workshop = go(disk, overlap=True)
-    assert (workshop.further, better.reason) == (1, "planned")
+    better, evaluator = go(disk, overlap=True)
+    assert (evaluator.further, better.reason) == (1, "planned")
     assert better.best is not None
     assert better.best.verdict.trials == 99
-    assert better.best.heat == "-on2"
-    assert better.progress.trials == ending.progress.trials
-    assert better.progress.variants == (better.best,)
-    again, workshop = go(disk, overlap=True)
+    assert better.best.suffix == "-meanwhile2"
+    assert better.state.trials == ending.state.trials
+    assert better.state.variants == (better.best,)
+    again, evaluator = go(disk, overlap=True)
     assert again == better
-    assert (workshop.further, set(disk.asked.values())) == (0, {1})
+    assert (evaluator.further, set(disk.asked.values())) == (0, {1})
 
 
 class NoDevice(SimulatedEvaluator):
@@ -696,14 +696,14 @@ def test_without_a_device_every_draft_is_asked_for_and_the_next_process_asks_non
     ending = asyncio.run(run_rounds(chosen, model, NoDevice(disk), disk))
     assert ending.reason == "device"
     assert ending.detail == (
-        "r1-d0-testing-a0: the corners compile; no device here; "
-        "r1-d1-testing-a0: the corners compile; no device here"
+        "r1-d0-admission-a0: the corners compile; no device here; "
+        "r1-d1-admission-a0: the corners compile; no device here"
     )
     assert len(disk.asked) == 3
     ending = asyncio.run(run_rounds(chosen, model, SimulatedEvaluator(disk), disk))
     assert ending.best is not None
     assert set(disk.asked.values()) == {1}
-    brief = brief_of(chosen, ending.progress)
+    brief = brief_of(chosen, ending.state)
     assert all(shape.baseline is not None for shape in brief.shapes)
 
 
@@ -741,7 +741,7 @@ def test_direct_mode_measures_whole_kernels() -> None:
     ending = asyncio.run(run_rounds(chosen, model, FixedWorkshop(disk), disk))
     assert ending.best is not None
     assert ending.best.template.parameters == {}
-    assert ending.progress.trials == 1
+    assert ending.state.trials == 1
     assert ending.best.speedup == pytest.approx(2.0, rel=0.05)
 
 

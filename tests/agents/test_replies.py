@@ -98,7 +98,7 @@ def test_one_that_says_stop_need_say_no_more() -> None:
     assert isinstance(found, Suggestion)
     found = read_suggestion(Reply(text=json.dumps(SUGGESTION | {"expected_effect": ""})))
     assert isinstance(found, Unusable)
-    assert "expected_effect should say something, unless stop is true" in found.detail
+    assert "expected_effect must not be empty unless stop is true" in found.detail
 
 
 def test_a_suggestion_is_read_from_a_block_or_bare() -> None:
@@ -113,7 +113,7 @@ def test_a_suggestion_is_read_from_a_block_or_bare() -> None:
     [
         ("I cannot help.", "no_object", "```json"),
         ("", "no_object", "```json"),
-        ('```json\n{"a": 1', "truncated", "line 1 is never closed"),
+        ('```json\n{"a": 1', "truncated", "line 1 is not closed"),
         ('{"bottleneck": "x", ', "truncated", "broken at line 1"),
         ('{"bottleneck": x}', "malformed", "column 16"),
         ('{"a": 1, "a": 2}', "malformed", "'a' occurs twice"),

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from agents.generation.drafting import Drafted, write_template
-from agents.halving import contest
+from agents.halving import successive_halving
 from agents.llm.port import Message, Reply
-from agents.loop import run_rounds
-from agents.planning import Ask, Limits, recorded_brief, suggest
+from agents.loop import recorded_brief, run_rounds
+from agents.planning import Ask, Limits, suggest
 from agents.replies import Suggestion
-from agents.step_journal import Asked, StepFiles
-from agents.verdict import Admitted, Refused, Verdict, judge
+from agents.step_journal import CallRecord, StepFiles
+from agents.verdict import Admitted, Refused, Verdict, round_verdict
 from tests.agents.test_loop import (
     GOOD,
     Counting,
@@ -46,9 +46,9 @@ def answers(*texts: str) -> tuple[Ask, list[tuple[Message, ...]]]:
     """A model that gives these replies, and what it was asked."""
     asked: list[tuple[Message, ...]] = []
 
-    async def ask(attempt: int, messages: tuple[Message, ...]) -> Asked:
+    async def ask(attempt: int, messages: tuple[Message, ...], complaint: str) -> CallRecord:
         asked.append(messages)
-        return Asked(request="0" * 64, reply=Reply(text=texts[attempt]))
+        return CallRecord(request="0" * 64, reply=Reply(text=texts[attempt]))
 
     return ask, asked
 
@@ -58,7 +58,7 @@ def test_planning_alone(recorded: tuple[Path, Disk]) -> None:
     ask, asked = answers(suggestion())
     found = asyncio.run(suggest(brief, ask, Limits()))
     assert isinstance(found, Suggestion)
-    assert "× over the best before it (" in asked[0][1].content
+    assert "× over the previous best (" in asked[0][1].content
 
 
 def test_generation_alone(recorded: tuple[Path, Disk]) -> None:
@@ -84,14 +84,14 @@ def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
     experiment = replace(plain(), template=template)
 
     async def search(
-        number: int, heat: int, part: Experiment, seeds: tuple[dict[str, Value], ...]
+        number: int, rung: int, part: Experiment, seeds: tuple[dict[str, Value], ...]
     ) -> Verdict:
-        assert (number, heat, part.template) == (0, 0, template)
+        assert (number, rung, part.template) == (0, 0, template)
         history = History.of(experiment, map(Entry, disk.facts["2"]))
-        return judge(history, summarise(history))
+        return round_verdict(history, summarise(history))
 
     drafted = Drafted(template=template, seeds=(), attempt=0)
-    outcome = asyncio.run(contest({0: drafted}, experiment, (), search))
+    outcome = asyncio.run(successive_halving({0: drafted}, experiment, (), search))
     verdict = outcome.verdicts[outcome.winner]
     assert verdict.gained
     assert verdict.gain is not None
@@ -99,5 +99,5 @@ def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
 
 
 def test_a_round_that_was_not_recorded_is_named(recorded: tuple[Path, Disk]) -> None:
-    with pytest.raises(SpecError, match="no record of step r4-d1-testing-a0"):
+    with pytest.raises(SpecError, match="no record of step briefs/r4"):
         recorded_brief(recorded[0], 4)

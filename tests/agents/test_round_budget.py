@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.round_budget import round_experiment
+from agents.halving import round_experiment
 from tests.agents.briefs import twice
 from tuner.experiment.model import SearchSettings
 

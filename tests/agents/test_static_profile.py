@@ -1,18 +1,18 @@
 import pytest
 
-from agents.static_profile import UNKNOWN, Static, roofline
+from agents.static_profile import UNKNOWN, StaticProfile, roofline
 from tuner.plan import Usage
 
 
 def test_what_is_not_known_is_not_said() -> None:
     assert str(UNKNOWN) == ""
-    assert str(Static(usage=Usage(static_shared_bytes=0))) == ""
-    assert str(Static(usage=Usage(spill_bytes=0))) == "0 bytes spilled"
+    assert str(StaticProfile(usage=Usage(static_shared_bytes=0))) == ""
+    assert str(StaticProfile(usage=Usage(spill_bytes=0))) == "0 bytes spilled"
 
 
 def test_the_most_frequent_kinds_are_named_with_their_counts() -> None:
     mix = tuple((f"kind {n}", 99 - n) for n in range(30))
-    said = str(Static(usage=Usage(registers=40, mix=mix), occupancy=0.625))
+    said = str(StaticProfile(usage=Usage(registers=40, mix=mix), occupancy=0.625))
     assert said.startswith("40 registers a thread; occupancy 62 %; instructions in the code: ")
     assert "99 kind 0, 98 kind 1" in said
     assert "kind 12" not in said

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.llm.port import Reply, Role, StepKey, Usage
-from agents.step_journal import ASKED, Asked, StepFiles, Steps, recorded_exchanges
+from agents.llm.port import Reply, Role, StepKey, TokenUsage
+from agents.step_journal import CALLS, CallRecord, StepFiles, Steps, recorded_exchanges
 from tuner.errors import EnvironmentProblem, SpecError
 
 KEY = StepKey(round=1, draft=0, role=Role.PLANNING, attempt=0)
-ASK = Asked(
+ASK = CallRecord(
     request="0" * 64,
-    reply=Reply(text="µ\r\n", cost_usd=0.1, usage=Usage(input_tokens=5, output_tokens=7)),
+    reply=Reply(text="µ\r\n", cost_usd=0.1, usage=TokenUsage(input_tokens=5, output_tokens=7)),
 )
 
 
@@ -22,16 +22,16 @@ class Clock:
         return self.seconds
 
 
-def take(directory: Path, *, forbidden: bool = False) -> tuple[Asked, Steps]:
+def take(directory: Path, *, forbidden: bool = False) -> tuple[CallRecord, Steps]:
     clock = Clock()
     steps = Steps(StepFiles(directory), clock.now)
 
-    async def act() -> Asked:
+    async def act() -> CallRecord:
         assert not forbidden
         clock.seconds += 2.5
         return ASK
 
-    return asyncio.run(steps.take(KEY, ASKED, act)), steps
+    return asyncio.run(steps.take(str(KEY), CALLS, act)), steps
 
 
 def test_a_recorded_step_is_not_taken_again_but_counts(tmp_path: Path) -> None:
@@ -44,11 +44,11 @@ def test_a_recorded_step_is_not_taken_again_but_counts(tmp_path: Path) -> None:
 
 
 def test_a_step_that_failed_leaves_no_record(tmp_path: Path) -> None:
-    async def fail() -> Asked:
+    async def fail() -> CallRecord:
         raise EnvironmentProblem("no")
 
     with pytest.raises(EnvironmentProblem):
-        asyncio.run(Steps(StepFiles(tmp_path), Clock().now).take(KEY, ASKED, fail))
+        asyncio.run(Steps(StepFiles(tmp_path), Clock().now).take(str(KEY), CALLS, fail))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,7 +88,7 @@ def test_foreign_files_are_no_exchanges(tmp_path: Path) -> None:
     take(tmp_path)
     for name in (
         "note.json",
-        "r1-d0-tuning-a0.json",
+        "r1-d0-admission-a0.json",
         "rx-d0-planning-a0.json",
         "r1-d0-a-b-a0.json",
     ):

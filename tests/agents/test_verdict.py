@@ -21,7 +21,7 @@ def test_a_refusal_quotes_the_finder_and_the_lines() -> None:
     assert found.by == "The compiler"
     assert found.detail.startswith("VEC=4 BLOCK=16: compile_error: twice.cl:4:30: error: no")
     assert found.detail.endswith(
-        "the lines concerned:\n"
+        "the lines named:\n"
         "    2 | kernel void twice(global float *out, global const float *x, int d) {\n"
         "    4 |   for (int k = 0; k < VEC; ++k) {"
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
 from agents.step_journal import recorded_exchanges
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def measure(experiment, language, mode, seconds, folder):
     command = [sys.executable, "-m", "cluster", "run", str(spec), "--fleet", "local"]
     command += ["--run-dir", str(run), "--seconds", str(seconds), "--json"]
     ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    result, ledger = json.loads(ran.stdout), read_ledger(run)
+    result, ledger = json.loads(ran.stdout), read_summary(run)
     trials = [
         json.loads(line)
         for rows in sorted(run.glob("rounds/*/results.jsonl"))

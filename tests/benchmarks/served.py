@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from agents.llm.replay import read_transcript
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
 from tests.agents.llm.server import KEY, Behaviour, answers, completion, drops, fails, serving
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def through(name: str, fleet: str, folder: Path) -> dict[str, Any]:
             check=False,
         )
         asked = len(server.seen)
-    ledger = read_ledger(run)
+    ledger = read_summary(run)
     texts = [path.read_text(errors="replace") for path in run.rglob("*") if path.is_file()]
     calls = len(replies) + 3
     found = {

@@ -14,7 +14,8 @@ import pytest
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import REQUESTS, Reply, Role, StepKey
 from agents.llm.replay import Exchange, Header, read_transcript, write_transcript
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
+from agents.settings import AgentSettings, with_agent_settings
 from agents.step_journal import recorded_exchanges
 from cluster.agent_run import AgentRun, ModelAccess, open_run
 from cluster.commands import runs
@@ -29,7 +30,6 @@ from tuner.engine.work import PrepareWork
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
-from tuner.experiment.model import Agents
 from tuner.run_directory import RunDirectory
 
 TWO_ROUNDS = script(
@@ -45,7 +45,9 @@ def cost(point, shape):
 
 
 def begin(path, transcript=TWO_ROUNDS, **agents):
-    experiment = replace(plain(), agents=Agents(**({"model": "replay", "rounds": 3} | agents)))
+    experiment = with_agent_settings(
+        plain(), AgentSettings(**({"model": "replay", "rounds": 3} | agents))
+    )
     RunDirectory.create(path, experiment, "").close()
     write_transcript(path / TRANSCRIPT, transcript.header, transcript.exchanges)
     return path
@@ -74,9 +76,9 @@ def follow(path, *, fleets=None, leave_after=None, how=None, **options):
 
 
 def settled(path):
-    ledger = read_ledger(path)
+    ledger = read_summary(path)
     steps = {
-        file.name: json.loads(file.read_text())["result"] for file in (path / "llm").glob("*.json")
+        file.name: json.loads(file.read_text())["result"] for file in (path / "llm").rglob("*.json")
     }
     for result in steps.values():
         result.pop("seconds", None)
@@ -86,14 +88,14 @@ def settled(path):
 def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, capsys):
     fleets = []
     pictures = follow(begin(tmp_path / "run"), fleets=fleets)
-    ledger = read_ledger(tmp_path / "run")
+    ledger = read_summary(tmp_path / "run")
     assert ledger.reason == "planned"
     assert ledger.gained
     assert ledger.over
     assert ledger.searched == 1
     assert [past.verdict for past in ledger.rounds] == [
         "improved",
-        "no sure gain on what was there",
+        "no significant gain",
     ]
     assert ledger.spent.calls == 7
     assert ledger.rounds[0].gain is None
@@ -107,7 +109,7 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, caps
     assert (tmp_path / "run" / "export" / "twice.h").is_file()
     assert any(text.startswith("round 2: search") for text in pictures)
     (again,) = (text for text in pictures if "generation (attempt 2" in text)
-    assert again.startswith("round 1: generation (attempt 2, since the reader says: ")
+    assert again.startswith("round 1: generation (attempt 2, since the parser of replies reports: ")
     assert "\n" not in again
     prepared = [work for work in fleets[0].submitted if isinstance(work, PrepareWork)]
     assert len(prepared) == 1, "the baseline is prepared once for all rounds"
@@ -143,17 +145,17 @@ def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
         path = begin(tmp_path / f"left{leave_after}")
         (path / "secret").write_text(secret)
         follow(path, leave_after=leave_after, how="interrupted")
-        assert read_ledger(path) is None
+        assert read_summary(path) is None
         follow(path)
         assert settled(path) == expected, f"left after {leave_after} pictures"
 
 
-@pytest.mark.parametrize("heat", ["/../../../other/rounds/01", "\0", "-d0" * 99])
-def test_a_ledger_names_no_place_outside_its_run(tmp_path, heat):
+@pytest.mark.parametrize("suffix", ["/../../../other/rounds/01", "\0", "-d0" * 99])
+def test_a_ledger_names_no_place_outside_its_run(tmp_path, suffix):
     path = begin(tmp_path / "run")
     follow(path)
     ledger = json.loads((path / "rounds.json").read_text())
-    (path / "rounds.json").write_text(json.dumps(ledger | {"heat": heat}))
+    (path / "rounds.json").write_text(json.dumps(ledger | {"suffix": suffix}))
     with pytest.raises(EnvironmentProblem, match=r"rounds\.json cannot be read; delete it"):
         report(path, as_json=False)
 
@@ -198,21 +200,21 @@ def test_an_export_replaces_a_link_and_follows_none(tmp_path):
 def test_how_an_earlier_life_ended_is_not_told_of_the_next(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.8)])))
     follow(path)
-    assert read_ledger(path).reason == "model"
+    assert read_summary(path).reason == "model"
     write_transcript(path / TRANSCRIPT, TWO_ROUNDS.header, TWO_ROUNDS.exchanges)
     follow(path, leave_after=1, how="interrupted")
-    assert read_ledger(path) is None
+    assert read_summary(path) is None
 
 
 def test_a_request_without_a_reply_is_kept_for_whoever_goes_on(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.8)])))
     follow(path)
-    ledger = read_ledger(path)
+    ledger = read_summary(path)
     assert ledger.gained
-    assert ledger.detail == "the transcript holds no reply for r2-d0-planning-a0"
+    assert ledger.detail == "the transcript has no reply for r2-d0-planning-a0"
     request = REQUESTS.validate_json((path / "llm" / UNANSWERED).read_bytes())
     assert str(request.position.step) == "r2-d0-planning-a0"
-    assert "What the last search learned" in request.messages[1].content
+    assert "Results of the last search" in request.messages[1].content
 
 
 def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
@@ -220,7 +222,7 @@ def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
     pictures = follow(begin(tmp_path / "whole"))
     second = next(n for n, text in enumerate(pictures) if text.startswith("round 2: search"))
     follow(path, leave_after=second, how="stopped")
-    ledger = read_ledger(path)
+    ledger = read_summary(path)
     assert ledger.reason == "stopped"
     assert ledger.gained
     assert ledger.over
@@ -231,17 +233,17 @@ def test_asked_to_stop_before_it_found_anything_it_goes_on_later(tmp_path):
     pictures = follow(begin(tmp_path / "whole"))
     first = next(n for n, text in enumerate(pictures) if text.startswith("round 1: planning"))
     follow(path, leave_after=first, how="stopped")
-    assert not read_ledger(path).over
+    assert not read_summary(path).over
     follow(path)
-    assert read_ledger(path).gained
+    assert read_summary(path).gained
 
 
 def test_a_template_that_fails_on_the_device_goes_back_to_its_author(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.5)] * 4)), rounds=1)
     faults = dict.fromkeys(range(99), Fault.WRONG)
     follow(path, faults=faults)
-    ledger = read_ledger(path)
-    assert ledger.gave_out
+    ledger = read_summary(path)
+    assert ledger.model_failed
     assert "no usable template" in ledger.rounds[0].verdict
     assert "wrong_result" in ledger.rounds[0].verdict
     assert ledger.spent.calls == 5
@@ -300,7 +302,7 @@ def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
             break
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    asked = {file.name: file.read_bytes() for file in (run / "llm").iterdir()}
+    asked = {file.name: file.read_bytes() for file in (run / "llm").glob("*.json")}
     finished = journal.read_bytes()
 
     result = kernelwright("resume", run, "--fleet", "local")
@@ -322,7 +324,7 @@ def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
     report = json.loads(kernelwright("report", run, "--json").stdout)
     assert report["agents"]["rounds"][0]["verdict"] in (
         "improved",
-        "no sure gain on what was there",
+        "no significant gain",
     )
 
 
@@ -330,7 +332,7 @@ def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
     ("replies", "arguments", "words"),
     [
         ({Role.PLANNING: "I cannot do that"}, (), "no usable suggestion"),
-        ({}, (), "the transcript holds no reply for r1-d0-planning-a0"),
+        ({}, (), "the transcript has no reply for r1-d0-planning-a0"),
         (REPLIES, ("--kernel",), "was recorded for another kernel"),
         (
             {
@@ -409,17 +411,12 @@ def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_p
     pytest.importorskip("cupy_backends")
     result = parked(tmp_path)
     assert result.returncode == 6, result.stderr
-    words = "r1-d0-testing-a0: the corners compile; this needs the device itself (NVIDIA H100"
+    words = "r1-d0-admission-a0: the corners compile; this needs the device itself (NVIDIA H100"
     assert words in result.stderr.splitlines()[-1]
     assert result.stderr.endswith(f"continue with: kernelwright resume {tmp_path / 'run'}\n")
-    steps = sorted(file.stem for file in (tmp_path / "run" / "llm").glob("r*.json"))
-    assert steps == [
-        "r0-d0-testing-a0",
-        "r1-d0-generation-a0",
-        "r1-d0-planning-a0",
-        "r1-d1-testing-a0",
-    ]
-    baseline = json.loads((tmp_path / "run/llm/r0-d0-testing-a0.json").read_text())["result"]
+    steps = sorted(file.stem for file in (tmp_path / "run" / "llm").rglob("*.json"))
+    assert steps == ["baseline", "r1", "r1-d0-generation-a0", "r1-d0-planning-a0"]
+    baseline = json.loads((tmp_path / "run/llm/baseline.json").read_text())["result"]
     assert baseline["static"]["usage"]["registers"] > 0
     assert ["global load of 4 B", 1] in baseline["static"]["usage"]["mix"]
     assert set(baseline["times_us"]) == {None}
@@ -444,7 +441,7 @@ def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more,
 @pytest.mark.parametrize(
     ("model", "error", "says"),
     [
-        ("nosuch/model", SpecError, "no model that LiteLLM knows"),
+        ("nosuch/model", SpecError, "does not know the model"),
         ("openai/gpt-4o-mini", EnvironmentProblem, "set OPENAI_API_KEY"),
         ("mailbox:/proc/none", EnvironmentProblem, "cannot be created"),
     ],
@@ -472,15 +469,15 @@ def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):
 
     for _ in range(3):
         asyncio.run(go())
-        assert read_ledger(path).waiting
+        assert read_summary(path).waiting
     assert len(fleets) == 1
 
 
 def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("agents.loop.THINKING_SECONDS", 0.01)
+    monkeypatch.setattr("agents.loop.OVERLAP_AFTER_SECONDS", 0.01)
     box, path = tmp_path / "box", tmp_path / "run"
     begin(path, model=f"mailbox:{box}", overlap=True)
-    further = path / "rounds" / "01-on2" / "journal.jsonl"
+    further = path / "rounds" / "01-meanwhile2" / "journal.jsonl"
     texts = {exchange.step: exchange.reply.text for exchange in TWO_ROUNDS.exchanges}
 
     def far(point, shape):
@@ -504,12 +501,12 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
         return shown
 
     shown = asyncio.run(go())
-    further_on = [line for line in shown if line.startswith("round 1-on2: search: ")]
+    further_on = [line for line in shown if line.startswith("round 1-meanwhile2: search: ")]
     assert further_on
     assert not any("left" in line or "1000000000 s" in line for line in further_on)
-    ledger = read_ledger(path)
-    assert (ledger.searched, ledger.heat) == (1, "-on2")
-    best = json.loads((path / "llm" / "r2-d1-tuning-a0.json").read_text())["result"]
+    ledger = read_summary(path)
+    assert (ledger.searched, ledger.suffix) == (1, "-meanwhile2")
+    best = json.loads((path / "llm" / "r2-meanwhile.json").read_text())["result"]
     assert best["speedup"] == pytest.approx(10, rel=0.1)
     assert best["trials"] == 20
     own = (path / "rounds" / "01" / "journal.jsonl").read_text()

@@ -111,7 +111,7 @@ def shown_lines(*pictures):
 
 
 def test_no_line_is_printed_twice():
-    further = replace(SEARCHING, round=1, heat="-on2")
+    further = replace(SEARCHING, round=1, suffix="-meanwhile2")
     asking = Activity(round=2, words="planning")
     assert shown_lines(further, asking, further, asking) == [
         f"kernelwright: {further}",
@@ -120,14 +120,14 @@ def test_no_line_is_printed_twice():
 
 
 def test_the_searches_of_a_round_and_what_is_asked_for_a_draft_are_told_apart():
-    heats = [replace(SEARCHING, round=1, heat=heat) for heat in ("-d0-h0", "-d1-h0", "")]
-    drafts = [Activity(round=1, heat=heat, words="generation") for heat in ("", "-d1")]
-    lines = shown_lines(*drafts, *heats)
+    rungs = [replace(SEARCHING, round=1, suffix=one) for one in ("-d0-rung0", "-d1-rung0", "")]
+    drafts = [Activity(round=1, suffix=suffix, words="generation") for suffix in ("", "-d1")]
+    lines = shown_lines(*drafts, *rungs)
     assert [line.split(": ")[1] for line in lines] == [
         "round 1",
         "round 1-d1",
-        "round 1-d0-h0",
-        "round 1-d1-h0",
+        "round 1-d0-rung0",
+        "round 1-d1-rung0",
         "round 1",
     ]
 

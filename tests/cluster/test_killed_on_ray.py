@@ -8,7 +8,7 @@ import pytest
 
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import Reply, Role
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
 from cluster.evaluator import round_path
 from cluster.model_choice import with_agents
 from tests.agents.test_loop import suggestion
@@ -28,15 +28,15 @@ SCRIPT = {
     "r2-d0-planning-a0": suggestion(stop=True),
 }
 STEPS = [
-    "r0-d0-testing-a0",
-    "r1-d1-testing-a0",
+    "baseline",
+    "briefs/r1",
     "r1-d0-planning-a0",
     "r1-d0-planning-a1",
     "r1-d0-generation-a0",
-    "r1-d0-testing-a0",
+    "r1-d0-admission-a0",
     "r1-d0-generation-a1",
-    "r1-d0-testing-a1",
-    "r1-d0-tuning-a0",
+    "r1-d0-admission-a1",
+    "r1-d0-rung0",
 ]
 
 
@@ -116,11 +116,12 @@ def test_killed_and_resumed_it_ends_the_same_and_asks_nobody_twice(tmp_path, poi
     assert not asyncio.run(live(run, box, lambda: False))
 
     assert kills >= least
-    ledger = read_ledger(run)
+    ledger = read_summary(run)
     assert (ledger.reason, len(ledger.rounds), ledger.searched) == ("planned", 1, 1)
     assert ledger.spent.calls == len(SCRIPT)
-    taken = sorted(file.stem for file in (run / "llm").glob("r*.json"))
-    assert taken == sorted([*STEPS, "r2-d1-testing-a0", "r2-d0-planning-a0"])
+    steps = run / "llm"
+    taken = {file.relative_to(steps).as_posix() for file in steps.rglob("*.json")}
+    assert taken == {f"{name}.json" for name in [*STEPS, "briefs/r2", "r2-d0-planning-a0"]}
     assert len(list((box / "requests").glob("*.json"))) == len(SCRIPT)
     facts = RunView.open(round_path(run, 1)).facts()
     finished = [fact.trial for fact in facts if fact.kind == "trial.finished"]

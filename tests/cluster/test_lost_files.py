@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
 from cluster.commands.results import conclude, export, report, status
 from cluster.evaluator import round_path, rounds_begun
 from tests.agents.test_loop import plain
@@ -40,7 +40,7 @@ def test_a_folder_that_holds_no_search_is_filled_or_named(tmp_path):
     path = begin(tmp_path / "run")
     (path / "rounds" / "01").mkdir(parents=True)
     follow(path)
-    assert read_ledger(path).searched == 1
+    assert read_summary(path).searched == 1
     path = begin(tmp_path / "other")
     (path / "rounds").mkdir()
     (path / "rounds" / "01").write_text("")

@@ -1,13 +1,13 @@
 """What a provider can do wrong, through LiteLLM's real client: how a run ends and what it costs."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from agents.llm.network import NetworkModel
 from agents.llm.port import ModelUnavailable
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
+from agents.settings import AgentSettings, with_agent_settings
 from cluster.agent_run import AgentRun, ModelAccess
 from cluster.commands.results import conclude, is_over
 from tests.agents.devices import CPU
@@ -15,7 +15,6 @@ from tests.agents.llm.server import KEY, answers, completion, drops, fails, serv
 from tests.agents.test_loop import BASELINE_NS, draft, plain, suggestion
 from tests.cluster.test_agent_run import cost
 from tuner.engine.simulated_fleet import SimulatedFleet
-from tuner.experiment.model import Agents
 from tuner.run_directory import RunDirectory
 
 MODEL = "openai/gpt-4o-mini"
@@ -28,7 +27,7 @@ def _no_pauses(monkeypatch):
 
 def begin(path, url, **agents):
     given = {"model": MODEL, "base_url": url, "rounds": 3} | agents
-    RunDirectory.create(path, replace(plain(), agents=Agents(**given)), "").close()
+    RunDirectory.create(path, with_agent_settings(plain(), AgentSettings(**given)), "").close()
     return path
 
 
@@ -57,7 +56,7 @@ FAULTS = {
     "too little money": (
         [answers(completion())],
         {"max_cost_usd": 1e-6},
-        "does not cover another call",
+        "does not cover another model call",
         0,
         0,
     ),
@@ -83,7 +82,7 @@ def test_a_fault_before_anything_was_gained_is_one_line_and_exit_5(tmp_path, nam
         assert words in str(error)
         assert "\n" not in str(error)
         assert KEY not in str(error)
-        ledger = read_ledger(path)
+        ledger = read_summary(path)
         assert ledger.spent.calls == calls
         assert (ledger.spent.cost_usd > 0) == (calls > 0)
         assert len(server.seen) == requests
@@ -99,11 +98,11 @@ def test_what_was_gained_before_a_fault_is_the_result_and_is_not_paid_again(tmp_
     ) as server:
         path = begin(tmp_path / "run", server.url)
         assert follow(path) is None
-        ledger = read_ledger(path)
+        ledger = read_summary(path)
         assert (ledger.reason, ledger.gained, ledger.spent.calls) == ("model", True, 2)
         server.behaviours = [answers(completion(suggestion(stop=True)))]
         assert follow(path) is None
-        again = read_ledger(path)
+        again = read_summary(path)
         assert (again.reason, again.spent.calls) == ("planned", 3)
         assert again.spent.cost_usd == pytest.approx(1.5 * ledger.spent.cost_usd)
         assert len(server.seen) == 4

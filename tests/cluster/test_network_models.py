@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agents.rounds_summary import read_ledger
+from agents.rounds_summary import read_summary
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
 from tests.cluster.kernels import FAMILY, SPEC, kernelwright, write_experiment
 from tuner.journal.facts import ModelCalled
@@ -63,7 +63,7 @@ def test_faults_on_the_way_and_a_right_account_at_the_end(tmp_path):
         answers(completion(fenced(DRAFT, FAMILY))),
     ) as server:
         result = run(tmp_path, server, agents=", temperature: 0.5, seed: 4")
-    ledger = read_ledger(tmp_path / "run")
+    ledger = read_summary(tmp_path / "run")
     assert ledger is not None, result.stderr
     assert ledger.spent.calls == 4, result.stderr
     assert (ledger.spent.input_tokens, ledger.spent.output_tokens) == (4000, 2000)
@@ -88,5 +88,5 @@ def test_a_budget_too_small_for_one_call(tmp_path):
     with serving(answers(completion(fenced(SUGGESTION)))) as server:
         result = run(tmp_path, server, agents=", max_cost_usd: 0.000001")
         assert result.returncode == 5, result.stderr
-        assert "does not cover another call" in result.stderr.splitlines()[-1]
+        assert "does not cover another model call" in result.stderr.splitlines()[-1]
         assert server.seen == []

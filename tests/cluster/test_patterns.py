@@ -2,14 +2,18 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
+
+import pytest
 
 from agents.patterns.features import features_of
 from agents.patterns.pattern import Pattern, Winner
 from agents.patterns.store import PatternStore
 from cluster.commands import patterns
+from cluster.search_run import PATTERNS_FILE
 from cluster.settings import Settings
 from tests.cluster.kernels import kernelwright, write_experiment
 from tuner.experiment.load import load_experiment
@@ -33,7 +37,9 @@ def test_what_won_before_is_tried_first(tmp_path):
     PatternStore(tmp_path / "home" / "patterns").add(left)
     (tmp_path / "home" / "patterns" / "bad.json").write_text("?")
     run = tmp_path / "run"
-    result = kernelwright_at(tmp_path / "home", "run", spec, "--fleet", "local", "--run-dir", run)
+    result = kernelwright_at(
+        tmp_path / "home", "run", spec, "--patterns", "--fleet", "local", "--run-dir", run
+    )
     assert result.returncode == 0, result.stderr
     assert f"tried first: gelu ({left.name})" in result.stderr
     assert "bad.json: is not a pattern" in result.stderr
@@ -64,7 +70,8 @@ def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
     tmp_path, monkeypatch, capsys
 ):
     spec = load_experiment(write_experiment(tmp_path / "spec"))
-    RunDirectory.create(tmp_path / "run", spec, "").close()
+    with closing(RunDirectory.create(tmp_path / "run", spec, "")) as directory:
+        directory.write(PATTERNS_FILE, "[]")
     winner = Winner(device="d", values={"VEC": 4}, speedup=2.0, low=1.9, high=2.1)
     left = Pattern(kernel="a" * 16, features=features_of(spec), strategy="", winners=(winner,))
     monkeypatch.setattr(patterns, "left_by", lambda *_: left)
@@ -72,3 +79,12 @@ def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
     history = SimpleNamespace(finished=True, experiment=spec)
     patterns.leave(settings, tmp_path / "run", history, None)
     assert "cannot keep the winner as a pattern: /dev/null/home/patterns" in capsys.readouterr().err
+
+
+def test_a_run_without_patterns_leaves_none(tmp_path, monkeypatch):
+    spec = load_experiment(write_experiment(tmp_path / "spec"))
+    RunDirectory.create(tmp_path / "run", spec, "").close()
+    monkeypatch.setattr(patterns, "left_by", lambda *_: pytest.fail("it uses no patterns"))
+    settings = Settings(ray_address=None, in_job=False, home=tmp_path / "home")
+    patterns.leave(settings, tmp_path / "run", SimpleNamespace(finished=True), None)
+    assert not (tmp_path / "home").exists()

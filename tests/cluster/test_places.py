@@ -55,7 +55,7 @@ def test_a_model_that_nobody_knows_is_told_before_a_run_with_its_place(tmp_path,
     spec = asks(tmp_path, agents)
     with pytest.raises(SpecProblems) as told:
         plainly_validate(spec)
-    words = "'nosuch/model' is no model that LiteLLM knows"
+    words = "LiteLLM does not know the model 'nosuch/model'"
     assert re.findall(rf"^{spec}:22:(\d+): {words}", str(told.value), re.MULTILINE) == [
         str(column) for column in columns
     ]
@@ -67,7 +67,7 @@ def test_who_cannot_be_asked_is_told_before_there_is_a_run(tmp_path, command):
     options = ("--fleet", "local", "--run-dir", tmp_path / "run") if command == "run" else ()
     for number, (model, code, words) in enumerate(
         (
-            ("nosuch/model", 2, "'nosuch/model' is no model"),
+            ("nosuch/model", 2, "does not know the model 'nosuch/model'"),
             ("'mailbox:'", 2, "a mailbox needs a folder"),
             (f"'mailbox:{tmp_path}/file/box'", 3, f"({tmp_path}/file is not a folder)"),
         )
@@ -82,7 +82,7 @@ def test_who_cannot_be_asked_is_told_before_there_is_a_run(tmp_path, command):
 
 def test_a_model_of_the_command_line_is_told_of_there(tmp_path):
     experiment = load_experiment(write_experiment(tmp_path))
-    with pytest.raises(SpecProblems, match=r"^--model: 'nosuch/x' is no model"):
+    with pytest.raises(SpecProblems, match=r"^--model: LiteLLM does not know the model 'nosuch/x'"):
         check_models(tmp_path / "spec.yaml", experiment, "nosuch/x", "nosuch/x")
 
 
@@ -102,14 +102,14 @@ def test_before_a_model_writes_a_template_its_space_is_not_known(tmp_path, capsy
     plainly_validate(asks(tmp_path / "own", f"{{model: 'mailbox:{tmp_path}/box'}}", spec=spec))
     told, noted = capsys.readouterr()
     assert f"space of a run: unknown until mailbox:{tmp_path}/box writes a template\n" in told
-    assert "a run: at most 6 configurations, roughly" in told
+    assert "estimated run: at most 6 configurations, roughly" in told
     assert "feasible" not in told
     assert noted == "", "no template is made by rules"
     plainly_validate(asks(tmp_path / "given", f"{{model: 'mailbox:{tmp_path}/box'}}"))
     told = capsys.readouterr().out
     assert "6 of 6 configurations are feasible" in told
     assert "writes a template; --model none searches the spec's own\n" in told
-    assert "a run: at most 6 configurations" in told
+    assert "estimated run: at most 6 configurations" in told
     plainly_validate(asks(tmp_path / "none", "{model: none}", spec=spec))
     assert "at most" not in capsys.readouterr().out
 
@@ -127,7 +127,7 @@ def test_a_folder_is_no_spec(tmp_path):
 
 @pytest.mark.parametrize("wanted", [Path("runs/mine"), Path.cwd() / "mine"])
 def test_a_job_does_not_keep_its_run_in_the_folder_that_vanishes(wanted):
-    with pytest.raises(SpecError, match="Ray deletes when the job ends; give an absolute path"):
+    with pytest.raises(SpecError, match="Ray deletes when the job ends: give an absolute path"):
         _run_directory(wanted, "scale", JOB)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.settings import SECTIONS
 from docs.generate import documents, spec_fields
 from tuner.experiment.schema import json_schema
 
@@ -19,7 +20,7 @@ def test_generated_documents_are_up_to_date(path: Path) -> None:
 
 
 def test_every_field_of_a_spec_has_a_row() -> None:
-    schema = json_schema()
+    schema = json_schema(SECTIONS)
     sections = spec_fields(schema).split("### ")[1:]
     listed = {
         section.split()[0]: set(re.findall(r"^\| `(\w+)` \|", section, re.M))

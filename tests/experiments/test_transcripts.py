@@ -9,6 +9,7 @@ from agents.generation.corners import corners
 from agents.llm.port import Role
 from agents.llm.replay import read_transcript
 from agents.replies import GeneratedTemplate, Suggestion, read_suggestion, read_template
+from agents.settings import agent_settings
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
 from tuner.space.feasible import feasible_set
@@ -30,7 +31,7 @@ def test_every_reply_of_a_cuda_transcript_can_be_used(path):
     transcript = read_transcript(path)
     assert transcript.header.kernel == kernel_digest(experiment.kernel)
     rounds = {exchange.step.round for exchange in transcript.exchanges}
-    assert rounds == set(range(1, experiment.agents.rounds + 1))
+    assert rounds == set(range(1, agent_settings(experiment).rounds + 1))
     compiler = open_compiler(H100)
     for exchange in transcript.exchanges:
         if exchange.step.role is Role.PLANNING:

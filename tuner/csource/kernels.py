@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -29,40 +30,23 @@ _MAX_PARAMETERS = 20_000
 """Characters between the parentheses, before and after macros are expanded."""
 
 _DTYPES = {
-    "bool": "bool",
-    "char": "int8",
-    "signed char": "int8",
-    "int8_t": "int8",
-    "uchar": "uint8",
-    "unsigned char": "uint8",
-    "uint8_t": "uint8",
-    "short": "int16",
-    "int16_t": "int16",
-    "ushort": "uint16",
-    "unsigned short": "uint16",
-    "uint16_t": "uint16",
-    "int": "int32",
-    "signed": "int32",
-    "int32_t": "int32",
-    "uint": "uint32",
-    "unsigned": "uint32",
-    "unsigned int": "uint32",
-    "uint32_t": "uint32",
-    "long": "int64",
-    "long long": "int64",
-    "int64_t": "int64",
-    "ptrdiff_t": "int64",
-    "ulong": "uint64",
-    "unsigned long": "uint64",
-    "unsigned long long": "uint64",
-    "uint64_t": "uint64",
-    "size_t": "uint64",
-    "half": "float16",
-    "__half": "float16",
-    "__nv_bfloat16": "bfloat16",
-    "nv_bfloat16": "bfloat16",
-    "float": "float32",
-    "double": "float64",
+    name: dtype
+    for dtype, names in {
+        "bool": "bool",
+        "int8": "char, signed char, int8_t",
+        "uint8": "uchar, unsigned char, uint8_t",
+        "int16": "short, int16_t",
+        "uint16": "ushort, unsigned short, uint16_t",
+        "int32": "int, signed, int32_t",
+        "uint32": "uint, unsigned, unsigned int, uint32_t",
+        "int64": "long, long long, int64_t, ptrdiff_t",
+        "uint64": "ulong, unsigned long, unsigned long long, uint64_t, size_t",
+        "float16": "half, __half",
+        "bfloat16": "__nv_bfloat16, nv_bfloat16",
+        "float32": "float",
+        "float64": "double",
+    }.items()
+    for name in names.split(", ")
 }
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n\\]|\\\r?\n)*", re.MULTILINE)
 _VECTOR = re.compile(r"(.*[a-z_])(?:2|3|4|8|16)")
@@ -166,7 +150,7 @@ def reachable_code(kernel: Kernel) -> str:
     tree = kernel.tree
     texts: dict[str, list[str]] = defaultdict(list)
     for node in tree.find("function_definition"):
-        name = _declared_name(node)
+        name = _declared_name(node, tree)
         if name and name != kernel.name:
             texts[name].append(tree.text(node))
     for match in _DEFINE.finditer(without_comments(kernel.source)):
@@ -191,6 +175,7 @@ class _Reader:
         found = list(tree.find(*_FUNCTIONS, *_TYPEDEFS))
         self._functions = [node for node in found if node.type in _FUNCTIONS]
         self._types = {**macros, **_typedefs(tree, found)}
+        self._dtype = cache(self._element_type)  # bounds what many macros of many meanings cost
         words = traits_of(language).kernel_qualifiers
         self._qualifier = re.compile(rf"\b(?:{'|'.join(words)})\b")
 
@@ -205,8 +190,9 @@ class _Reader:
             if name is None or listed is None or name.type != "identifier":
                 continue
             start = max(code.rfind(mark, 0, node.start_byte) for mark in ";{}") + 1
-            start += len(code[start:]) - len(code[start:].lstrip())
-            if not self._qualifier.search(code, start, name.start_byte):
+            qualified = self._qualifier.search(code, start, name.start_byte)
+            first = re.compile(r"\S").search(code, start)
+            if not qualified or not first:
                 continue
             inside = (listed.start_byte + 1, listed.end_byte - 1)
             yield Kernel(
@@ -214,7 +200,7 @@ class _Reader:
                 language=self._language,
                 source=self._source,
                 tree=self._tree,
-                head=(start, name.start_byte),
+                head=(first.start(), name.start_byte),
                 parameters=inside,
                 block=node.child_by_field_name("body"),
             )
@@ -252,7 +238,7 @@ class _Reader:
             local=bool(_LOCAL & set(re.findall(r"\w+", text))),
         )
 
-    def _dtype(self, base: str, depth: int = 4) -> str | None:
+    def _element_type(self, base: str, depth: int = 4) -> str | None:
         """The element type, looked up through the macros and typedefs that agree on one."""
         base = base.rpartition("::")[2]
         vector = _VECTOR.fullmatch(base)
@@ -282,19 +268,19 @@ def _parts(listed: str, language: str) -> tuple[list[tuple[str, str, str]], bool
             understood = False
             continue
         base = child.child_by_field_name("type")
-        name = _declared_name(child)
+        name = _declared_name(child, tree)
         plain = name is not None and not re.search(r"[(&]", text[: text.rfind(name) or None])
         understood = understood and plain
         found.append((text, _type(tree.text(base)) if base else "", name or ""))
     return found, understood
 
 
-def _declared_name(node: "Node") -> str | None:
-    """The name that a parameter's declarator is about."""
+def _declared_name(node: "Node", tree: Tree) -> str | None:
+    """The name that a parameter or a function declares."""
     inner = node.child_by_field_name("declarator")
     while inner is not None and inner.type != "identifier":
         inner = inner.child_by_field_name("declarator")
-    return inner.text.decode() if inner is not None and inner.text else None
+    return tree.text(inner) if inner else None
 
 
 def _type(text: str) -> str:
@@ -315,16 +301,14 @@ def _typedefs(tree: Tree, nodes: "Iterable[Node]") -> dict[str, frozenset[str]]:
 
 
 def _namespace(node: "Node", tree: Tree) -> str:
-    names = []
-    parent = node.parent
-    for _ in range(MAX_NESTING):
-        if parent is None:
-            break
+    """The namespaces around a node; empty, or ending in ``::``."""
+    found, depth, parent = "", 0, node.parent
+    while parent is not None and depth < MAX_NESTING:
         name = parent.child_by_field_name("name")
         if parent.type == "namespace_definition" and name:
-            names.append(f"{tree.text(name)}::")
-        parent = parent.parent
-    return "".join(reversed(names))
+            found = f"{tree.text(name)}::{found}"
+        depth, parent = depth + 1, parent.parent
+    return found
 
 
 def _template(node: "Node", tree: Tree) -> tuple[tuple[str, str], ...]:

@@ -20,7 +20,7 @@ class RunProgress:
     Times in seconds, ``now`` on a clock that never goes back. ``merged`` trials, which an equal one
     spared, are not among those ``finished``. ``speedup`` is the leader's, unconfirmed, over the
     tune shapes. ``estimate`` says what the whole run may take, ``left`` what is left of the phase
-    by its pace so far, and ``again`` how many trials are measured again, and why. ``heat`` names
+    by its pace so far, and ``again`` how many trials are measured again, and why. ``suffix`` names
     one of several searches of a round. ``checkers``: this machine has some for winners.
     """
 
@@ -42,7 +42,7 @@ class RunProgress:
     left: float | None = None
     again: str = ""
     round: int = 0
-    heat: str = ""
+    suffix: str = ""
     checkers: bool = False
 
     @classmethod
@@ -69,7 +69,7 @@ class RunProgress:
         )
 
     def __str__(self) -> str:
-        return f"round {self.round}{self.heat}: {self._words()}" if self.round else self._words()
+        return f"round {self.round}{self.suffix}: {self._words()}" if self.round else self._words()
 
     def _words(self) -> str:
         where = "best" if self.phase == "search" else "best of the search"

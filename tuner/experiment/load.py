@@ -5,9 +5,10 @@ All problems of a spec are collected and raised together.
 
 import copy
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import yaml
@@ -31,9 +32,15 @@ HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".cuh", ".cl", ".clh", ".inl",
 MAX_HEADERS = 500
 MAX_HEADER_BYTES = 4 * MAX_FILE_BYTES
 
+NO_SECTIONS: Mapping[str, type] = MappingProxyType({})
 
-def load_experiment(path: str | Path) -> Experiment:
+
+def load_experiment(path: str | Path, sections: Mapping[str, type] = NO_SECTIONS) -> Experiment:
     """Load the experiment of a YAML file, with the text of every file that it names.
+
+    Args:
+        path: The file.
+        sections: Dataclasses of other layers, by the key whose mapping they check.
 
     Raises:
         SpecProblems: All of its problems, each with its place.
@@ -49,6 +56,10 @@ def load_experiment(path: str | Path) -> Experiment:
         data.pop("template")
         if template:
             data["template"] = _as_data(template)
+    for name, cls in sections.items():
+        if isinstance(data, dict) and data.get(name) is not None:
+            section, _ = validate(cls, data.pop(name), document, None, problems, at=(name,))
+            data[name] = None if section is None else _as_data(section)
     experiment = _validated(Experiment, data, document, path.parent, problems, unread)
     if experiment:
         experiment = _with_files(experiment, document, path.parent, problems)
@@ -110,7 +121,7 @@ def dump_resolved(experiment: Experiment) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def _as_data(thing: Experiment | Template) -> Data:
+def _as_data(thing: object) -> Data:
     data: Data = adapter(type(thing)).dump_python(thing, mode="json", exclude_defaults=True)
     return data
 

@@ -7,12 +7,11 @@ checks that types cannot express. Expressions are parsed here and evaluated else
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from tuner.experiment.fields import BackendName, FunctionName, OneOrMany, Seeds, SourceFile
-from tuner.experiment.redaction import Address, ModelId, RoleModelId
 from tuner.expressions import Expression
 from tuner.trial import Value
 
@@ -380,47 +379,6 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agents:
-    """Who writes templates, and what that may cost over the whole run."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    model: ModelId = "auto"
-    """Who writes templates: `auto`, `replay`, `none`, `mailbox:DIR` or a LiteLLM model id."""
-    fallbacks: Annotated[tuple[RoleModelId, ...], OneOrMany(0, 8)] = ()
-    """Model ids to ask in order where `model` gives no reply."""
-    planner: RoleModelId | None = None
-    """Model id for the planning role."""
-    generator: RoleModelId | None = None
-    """Model id for the generation role."""
-    base_url: Address | None = None
-    """Address of your own server. It must hold no key."""
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    """Sampling temperature passed to the model."""
-    seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
-    """Sampling seed passed to the model."""
-    rounds: Annotated[int, Field(ge=1, le=100)] = 5
-    """Rounds at most."""
-    patience: Annotated[int, Field(ge=1, le=100)] = 2
-    """Rounds in a row without a gain that end the run."""
-    max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
-    """Money for all calls of the run."""
-    max_calls: Annotated[int, Field(ge=0)] = 40
-    """Calls of the run."""
-    max_tokens: Positive | None = None
-    """Tokens read and written by all calls of the run."""
-    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Time of all agent steps, in seconds."""
-    width: Annotated[int, Field(ge=1, le=8)] = 1
-    """Drafts per round. Successive halving drops the slower half after each rung."""
-    mode: Literal["template", "direct"] = "template"
-    """`template` asks for templates; `direct` for whole kernels without parameters (the
-    ablation)."""
-    overlap: bool = False
-    """Search the best template further while a model is asked. Those trials are not counted in the
-    search's budget."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One experiment: a kernel, its arguments and shapes, and how to tune it."""
 
@@ -446,7 +404,7 @@ class Experiment:
     """Strategy and budget of the search."""
     confirm: ConfirmSettings = ConfirmSettings()
     """How winners are confirmed."""
-    agents: Agents | None = None
+    agents: dict[str, Any] | None = None
     """Who writes templates, and their budget."""
     measure: Measure = Measure()
     """How launches are timed."""

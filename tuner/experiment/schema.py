@@ -2,18 +2,30 @@
 
 import ast
 import inspect
+import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
 from tuner.experiment import model
+from tuner.experiment.load import NO_SECTIONS
 from tuner.experiment.validation import adapter
 
 
-def json_schema() -> dict[str, Any]:
-    """A JSON schema (draft 2020-12) that accepts every valid spec."""
+def json_schema(sections: Mapping[str, type] = NO_SECTIONS) -> dict[str, Any]:
+    """A JSON schema (draft 2020-12) that accepts every valid spec.
+
+    ``sections`` are as in :func:`tuner.experiment.load.load_experiment`.
+    """
     schema = adapter(model.Experiment).json_schema()
     definitions = schema["$defs"]
+    for key, cls in sections.items():
+        section = adapter(cls).json_schema()
+        definitions |= section.pop("$defs", {})
+        definitions[cls.__name__] = section
+        reference = {"$ref": f"#/$defs/{cls.__name__}"}
+        schema["properties"][key] = {"anyOf": [reference, {"type": "null"}], "default": None}
     # Headers are read from include_dirs, and a template may be a file of its own.
     del definitions["Kernel"]["properties"]["headers"]
     schema["properties"]["template"] = {
@@ -23,9 +35,10 @@ def json_schema() -> dict[str, Any]:
         ]
     }
     described = {"Experiment": schema, **definitions}
-    for name, descriptions in _field_descriptions(model).items():
-        for field, description in descriptions.items():
-            described[name]["properties"][field]["description"] = description
+    for module in (model, *(sys.modules[cls.__module__] for cls in sections.values())):
+        for name, descriptions in _field_descriptions(module).items():
+            for field, description in descriptions.items():
+                described[name]["properties"][field]["description"] = description
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

@@ -63,11 +63,13 @@ def validate(
     document: Document,
     directory: FilePath | None,
     problems: list[Problem],
+    at: Path = (),
 ) -> tuple[T | None, list[Path]]:
     """Validate data of a document.
 
     Appends to ``problems``. Paths in the data are relative to ``directory``; ``None`` refuses
-    files. Returns the object, or ``None``, and the paths with problems.
+    files. ``at`` is the data's own path in the document. Returns the object, or ``None``, and the
+    paths with problems.
     """
     try:
         # As JSON: strict validation of Python data would demand tuples and instances.
@@ -77,8 +79,8 @@ def validate(
     except ValidationError as error:
         located = _meant([_Located(e, data) for e in error.errors(include_url=False)], data)
         found = list(_messages(cls, located))
-        problems += [document.problem(p, message, at_key=at_key) for p, message, at_key in found]
-        return None, [path for path, _, _ in found]
+        problems += [document.problem((*at, *p), text, at_key=at_key) for p, text, at_key in found]
+        return None, [(*at, *path) for path, _, _ in found]
     return made, []
 
 

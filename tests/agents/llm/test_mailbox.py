@@ -3,6 +3,7 @@ import errno
 import json
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,19 @@ def test_waiting_leaves_the_request_and_a_later_process_takes_the_reply(tmp_path
     assert ask(tmp_path) == Reply(text="Latency.", cost_usd=0.01)
 
 
+def test_a_complaint_is_told_and_is_no_part_of_what_a_reply_names(tmp_path: Path) -> None:
+    plain = request_at()
+    mended = replace(plain, complaint="the compiler reports: no")
+    assert mended.digest == plain.digest
+    ask(tmp_path, mended)
+    fields = json.loads(only(tmp_path / "requests").read_text())["request"]
+    assert fields["complaint"] == "the compiler reports: no"
+    assert list(pending(tmp_path)) == [mended]
+    ask(tmp_path / "other", plain)
+    assert "complaint" not in json.loads(only(tmp_path / "other/requests").read_text())["request"]
+    assert list(pending(tmp_path / "other")) == [plain]
+
+
 def test_a_waiting_run_is_woken_by_the_reply(tmp_path: Path) -> None:
     async def both() -> Reply | Waiting:
         asking = asyncio.create_task(
@@ -90,7 +104,7 @@ def test_what_is_waited_for_is_told_once_and_again_when_a_reply_is_no_good(tmp_p
     asked = tmp_path / "requests" / reply_path(tmp_path).name
     assert told[0] == f"waiting for a reply to {asked}"
     assert told[1].startswith(f"{told[0]} (")
-    assert "half-written" in told[1]
+    assert "incomplete" in told[1]
     assert len(told) == 2
 
 
@@ -103,15 +117,15 @@ def test_a_person_needs_to_give_only_digest_and_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "complaint"),
     [
-        (lambda request: letter(request)[:-7], "half-written"),
-        (lambda request: "", "half-written"),
+        (lambda request: letter(request)[:-7], "incomplete"),
+        (lambda request: "", "incomplete"),
         (lambda request: letter(request, extra=1), "another form"),
         (lambda request: letter(request, text=7), "text"),
         (lambda request: letter(request, cost_usd=-1.0), "cost_usd"),
         (lambda request: letter(request).replace("hello", "\ud800"), "form"),
         (lambda request: letter(request, version=2), "version"),
         (lambda request: letter(request_at(9)), "answers request"),
-        (lambda request: "[" * 100_000, "half-written"),
+        (lambda request: "[" * 100_000, "incomplete"),
     ],
 )
 def test_a_bad_reply_is_complained_of_and_can_be_replaced(
@@ -196,7 +210,7 @@ def test_a_problem_that_cannot_be_read_is_no_fault_of_the_run(
             ask(tmp_path)
     else:
         assert isinstance(ask(tmp_path), Waiting)
-        assert "half-written" in problem.read_text()
+        assert "incomplete" in problem.read_text()
     reply_path(tmp_path).write_text(letter(request_at()))
     assert ask(tmp_path) == Reply(text="hello")
 

@@ -53,7 +53,7 @@ def ask(asked: NetworkModel) -> Reply:
 @pytest.mark.parametrize(
     ("names", "keys", "error", "says"),
     [
-        (["nosuch/model"], {}, SpecError, "'nosuch/model' is no model"),
+        (["nosuch/model"], {}, SpecError, "does not know the model 'nosuch/model'"),
         (["openai/gpt-4o", "never-heard-of"], {"OPENAI_API_KEY": KEY}, SpecError, "never-heard"),
         (["openai/gpt-4o"], {"ANTHROPIC_API_KEY": KEY}, EnvironmentProblem, "set OPENAI_API_KEY$"),
         (["gemini/gemini-2.0-flash"], {}, EnvironmentProblem, "GEMINI_API_KEY or GOOGLE_API_KEY"),

@@ -133,7 +133,6 @@ BAD = [
     ("name: scale\nk", "name: 'a b'\nk", "spec.yaml:2: 'a b' is not a name"),
     ("entry: scale", "entri: scale", "unknown key 'entri'; did you mean 'entry'?"),
     ("cost: {", "costs: {", "unknown key 'costs'; did you mean 'cost'?"),
-    ("version: 1", "version: 1\nagents: {round: 3}", "unknown key 'round'; did you mean 'rounds'?"),
     ("language: opencl", "language: hip", "spec.yaml:4: 'hip': HIP is not supported yet"),
     ("language: opencl", "language: opencll", "did you mean 'opencl'?"),
     ("source: scale.cl", "source: gone.cl", "spec.yaml:5: no such file"),

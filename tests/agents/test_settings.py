@@ -1,12 +1,13 @@
-"""What a spec says of models: who may take a role, and addresses without secrets."""
+"""The settings of agents: who may take a role, and addresses without secrets."""
 
 import json
 import re
 
 import pytest
 
+from agents.settings import SECTIONS, AgentSettings, agent_settings
 from tests.tuner.experiment import specs
-from tuner.experiment.load import load_experiment
+from tuner.experiment.load import dump_resolved, load_experiment, load_resolved
 from tuner.experiment.problems import SpecProblems
 from tuner.experiment.redaction import hidden
 from tuner.experiment.schema import json_schema
@@ -18,7 +19,8 @@ def told(folder, agents):
     """What is said of a spec with such agents."""
     with pytest.raises(SpecProblems) as raised:
         load_experiment(
-            specs.write(folder, specs.SPEC.replace("version: 1", f"version: 1\nagents: {agents}"))
+            specs.write(folder, specs.SPEC.replace("version: 1", f"version: 1\nagents: {agents}")),
+            SECTIONS,
         )
     return str(raised.value)
 
@@ -65,7 +67,7 @@ def test_what_is_no_address_is_told_what_one_looks_like(tmp_path):
 def test_an_address_without_one_is_taken_as_it_stands(tmp_path, address):
     agents = f"version: 1\nagents: {{base_url: '{address}'}}"
     spec = specs.write(tmp_path, specs.SPEC.replace("version: 1", agents))
-    assert load_experiment(spec).agents.base_url == address
+    assert agent_settings(load_experiment(spec, SECTIONS)).base_url == address
     assert hidden(address) == address
 
 
@@ -78,4 +80,31 @@ def test_what_serves_all_roles_takes_none_alone(tmp_path, role, name):
 
 
 def test_the_schema_for_editors_knows_what_an_address_looks_like():
-    assert "https?://" in json.dumps(json_schema()["$defs"]["Agents"]["properties"]["base_url"])
+    assert "https?://" in json.dumps(
+        json_schema(SECTIONS)["$defs"]["AgentSettings"]["properties"]["base_url"]
+    )
+
+
+def test_settings_are_read_back_from_the_copy_of_a_run(tmp_path):
+    agents = "{model: openai/gpt-4o, fallbacks: openai/gpt-4o-mini, rounds: 3}"
+    spec = specs.write(tmp_path, specs.SPEC.replace("version: 1", f"version: 1\nagents: {agents}"))
+    experiment = load_resolved(dump_resolved(load_experiment(spec, SECTIONS)))
+    assert agent_settings(experiment) == AgentSettings(
+        model="openai/gpt-4o", fallbacks=("openai/gpt-4o-mini",), rounds=3
+    )
+    assert agent_settings(load_experiment(specs.write(tmp_path, specs.SPEC), SECTIONS)) is None
+
+
+@pytest.mark.parametrize(
+    ("agents", "place", "words"),
+    [
+        ("{round: 3}", "spec.yaml:2:10", "unknown key 'round'; did you mean 'rounds'?"),
+        ("{rounds: 0}", "spec.yaml:2:18", "greater than or equal to 1"),
+        ("{mode: whole}", "spec.yaml:2:16", "'template' or 'direct'"),
+        ("5", "spec.yaml:2:9", "should be a mapping, not 5"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_place(tmp_path, agents, place, words):
+    said = told(tmp_path, agents)
+    assert place in said
+    assert words in said
