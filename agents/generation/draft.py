@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from tuner.csource.kernels import Kernel, find_kernel
+from tuner.csource.kernels import KernelSource, find_kernel
 from tuner.device import Backend
 from tuner.experiment.model import CompilerFlag, Experiment, Launch
 from tuner.expressions import Expression
@@ -50,7 +50,7 @@ class Draft:
         )
 
     @property
-    def kernel(self) -> Kernel | None:
+    def kernel(self) -> KernelSource | None:
         """The kernel's parts in the source as it is now."""
         return find_kernel(self.source, self.entry, self.language)
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from agents.generation.dialect import Dialect, dialect
 from agents.generation.draft import Draft
 from tuner.backends.registry import traits_of
-from tuner.csource.kernels import Kernel
+from tuner.csource.kernels import KernelSource
 from tuner.csource.tree import without_comments
 from tuner.experiment.model import Experiment, Launch
 from tuner.expressions import Expression
@@ -215,7 +215,7 @@ def _with_axis(draft: Draft, axis: int, grid: str, block: str) -> Draft:
     return replace(draft, launch=replace(draft.launch, grid=tuple(grids), block=tuple(blocks)))
 
 
-def _guarded(kernel: Kernel, words: Dialect) -> bool:
+def _guarded(kernel: KernelSource, words: Dialect) -> bool:
     """Whether the body first of all returns for an index past the end, or is all inside a test."""
     index, rest = "", deque(kernel.block.named_children if kernel.block else ())
     while rest and not index:
@@ -252,7 +252,7 @@ def _tests(parts: list[str], pattern: str) -> bool:
 
 
 def _coarsened(
-    kernel: Kernel, headers: str, words: Dialect, block: str, items: str, strided: str
+    kernel: KernelSource, headers: str, words: Dialect, block: str, items: str, strided: str
 ) -> str | None:
     """The source with the kernel's body as a function that each work-item calls ``items`` times."""
     signature = kernel.signature

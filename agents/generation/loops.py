@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from agents.generation.draft import Draft
-from tuner.csource.kernels import Kernel
+from tuner.csource.kernels import KernelSource
 from tuner.experiment.model import Experiment
 
 _NUMERIC = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t(]+(\d+)\)?[ \t]*$", re.MULTILINE)
@@ -37,7 +37,7 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
     )
 
 
-def _bare_loops(kernel: Kernel) -> list[int]:
+def _bare_loops(kernel: KernelSource) -> list[int]:
     """The starts of lines that begin with an innermost ``for`` and follow no pragma.
 
     A loop inside that has a pragma of its own does not count.

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuner.csource.kernels import Kernel, reachable_code
+from tuner.csource.kernels import KernelSource, reachable_code
 from tuner.csource.tree import object_macros
 
 MAX_AXES = 3
@@ -39,7 +39,7 @@ class Axis:
 class Indices:
     """What the indices in one kernel say."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: KernelSource) -> None:
         self._head = kernel.code(kernel.head)
         self._code = reachable_code(kernel)
         self._integers = {

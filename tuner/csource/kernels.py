@@ -84,7 +84,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kernel:
+class KernelSource:
     """A kernel's definition or declaration, with its parts as ``(start, end)`` in the source.
 
     ``head`` is all before the name (qualifiers, attributes, return type, a template's parameters),
@@ -129,14 +129,14 @@ def signatures(source: str, language: str) -> tuple[Signature, ...]:
     return tuple(dict.fromkeys(kernel.signature for kernel in kernels(source, language)))
 
 
-def find_kernel(source: str, entry: str, language: str) -> Kernel | None:
+def find_kernel(source: str, entry: str, language: str) -> KernelSource | None:
     """The definition of the kernel that ``entry`` (a name or a C++ name expression) means."""
     name = entry.partition("<")[0].rpartition("::")[2].strip()
     found = (k for k in kernels(source, language) if k.name == name and k.block)
     return next(found, None)
 
 
-def kernels(source: str, language: str) -> tuple[Kernel, ...]:
+def kernels(source: str, language: str) -> tuple[KernelSource, ...]:
     """The kernels that the source defines or declares, in order; at most :data:`MAX_KERNELS`."""
     words = traits_of(language).kernel_qualifiers
     if len(source) > MAX_CHARACTERS or not any(word in source for word in words):
@@ -145,7 +145,7 @@ def kernels(source: str, language: str) -> tuple[Kernel, ...]:
     return tuple(islice(reader.kernels(), MAX_KERNELS))
 
 
-def reachable_code(kernel: Kernel) -> str:
+def reachable_code(kernel: KernelSource) -> str:
     """The code of a kernel and of all that it calls: functions and macros of the same source."""
     tree = kernel.tree
     texts: dict[str, list[str]] = defaultdict(list)
@@ -179,7 +179,7 @@ class _Reader:
         words = traits_of(language).kernel_qualifiers
         self._qualifier = re.compile(rf"\b(?:{'|'.join(words)})\b")
 
-    def kernels(self) -> Iterator[Kernel]:
+    def kernels(self) -> Iterator[KernelSource]:
         code = self._tree.code
         for node in self._functions:
             declarator = node.child_by_field_name("declarator")
@@ -195,7 +195,7 @@ class _Reader:
             if not qualified or not first:
                 continue
             inside = (listed.start_byte + 1, listed.end_byte - 1)
-            yield Kernel(
+            yield KernelSource(
                 signature=self._signature(node, self._tree.text(name), inside),
                 language=self._language,
                 source=self._source,

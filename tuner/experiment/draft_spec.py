@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuner.backends.registry import backends
 from tuner.csource.indices import MAX_AXES, Axis, Indices
-from tuner.csource.kernels import Kernel, Parameter, kernels
+from tuner.csource.kernels import KernelSource, Parameter, kernels
 from tuner.errors import SpecError
 from tuner.experiment.fields import read_text
 from tuner.expressions import RESERVED, nearest
@@ -41,7 +41,7 @@ def draft_spec(kernel: Path, entry: str | None = None) -> str:
         source = read_text(kernel)
     except ValueError as error:
         raise SpecError(str(error)) from None
-    found: dict[str, Kernel] = {}
+    found: dict[str, KernelSource] = {}
     for each in kernels(source, traits.name):
         if each.block or each.name not in found:
             found[each.name] = each
@@ -69,7 +69,7 @@ def unread_guesses(text: str) -> tuple[int, ...]:
 class _Draft:
     """The guesses about one kernel."""
 
-    kernel: Kernel
+    kernel: KernelSource
     indices: Indices
 
     @property

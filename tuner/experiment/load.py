@@ -38,9 +38,7 @@ NO_SECTIONS: Mapping[str, type] = MappingProxyType({})
 def load_experiment(path: str | Path, sections: Mapping[str, type] = NO_SECTIONS) -> Experiment:
     """Load the experiment of a YAML file, with the text of every file that it names.
 
-    Args:
-        path: The file.
-        sections: Dataclasses of other layers, by the key whose mapping they check.
+    ``sections`` has dataclasses of other layers, by the key whose mapping they validate.
 
     Raises:
         SpecProblems: All of its problems, each with its place.

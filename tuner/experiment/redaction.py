@@ -1,4 +1,4 @@
-"""Hides secrets in text. A spec's lines are shown in messages, and must show none."""
+"""Hides secrets in the lines of a spec that messages quote."""
 
 import re
 
@@ -13,10 +13,10 @@ _SECRET = re.compile(
 
 
 def hidden(text: str) -> str:
-    """``text`` with a star for each letter of a secret in an address."""
+    """``text`` with each character of a secret in an address replaced by a star."""
     return _SECRET.sub(lambda found: "*" * len(found[0]), text)
 
 
 def has_secret(text: str) -> bool:
-    """Whether ``text`` holds a secret in an address, or a key."""
+    """Whether ``text`` contains a secret in an address, or a key."""
     return _SECRET.search(text) is not None

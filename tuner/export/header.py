@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.experiment.model import Experiment
-from tuner.export.launch_code import Launching, quoted
+from tuner.export.launch_code import LaunchCode, quoted
 from tuner.export.variant import ExportVariant, identifier
 from tuner.expressions import C_HELPERS
 from tuner.results.result import DispatchCondition, DispatchRule
@@ -55,7 +55,7 @@ class _Header:
         self.device = device
         self.variants = variants
         self.prefix = identifier(experiment.name)
-        self.launching = Launching(experiment, device, list(variants.values()))
+        self.launching = LaunchCode(experiment, device, list(variants.values()))
 
     def text(self, rule: Sequence[DispatchRule], fallback: int) -> str:
         p, launching = self.prefix, self.launching

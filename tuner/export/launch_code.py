@@ -1,7 +1,7 @@
-"""C for what a variant needs on a shape: its launches, feasibility, build options, scratch memory.
+"""C for a variant on a shape: its launches, feasibility, build options and scratch memory.
 
-Bodies of functions only; :mod:`tuner.export.header` puts them together. Sizes that the run's device
-allows are checked against the limits it had.
+Writes function bodies, which :mod:`tuner.export.header` assembles. Launches are checked against the
+limits of the device of the run.
 """
 
 import json
@@ -18,8 +18,8 @@ from tuner.space.lower import parameter_defines
 from tuner.space.requirements import constraints, launch_limits
 
 
-class Launching:
-    """Writes the bodies; ``types`` are the bindings of the type symbols that the spec names."""
+class LaunchCode:
+    """Writes the bodies; ``types`` holds each combination of type symbols in the spec's shapes."""
 
     def __init__(
         self, experiment: Experiment, device: Device, variants: Sequence[ExportVariant]
@@ -36,16 +36,16 @@ class Launching:
         ]
 
     def constant(self, variant: ExportVariant) -> str:
-        """The name of a variant's number."""
+        """The C constant of a variant."""
         return f"{self.prefix}_{variant.name}".upper()
 
     def each(self, value: Callable[[ExportVariant], str], otherwise: str) -> Iterator[str]:
-        """A value for each variant, or the one that all have."""
+        """A ``return`` of each variant's value, with a ``switch`` unless all are equal."""
         values = {self.constant(variant): value(variant) for variant in self.variants}
         if len(set(values.values())) > 1:
             yield "switch (variant) {"
-            for constant, said in values.items():
-                yield f"case {constant}: return {said};"
+            for constant, result in values.items():
+                yield f"case {constant}: return {result};"
             yield "}"
             yield f"return {otherwise};"
         else:
@@ -67,11 +67,11 @@ class Launching:
                     yield "}"
 
     def typed(self, types: Shape) -> list[str]:
-        """Conditions: the shape binds the type symbols like this."""
+        """C conditions: the shape has these types."""
         return [f"s->{name} == {self.prefix.upper()}_{name}_{v}" for name, v in types.items()]
 
     def c(self, expression: Expression, types: Shape, variant: ExportVariant | None = None) -> str:
-        """An expression over a shape, with what is known of types and variant filled in."""
+        """An expression over a shape, with types and the variant's parameters filled in."""
         known = types | (variant.configuration.as_dict() if variant else {})
         return expression.bind(known, self.device).to_c(lambda name: f"s->{name}")
 
@@ -84,7 +84,7 @@ class Launching:
         return str(len(variant.template.scratch) if variant.template else 0)
 
     def fits(self) -> Iterator[str]:
-        """A function: whether the device that this was tuned on can launch a step."""
+        """The function ``fits``: whether a step is within the device's limits."""
         limits = []
         for limit in launch_limits(self.device):
             sizes = [f"t->{limit.field}[{axis}]" for axis in limit.axes] or [f"t->{limit.field}"]
@@ -97,7 +97,7 @@ class Launching:
         yield ""
 
     def steps(self) -> Iterator[str]:
-        """The body of ``step_of``: a launch's sizes on a shape, or what a memset fills."""
+        """The body of ``step_of``: the sizes of a launch on a shape, or the target of a memset."""
 
         def one(variant: ExportVariant, types: Shape) -> Iterator[str]:
             for number, step in enumerate(variant.subject(self.experiment).steps):
@@ -153,7 +153,7 @@ class Launching:
         return re.sub(r"\{(\w+)\}", fill, entry.replace("%", "%%")), values
 
     def feasible(self) -> Iterator[str]:
-        """The body of ``feasible``: the domain, the constraints, the limits."""
+        """The body of ``feasible``: domain, constraints and limits."""
 
         def one(variant: ExportVariant, types: Shape) -> Iterator[str]:
             for required in constraints(variant.subject(self.experiment)):

@@ -3,8 +3,8 @@
 Exact 64-bit integers, bools and names over parameters, symbols and ``device.<limit>``:
 ``+ - * // % **``, comparisons and ``in``, ``and or not`` (yielding bools), ``a if c else b``, and
 ``min max abs ceil_div round_up log2`` (``log2`` rounds down). A whitelisted grammar, never
-executed. An expression is *ill-typed* (a name where a number belongs, an unknown name) for good, or
-*undefined* at a point (division by zero, overflow), which only counts where it is reached.
+executed. An expression is *ill-typed* everywhere (a name in place of a number, an unknown name), or
+*undefined* at a point (division by zero, overflow) if evaluation reaches the operation.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -174,8 +174,8 @@ class Expression:
         if isinstance(given, cls):
             return given
         if not isinstance(given, bool | int | str):
-            said = "a fraction" if isinstance(given, float) else f"a {type(given).__name__}"
-            raise ValueError(f"an expression is text, an integer or a bool, not {said}")  # noqa: TRY004
+            kind = "a fraction" if isinstance(given, float) else f"a {type(given).__name__}"
+            raise ValueError(f"an expression is text, an integer or a bool, not {kind}")  # noqa: TRY004
         return cls.parse(given)
 
     def _plain(self) -> Value:

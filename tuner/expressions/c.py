@@ -1,6 +1,6 @@
-"""An expression as C: for the dispatch header that carries a tuned kernel into an application.
+"""An expression as C, for the dispatch header of an export.
 
-The rendering computes in ``long long`` and keeps the order and the short circuits of the original.
+The code computes in ``long long`` and keeps the order and the short circuits of the original.
 Floor division and modulo go through :data:`C_HELPERS`, so that they round like the original for
 negative operands too. Two things differ: a division by zero yields 0, and an overflow wraps or is
 undefined as C has it. Callers therefore check the experiment's shape domain first.
@@ -66,7 +66,7 @@ static inline long long kw_log2(long long a)
     return result;
 }
 """
-"""The functions that rendered expressions call; a header holds them once."""
+"""The functions that rendered expressions call."""
 
 _CALLS = {
     "//": "kw_floor_div",
@@ -104,7 +104,7 @@ def _render(node: Node, rename: Callable[[str], str]) -> str:
         case DeviceAttribute(name):
             raise ExpressionError(f"device.{name} has no value in C; bind the device first")
         case Apply("in", operands):
-            # An expression has no effects, so that naming it once for each item changes nothing.
+            # Repeating the operand is safe: expressions have no side effects.
             first, *items = (render(operand, rename) for operand in operands)
             return _joined(" || ", [f"({first} == {item})" for item in items])
         case Apply("neg" | "pos" | "not" as operator, (operand,)):
@@ -119,8 +119,8 @@ def _render(node: Node, rename: Callable[[str], str]) -> str:
                 first = f"{_CALLS[operator]}({first}, {other})"
             return first
         case Chain(operators, operands):
-            said = [render(operand, rename) for operand in operands]
-            links = zip(said, operators, said[1:], strict=False)
+            parts = [render(operand, rename) for operand in operands]
+            links = zip(parts, operators, parts[1:], strict=False)
             return _joined(" && ", [f"({a} {operator} {b})" for a, operator, b in links])
         case Logic(operator, operands):
             sign = " && " if operator == "and" else " || "

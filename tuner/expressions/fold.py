@@ -1,4 +1,4 @@
-"""An expression with some of its names bound: substitution, folding, and text again."""
+"""Partial evaluation of an expression: substitution, constant folding, and unparsing."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ from tuner.trial import Value
 
 
 def substitute(node: Node, values: Mapping[str, Value], device: Device | None) -> Node:
-    """The tree with names replaced, and whatever became constant folded unless undefined."""
+    """The tree with names replaced and constants folded, unless undefined."""
     match node:
         case Name(name):
             return constant(values[name]) if name in values else node

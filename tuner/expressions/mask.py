@@ -1,7 +1,7 @@
-"""The values of an expression at many points at once, with the meaning it has at each one.
+"""The values of an expression at many points at once, equal to the scalar value at each.
 
-A point's error (division by zero, overflow …) makes that point invalid where it is reached, and
-only there. Every intermediate result is ``(values, valid)``, both of them arrays that broadcast.
+A point is invalid if its evaluation reaches an error (division by zero, overflow …). Every
+intermediate result is ``(values, valid)``, two arrays that broadcast.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The value of an expression at one point: exact integers, and an error for what has no value."""
+"""The value of an expression at one point: exact integers, or an error."""
 
 from collections.abc import Callable, Mapping
 from operator import eq, ge, gt, le, lt, ne

@@ -1,7 +1,6 @@
-"""The grammar of expressions: text to a small immutable tree, and the kind of what it yields.
+"""The grammar of expressions: from text to a small immutable tree, and the kind of its value.
 
-Owns what may be written and the bounds on it. Python's parser reads the text, a whitelist turns its
-tree into ours; nothing is ever executed. Knows no values and no device.
+Python's parser reads the text and a whitelist converts its tree; nothing is ever executed.
 """
 
 import ast
@@ -21,11 +20,11 @@ MAX_LENGTH = 2000
 MAX_DEPTH = 40
 
 Kind = Literal["number", "name"]
-"""What a value is: a number (bools count as 0 and 1), or a name such as an enum's member."""
+"""A number (bools are 0 and 1), or a name such as an enum member."""
 
 
 class ExpressionError(SpecError, ValueError):
-    """An expression that cannot be read, or has no value for the point it is asked about."""
+    """An expression that cannot be parsed, or has no value at a point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """``and`` or ``or``: stops as soon as the answer is known and yields a bool."""
+    """``and`` or ``or``: short-circuits, and yields a bool."""
 
     operator: Literal["and", "or"]
     operands: tuple["Node", ...]
@@ -122,7 +121,7 @@ _HINTS = (
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` was probably meant to be, if there is one."""
+    """The known word most similar to ``word``, if any is similar."""
     matches = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
@@ -134,7 +133,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def parse(text: str) -> Node:
-    """The tree of ``text``; raises :class:`ExpressionError` saying what is wrong with it."""
+    """The tree of ``text``; raises :class:`ExpressionError` with the reason if it is malformed."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"expression of {len(text)} characters; at most {MAX_LENGTH}")
     if not text:
@@ -145,13 +144,13 @@ def parse(text: str) -> Node:
             tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        hint = next((said for pattern, said in _HINTS if pattern.search(text)), reason)
+        hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), reason)
         raise ExpressionError(f"cannot read the expression {shown(text)}: {hint}") from None
     return _convert(tree.body, MAX_DEPTH)
 
 
 def shown(text: str) -> str:
-    """``text`` in quotes, cut to what fits into a message."""
+    """``text`` in quotes, shortened for a message."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
@@ -238,7 +237,7 @@ def _refusal(tree: ast.expr) -> str:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it."""
+    """The node and all its descendants."""
     yield node
     match node:
         case Apply(operands=operands) | Chain(operands=operands) | Logic(operands=operands):
@@ -302,8 +301,8 @@ def kind(node: Node, strings: frozenset[str]) -> Kind:
 
 def _number(operator: str, operand: Node, strings: frozenset[str]) -> None:
     if kind(operand, strings) == "name":
-        said = {"neg": "-", "pos": "+"}.get(operator, operator)
-        raise ExpressionError(f"'{said}' takes numbers, not names")
+        sign = {"neg": "-", "pos": "+"}.get(operator, operator)
+        raise ExpressionError(f"'{sign}' takes numbers, not names")
 
 
 def _comparable(operator: str, left: Kind, right: Kind) -> None:

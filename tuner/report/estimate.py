@@ -1,4 +1,4 @@
-"""Estimates of a run's duration: before it starts, and from its pace."""
+"""Estimates of the duration of a run, or of what is left of it."""
 
 from dataclasses import dataclass
 

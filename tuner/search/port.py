@@ -1,22 +1,22 @@
-"""The port that every search strategy implements: ask for a point, be told its loss."""
+"""The port of a search: ask for a configuration, tell its losses."""
 
 from typing import Protocol
 
 from tuner.trial import Configuration
 
 Losses = tuple[float, ...]
-"""Time ÷ baseline, smaller is better: the weighted mean over shapes, then each shape's own.
+"""Time ÷ baseline, smaller is better: the weighted mean over shapes, then one loss per shape.
 
-Only the mean has to be there. It is what decides; the others tell of specialists.
+The mean is required and decides; the others reveal specialists.
 """
 
 
 class Proposer(Protocol):
     """Proposes feasible configurations, never one twice.
 
-    Deterministic: what :meth:`ask` returns is a function of the space, the seed, ``trial`` and what
-    was recorded before it, so a proposer is rebuilt after a crash by :meth:`record` and
-    :meth:`tell` alone. Adapters obey ``tests/conformance/proposer.py``.
+    Deterministic: a proposal is a function of the space, the seed, ``trial`` and the calls before,
+    so :meth:`record` and :meth:`tell` rebuild a proposer after a crash. Every implementation passes
+    ``tests/conformance/proposer.py``.
     """
 
     def ask(self, trial: int) -> Configuration | None:
@@ -27,7 +27,7 @@ class Proposer(Protocol):
         ...
 
     def record(self, trial: int, configuration: Configuration) -> None:
-        """Take note of a proposal made by an earlier process, as if :meth:`ask` had returned it."""
+        """Replay a proposal of an earlier process, as if :meth:`ask` had returned it."""
         ...
 
     def tell(self, trial: int, losses: Losses | None) -> None:

@@ -1,7 +1,7 @@
-"""Seeds: configurations that are tried first, because they won elsewhere.
+"""Seeds: configurations from a spec, a pattern or another run, to be tried first.
 
-They come from a spec, a pattern, or a run on another device or shape, and may be of another
-template: what they say of parameters that this space knows is taken, as nearly as it allows.
+A seed may belong to another template: parameters that the space has too are matched as nearly as
+possible, others are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ Seed = Mapping[str, Value]
 def nearest(space: FeasibleSet, seed: Seed) -> int | None:
     """The feasible point nearest to a seed; ``None`` if they have no parameter in common.
 
-    Each parameter that both know adds its distance: 0 for the same value, up to 1 for integers that
-    are far apart on the list, 1 for names and bools that differ. Parameters that the seed does not
-    mention decide only between points equally near: the one in the middle of their lists wins.
+    Each common parameter adds a distance: for integers the difference of their positions in the
+    list, scaled to below 1; for names and bools 1 if they differ. Ties go to the point whose other
+    parameters are nearest to the middle of their lists.
     """
     known = [name for name in space.parameters if name in seed]
     if not known:
@@ -38,7 +38,7 @@ def nearest(space: FeasibleSet, seed: Seed) -> int | None:
 def _distances(
     values: Sequence[Value], wanted: Value
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """How far each value of a parameter is from the one wanted."""
+    """The distance of each value of a parameter from the one wanted."""
     kind = type(wanted)
     if kind is int and all(type(value) is int for value in values):
         gaps = np.array([abs(int(value) - int(wanted)) for value in values])

@@ -27,9 +27,13 @@ def make_proposer(search: SearchSettings, space: FeasibleSet) -> Proposer:
 
 def _algorithm(strategy: str, *, seeded: bool) -> Callable[[DiscreteSpace], Algorithm]:
     if strategy == "gp":
-        from tuner.search.gaussian_process.suggest import DESIGN, SPARED, GaussianProcess
+        from tuner.search.gaussian_process.suggest import (
+            DESIGN,
+            SEEDED_DESIGN,
+            GaussianProcess,
+        )
 
-        return partial(GaussianProcess, design=DESIGN - SPARED * seeded)
+        return partial(GaussianProcess, design=SEEDED_DESIGN if seeded else DESIGN)
     if strategy == "tpe":
         from hyperopt import tpe
 

@@ -1,8 +1,8 @@
-"""Walks a parameter space without building its Cartesian product.
+"""Enumerate a parameter space without building its Cartesian product.
 
-Parameters are bound one after the other, in the order in which conditions become decidable soonest;
-a partial point is dropped as soon as no shape is left on which it could be feasible. Works depth
-first on chunks of rows, so that memory stays bounded. Knows no experiment and no device.
+Binds one parameter after the other, in the order that makes conditions decidable soonest, and drops
+a partial point once it is infeasible on every shape. Works depth first on chunks of rows, so memory
+stays bounded. Independent of experiments and devices.
 """
 
 import math
@@ -22,12 +22,12 @@ CHUNK = 1 << 17
 MAX_BYTES = 1 << 28
 MAX_VALUES = 1 << 16
 MAX_TESTS = 1 << 26
-"""How often one condition is tested, which takes half a minute, before the space is refused."""
+"""Most tests of one condition, about half a minute, before the space is refused."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one condition did: points of the product that it took out, rows that came and went."""
+    """Counts for one condition: points of the product rejected, rows tested and passed."""
 
     label: str
     rejected: int = 0
@@ -87,7 +87,7 @@ def enumerate_feasible(
 def _binding_order(
     parameters: Mapping[str, Sequence[Value]], conditions: Sequence[Condition]
 ) -> tuple[str, ...]:
-    """Repeatedly bind what the condition that is cheapest to complete still lacks."""
+    """The order of parameters: repeatedly complete the condition with the smallest product."""
     order: dict[str, None] = {}
     waiting = [condition.names & parameters.keys() for condition in conditions]
     while waiting := [names for names in waiting if not names <= order.keys()]:

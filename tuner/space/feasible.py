@@ -1,8 +1,4 @@
-"""The exact feasible set of a template on a device: what a search may propose, and nothing else.
-
-Owns the set as an indexed table. How it is found is :mod:`tuner.space.enumeration`; what a
-condition is, :mod:`tuner.space.conditions`.
-"""
+"""The exact feasible set of a template on a device, as an indexed table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +19,7 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """How many points of the Cartesian product a condition took out, before any later one."""
+    """How many points of the Cartesian product a condition rejected, before any later one."""
 
     condition: str
     points: int
@@ -124,13 +120,13 @@ def feasible_set(experiment: Experiment, template: Template, device: Device) -> 
 
 
 def recorded_set(parameters: Mapping[str, tuple[Value, ...]], rows: npt.ArrayLike) -> FeasibleSet:
-    """A set given by its rows of ordinals, for one shape: recorded spaces and tests."""
+    """A set for one shape from its rows of ordinals, as recorded spaces and tests give them."""
     unique = np.unique(np.asarray(rows, np.uint16), axis=0)
     return FeasibleSet(parameters, unique, np.ones((len(unique), 1), np.bool_))
 
 
 def _keys(rows: Ordinals) -> npt.NDArray[np.void]:
-    """Each row as one opaque value whose bytes sort as the row does."""
+    """Each row as one opaque value whose bytes sort like the row."""
     if not rows.shape[1]:
         return np.zeros(len(rows), "V1")
     return np.ascontiguousarray(rows, ">u2").view(f"V{2 * rows.shape[1]}")[:, 0]

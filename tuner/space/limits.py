@@ -1,7 +1,6 @@
-"""Usage against limits, ``u(θ;h) ⪯ r(h)``: what a device refuses to launch, and why.
+"""Usage against limits, ``u(θ;h) ⪯ r(h)``: which launches a device refuses, and why.
 
-Before compilation only the launch geometry is known; afterwards the compiler's report is added.
-Knows nothing of expressions or of how a plan came about.
+Before compilation only the launch geometry is known; afterwards the compiler's report too.
 """
 
 import math
@@ -46,7 +45,7 @@ def over_limit(plan: Plan, device: Device, binaries: Sequence[Binary] = ()) -> R
 def within_limits(
     plan: Plan, device: Device, compiled: tuple[Binary, ...] | Rejected
 ) -> tuple[Binary, ...] | Rejected:
-    """What a compiler made of ``plan``, unless that exceeds a limit of ``device``."""
+    """The compiled binaries, or why ``plan`` cannot run: a compile error or a limit exceeded."""
     if isinstance(compiled, Rejected):
         return compiled
     return over_limit(plan, device, compiled) or compiled
@@ -64,7 +63,7 @@ def launch_excess(step: KernelStep, device: Device) -> tuple[Code, str] | None:
 
 
 def usage_excess(step: KernelStep, usage: Usage, device: Device) -> tuple[Code, str] | None:
-    """What the same launch exceeds by the compiler's report; what that leaves out is not judged."""
+    """The first limit that the launch exceeds by the compiler's report, as far as that goes."""
     threads = math.prod(step.block)
     if usage.max_threads_per_block is not None and threads > usage.max_threads_per_block:
         return Code.THREADS, (

@@ -38,10 +38,10 @@ def lower(
 
     Args:
         experiment: the kernel, its arguments and domain.
-        template: the family that ``configuration`` belongs to; ``None`` lowers the baseline.
+        template: the template of ``configuration``; ``None`` lowers the baseline.
         configuration: one value per parameter of the template; empty for the baseline.
         bindings: the shapes, in the order of the plan's cells.
-        device: what ``device.<name>`` means, and the limits of a launch.
+        device: the values of ``device.<name>``, and the limits of a launch.
 
     Returns:
         A plan whose builds are distinct and in order of first use.
@@ -69,7 +69,10 @@ def lower(
 def violation(
     requirement: Requirement, names: Mapping[str, Value], device: Device | None
 ) -> str | None:
-    """Why a point fails a requirement; ``None`` if it meets it."""
+    """Why a point fails a requirement, ``None`` if it meets it.
+
+    ``names`` holds the value of every parameter and symbol.
+    """
     subject = requirement.subject
     sizes = []
     try:
@@ -104,7 +107,7 @@ def parameter_defines(template: Template, configuration: Configuration) -> dict[
     """The parameters as integer macros.
 
     Bools are 0 and 1. An enum is its index, and each of its members a macro ``NAME_member``, so
-    that ``#if MODE == MODE_vector`` means what it says.
+    that a kernel can write ``#if MODE == MODE_vector``.
     """
     defines: dict[str, int] = {}
     for name, value in configuration.values:
@@ -132,7 +135,7 @@ def _checked_parameters(template: Template | None, configuration: Configuration)
 
 
 class _Scope:
-    """One candidate on one shape: the names that its expressions see, and their evaluation."""
+    """One candidate on one shape, where every requirement is met."""
 
     def __init__(
         self,
@@ -172,7 +175,7 @@ class _Scope:
         )
 
     def steps(self) -> tuple[Step, ...]:
-        """The launches and memsets, every size an integer within the device's limits."""
+        """The launches and memsets, every size an integer."""
         return tuple(
             MemsetStep(argument=step.memset, byte=step.byte)
             if isinstance(step, Memset)

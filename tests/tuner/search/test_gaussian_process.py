@@ -9,7 +9,7 @@ from scipy import integrate, stats
 from tests.conformance.proposer import small_space
 from tuner.experiment.model import SearchSettings
 from tuner.search.gaussian_process.acquisition import log_expected_improvement, log_ranks
-from tuner.search.gaussian_process.covariance import _Problem, fit
+from tuner.search.gaussian_process.covariance import NegativeLogPosterior, fit
 from tuner.search.gaussian_process.encoding import MAX_LEVELS, Encoding
 from tuner.search.gaussian_process.posterior import Posterior, Prediction
 from tuner.search.select import make_proposer
@@ -23,7 +23,7 @@ TARGETS = RNG.normal(size=20)
 
 
 def test_the_gradient_is_that_of_the_objective():
-    problem = _Problem(ENCODING, POINTS, TARGETS)
+    problem = NegativeLogPosterior(ENCODING, POINTS, TARGETS)
     at = RNG.normal(size=len(problem.median))
     _, gradient = problem(at)
     numeric = [
@@ -49,15 +49,15 @@ def gaussian_process(space, seed):
     return make_proposer(SearchSettings(strategy="gp", seed=seed), space)
 
 
-def dense(kernel, values, known):
+def dense(covariance, values, known):
     """Mean and deviation everywhere, by the textbook."""
     rows = ENCODING.one_hot(np.arange(len(SPACE)))
-    everywhere = kernel.covariance(rows, rows).astype(float)
+    everywhere = covariance.between(rows, rows).astype(float)
     seen = POINTS[: len(values)]
-    noisy = everywhere[np.ix_(seen, seen)] + kernel.noise * np.eye(len(seen))
+    noisy = everywhere[np.ix_(seen, seen)] + covariance.noise * np.eye(len(seen))
     to_all = everywhere[seen]
     told = seen[known]
-    noisy_told = everywhere[np.ix_(told, told)] + kernel.noise * np.eye(len(told))
+    noisy_told = everywhere[np.ix_(told, told)] + covariance.noise * np.eye(len(told))
     mean = everywhere[told].T @ np.linalg.solve(noisy_told, values[known])
     variance = np.diagonal(everywhere) - np.sum(to_all * np.linalg.solve(noisy, to_all), axis=0)
     return mean, np.sqrt(variance)
@@ -65,15 +65,15 @@ def dense(kernel, values, known):
 
 @pytest.mark.parametrize("capacity", [1, 30])
 def test_updates_point_by_point_agree_with_the_textbook(capacity):
-    kernel = fit(ENCODING, POINTS, TARGETS)
+    covariance = fit(ENCODING, POINTS, TARGETS)
     everything = np.arange(len(SPACE))
-    posterior = Posterior(ENCODING, kernel, everything, capacity)
+    posterior = Posterior(ENCODING, covariance, everything, capacity)
     posterior.observe(POINTS[:12])
     for point in POINTS[12:]:
         posterior.observe(np.array([point]))
     pending = np.zeros(20, bool)
     pending[[3, 15, 19]] = True
-    mean, deviation = dense(kernel, TARGETS, ~pending)
+    mean, deviation = dense(covariance, TARGETS, ~pending)
     weights = posterior.weights(np.stack([TARGETS, -TARGETS], axis=1), pending)
     smooth = posterior.smooth(np.stack([TARGETS, -TARGETS], axis=1), weights)
     assert smooth[~pending, 0] == pytest.approx(mean[POINTS[~pending]], abs=2e-3)

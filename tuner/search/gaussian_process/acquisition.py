@@ -1,4 +1,4 @@
-"""From losses to the process's targets, and from its predictions to what is worth trying.
+"""Targets of the process from losses, and expected improvement from its predictions.
 
 Log expected improvement as in Ament et al., *Unexpected Improvements to Expected Improvement for
 Bayesian Optimization*, 2023.
@@ -14,11 +14,10 @@ HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 
 def log_ranks(losses: Floats, among: Floats) -> Floats:
-    """The log of each loss's rank in the sorted array ``among``, about 0 on average, deviation 1.
+    """The log of each loss's rank in the sorted array ``among``: mean about 0, deviation about 1.
 
-    Equal losses share their mean rank. A failure is an infinite loss, so failures tie at the worst.
-    Ranks know nothing of how much slower a slow configuration is, which spares the process a long
-    tail; their logarithm tells the best apart and lets the slow half look alike.
+    Equal losses share their mean rank; failures, as infinite losses, tie at the worst. Ranks remove
+    the long tail of slow configurations; the logarithm resolves the best and merges the slow half.
     """
     below = np.searchsorted(among, losses, side="left")
     through = np.searchsorted(among, losses, side="right")

@@ -1,4 +1,4 @@
-"""The covariance of the process, and its hyperparameters at the maximum of their posterior.
+"""The covariance of the process, with hyperparameters at the maximum of their posterior.
 
 Source: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, 2006, chapters 4 and 5.
 """
@@ -14,19 +14,19 @@ ITERATIONS = 25
 BOUND = 4.0
 """Hyperparameters stay within this many standard deviations of their prior's median."""
 
-# Priors are log-normal: the median, and the standard deviation of the logarithm. Targets have unit
-# variance; weights are shared out among the parameters. Narrow priors matter: with few trials wide
-# ones let the fit take chance for structure, and the search stops looking elsewhere.
+# Log-normal priors: the median, and the standard deviation of the logarithm. Targets have unit
+# variance; the medians of weights are divided by the number of parameters. Wide priors overfit the
+# first few trials, and the search then stops exploring.
 ORDINAL, CATEGORICAL, WEIGHT_SPREAD = 5.0, 0.8, 0.8
 NOISE, NOISE_SPREAD = 0.01, 1.5
 VARIANCE, VARIANCE_SPREAD = 1.0, 0.5
 
 LEAST_NOISE = 1e-3
-"""As a share of the variance: keeps factors of single-precision covariances positive definite."""
+"""Share of the variance. Keeps single-precision covariances positive definite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class Covariance:
     """Matérn-3/2 on a sum of distances, one table for each parameter of an :class:`Encoding`.
 
     ``distances`` is what each pair of levels adds to the squared distance, ``width`` × ``width``.
@@ -36,8 +36,8 @@ class Kernel:
     variance: float
     noise: float
 
-    def covariance(self, one: Singles, other: Singles) -> Singles:
-        """Between points given as one-hot rows, n × m."""
+    def between(self, one: Singles, other: Singles) -> Singles:
+        """The covariance of points given as one-hot rows, n × m."""
         shape, _ = matern((one @ self.distances) @ other.T)
         return np.asarray(self.variance * shape, np.float32)
 
@@ -49,12 +49,12 @@ def matern(squared: Floats | Singles) -> tuple[Floats | Singles, Floats | Single
     return (1 + root) * decay, -1.5 * decay
 
 
-def fit(encoding: Encoding, points: Points, targets: Floats) -> Kernel:
-    """The kernel of the most probable hyperparameters, given ``targets`` at ``points``.
+def fit(encoding: Encoding, points: Points, targets: Floats) -> Covariance:
+    """The covariance of the most probable hyperparameters, given ``targets`` at ``points``.
 
-    A function of its arguments alone: the search starts from the prior's median every time.
+    Always starts from the prior's median, so the result depends on the arguments alone.
     """
-    problem = _Problem(encoding, points, targets)
+    problem = NegativeLogPosterior(encoding, points, targets)
     size = len(problem.median)
     found = optimize.minimize(
         problem,
@@ -64,11 +64,11 @@ def fit(encoding: Encoding, points: Points, targets: Floats) -> Kernel:
         bounds=[(-BOUND, BOUND)] * size,
         options={"maxiter": ITERATIONS},
     )
-    return problem.kernel(found.x)
+    return problem.covariance(found.x)
 
 
-class _Problem:
-    """Negative log posterior over standardised logarithms of weights, noise and variance."""
+class NegativeLogPosterior:
+    """The objective of the fit, over standardised logarithms of weights, noise and variance."""
 
     def __init__(self, encoding: Encoding, points: Points, targets: Floats) -> None:
         self.encoding = encoding
@@ -81,12 +81,12 @@ class _Problem:
         self.median = np.log([*weights, NOISE, VARIANCE])
         self.spread = np.array([*[WEIGHT_SPREAD] * len(weights), NOISE_SPREAD, VARIANCE_SPREAD])
 
-    def kernel(self, standard: Floats) -> Kernel:
-        """The kernel at a standardised point."""
+    def covariance(self, standard: Floats) -> Covariance:
+        """The covariance at a standardised point."""
         *weights, noise, variance = np.exp(self.median + self.spread * standard)
         distances = self.encoding.table(np.array(weights)).astype(np.float32)
         noise = max(noise, LEAST_NOISE * variance)
-        return Kernel(distances=distances, variance=float(variance), noise=float(noise))
+        return Covariance(distances=distances, variance=float(variance), noise=float(noise))
 
     def __call__(self, standard: Floats) -> tuple[float, Floats]:
         """The objective and its gradient."""

@@ -1,4 +1,4 @@
-"""Configurations as one-hot columns, so that any distance between values is a table.
+"""Configurations as one-hot columns, and distances between values as tables.
 
 Each parameter has up to two weights: one on the squared difference of its ordinals, scaled to
 [0, 1], and one on whether two values differ at all. Weighted, they make one table per parameter; a
@@ -14,7 +14,7 @@ from tuner.space.enumeration import Ordinals
 from tuner.space.feasible import FeasibleSet
 
 MAX_LEVELS = 64
-"""Longer parameters are seen at this many levels: neighbouring values look the same."""
+"""Parameters with more values share levels between neighbouring values."""
 
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
@@ -23,7 +23,7 @@ Points = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """What one weight weighs: a table (levels × levels) of one parameter's distances."""
+    """A table (levels × levels) of one parameter's distances, which one weight multiplies."""
 
     parameter: int
     ordinal: bool
@@ -32,11 +32,11 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """Levels of the parameters that vary, P of them, each a column of ``width`` in all.
+    """The P parameters that vary, each with one column per level, ``width`` columns in all.
 
-    ``rows`` are those of the feasible set, of which ``positions`` vary; ``values`` counts their
-    values and ``levels`` their levels. ``terms`` are what the weights weigh; ``blocks`` is each
-    parameter's range of columns.
+    ``rows`` are those of the feasible set and ``positions`` the varying parameters in them.
+    ``values`` and ``levels`` are counts by parameter, ``blocks`` their ranges of columns, and
+    ``terms`` the tables that the weights multiply.
     """
 
     rows: Ordinals

@@ -1,8 +1,8 @@
-"""The process given what was observed: means and deviations at a pool of points, kept up to date.
+"""The posterior of the process at a pool of candidate points, updated point by point.
 
-Observing one more point appends a row to the Cholesky factor and to the whitened covariance with
-the pool, so an ask costs one pass over that matrix. Values come in late, since with ranks as
-targets every new result changes all of them.
+One more observation appends a row to the Cholesky factor and to the whitened covariance with the
+pool, so a proposal costs one pass over that matrix. Values are an argument of each prediction:
+targets are ranks, so every new result changes all of them.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from tuner.search.gaussian_process.covariance import Kernel
+from tuner.search.gaussian_process.covariance import Covariance
 from tuner.search.gaussian_process.encoding import Encoding, Floats, Points, Singles
 
 LEAST_VARIANCE = 1e-9
@@ -19,7 +19,7 @@ LEAST_VARIANCE = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """At each point asked about: the mean, objectives × points, and the standard deviation."""
+    """At each point: the mean, objectives × points, and the standard deviation."""
 
     mean: Floats
     deviation: Floats
@@ -28,26 +28,28 @@ class Prediction:
 class Posterior:
     """Observed points, in order, against a pool of candidates."""
 
-    def __init__(self, encoding: Encoding, kernel: Kernel, pool: Points, capacity: int) -> None:
-        """Start with nothing observed; ``capacity`` is how many observations are expected."""
+    def __init__(
+        self, encoding: Encoding, covariance: Covariance, pool: Points, capacity: int
+    ) -> None:
+        """Start without observations; ``capacity`` is how many are expected."""
         self._encoding = encoding
-        self._kernel = kernel
+        self._covariance = covariance
         self._pool = encoding.one_hot(pool)
         self._size = 0
         self._rows: Singles = np.empty((capacity, encoding.width), np.float32)
         self._factor: Floats = np.zeros((capacity, capacity))
         self._white: Singles = np.empty((capacity, len(pool)), np.float32)
-        self._left = np.full(len(pool), kernel.variance)
+        self._left = np.full(len(pool), covariance.variance)
 
     def observe(self, points: Points) -> None:
-        """Append points; what was measured there is an argument of :meth:`weights`."""
+        """Append points; their values are an argument of :meth:`weights`."""
         old, new = self._size, self._size + len(points)
         if new > len(self._rows):
             self._grow(2 * new)
         rows = self._encoding.one_hot(points)
-        own = self._kernel.covariance(rows, rows).astype(np.float64)
-        own[np.diag_indices_from(own)] += self._kernel.noise
-        white = self._kernel.covariance(rows, self._pool)
+        own = self._covariance.between(rows, rows).astype(np.float64)
+        own[np.diag_indices_from(own)] += self._covariance.noise
+        white = self._covariance.between(rows, self._pool)
         if old:
             link = self._whiten(rows).T
             own -= link @ link.T
@@ -63,10 +65,10 @@ class Posterior:
         self._size = new
 
     def weights(self, values: Floats, pending: npt.NDArray[np.bool_]) -> Floats:
-        """What predictions need of the observed values: observations × objectives, in their order.
+        """The whitened values, observations × objectives, that predictions are computed from.
 
-        Values at ``pending`` points are not known: each is taken to be what all the known ones
-        predict there, so that it moves no mean and yet leaves less to find out nearby.
+        A value at a ``pending`` point is unknown: it is set to its prediction from the known ones,
+        which changes no mean but reduces the uncertainty nearby.
         """
         factor = self._factor[: self._size, : self._size]
         white = linalg.solve_triangular(
@@ -79,10 +81,10 @@ class Posterior:
         return np.asarray(white)
 
     def smooth(self, values: Floats, weights: Floats) -> Floats:
-        """The mean where ``values`` were observed, their noise taken out: as they are shaped."""
+        """The mean at the observed points, in the shape of ``values``: the values without noise."""
         factor = self._factor[: self._size, : self._size]
         solved = linalg.solve_triangular(factor, weights, lower=True, trans=1, check_finite=False)
-        return np.asarray(values - self._kernel.noise * solved)
+        return np.asarray(values - self._covariance.noise * solved)
 
     def pool(self, weights: Floats) -> Prediction:
         """The prediction at the pool."""
@@ -92,12 +94,12 @@ class Posterior:
     def at(self, points: Points, weights: Floats) -> Prediction:
         """The prediction at other points."""
         white = self._whiten(self._encoding.one_hot(points))
-        left = self._kernel.variance - np.square(white).sum(axis=0)
+        left = self._covariance.variance - np.square(white).sum(axis=0)
         return Prediction(weights.T @ white, np.sqrt(np.maximum(left, LEAST_VARIANCE)))
 
     def _whiten(self, rows: Singles) -> Floats:
-        """The covariance between what was observed and ``rows``, whitened: size × n."""
-        cross = self._kernel.covariance(self._rows[: self._size], rows).astype(np.float64)
+        """The whitened covariance between observations and ``rows``, size × n."""
+        cross = self._covariance.between(self._rows[: self._size], rows).astype(np.float64)
         factor = self._factor[: self._size, : self._size]
         return np.asarray(linalg.solve_triangular(factor, cross, lower=True, check_finite=False))
 

@@ -1,7 +1,7 @@
-"""The strategy: expected improvement under a Gaussian process, as a Hyperopt algorithm.
+"""Expected improvement under a Gaussian process, as a Hyperopt algorithm: the strategy ``gp``.
 
-The mean over shapes is what every trial improves; later every third trial looks for gains on single
-shapes instead, so that specialists are found as well. All objectives share one posterior.
+Trials minimise the mean over shapes; later, every third trial seeks gains on single shapes, to find
+specialists too. All objectives share one posterior.
 
 A proposal is a function of the trials so far, their order of completion, and the seed. No fit
 builds on an earlier one, so a search that is resumed goes on as if undisturbed.
@@ -25,25 +25,26 @@ from tuner.search.hyperopt_space import DiscreteSpace, read_space
 from tuner.search.port import Losses
 
 DESIGN = 10
-"""Trials spread over the space before the process is believed."""
-SPARED = 3
-"""So many of them fewer where the search was told where to begin: what won elsewhere shows the way
-at once, and to look everywhere first would only delay it."""
+"""Trials spread over the space before the process is trusted."""
+SEEDED_DESIGN = 7
+"""The same with seeds: they already point to a good region."""
 SPREAD = 4096
-"""Points among which the design looks for the next one."""
-LEAST_TOLD = 3
+"""Most points among which the design chooses the next one."""
+FIRST_FIT = 3
+"""Results before the first fit."""
 GROWTH, MOST_GROWTH = 0.15, 100
-"""Results, as a share of those before and at most so many, after which the fit is made anew."""
-BASE = 200
-"""Most results that a fit sees: the best ones for half of it, and a sample of the others."""
+"""New results, as a share of those before and at most so many, that trigger the next fit."""
+FITTED = 200
+"""Most results that a fit sees: the best for half of it, and a sample of the others."""
 POOL = 2048
-"""Candidates drawn for each fit, beside the neighbours of the best observations."""
+"""Candidates drawn for each fit, besides the neighbours of the best observations."""
 NEIGHBOURHOODS = 5
-BELIEVED = 100
-"""Trials for which the least value measured is what to improve upon; later, what the process makes
-of the measured values: that spares the end of a search the chase after lucky samples."""
+"""Best observations whose neighbours are candidates."""
+SMOOTHED_FROM = 100
+"""From this trial on, improvement is measured from the posterior mean at observed points instead of
+the least value observed, so that a lucky measurement does not mislead the end of a search."""
 SPECIAL, SPECIAL_FROM = 3, 60
-"""One trial in so many looks for gains on single shapes, once the mean has told where to look."""
+"""From the second trial number on, one trial in so many seeks gains on single shapes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +83,7 @@ class GaussianProcess:
         self._told: list[int] = []
         self._sorted: list[Floats] = [np.empty(0)]
         self._fit: _Fit | None = None
-        self._fit_at = LEAST_TOLD
+        self._fit_at = FIRST_FIT
         self._neighbours: dict[int, Points] = {}
 
     def __call__(self, new_ids: Sequence[int], domain: Any, trials: Any, seed: int) -> list[Any]:
@@ -98,7 +99,7 @@ class GaussianProcess:
         return self._explored.space.documents(proposed, domain, trials)
 
     def _propose(self, trial: int, seed: int) -> int:
-        """A point of the design at first, then the one of greatest expected improvement."""
+        """A point of the design at first, then the one with the greatest expected improvement."""
         if self._fit is None or len(self._explored.points) < self._design:
             return self._spread(trial, seed)
         return self._most_promising(self._fit, trial, seed)
@@ -112,7 +113,7 @@ class GaussianProcess:
             self._fit = self._begin_fit(seed)
 
     def _sort_in(self, losses: Losses | None) -> None:
-        """Keep each objective's values sorted: the mean's, and with several shapes theirs too."""
+        """Keep the losses of each objective sorted: the mean, and each of several shapes."""
         objectives = len(self._sorted)
         if losses is not None and objectives == 1 and len(losses) > 2:
             objectives = len(losses)
@@ -124,7 +125,7 @@ class GaussianProcess:
         ]
 
     def _spread(self, trial: int, seed: int) -> int:
-        """The point nearest the median of each parameter; then that farthest from all proposed."""
+        """The point nearest to the parameters' medians, then the one farthest from all taken."""
         rng = random_state(seed, trial)
         candidates = np.flatnonzero(self._explored.untried)
         if len(candidates) > SPREAD:
@@ -139,14 +140,14 @@ class GaussianProcess:
         return int(candidates[np.argmax(score + 1e-6 * rng.random(len(candidates)))])
 
     def _begin_fit(self, seed: int) -> _Fit:
-        """Choose what the next fit sees, from the results so far."""
+        """Choose the results for the next fit."""
         told = np.array(self._told)
         losses = self._losses(self._told)[:, 0]
         rng = random_state(seed, len(told))
-        if len(told) > BASE:
+        if len(told) > FITTED:
             order = np.argsort(losses, kind="stable")
-            others = rng.choice(order[BASE // 2 :], BASE - BASE // 2, replace=False)
-            chosen = np.sort(np.concatenate([order[: BASE // 2], others]))
+            others = rng.choice(order[FITTED // 2 :], FITTED - FITTED // 2, replace=False)
+            chosen = np.sort(np.concatenate([order[: FITTED // 2], others]))
             told, losses = told[chosen], losses[chosen]
         known = set(self._told)
         pending = [trial for trial in self._explored.points if trial not in known]
@@ -164,7 +165,7 @@ class GaussianProcess:
         ranks = [log_ranks(losses[:, one], self._sorted[one]) for one in objectives]
         values = np.where(pending, np.inf, ranks).T
         weights = posterior.weights(values, pending)
-        least = values if trial < BELIEVED else posterior.smooth(values, weights)
+        least = values if trial < SMOOTHED_FROM else posterior.smooth(values, weights)
         best = least.min(axis=0)
         gains = log_expected_improvement(posterior.pool(weights), best)
         points = current.pool
@@ -181,14 +182,14 @@ class GaussianProcess:
         return int(points[np.argmax(gains)])
 
     def _posterior(self, current: _Fit) -> Posterior:
-        """The posterior of this fit, with everything proposed so far observed."""
+        """The posterior of this fit, given every trial so far."""
         points = np.array([self._explored.points[trial] for trial in current.trials], np.intp)
         if current.posterior is None:
             base = len(current.targets)
-            kernel = fit(self._encoding, points[:base], current.targets)
+            covariance = fit(self._encoding, points[:base], current.targets)
             current.pool = self._draw_pool(current.rng)
             current.posterior = Posterior(
-                self._encoding, kernel, current.pool, base + self._fit_at - len(self._told) + 64
+                self._encoding, covariance, current.pool, base + self._fit_at - len(self._told) + 64
             )
             current.posterior.observe(points[:base])
             current.observed = base
