@@ -34,8 +34,9 @@ from cluster.search_run import (
     SearchRun,
     StopRequests,
 )
+from tuner.backends.registry import traits_of
 from tuner.ceilings import Ceilings
-from tuner.device import Backend, Device
+from tuner.device import Device
 from tuner.engine.engine import Engine
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem
@@ -43,9 +44,6 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment
 from tuner.files import UnreadableFile, read_bounded
 from tuner.run_directory import RunDirectory, RunView
-
-LAUNCH_US: dict[Backend, float] = {"cuda": 0.8, "opencl": 0.0}
-"""An empty launch, where it was not measured: in a replayed graph on an H100; none on OpenCL."""
 
 _EXPORT_BYTES = 64 << 20
 _BASELINE = "baseline"
@@ -171,7 +169,9 @@ def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Ba
             experiment,
             bytes_per_second=_memory_rate(experiment, device, ceilings),
             flops_per_second=None,
-            launch_us=ceilings.launch_ns / 1000 if ceilings else LAUNCH_US[device.backend],
+            launch_us=ceilings.launch_ns / 1000
+            if ceilings
+            else traits_of(device.backend).launch_floor_us,
         ),
         static=baseline.static,
         limits=limits,

@@ -21,6 +21,7 @@ from agents.planning import Variant
 from agents.static_profile import UNKNOWN, StaticProfile
 from agents.verdict import Admitted, Refused, Verdict, refused, round_verdict
 from cluster.search_run import epoch_opened, run_search
+from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE, Candidate
 from tuner.ceilings import Ceilings
 from tuner.device import Device
@@ -347,7 +348,8 @@ def _static(candidate: Candidate, device: Device) -> StaticProfile:
             if not isinstance(step, KernelStep):
                 continue
             usage = dict(candidate.binaries[cell.build].usage).get(step.entry)
-            if usage is None or usage.registers is None or device.backend != "cuda":
+            rules = traits_of(device.backend).allocation
+            if usage is None or usage.registers is None or rules is None:
                 return StaticProfile(usage=usage)
             shared = (usage.static_shared_bytes or 0) + step.shared_bytes
             threads = math.prod(step.block)

@@ -6,7 +6,7 @@ the only writer of the run directory. Knows no terminal and no signal.
 
 import importlib.metadata
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,8 @@ from pathlib import Path
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
 from cluster.logs import logged
+from kernelwright import __version__
+from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
 from tuner.engine.engine import Engine
 from tuner.engine.fleet import Fleet
@@ -47,12 +49,6 @@ EXPORT = "export"
 """Where the tuned sources lie in a run directory."""
 
 STATUS_SECONDS = 1.0
-
-COMPILERS: Mapping[Backend, tuple[str, ...]] = {
-    "cuda": ("nvidia-cuda-nvrtc", "cupy-cuda13x"),
-    "opencl": ("pyopencl", "pocl-binary-distribution"),
-}
-"""Distributions whose version changes what a build for a backend becomes."""
 
 
 class StopRequests:
@@ -203,17 +199,10 @@ def epoch_opened(directory: RunDirectory, fleet: Fleet) -> EpochOpened:
     return EpochOpened(
         device=fleet.device,
         environment=directory.record_environment(_environment(fleet.device)),
-        version=_version(),
+        version=__version__,
         compile_slots=fleet.compile_slots,
         bench_slots=fleet.bench_slots,
     )
-
-
-def _version() -> str:
-    """Kernelwright's, where it is installed."""
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("kernelwright")
-    return ""
 
 
 def _trials_left(history: History, space: int) -> int:
@@ -238,7 +227,7 @@ def _write_derived(directory: RunDirectory, history: History, result: Result, fa
 def _environment(device: Device) -> dict[str, object]:
     """What makes times incomparable when it changes."""
     compilers = {}
-    for name in COMPILERS[device.backend]:
+    for name in traits_of(device.backend).distributions:
         with suppress(importlib.metadata.PackageNotFoundError):
             compilers[name] = importlib.metadata.version(name)
     return {

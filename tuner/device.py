@@ -9,19 +9,12 @@ from dataclasses import dataclass
 Backend = str
 """A name in :mod:`tuner.backends.registry`."""
 
-#: The attributes an expression may read as ``device.<name>``.
-EXPRESSION_ATTRIBUTES = (
-    "max_threads_per_block",
-    "warp_size",
-    "multiprocessors",
-    "max_shared_bytes_per_block",
-    "shared_bytes_per_multiprocessor",
-    "registers_per_multiprocessor",
-    "max_registers_per_block",
-    "l2_bytes",
-    "compute_capability",
-    "name",
+EXPRESSION_ATTRIBUTES = tuple(
+    "max_threads_per_block warp_size multiprocessors max_shared_bytes_per_block"
+    " shared_bytes_per_multiprocessor registers_per_multiprocessor max_registers_per_block l2_bytes"
+    " compute_capability name".split()
 )
+"""The attributes that an expression may read as ``device.<name>``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a child may see: what Python and the device need, and no keys."""
+    """The variables that Python and the devices need, without keys."""
     backend_prefixes = (prefix for one in backends() for prefix in one.environment_prefixes)
     prefixes = (*_ALLOWED_PREFIXES, *backend_prefixes)
     return {
@@ -29,7 +29,7 @@ def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is allowed of an environment, with this project's modules to be found first."""
+    """The allowed variables, with this project first on ``PYTHONPATH``."""
     kept = allowed_environment(environment)
     root = str(Path(__file__).resolve().parent.parent)
     kept["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [kept.get("PYTHONPATH")])])

@@ -1,8 +1,6 @@
-"""What counts as the right answer: the bound of an element, and the comparison of whole arrays.
+"""Compares outputs with the oracle, element by element.
 
-Owns :class:`Expected` and :class:`Comparison`, and the comparer that runs in the supervisor. A
-backend that compares on its device (:mod:`workers.devices.port`) obeys the same rules exactly.
-Must not know of devices, processes or candidates.
+This comparer runs in the supervisor; a backend that compares on its device obeys the same rules.
 
 The rules. ``close``: where either side is not finite both must be the same (NaN with NaN, an
 infinity with the same infinity); elsewhere ``|got - want| <= atol + rtol * |want|`` in float64.
@@ -21,14 +19,14 @@ from workers.elements import holding
 
 Mode = Literal["close", "exact", "ulp", "unordered"]
 _CHUNK = 1 << 16
-"""Elements compared at a time: few enough that what is computed of them stays in the cache."""
+"""Elements compared at a time: few enough that intermediate arrays stay in the cache."""
 _LEAST = 1e-300
-"""No bound is taken for less, so that the quotient with it is finite."""
+"""Least bound, so that the quotient with it is finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The oracle of one output: a raw C-ordered array in a read-only file, and how near is near.
+    """The oracle of one output: a raw C-ordered array in a read-only file, and the tolerance.
 
     ``dtype`` is the type of the file's elements (float64 where a float64 reference made them, the
     output's own otherwise); ``rtol`` and ``atol`` are already widened by the baseline's own error.
@@ -44,8 +42,8 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """How one output compares: elements outside the bound, and the worst of them.
+class ArrayComparison:
+    """The result of comparing one output: elements outside the bound, and the worst of them.
 
     ``index`` is the worst element's place in the C-ordered array; ``error`` its distance divided by
     its bound (infinite where one side is not finite); with ``failures`` 0 it is the largest of all.
@@ -64,13 +62,13 @@ class Comparison:
 
 def compare(
     got: NDArray[Any], want: NDArray[Any], expected: Expected, poison: int | None = None
-) -> Comparison:
+) -> ArrayComparison:
     """Compare an output with its oracle, element by element.
 
     Args:
         got: the output, in the argument's own type.
         want: the oracle, of the same shape; ``float64`` or the argument's own type.
-        expected: how near is near; its path is not read.
+        expected: the tolerance; its path is not read.
         poison: the byte that the output held before the launch, if it was poisoned.
     """
     if got.shape != want.shape:
@@ -93,7 +91,7 @@ def compare(
         here = int(np.argmax(errors))
         if errors[here] > worst:
             worst, place = float(errors[here]), start + here
-    return Comparison(
+    return ArrayComparison(
         failures=failures,
         unwritten=unwritten,
         poisoned=poisoned,
@@ -138,14 +136,14 @@ def _ulp_errors(got: NDArray[Any], want: NDArray[Any], ulp: int) -> NDArray[np.f
 
 
 def _ordered(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Each value's place among the representable ones of its type; both zeros have the same."""
+    """Each value's rank among the representable ones of its type; both zeros have the same."""
     width = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"i{width}").astype(np.int64)
     return np.where(bits < 0, np.int64(-(2 ** (8 * width - 1))) - bits, bits)
 
 
 def _steps(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Distance between places; exact, but for numbers far apart on either side of zero."""
+    """Distance between ranks; exact except for numbers far apart on either side of zero."""
     far = np.abs(a.astype(np.float64) - b.astype(np.float64))
     same = (a < 0) == (b < 0)
     return np.where(same, np.abs(np.where(same, a, 0) - np.where(same, b, 0)), far)

@@ -1,4 +1,4 @@
-"""Element types as NumPy knows them, and the way between dense arrays and strided storage."""
+"""Element types in NumPy, and conversion between dense arrays and strided storage."""
 
 import math
 from typing import cast
@@ -22,7 +22,7 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
 
 
 def is_float(name: str) -> bool:
-    """Whether an element type has fractions."""
+    """Whether an element type is a floating-point type."""
     return name.startswith(("float", "bfloat"))
 
 

@@ -1,7 +1,7 @@
-"""What inputs hold: a function of the argument, the shape, the secret seed and the distribution.
+"""Contents of inputs, from the argument, the shape, the secret seed and the distribution.
 
-Every argument has a random stream of its own, so that adding one changes no other. Knows nothing of
-files, devices and kernels; ``{python: …}`` fills come from the reference process.
+Every argument has its own random stream, so that adding one changes no other. ``{python: …}`` fills
+come from the reference process.
 """
 
 import hashlib
@@ -26,20 +26,20 @@ zeros; ``few``: the same few values again and again; ``ends``: only the ends of 
 """
 
 LARGE = 32.0
-"""So that the exponential of some element overflows, and a product of two of them does not."""
+"""The exponential of some element overflows, a product of two does not."""
 SMALL = 2.0**-12
-"""So that a constant that is added for safety, such as the epsilon of a norm, counts."""
+"""A constant added for stability, such as the epsilon of a norm, matters."""
 OUTLIER = 64.0
-"""The exponential of an outlier's distance from the others overflows, a product of two does not."""
+"""The exponential of an outlier's distance from others overflows, a product of two does not."""
 _OUTLIER_SHARE = 1 / 64
 _FEW = 5
 _SPECIAL_SHARE = 0.01
 _BLOCK = 2_097_143
-"""Elements drawn one by one; a prime, so that no row of an array is like another of its blocks."""
+"""Elements drawn individually; a prime, so that rows do not repeat from block to block."""
 _FLIPS = 2
-"""So few that who looks at a part of the inputs alone will hardly look at all that changed."""
+"""Few enough elements change that a hash of a part of the inputs misses some."""
 _PLACES = 3
-"""Units in the last place by which a number is moved at the most."""
+"""Units in the last place by which a number is moved, at most."""
 _SPECIALS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 PythonFill = Callable[[FromPython, str, int], NDArray[Any]]
@@ -47,7 +47,7 @@ PythonFill = Callable[[FromPython, str, int], NDArray[Any]]
 
 
 def stream(secret: int, *labels: object) -> np.random.Generator:
-    """The random stream of one purpose; labels are told apart by their text."""
+    """The random stream of these labels, by their text."""
     text = "|".join(str(label) for label in (secret, *labels))
     digest = hashlib.sha256(text.encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "little"))
@@ -104,19 +104,19 @@ def flipped(
 
 
 def is_foreign(argument: ResolvedArgument) -> bool:
-    """Whether the contents come from a file or a function of the user's, so are not drawn."""
+    """Whether the contents come from the user's file or function, so are not drawn."""
     return isinstance(argument.fill, FromFile | FromPython)
 
 
 def can_renew(argument: ResolvedArgument) -> bool:
-    """Whether other contents can be made that serve as well: drawn ones, or :func:`nudged`."""
+    """Whether equivalent new contents can be made: drawn, or :func:`nudged`."""
     return is_float(argument.dtype) if is_foreign(argument) else argument.fill != "zeros"
 
 
 def nudged(contents: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """The same floats, each a few units in the last place off: other numbers that mean the same.
+    """The same floats, each moved by a few units in the last place.
 
-    What is foreign may promise anything (an order, a triangle, zeros), which this leaves as it is:
+    Contents from the user may have any structure (an order, a triangle, zeros), which this keeps:
     zeros, infinities and NaNs stay, and no number becomes one of them.
     """
     words = np.ascontiguousarray(contents).view(f"u{contents.dtype.itemsize}")
@@ -131,7 +131,7 @@ def nudged(contents: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
 
 
 def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
-    """Whether a distribution means anything for this argument other than the default one."""
+    """Whether a distribution differs from the default one for this argument."""
     if isinstance(argument.fill, IntegerRange):
         return distribution == "ends"
     if argument.fill not in ("normal", "uniform"):
@@ -158,21 +158,21 @@ def _may_be_zero(argument: ResolvedArgument) -> bool:
 
 
 def independent(argument: ResolvedArgument) -> bool:
-    """Whether every element is drawn alike, whatever the others are."""
+    """Whether elements are drawn independently from one distribution."""
     return argument.fill in ("normal", "uniform") or isinstance(argument.fill, IntegerRange)
 
 
 def _row(argument: ResolvedArgument, elements: int) -> ResolvedArgument:
-    """The same argument as a vector of so many elements."""
+    """The argument as a vector of so many elements."""
     return replace(argument, shape=(elements,), strides=(1,))
 
 
 def _spread(
     block: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """An array made of one drawn block over and over, each time begun at another element.
+    """An array of one drawn block repeated, each time from another start.
 
-    Drawing hundreds of millions of numbers takes many seconds; no two blocks are equal.
+    Drawing hundreds of millions of numbers takes many seconds. No two blocks are equal.
     """
     found = np.empty(argument.elements, block.dtype)
     count = -(-found.size // block.size)

@@ -1,10 +1,9 @@
-"""One kind of child process for everything that may hang, crash or lie.
+"""Child processes for everything that may hang, crash or send wrong data.
 
-Owns spawning (``python -m``, its own session, an environment of allowed names only), the channel
-(length-prefixed frames on a socket of its own, never stdout), deadlines, the watch over resident
-memory, and death: a child dies with its parent, and what it started with it. Knows nothing
-of what the frames mean. A frame is a JSON text and raw blobs, all of bounded length;
-nothing that a child sends is ever unpickled, since candidate code runs in it.
+Owns spawning (``python -m``, an own session, an environment of allowed names), the channel
+(length-prefixed frames on a socket, never stdout), deadlines, the limit on resident memory, and
+killing: a child dies with its parent and with all that it started. A frame is a JSON text and raw
+blobs of bounded length. Nothing from a child is unpickled, since candidate code runs in it.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from workers.child_environment import module_environment
-from workers.process_tree import end_marked, fresh_mark
+from workers.process_tree import kill_tree, tree_tag
 
 START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -33,7 +32,7 @@ _LOG_BYTES = 64 * 1024
 _MAX_TEXT = 64 * 1024 * 1024
 _MAX_BLOBS = 4096
 _PIECE, _MOST = 64 * 1024, 1024 * 1024
-"""Bytes asked of the socket at a time: each call waits for the interpreter's lock once more."""
+"""Bytes read from the socket at a time: each call waits for the interpreter's lock."""
 _HEADER = struct.Struct("!QQ")
 _LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
@@ -46,11 +45,11 @@ class ChannelClosed(Exception):
 
 
 Ending = Literal["died", "killed", "hung", "memory", "garbage"]
-"""``killed`` by a signal that no program sends itself: by somebody, or for want of memory."""
+"""``killed``: by SIGKILL, hence externally or because the machine is out of memory."""
 
 
 class ChildFailed(Exception):
-    """The child gave no answer, and is dead now. ``how`` says why, ``detail`` is for people."""
+    """The child gave no valid answer and has been killed; ``detail`` is for people."""
 
     def __init__(self, how: Ending, detail: str) -> None:
         super().__init__(detail)
@@ -58,12 +57,12 @@ class ChildFailed(Exception):
         self.detail = detail
 
 
-_ENDED = ("died", "killed")
-"""By itself or by somebody else, who need not do it again."""
+_RETRIED = ("died", "killed")
+"""Endings that may have an external cause."""
 
 
 class Channel:
-    """Frames over a socket; a small one is read at once."""
+    """Frames over a socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -134,16 +133,16 @@ class Channel:
 
 @dataclass(slots=True)
 class _Memory:
-    """The watch over one process's resident memory, at most once a poll: a look costs 50 µs."""
+    """Limits one process's resident memory; reads it at most once per poll, for 50 µs each."""
 
     pid: int
     limit: int
-    looked: float = 0.0
+    checked_at: float = 0.0
 
-    def look(self, now: float) -> None:
-        if now - self.looked < _POLL_SECONDS:
+    def check(self, now: float) -> None:
+        if now - self.checked_at < _POLL_SECONDS:
             return
-        self.looked = now
+        self.checked_at = now
         resident = resident_bytes(self.pid)
         if resident > self.limit:
             raise ChildFailed(
@@ -154,7 +153,7 @@ class _Memory:
 
 @dataclass(slots=True)
 class _Check:
-    """What is looked at between two waits for bytes: the deadline and the child's memory."""
+    """Checked while waiting for bytes: the deadline and the child's memory."""
 
     deadline: float
     seconds: float
@@ -164,7 +163,7 @@ class _Check:
         now = time.monotonic()
         if now > self.deadline:
             raise ChildFailed("hung", f"no answer within {self.seconds:.3g} s")
-        self.memory.look(now)
+        self.memory.check(now)
 
 
 class Child:
@@ -184,7 +183,7 @@ class Child:
         self._module = module
         self._arguments = tuple(arguments)
         self._environment = dict(environment or {})
-        self._mark = fresh_mark()
+        self._tag = tree_tag()
         self._memory_limit = memory_limit or physical_memory() // 2
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -211,7 +210,7 @@ class Child:
     def start(self) -> None:
         """Start the process if none runs, and wait until it is ready.
 
-        One that dies meanwhile is started once more: somebody else may have killed it.
+        Retries once if it dies meanwhile, perhaps killed externally.
 
         Raises:
             ChildFailed: it ended, or was not ready in time.
@@ -219,7 +218,7 @@ class Child:
         try:
             self._start()
         except ChildFailed as failure:
-            if failure.how not in _ENDED or self._closed:
+            if failure.how not in _RETRIED or self._closed:
                 raise
             self._start()
 
@@ -244,11 +243,11 @@ class Child:
         *,
         timeout: float,
         limit: int = 1 << 32,
-        lives: int = 1,
+        attempts: int = 1,
     ) -> Frame:
         """Send a frame and wait for the answer, at most ``timeout`` seconds.
 
-        One that dies, since somebody else may have killed it, is asked in so many ``lives``.
+        A child that dies, perhaps killed externally, is asked in so many ``attempts``.
 
         Raises:
             ChildFailed: no valid frame came; it has been killed.
@@ -257,9 +256,9 @@ class Child:
             self.send(text, blobs, timeout=timeout)
             return self.receive(timeout=timeout, limit=limit)
         except ChildFailed as failure:
-            if failure.how not in _ENDED or lives == 1 or self._closed:
+            if failure.how not in _RETRIED or attempts == 1 or self._closed:
                 raise
-            return self.request(text, blobs, timeout=timeout, limit=limit, lives=lives - 1)
+            return self.request(text, blobs, timeout=timeout, limit=limit, attempts=attempts - 1)
 
     def send(
         self, text: bytes, blobs: Sequence[bytes | memoryview] = (), *, timeout: float
@@ -276,7 +275,7 @@ class Child:
             return channel.receive(limit, check)
 
     def kill(self) -> None:
-        """Kill it at once, with all that it started, and forget it."""
+        """Kill the process and all that it started."""
         with self._guard:
             self._kill()
 
@@ -293,7 +292,7 @@ class Child:
 
     @contextmanager
     def _failing(self) -> Iterator[Channel]:
-        """The channel; whatever goes wrong on it is the child's end."""
+        """The channel; any failure on it kills the child."""
         process, channel = self._process, self._channel
         if process is None or channel is None:
             raise ChildFailed("died", "closed")
@@ -321,7 +320,7 @@ class Child:
         return ChildFailed(how, f"{text}; last words: {lines[-1][:300]}" if lines else text)
 
     def _spawn(self, descriptor: int) -> "subprocess.Popen[bytes]":
-        environment = module_environment(os.environ) | self._environment | self._mark
+        environment = module_environment(os.environ) | self._environment | self._tag
         command = [sys.executable, "-P", "-m", self._module, str(descriptor), str(os.getpid())]
         process = subprocess.Popen(
             [*command, *self._arguments],
@@ -342,12 +341,12 @@ class Child:
         if channel is not None:
             channel.close()
         if process is not None:
-            end_marked(process, self._mark)
+            kill_tree(process, self._tag)
             self._log.finish()
 
 
 class _Log:
-    """The last bytes of a child's stdout and stderr, read by a thread so that it never blocks."""
+    """The last bytes of a child's stdout and stderr, read in a thread so that it never blocks."""
 
     def __init__(self) -> None:
         self._tail = bytearray()
@@ -373,14 +372,13 @@ class _Log:
 
 
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernelwright-spawn")
-"""Children die with the thread that spawned them; this one lives as long as the process."""
+"""A child dies with the thread that spawned it; this one lives as long as the process."""
 
 
 def serve_as_child() -> tuple[Channel, list[str]]:
-    """In the child: tie its life to its parent's and open the channel.
+    """In the child: tie its life to its parent's; return the channel and its arguments.
 
-    Returns the channel and the arguments after the two of its own (descriptor, parent). Exits at
-    once if the parent is gone already.
+    Exits at once if the parent is gone already.
     """
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,8 +1,7 @@
-"""Ending a child process with everything that it has started.
+"""Kills a child process with all its descendants.
 
-A process group misses who began a session of his own (``setsid``, a daemon). So each child is
-started with a mark in its environment: its descendants inherit that wherever they go, unless one
-is started with another environment on purpose. Knows nothing of what the processes do.
+A process group misses descendants that start their own session (``setsid``, daemons). So each child
+gets a tag in its environment, which descendants inherit unless started with another environment.
 """
 
 import contextlib
@@ -14,30 +13,30 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_NAME = "KERNELWRIGHT_MARK"
+_NAME = "KERNELWRIGHT_TREE"
 _SECONDS = 2.0
-"""For how long those are looked for that start others faster than they are killed."""
+"""Limit of the search for descendants that start others faster than they are killed."""
 
 
-def fresh_mark() -> dict[str, str]:
-    """A variable for the environment of one process, that no other has."""
+def tree_tag() -> dict[str, str]:
+    """A new environment variable that tags one child and its descendants."""
     return {_NAME: secrets.token_hex(16)}
 
 
-def end_marked(process: "subprocess.Popen[bytes]", mark: dict[str, str]) -> None:
-    """Kill a process, its group and all that bear its mark, and wait for the first."""
+def kill_tree(process: "subprocess.Popen[bytes]", tag: dict[str, str]) -> None:
+    """Kill a process, its group and all processes with its tag; wait for the first."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     ends = time.monotonic() + _SECONDS
-    while (found := list(_bearers(f"{_NAME}={mark[_NAME]}".encode()))) and time.monotonic() < ends:
+    while (found := list(_tagged(f"{_NAME}={tag[_NAME]}".encode()))) and time.monotonic() < ends:
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _bearers(entry: bytes) -> Iterator[int]:
-    """Living processes with such an entry in the environment that they were started with."""
+def _tagged(entry: bytes) -> Iterator[int]:
+    """Processes that were started with such an entry in their environment."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             with contextlib.suppress(OSError):

@@ -32,11 +32,11 @@ from workers.scratch import PrivateFolder
 REFERENCE_SECONDS = 300.0
 _KINDS = "fiub"
 _SAID = 300
-"""Characters at most of what an exception of the user's says."""
+"""Characters shown of an exception's message, at most."""
 
 
 class ReferenceFailed(SpecError):
-    """The user's function raised, hung, or returned something else than it should."""
+    """The user's function raised, hung, or returned something invalid."""
 
 
 class ReferenceProcess:
@@ -52,10 +52,10 @@ class ReferenceProcess:
     ) -> dict[str, NDArray[Any]]:
         """Call with keyword arguments; a single array comes back under the empty name.
 
-        A process that is killed from outside is given a second life.
+        Retries once if the process was killed externally.
 
         Raises:
-            ReferenceFailed: with the function's own last words.
+            ReferenceFailed: with the function's own message.
         """
         arrays = {n: np.ascontiguousarray(a) for n, a in arguments.items() if _is_array(a)}
         head = {
@@ -69,7 +69,9 @@ class ReferenceProcess:
         blobs = [a.reshape(-1).view(np.uint8).data for a in arrays.values()]
         try:
             text = json.dumps(head).encode()
-            return _decode(*self._child.request(text, blobs, timeout=self._seconds, lives=2), place)
+            return _decode(
+                *self._child.request(text, blobs, timeout=self._seconds, attempts=2), place
+            )
         except ChildFailed as failure:
             raise ReferenceFailed(f"{place}: {failure.detail}") from None
         except (ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""This user's private place on this host: scratch folders of workers, and the locks of devices."""
+"""This user's private directory on this host: scratch folders of workers, locks of devices."""
 
 import fcntl
 import logging
@@ -20,14 +20,14 @@ _LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.005
 _LONG_SECONDS = 15.0
-"""Who waits for a device longer than this is told for whom: longer than most turns take."""
+"""A wait for a device that is longer than this is logged; most turns are shorter."""
 
 
 def runtime_directory() -> Path:
-    """A directory of this user alone, for locks and oracles.
+    """A directory that only this user can use, for locks and oracles.
 
     Raises:
-        EnvironmentProblem: it belongs to another, or others may write to it.
+        EnvironmentProblem: it belongs to another user, or others can use it.
     """
     path = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
@@ -43,8 +43,8 @@ def runtime_directory() -> Path:
 def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
     """Hold the host-wide lock of a device; waits for it unless ``abort`` is set.
 
-    Fair: whoever waits holds the turn, which all others must take before the device. A wait that is
-    long is logged, once, with the process that has the device.
+    Fair: the next in line holds the turn lock while it waits. A long wait is logged once, with the
+    process that holds the device.
 
     Raises:
         EnvironmentProblem: aborted while waiting.
@@ -52,13 +52,13 @@ def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
     folder = runtime_directory()
     lock = folder / f"{identity}.lock"
 
-    def tell() -> None:
+    def log_holder() -> None:
         holder = lock.read_text(errors="replace")[:20].strip() or "?"
         _LOG.warning("%s is in use by process %s, waiting for it", identity, holder)
 
     with (
-        file_lock(folder / f"{identity}.turn", abort, tell) as turn,
-        file_lock(lock, abort, tell) as held,
+        file_lock(folder / f"{identity}.turn", abort, log_holder) as turn,
+        file_lock(lock, abort, log_holder) as held,
     ):
         fcntl.flock(turn, fcntl.LOCK_UN)
         os.ftruncate(held, 0)
@@ -70,7 +70,7 @@ def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
 def file_lock(
     path: Path, abort: threading.Event, when_long: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
-    """Hold the lock of a file, which is made if it is absent; waits for it unless ``abort`` is set.
+    """Hold the lock of a file, created if missing; waits for it unless ``abort`` is set.
 
     Raises:
         EnvironmentProblem: aborted while waiting.
@@ -91,7 +91,7 @@ def file_lock(
 
 
 def _taken(descriptor: int) -> bool:
-    """Whether nobody else holds the lock; then this descriptor does."""
+    """Take the lock if it is free; whether it was."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -100,7 +100,7 @@ def _taken(descriptor: int) -> bool:
 
 
 class PrivateFolder:
-    """A scratch folder as long-lived as this object; those of dead makers are swept away first."""
+    """A scratch folder that lives as long as this object; removes those of dead processes first."""
 
     def __init__(self, purpose: str) -> None:
         with _scratch_lock():
@@ -111,7 +111,7 @@ class PrivateFolder:
             )
             self.path = Path(made)
             life = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
-            # Whoever makes one may be interrupted before there is a way to clean up.
+            # The caller may be interrupted before it can clean up.
             self._end = weakref.finalize(self, _end_private, self.path, life)
             fcntl.flock(life, fcntl.LOCK_EX)
 
@@ -126,7 +126,7 @@ def _end_private(folder: Path, life: int) -> None:
 
 
 class SharedFolder:
-    """A scratch folder of all on this host who name the same key; the last to leave removes it."""
+    """A scratch folder of all processes that use the same key; the last one removes it."""
 
     def __init__(self, purpose: str, key: str) -> None:
         with _scratch_lock():
@@ -136,7 +136,7 @@ class SharedFolder:
             fcntl.flock(self._life, fcntl.LOCK_SH)
 
     def leave(self) -> None:
-        """Use it no longer. Safe to call twice."""
+        """Stop using it. Safe to call twice."""
         if self._life < 0:
             return
         with _scratch_lock():

@@ -70,7 +70,10 @@ def _of_the_source(draft: Draft, experiment: Experiment) -> Draft:
         elif len(re.findall(rf"\b{name}\b", visible)) < 2:
             draft = draft.noted(name, "it is never used")
         else:
-            draft = _adopt(draft, experiment, name, value, match[0])
+            moved = len(draft.source) - len(visible)  # by the definitions removed above this one
+            start, end = match.start() + moved, match.end() + moved
+            source = draft.source[:start] + draft.source[end:]
+            draft = _adopt(draft, experiment, name, value, source)
     return draft
 
 
@@ -78,10 +81,11 @@ def _is_knob(name: str) -> bool:
     return any(pattern.search(name) for pattern in (_WORK_GROUP, _WIDTH, _LOOP))
 
 
-def _adopt(draft: Draft, experiment: Experiment, name: str, value: int, line: str) -> Draft:
+def _adopt(draft: Draft, experiment: Experiment, name: str, value: int, source: str) -> Draft:
+    """The draft with a parameter for the constant that ``source`` no longer defines."""
     if name in experiment.shapes.tune[0].symbols:
         return draft.noted(name, "a symbol of the experiment has the same name")
-    taken = replace(draft, source=draft.source.replace(line, "", 1))
+    taken = replace(draft, source=source)
     return _linked_parameter(draft, taken, experiment, name, name, value)
 
 

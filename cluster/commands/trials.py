@@ -18,7 +18,7 @@ from tuner.errors import NothingValid, SpecError
 from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.plan import CellPlan
 from tuner.trial import Configuration, Full, Infeasible, Measured, Outcome, Rejected, Value
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
@@ -39,7 +39,7 @@ def trial(
     configuration = _configuration(template, assignments)
     backend = experiment.kernel.language
     model, indices = choose(list_devices((backend,)), backend, device)
-    with CompileWorker(model) as compiler, closing(Bench(backend, indices[0])) as bench:
+    with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
         candidates = Candidates(experiment, model)
         shapes = experiment.shapes
         begun = candidates.begin(

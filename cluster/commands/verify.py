@@ -27,7 +27,7 @@ from tuner.journal.facts import ConfirmationSampled
 from tuner.journal.history import History
 from tuner.plan import Plan
 from tuner.trial import Configuration, Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.checkers.examination import tools
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -123,7 +123,7 @@ def _measured(
             "another with --device, or use a machine that has one"
         )
     shown.show(Activity(words="measuring again: compiling the exported sources"))
-    with CompileWorker(model) as compiler, closing(Bench(backend, indices[0])) as bench:
+    with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
         candidates = Candidates(experiment, model)
         baseline, *finalists = (
             _compiled(compiler, candidates, variant, variant.plan(experiment, files))

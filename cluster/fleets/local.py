@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cluster.fleets.pool import PooledFleet, WorkerLost
+from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.errors import EnvironmentProblem, KernelwrightError
@@ -24,7 +25,7 @@ from tuner.journal.facts import (
 )
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import Found, list_devices
 
@@ -65,8 +66,7 @@ def choose(
     devices = [(one.index, one.device) for one in found if one.device is not None]
     if not devices:
         problems = "; ".join(one.problem for one in found if one.problem) or "none was found"
-        remedy = "; --target sm_90 goes as far as possible without" if backend == "cuda" else ""
-        raise EnvironmentProblem(f"no {backend} device: {problems}{remedy}")
+        raise EnvironmentProblem(f"no {backend} device: {problems}{target_remedy(backend)}")
     fitting = [
         (index, device)
         for index, device in devices
@@ -78,6 +78,12 @@ def choose(
     first = fitting[0][1]
     same = tuple(index for index, device in fitting if device.model == first.model)
     return first, same[:1] if first.is_cpu else same
+
+
+def target_remedy(backend: Backend) -> str:
+    """What a user without a device can do, as the end of a message."""
+    target = traits_of(backend).example_target
+    return f"; --target {target} goes as far as possible without" if target else ""
 
 
 def compile_slots(device: Device, *, processors: int, benches: int) -> int:
@@ -131,7 +137,7 @@ class ThreadBench:
     """A bench: a thread with the child process that alone touches the device."""
 
     def __init__(self, backend: Backend, index: int) -> None:
-        self._bench = Bench(backend, index)
+        self._bench = DeviceBench(backend, index)
         self._thread = _Thread("bench")
 
     @property

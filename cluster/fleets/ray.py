@@ -17,8 +17,9 @@ import ray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.fleets.local import choose, compile_slots
+from cluster.fleets.local import choose, compile_slots, target_remedy
 from cluster.fleets.pool import PooledFleet, WorkerLost
+from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.errors import EnvironmentProblem, KernelwrightError
@@ -30,7 +31,7 @@ from tuner.journal.facts import (
 )
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
@@ -55,7 +56,7 @@ class BenchActor:
     """
 
     def __init__(self, backend: Backend, index: int) -> None:
-        self._bench = Bench(backend, index)
+        self._bench = DeviceBench(backend, index)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
     def process(self) -> str:
@@ -129,13 +130,13 @@ async def open_ray_fleet(
         wanted: part of a device's name, or the index of a device of this node that is not one of
             Ray's GPUs; any device by default.
         gpus: whether a bench takes one of Ray's GPUs, on whatever node, or a device of this node
-            that Ray does not count; by default whether the backend is CUDA.
+            that Ray does not count; by default whether the backend has GPUs only.
         cache: the folder where compiled binaries are kept from run to run, on each node or shared.
 
     Raises:
         EnvironmentProblem: no device, or none that is free.
     """
-    if (backend == "cuda") if gpus is None else gpus:
+    if traits_of(backend).gpu_only if gpus is None else gpus:
         return await _over_gpus(backend, wanted, cache)
     found = await asyncio.to_thread(list_devices, (backend,))
     device, indices = choose(found, backend, wanted)
@@ -157,9 +158,7 @@ async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -
     resources = ray.cluster_resources()
     gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if not gpus:
-        raise EnvironmentProblem(
-            "no node of the Ray cluster has a GPU; --target sm_90 goes as far as possible without"
-        )
+        raise EnvironmentProblem(f"no node of the Ray cluster has a GPU{target_remedy(backend)}")
     # One core for each bench, unless that would leave none to compile on.
     share = 1 if processors > gpus else 0
     # Ray shows each actor its own GPU alone, so the index is always 0.

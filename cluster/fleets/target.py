@@ -11,8 +11,8 @@ from cluster.fleets.local import ThreadCompiler
 from cluster.fleets.pool import PooledFleet
 from tuner.device import Backend
 from tuner.engine.work import CompileWork, Work
-from tuner.errors import DeviceNeeded, SpecError
-from workers.backends.cuda.architectures import device_for
+from tuner.errors import DeviceNeeded
+from workers.backends.registry import device_for_target
 
 
 class TargetFleet(PooledFleet):
@@ -48,11 +48,9 @@ async def open_target_fleet(
         cache: where compiled binaries are kept from run to run, if they are.
 
     Raises:
-        SpecError: the architecture is unknown, or the kernel is not CUDA.
+        SpecError: the architecture is unknown, or the backend compiles for none.
     """
-    if backend != "cuda":
-        raise SpecError(f"--target {target} is for CUDA; this kernel is {backend}")
-    device = device_for(target)
+    device = device_for_target(backend, target)
     slots = len(os.sched_getaffinity(0))
     return TargetFleet(
         device, [ThreadCompiler(device, number, cache) for number in range(slots)], []

@@ -109,7 +109,7 @@ def full_brief() -> Brief:
             Observation(
                 configuration=Configuration.of(point),
                 ratio=1.5 / vector + number / 500,
-                work=f"{vector} {point['BLOCK']} {vector == 4 and point['MODE']}",
+                code=f"{vector} {point['BLOCK']} {vector == 4 and point['MODE']}",
             )
             if number % 7
             else Observation(configuration=Configuration.of(point), rejected="wrong_result")

@@ -35,14 +35,14 @@ from tuner.racing import CutoffTracker
 from tuner.search.port import Losses
 from tuner.space.feasible import feasible_set
 from tuner.trial import Configuration, CutShort, Full, Measured, Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 
 SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
 
 
 def those_that_compile(
-    experiment: Experiment, bench: Bench, chosen: Sequence[tuple[int, Configuration]]
+    experiment: Experiment, bench: DeviceBench, chosen: Sequence[tuple[int, Configuration]]
 ) -> Iterator[Candidate]:
     """The baseline, and those configurations that compile."""
     device = bench.device()
@@ -77,7 +77,7 @@ def compare(spec: Path, trials: int, seed: int) -> dict[str, Any]:
     assert experiment.template is not None
     rng = np.random.default_rng(seed)
     weights = tuple(shape.weight for shape in experiment.shapes.tune)
-    with closing(Bench(experiment.kernel.language, 0)) as bench:
+    with closing(DeviceBench(experiment.kernel.language, 0)) as bench:
         space = feasible_set(experiment, experiment.template, bench.device())
         points = rng.permutation(len(space))[:trials]
         chosen = [(trial, space.configuration(int(point))) for trial, point in enumerate(points)]

@@ -42,7 +42,7 @@ from tuner.racing import CutoffTracker
 from tuner.search.select import make_proposer
 from tuner.space.feasible import FeasibleSet, recorded_set
 from tuner.trial import Full, Measured
-from workers.bench.stopping import hopeless
+from workers.bench.stopping import surely_slower
 
 QUANTILES = (50, 100, 200)
 BURSTS, PLACES = 5, 5
@@ -142,7 +142,7 @@ class Bench:
         for burst in bursts:
             seen.append((1e6 * burst, 1_000_000))
             cutoff = self.race.cutoffs[1] if self.timing == "raced" else np.inf
-            if hopeless(seen, 1e6 * cutoff, cpu=False):
+            if surely_slower(seen, 1e6 * cutoff, cpu=False):
                 break
         self.bursts += len(seen)
         told = float(np.median(bursts[: len(seen)]))

@@ -27,7 +27,7 @@ from tuner.journal.history import History
 from tuner.results.summary import summarise
 from tuner.run_directory import RunDirectory, RunView
 from tuner.trial import Configuration, Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.bench.supervisor import Deadlines
 from workers.devices.discover import list_devices
 
@@ -138,7 +138,7 @@ class _StormBench(ThreadBench):
 
     def __init__(self, backend: str, index: int) -> None:
         super().__init__(backend, index)
-        self._bench = Bench(backend, index, deadlines=DEADLINES)
+        self._bench = DeviceBench(backend, index, deadlines=DEADLINES)
 
 
 def left_behind() -> list[str]:

@@ -24,7 +24,7 @@ from tests.benchmarks.timeline import timeline
 from tuner.experiment.load import load_experiment
 from tuner.journal.facts import TrialFinished
 from tuner.run_directory import RunDirectory, RunView
-from workers.bench.session import Stand
+from workers.bench.session import BenchSession
 
 SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
 SHARE, WALL = 0.5, 1.3
@@ -35,24 +35,24 @@ SHARE, WALL = 0.5, 1.3
 def unchecked() -> Iterator[None]:
     """Launch what checks would launch within a timing, and look at nothing."""
 
-    time = Stand.time
+    time = BenchSession.time
 
     def unasked(*given, check=False, **more):
         return time(*given, **more)
 
-    def blind(stand: Stand, entrant, baseline_ns, question, aims, *, watch=False):
-        unseen = [replace(aim, volley=replace(aim.volley, look=None)) for aim in aims]
-        fired = stand._fired(entrant, baseline_ns, unseen, {}, watch=watch)
-        return (one.times for one in fired)
+    def blind(session: BenchSession, loaded, baseline_ns, case, placed, *, read_telemetry=False):
+        unseen = [replace(one, burst=replace(one.burst, inspect=None)) for one in placed]
+        ran = session._launcher.run(loaded, baseline_ns, unseen, {}, read_telemetry=read_telemetry)
+        return (one.times for one in ran)
 
-    def trust(prep, stand, entrant, baseline, shape, samples, *others, **more):
+    def trust(prep, session, loaded, baseline, shape, samples, *others, **more):
         return samples
 
     with (
-        mock.patch.object(Stand, "check", return_value=None),
-        mock.patch.object(Stand, "time", unasked),
-        mock.patch.object(Stand, "_judged", blind),
-        mock.patch("workers.bench.trial_runner.doubt", trust),
+        mock.patch.object(BenchSession, "check", return_value=None),
+        mock.patch.object(BenchSession, "time", unasked),
+        mock.patch.object(BenchSession, "_checked", blind),
+        mock.patch("workers.bench.trial_runner.recheck_timing", trust),
     ):
         yield
 

@@ -15,7 +15,7 @@ from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
 from tuner.trial import Code
 from workers.comparison import Expected, compare
 from workers.devices.port import (
-    Case,
+    BufferSets,
     DeviceBackend,
     DeviceFailure,
     Launchable,
@@ -60,7 +60,7 @@ class DeviceBackendConformance:
         sets: int = 3,
         out: str = "out",
         align: int = 4,
-    ) -> Case:
+    ) -> BufferSets:
         buffers = []
         for name in ("out", "x", "y"):
             kind = out if name == "out" else "in"
@@ -80,11 +80,20 @@ class DeviceBackendConformance:
             )
         return backend.stage([*buffers, StagedScalar(name="n", dtype="int32", value=N)], sets)
 
-    def bind(self, backend: DeviceBackend, case: Case, entry: str, **step: object) -> Launchable:
-        return self.bind_module(backend, backend.load([self.compiled(entry)]), case, entry, **step)
+    def bind(
+        self, backend: DeviceBackend, buffer_sets: BufferSets, entry: str, **step: object
+    ) -> Launchable:
+        return self.bind_module(
+            backend, backend.load([self.compiled(entry)]), buffer_sets, entry, **step
+        )
 
     def bind_module(
-        self, backend: DeviceBackend, module: object, case: Case, entry: str, **step: object
+        self,
+        backend: DeviceBackend,
+        module: object,
+        buffer_sets: BufferSets,
+        entry: str,
+        **step: object,
     ) -> Launchable:
         scratch = ()
         arguments = ("out", "x", "y", "n")
@@ -93,15 +102,15 @@ class DeviceBackendConformance:
             scratch = (Scratch(name="scratch", dtype="float32", elements=N, align=4),)
         fields = {"grid": (8, 1, 1), "block": (128, 1, 1), "arguments": arguments} | step
         steps = (KernelStep(entry=entry, **fields),)
-        return backend.bind(module, CellPlan(build=0, steps=steps, scratch=scratch), case)
+        return backend.bind(module, CellPlan(build=0, steps=steps, scratch=scratch), buffer_sets)
 
-    def seen(self, case: Case, index: int, want: np.ndarray, folder: Path) -> int:
+    def seen(self, buffer_sets: BufferSets, index: int, want: np.ndarray, folder: Path) -> int:
         """Failing elements of ``out``, compared wherever this backend compares."""
         contents = want.astype(np.float64).tobytes()
         path = folder / f"want-{hashlib.sha256(contents).hexdigest()}"
         path.write_bytes(contents)
         expected = Expected(path=str(path), dtype="float64", mode="close", rtol=1e-5, atol=1e-5)
-        inspection = case.inspect(index, {"out": expected})
+        inspection = buffer_sets.inspect(index, {"out": expected})
         assert inspection.damage is None
         if "out" in inspection.comparisons:
             return inspection.comparisons["out"].failures
@@ -120,140 +129,140 @@ class DeviceBackendConformance:
         )
 
     def test_launches_the_sets_it_is_told_in_order(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays)
-        launchable = self.bind(backend, case, "affine")
-        case.restore([0, 1, 2], POISON)
+        buffer_sets = self.stage(backend, tmp_path, arrays)
+        launchable = self.bind(backend, buffer_sets, "affine")
+        buffer_sets.restore([0, 1, 2], POISON)
         times = launchable.burst([2, 0])
         assert len(times) in (1, 2)
         assert all(time > 0 for time in times)
         want = 2 * arrays["x"] + arrays["y"]
-        assert self.seen(case, 0, want, tmp_path) == 0
-        assert self.seen(case, 2, want, tmp_path) == 0
-        assert self.seen(case, 1, want, tmp_path) == N
+        assert self.seen(buffer_sets, 0, want, tmp_path) == 0
+        assert self.seen(buffer_sets, 2, want, tmp_path) == 0
+        assert self.seen(buffer_sets, 1, want, tmp_path) == N
 
     def test_an_output_is_poisoned_before_each_launch(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=1)
-        honest = self.bind(backend, case, "affine")
-        case.restore([0], POISON)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1)
+        honest = self.bind(backend, buffer_sets, "affine")
+        buffer_sets.restore([0], POISON)
         honest.burst([0])
         honest.release()
-        idle = self.bind(backend, case, "nothing")
-        case.restore([0], POISON)
+        idle = self.bind(backend, buffer_sets, "nothing")
+        buffer_sets.restore([0], POISON)
         idle.burst([0])
-        assert self.seen(case, 0, 2 * arrays["x"] + arrays["y"], tmp_path) == N
+        assert self.seen(buffer_sets, 0, 2 * arrays["x"] + arrays["y"], tmp_path) == N
 
     def test_outputs_may_stand_while_inputs_change(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=2)
-        honest = self.bind(backend, case, "affine")
-        idle = self.bind(backend, case, "nothing")
-        case.restore([0, 1], POISON)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=2)
+        honest = self.bind(backend, buffer_sets, "affine")
+        idle = self.bind(backend, buffer_sets, "nothing")
+        buffer_sets.restore([0, 1], POISON)
         honest.burst([0, 1])
         before = 2 * arrays["x"] + arrays["y"]
         fresh = np.arange(N, dtype=np.float32)
         (tmp_path / "fresh").write_bytes(fresh.tobytes())
-        case.refill({"x": str(tmp_path / "fresh")})
-        case.restore([1], None)
+        buffer_sets.refill({"x": str(tmp_path / "fresh")})
+        buffer_sets.restore([1], None)
         idle.burst([1])
-        assert self.seen(case, 1, before, tmp_path) == 0
-        case.restore([1], None)
+        assert self.seen(buffer_sets, 1, before, tmp_path) == 0
+        buffer_sets.restore([1], None)
         honest.burst([1])
-        assert self.seen(case, 1, 2 * fresh + arrays["y"], tmp_path) == 0
-        case.restore([1], POISON)
-        assert self.seen(case, 1, before, tmp_path) == N
+        assert self.seen(buffer_sets, 1, 2 * fresh + arrays["y"], tmp_path) == 0
+        buffer_sets.restore([1], POISON)
+        assert self.seen(buffer_sets, 1, before, tmp_path) == N
 
     def test_an_inout_is_restored_before_each_launch(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
-        launchable = self.bind(backend, case, "add")
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
+        launchable = self.bind(backend, buffer_sets, "add")
         for _ in range(2):
-            case.restore([0], POISON)
+            buffer_sets.restore([0], POISON)
             launchable.burst([0])
-            assert self.seen(case, 0, arrays["out"] + arrays["x"], tmp_path) == 0
+            assert self.seen(buffer_sets, 0, arrays["out"] + arrays["x"], tmp_path) == 0
 
     @pytest.mark.parametrize("where", ["front", "back"])
     def test_guards_tell_on_a_write_outside(self, backend, arrays, tmp_path, where) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=2)
-        launchable = self.bind(backend, case, "before" if where == "front" else "behind")
-        case.restore([0, 1], POISON)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=2)
+        launchable = self.bind(backend, buffer_sets, "before" if where == "front" else "behind")
+        buffer_sets.restore([0, 1], POISON)
         launchable.burst([1])
-        damage = case.inspect(1, {}).damage
+        damage = buffer_sets.inspect(1, {}).damage
         assert damage is not None
         assert (damage.argument, damage.where) == ("out", where)
-        assert case.inspect(0, {}).damage is None
-        case.refill({})
-        case.restore([1], POISON)
-        assert case.inspect(1, {}).damage is None
+        assert buffer_sets.inspect(0, {}).damage is None
+        buffer_sets.refill({})
+        buffer_sets.restore([1], POISON)
+        assert buffer_sets.inspect(1, {}).damage is None
 
     def test_a_changed_input_is_seen_and_mended(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=1)
-        launchable = self.bind(backend, case, "overwrite")
-        case.restore([0], POISON)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1)
+        launchable = self.bind(backend, buffer_sets, "overwrite")
+        buffer_sets.restore([0], POISON)
         launchable.burst([0])
-        damage = case.inspect(0, {}).damage
+        damage = buffer_sets.inspect(0, {}).damage
         assert damage is not None
         assert (damage.argument, damage.where) == ("x", "input")
         assert 20 <= damage.offset < 24
-        case.refill({})
-        case.restore([0], POISON)
-        assert case.inspect(0, {}).damage is None
+        buffer_sets.refill({})
+        buffer_sets.restore([0], POISON)
+        assert buffer_sets.inspect(0, {}).damage is None
 
     def test_refilling_changes_every_set(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=2)
-        launchable = self.bind(backend, case, "affine")
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=2)
+        launchable = self.bind(backend, buffer_sets, "affine")
         fresh = np.arange(N, dtype=np.float32)
         (tmp_path / "fresh").write_bytes(fresh.tobytes())
-        case.refill({"x": str(tmp_path / "fresh")})
-        case.restore([0, 1], POISON)
+        buffer_sets.refill({"x": str(tmp_path / "fresh")})
+        buffer_sets.restore([0, 1], POISON)
         launchable.burst([0, 1])
         for index in (0, 1):
-            assert self.seen(case, index, 2 * fresh + arrays["y"], tmp_path) == 0
+            assert self.seen(buffer_sets, index, 2 * fresh + arrays["y"], tmp_path) == 0
 
     def test_a_loaded_module_starts_without_a_past(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
         for _ in range(2):
             module = backend.load([self.compiled("counts")])
-            launchable = self.bind_module(backend, module, case, "counts")
+            launchable = self.bind_module(backend, module, buffer_sets, "counts")
             for launches in (1, 2):
-                case.restore([0], POISON)
+                buffer_sets.restore([0], POISON)
                 launchable.burst([0])
-                assert self.seen(case, 0, arrays["out"] + launches, tmp_path) == 0
+                assert self.seen(buffer_sets, 0, arrays["out"] + launches, tmp_path) == 0
             launchable.release()
             module.release()
 
     def test_each_launchable_has_scratch_of_its_own(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays)
-        bound = [self.bind(backend, case, entry) for entry in ("staged", "affine", "staged")]
+        buffer_sets = self.stage(backend, tmp_path, arrays)
+        bound = [self.bind(backend, buffer_sets, entry) for entry in ("staged", "affine", "staged")]
         wants = (arrays["x"], 2 * arrays["x"] + arrays["y"], arrays["x"])
         for launchable, want in [*zip(bound, wants, strict=True)] * 2:
-            case.restore([0, 1, 2], POISON)
+            buffer_sets.restore([0, 1, 2], POISON)
             launchable.burst((1, 0, 2))
-            assert all(self.seen(case, index, want, tmp_path) == 0 for index in range(3))
+            assert all(self.seen(buffer_sets, index, want, tmp_path) == 0 for index in range(3))
         bound[1].release()
         bound[2].release()
-        case.restore([0], POISON)
+        buffer_sets.restore([0], POISON)
         bound[0].burst((0,))
-        assert self.seen(case, 0, arrays["x"], tmp_path) == 0
+        assert self.seen(buffer_sets, 0, arrays["x"], tmp_path) == 0
         bound[0].release()
 
     def test_scratch_lives_as_long_as_the_launchable(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=2)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=2)
         for _ in range(2):
-            launchable = self.bind(backend, case, "staged")
-            case.restore([0, 1], POISON)
+            launchable = self.bind(backend, buffer_sets, "staged")
+            buffer_sets.restore([0, 1], POISON)
             launchable.burst([1, 0])
-            assert self.seen(case, 1, arrays["x"], tmp_path) == 0
+            assert self.seen(buffer_sets, 1, arrays["x"], tmp_path) == 0
             launchable.release()
 
     def test_memsets_are_part_of_a_launch(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=1)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1)
         module = backend.load([self.compiled("add")])
         kernel = KernelStep(
             entry="add", grid=(8, 1, 1), block=(128, 1, 1), arguments=("out", "x", "y", "n")
         )
         cell = CellPlan(build=0, steps=(MemsetStep(argument="out", byte=0), kernel))
-        launchable = backend.bind(module, cell, case)
-        case.restore([0], POISON)
+        launchable = backend.bind(module, cell, buffer_sets)
+        buffer_sets.restore([0], POISON)
         launchable.burst([0])
-        assert self.seen(case, 0, arrays["x"], tmp_path) == 0
+        assert self.seen(buffer_sets, 0, arrays["x"], tmp_path) == 0
 
     @pytest.mark.parametrize(
         ("step", "code"),
@@ -266,9 +275,9 @@ class DeviceBackendConformance:
     def test_a_launch_over_the_limits_is_refused(
         self, backend, arrays, tmp_path, step, code
     ) -> None:
-        case = self.stage(backend, tmp_path, arrays, sets=1)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1)
         with pytest.raises(DeviceFailure) as refused:
-            self.bind(backend, case, "affine", **step)
+            self.bind(backend, buffer_sets, "affine", **step)
         assert refused.value.code == code
         assert not refused.value.sticky
 

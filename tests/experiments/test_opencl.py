@@ -22,7 +22,7 @@ from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.space.limits import over_limit
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Measured, Rejected, Value
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def test_arguments_follow_the_signature_of_kernel_and_template(name: str) -> Non
 @dataclass(frozen=True)
 class Workbench:
     compiler: CompileWorker
-    bench: Bench
+    bench: DeviceBench
     device: Device
 
     def candidate(
@@ -80,7 +80,7 @@ class Workbench:
 
 @pytest.fixture(scope="module")
 def workbench() -> Iterator[Workbench]:
-    bench = Bench("opencl", 0)
+    bench = DeviceBench("opencl", 0)
     try:
         device = bench.device()
         with CompileWorker(device) as compiler:

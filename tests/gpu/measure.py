@@ -61,16 +61,16 @@ class Course:
         with tempfile.TemporaryDirectory() as folder:
             contents = {a.name: self._fill(a, Path(folder)) for a in self._arguments if a.is_buffer}
             arguments = staged(self._arguments, contents, self._device.device.base_align)
-            case = self._device.stage(arguments, rotation.sets)
+            buffer_sets = self._device.stage(arguments, rotation.sets)
             for candidate in candidates:
                 (cell,) = candidate.plan.cells
                 assert isinstance(cell, CellPlan)
                 module = self._device.load(candidate.binaries)
                 try:
-                    launchable = self._device.bind(module, cell, case)
+                    launchable = self._device.bind(module, cell, buffer_sets)
                     samples = []
                     for _ in range(1 + BURSTS):
-                        case.restore(range(rotation.sets), 0xFF)
+                        buffer_sets.restore(range(rotation.sets), 0xFF)
                         samples += launchable.burst(order)
                     launchable.release()
                     yield statistics.median(samples[1:]) / 1000
@@ -79,7 +79,7 @@ class Course:
                         raise
                     yield float("inf")
                 module.release()
-            case.release()
+            buffer_sets.release()
 
     def _fill(self, argument: StagedBuffer, folder: Path) -> str:
         path = folder / argument.name

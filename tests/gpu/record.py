@@ -32,7 +32,7 @@ from tuner.expressions import Expression
 from tuner.results.statistics import Noise, compare
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 
 SPEC = Path(__file__).parents[2] / "deploy/experiments/silu_and_mul/cuda.yaml"
@@ -105,7 +105,7 @@ def main() -> int:
     )
     experiment = replace(experiment, shapes=shapes)
     times: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with closing(Bench("cuda", 0)) as bench, CompileWorker(bench.device()) as compiler:
+    with closing(DeviceBench("cuda", 0)) as bench, CompileWorker(bench.device()) as compiler:
         plan = lower(experiment, None, Configuration(()), shapes.tune, bench.device())
         binaries = compiler.compile(plan.builds)
         assert not isinstance(binaries, Rejected), binaries

@@ -14,7 +14,7 @@ from tuner.plan import Binary, Build, CellPlan, KernelStep
 from workers.backends.cuda.compiler import open_compiler
 from workers.backends.cuda.device import open_device
 from workers.backends.cuda.driver import TO_DEVICE, import_cuda
-from workers.bench.supervisor import Deadlines, Shot, Supervisor
+from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
 from workers.comparison import Expected
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
@@ -86,11 +86,14 @@ class Rig:
         values.tofile(path)
         return Expected(path=path, dtype=str(values.dtype), mode="close", **more)
 
-    def write(self, case, name, data) -> None:
+    def write(self, buffer_sets, name, data) -> None:
         """Put these bytes where a launch of the first set would."""
         raw = np.ascontiguousarray(data)
         import_cuda().runtime.memcpy(
-            case.address(0, name), raw.ctypes.data_as(ctypes.c_void_p).value, raw.nbytes, TO_DEVICE
+            buffer_sets.address(0, name),
+            raw.ctypes.data_as(ctypes.c_void_p).value,
+            raw.nbytes,
+            TO_DEVICE,
         )
 
 
@@ -101,7 +104,7 @@ def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailur
     try:
         device, _ = supervisor.describe()
         module = supervisor.load([binary_of(device, source)])
-        case = supervisor.stage(
+        buffer_sets = supervisor.stage(
             with_files(
                 folder,
                 [
@@ -113,9 +116,11 @@ def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailur
             2,
         )
         step = kernel(("out", "x", "n"), grid=(n // 256, 1, 1))
-        launchable = supervisor.bind(module, CellPlan(build=0, steps=(step,)), case)
-        shot = Shot(launchable=launchable, order=(0, 1), poison=0xFF, deadline=deadline, inspect=0)
-        deque(supervisor.fire([shot]), maxlen=0)
+        launchable = supervisor.bind(module, CellPlan(build=0, steps=(step,)), buffer_sets)
+        shot = BurstRequest(
+            launchable=launchable, order=(0, 1), poison=0xFF, deadline=deadline, inspect=0
+        )
+        deque(supervisor.run_bursts([shot]), maxlen=0)
     except DeviceFailure as failure:
         return failure
     finally:

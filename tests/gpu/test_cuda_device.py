@@ -37,7 +37,7 @@ def rig():
 @pytest.fixture
 def doubling(rig, tmp_path):
     data = np.random.default_rng(0).standard_normal(N).astype(np.float32)
-    case = rig.stage(
+    buffer_sets = rig.stage(
         tmp_path,
         [
             buffer("out", "out", np.empty(N, np.float32)),
@@ -46,43 +46,43 @@ def doubling(rig, tmp_path):
         ],
         sets=3,
     )
-    yield case, data
-    case.release()
+    yield buffer_sets, data
+    buffer_sets.release()
 
 
-def launchable(rig, case, source, step, **more):
+def launchable(rig, buffer_sets, source, step, **more):
     module = rig.device.load([binary_of(rig.device.device, source)])
-    return rig.device.bind(module, CellPlan(build=0, steps=(step,), **more), case)
+    return rig.device.bind(module, CellPlan(build=0, steps=(step,), **more), buffer_sets)
 
 
 def test_every_set_is_launched_restored_and_compared(rig, doubling, tmp_path):
-    case, data = doubling
-    bound = launchable(rig, case, DOUBLE, kernel(("out", "x", "n"), grid=(40, 1, 1)))
+    buffer_sets, data = doubling
+    bound = launchable(rig, buffer_sets, DOUBLE, kernel(("out", "x", "n"), grid=(40, 1, 1)))
     want = rig.expected(tmp_path, 2.0 * data.astype(np.float64), rtol=1e-7)
     for poison in (0xFF, 0x00):
-        case.restore([0, 1, 2], poison)
+        buffer_sets.restore([0, 1, 2], poison)
         (nanoseconds,) = bound.burst((2, 0, 1))
         assert 500 < nanoseconds < 1e6
         for index in range(3):
-            seen = case.inspect(index, {"out": want})
+            seen = buffer_sets.inspect(index, {"out": want})
             assert seen.damage is None
             assert seen.comparisons["out"].failures == 0
             assert seen.comparisons["out"].poisoned == 0
-    case.restore([1], 0x7F)
-    assert case.inspect(1, {"out": want}).comparisons["out"].poisoned == N
-    assert case.inspect(0, {"out": want}).comparisons["out"].poisoned == 0
+    buffer_sets.restore([1], 0x7F)
+    assert buffer_sets.inspect(1, {"out": want}).comparisons["out"].poisoned == N
+    assert buffer_sets.inspect(0, {"out": want}).comparisons["out"].poisoned == 0
 
 
 def test_new_contents_keep_their_addresses(rig, doubling, tmp_path):
-    case, data = doubling
-    bound = launchable(rig, case, DOUBLE, kernel(("out", "x", "n"), grid=(40, 1, 1)))
+    buffer_sets, data = doubling
+    bound = launchable(rig, buffer_sets, DOUBLE, kernel(("out", "x", "n"), grid=(40, 1, 1)))
     other = tmp_path / "other"
     (-data).tofile(other)
-    case.refill({"x": str(other)})
-    case.restore([2], 0xFF)
+    buffer_sets.refill({"x": str(other)})
+    buffer_sets.restore([2], 0xFF)
     bound.burst((2,))
     want = rig.expected(tmp_path, -2.0 * data.astype(np.float64), rtol=1e-7)
-    assert case.inspect(2, {"out": want}).comparisons["out"].failures == 0
+    assert buffer_sets.inspect(2, {"out": want}).comparisons["out"].failures == 0
 
 
 @pytest.mark.parametrize(
@@ -98,32 +98,32 @@ def test_new_contents_keep_their_addresses(rig, doubling, tmp_path):
     ],
 )
 def test_damage_is_found(rig, doubling, statement, damage):
-    case, _ = doubling
+    buffer_sets, _ = doubling
     source = f'extern "C" __global__ void run(float* out, float* x, int n) {{ {statement} }}'
-    bound = launchable(rig, case, source, kernel(("out", "x", "n")))
-    case.restore([0, 1, 2], 0xFF)
+    bound = launchable(rig, buffer_sets, source, kernel(("out", "x", "n")))
+    buffer_sets.restore([0, 1, 2], 0xFF)
     bound.burst((1,))
-    found = case.inspect(1, {}).damage
+    found = buffer_sets.inspect(1, {}).damage
     assert (found.argument, found.where) == (damage.argument, damage.where)
     assert damage.offset <= found.offset <= damage.offset + 3
-    assert case.inspect(0, {}).damage is None
-    case.refill({})
-    case.restore([1], 0xFF)
-    assert case.inspect(1, {}).damage is None
+    assert buffer_sets.inspect(0, {}).damage is None
+    buffer_sets.refill({})
+    buffer_sets.restore([1], 0xFF)
+    assert buffer_sets.inspect(1, {}).damage is None
 
 
 @pytest.mark.parametrize("distance", [0, 5, 4 * N - 1, -1, 4 * N])
 def test_a_changed_image_is_made_whole_again(rig, doubling, distance):
-    case, _ = doubling
-    slab = case._slab
+    buffer_sets, _ = doubling
+    slab = buffer_sets._slab
     place = slab.image + slab.layout.offsets["x"] + distance
     before, other = np.zeros(1, np.uint8), np.zeros(1, np.uint8)
     runtime = slab._cuda.runtime
     runtime.memcpy(before.ctypes.data, place, 1, TO_HOST)
-    case.refill({})
+    buffer_sets.refill({})
     other[0] = before[0] ^ 1
     runtime.memcpy(place, other.ctypes.data, 1, TO_DEVICE)
-    case.refill({})
+    buffer_sets.refill({})
     runtime.memcpy(other.ctypes.data, place, 1, TO_HOST)
     assert other[0] == before[0]
 
@@ -134,15 +134,15 @@ def test_an_output_that_was_right_once_is_not_right_when_an_element_has_changed(
     rig, tmp_path, place, align
 ):
     data = np.random.default_rng(8).random(N, dtype=np.float32)
-    case = rig.stage(tmp_path, [buffer("out", "out", data, align=align)], sets=1)
+    buffer_sets = rig.stage(tmp_path, [buffer("out", "out", data, align=align)], sets=1)
     want = rig.expected(tmp_path, data.astype(np.float64), rtol=1e-7)
     wrong = data.copy()
     wrong[place] = -wrong[place]
     for output, failures in ((data, 0), (data, 0), (wrong, 1), (data, 0), (wrong, 1)):
-        case.restore([0], 0xFF)
-        rig.write(case, "out", output)
-        assert case.inspect(0, {"out": want}).comparisons["out"].failures == failures
-    case.release()
+        buffer_sets.restore([0], 0xFF)
+        rig.write(buffer_sets, "out", output)
+        assert buffer_sets.inspect(0, {"out": want}).comparisons["out"].failures == failures
+    buffer_sets.release()
 
 
 @pytest.mark.parametrize("align", [2, 4, 16, 64, 512])
@@ -151,7 +151,7 @@ def test_addresses_are_aligned_to_exactly_what_is_promised(rig, tmp_path, align)
   out[0] = reinterpret_cast<long long>(x);
   out[1] = reinterpret_cast<long long>(null);
 }"""
-    case = rig.stage(
+    buffer_sets = rig.stage(
         tmp_path,
         [
             buffer("out", "out", np.empty(2, np.int64)),
@@ -160,14 +160,14 @@ def test_addresses_are_aligned_to_exactly_what_is_promised(rig, tmp_path, align)
         ],
         sets=2,
     )
-    bound = launchable(rig, case, source, kernel(("out", "x", "null")))
+    bound = launchable(rig, buffer_sets, source, kernel(("out", "x", "null")))
     for index in range(2):
-        case.restore([index], 0)
+        buffer_sets.restore([index], 0)
         bound.burst((index,))
-        address, null = np.frombuffer(case.inspect(index, {}).outputs["out"], np.int64)
+        address, null = np.frombuffer(buffer_sets.inspect(index, {}).outputs["out"], np.int64)
         assert address % (2 * align) == align
         assert null == 0
-    case.release()
+    buffer_sets.release()
 
 
 def test_scratch_constants_memsets_and_dynamic_shared_memory(rig, tmp_path):
@@ -180,7 +180,7 @@ namespace deep { template <int K> __global__ void run(float* out, float* work, i
 } }"""
     n = 25_000
     table = np.arange(4, dtype=np.float32)
-    case = rig.stage(
+    buffer_sets = rig.stage(
         tmp_path,
         [
             buffer("out", "out", np.empty(n, np.float32)),
@@ -197,13 +197,13 @@ namespace deep { template <int K> __global__ void run(float* out, float* work, i
         steps=(MemsetStep(argument="work", byte=0), step),
         scratch=(Scratch(name="work", dtype="float32", elements=n, align=4),),
     )
-    bound = rig.device.bind(module, cell, case)
-    case.restore([0], 0xFF)
+    bound = rig.device.bind(module, cell, buffer_sets)
+    buffer_sets.restore([0], 0xFF)
     bound.burst((0,))
-    out = np.frombuffer(case.inspect(0, {}).outputs["out"], np.float32)
+    out = np.frombuffer(buffer_sets.inspect(0, {}).outputs["out"], np.float32)
     np.testing.assert_array_equal(out, 3 * np.resize(table, n)[::-1])
     bound.release()
-    case.release()
+    buffer_sets.release()
 
 
 def test_a_cooperative_launch_synchronises_its_grid(rig, tmp_path):
@@ -217,7 +217,7 @@ extern "C" __global__ void run(int* out, int n) {
   if (threadIdx.x == 0) out[blockIdx.x] = next;
 }"""
     blocks = 100
-    case = rig.stage(
+    buffer_sets = rig.stage(
         tmp_path,
         [
             buffer("out", "out", np.empty(blocks, np.int32)),
@@ -226,12 +226,12 @@ extern "C" __global__ void run(int* out, int n) {
         sets=1,
     )
     step = kernel(("out", "n"), grid=(blocks, 1, 1), cooperative=True)
-    bound = launchable(rig, case, source, step)
-    case.restore([0], 0xFF)
+    bound = launchable(rig, buffer_sets, source, step)
+    buffer_sets.restore([0], 0xFF)
     bound.burst((0,))
-    out = np.frombuffer(case.inspect(0, {}).outputs["out"], np.int32)
+    out = np.frombuffer(buffer_sets.inspect(0, {}).outputs["out"], np.int32)
     np.testing.assert_array_equal(out, (np.arange(blocks) + 1) % blocks)
-    case.release()
+    buffer_sets.release()
 
 
 @pytest.mark.parametrize("mode", ["close", "exact", "ulp"])
@@ -258,15 +258,15 @@ def test_the_device_compares_as_the_supervisor_does(rig, tmp_path, dtype, mode, 
         got = np.where(rng.random(count) < 0.01, np.roll(want, 1), want)
     poison = 0x41
     got[20:30] = np.frombuffer(bytes([poison]) * kind.itemsize, kind)[0]
-    case = rig.stage(tmp_path, [buffer("out", "out", got)], sets=1)
+    buffer_sets = rig.stage(tmp_path, [buffer("out", "out", got)], sets=1)
     path = tmp_path / "want"
     want.tofile(path)
     expected = Expected(
         path=str(path), dtype=str(want.dtype), mode=mode, rtol=1e-3, atol=1e-5, ulp=2
     )
-    case.restore([0], poison)
-    rig.write(case, "out", got)
-    device = case.inspect(0, {"out": expected}).comparisons["out"]
+    buffer_sets.restore([0], poison)
+    rig.write(buffer_sets, "out", got)
+    device = buffer_sets.inspect(0, {"out": expected}).comparisons["out"]
     host = compare(got, want, expected, poison)
     assert device.failures == host.failures
     assert (device.unwritten, device.poisoned) == (host.unwritten, host.poisoned)
@@ -275,20 +275,20 @@ def test_the_device_compares_as_the_supervisor_does(rig, tmp_path, dtype, mode, 
     else:
         assert device.error == host.error
     assert device.index == host.index
-    case.release()
+    buffer_sets.release()
 
 
 def test_a_candidate_that_asks_too_much_is_refused_and_the_device_lives(rig, doubling):
-    case, _ = doubling
+    buffer_sets, _ = doubling
     step = kernel(("out", "x", "n"), shared_bytes=232_448 + 1024)
     with pytest.raises(DeviceFailure) as failure:
-        launchable(rig, case, DOUBLE, step)
+        launchable(rig, buffer_sets, DOUBLE, step)
     assert (failure.value.code, failure.value.sticky) == (Code.SHARED_MEMORY, False)
     bounded = DOUBLE.replace("void run", "void __launch_bounds__(64) run")
     with pytest.raises(DeviceFailure) as failure:
-        launchable(rig, case, bounded, kernel(("out", "x", "n"), block=(128, 1, 1)))
+        launchable(rig, buffer_sets, bounded, kernel(("out", "x", "n"), block=(128, 1, 1)))
     assert failure.value.code is Code.THREADS
-    launchable(rig, case, DOUBLE, kernel(("out", "x", "n"))).burst((0,))
+    launchable(rig, buffer_sets, DOUBLE, kernel(("out", "x", "n"))).burst((0,))
 
 
 def test_a_copy_runs_at_the_speed_of_memory(rig, tmp_path):
@@ -304,9 +304,12 @@ def test_a_copy_runs_at_the_speed_of_memory(rig, tmp_path):
         StagedScalar(name="n", dtype="int32", value=n),
     ]
     rotation = rig.device.rotation(2 * data.nbytes, "cold", 20, 100, in_place=False)
-    case = rig.stage(tmp_path, arguments, sets=rotation.sets)
+    buffer_sets = rig.stage(tmp_path, arguments, sets=rotation.sets)
     bound = launchable(
-        rig, case, source, kernel(("out", "x", "n"), grid=(n // 256, 1, 1), block=(256, 1, 1))
+        rig,
+        buffer_sets,
+        source,
+        kernel(("out", "x", "n"), grid=(n // 256, 1, 1), block=(256, 1, 1)),
     )
     order = tuple(k % rotation.sets for k in range(rotation.launches))
     times = [bound.burst(order)[0] for _ in range(6)][1:]
@@ -314,7 +317,7 @@ def test_a_copy_runs_at_the_speed_of_memory(rig, tmp_path):
     print(f"copy of {2 * data.nbytes >> 20} MiB: {bandwidth:.0f} GB/s, samples {times}")
     assert 200 < bandwidth < 1.05 * 8000
     assert max(times) < 1.1 * min(times)
-    case.release()
+    buffer_sets.release()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tuner.journal.facts import BaselinePrepared, ConfirmationSampled, WinnersEx
 from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Outcome, Rejected
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.bench.supervisor import Deadlines
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -36,7 +36,7 @@ class Laboratory:
 
     def __init__(self, spec: Path, *, secret: int = 7, deadlines: Deadlines = QUICK) -> None:
         self.experiment: Experiment = load_experiment(spec)
-        self.bench = Bench(self.experiment.kernel.language, 0, deadlines=deadlines)
+        self.bench = DeviceBench(self.experiment.kernel.language, 0, deadlines=deadlines)
         self.bench._rng = np.random.default_rng(1)
         self.device: Device = self.bench.device()
         self.compiler = compiler(self.device)

@@ -158,10 +158,10 @@ def test_killed_from_outside_costs_one_request(child) -> None:
 
 def test_one_that_always_dies_is_asked_in_as_many_lives_as_it_has(child) -> None:
     with pytest.raises(ChildFailed, match="killed by SIGSEGV"):
-        child.request(b"crash", timeout=10, lives=2)
+        child.request(b"crash", timeout=10, attempts=2)
     ask(child, "echo")
     os.kill(child.pid, signal.SIGKILL)
-    assert child.request(b"echo", timeout=10, lives=2)[0] == b"echo"
+    assert child.request(b"echo", timeout=10, attempts=2)[0] == b"echo"
 
 
 def test_a_closed_child_stays_closed(child) -> None:

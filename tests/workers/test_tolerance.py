@@ -8,12 +8,13 @@ import pytest
 
 from tests.workers.harness import Laboratory
 from tuner.trial import Measured, Rejected
-from workers.bench.oracle import FIRST, Recipe, magnitude
-from workers.integrity.launch_checks import Question
+from workers.bench.input_specs import FIRST, InputSpec
+from workers.bench.oracle import magnitude
+from workers.integrity.launch_checks import VerificationCase
 
 ROWSUM = Path(__file__).parent.parent / "exploits" / "experiments" / "rowsum"
 GIVEN = ", tolerance: {rtol: 1e-5, atol: 1e-3}"
-LARGE = Recipe(label="large magnitudes", distribution="large")
+LARGE = InputSpec(label="large magnitudes", distribution="large")
 SERIAL = """\
 kernel void rowsum(global float *out, global const float *x)
 {
@@ -49,9 +50,9 @@ def test_sums_in_another_order_are_right_and_others_are_not(laboratory) -> None:
 def test_the_absolute_tolerance_grows_with_the_answers(laboratory) -> None:
     oracle = laboratory.bench._oracle
     assert oracle is not None
-    first, large = oracle.ask(0, FIRST), oracle.ask(0, LARGE)
-    assert isinstance(first, Question)
-    assert isinstance(large, Question)
+    first, large = oracle.case(0, FIRST), oracle.case(0, LARGE)
+    assert isinstance(first, VerificationCase)
+    assert isinstance(large, VerificationCase)
     grown = magnitude(large.wants["out"]) / magnitude(first.wants["out"])
     assert grown == pytest.approx(32, rel=0.5)
     (argument,) = [a for a in laboratory.experiment.arguments if a.name == "out"]

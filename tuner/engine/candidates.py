@@ -5,6 +5,7 @@ Serves searches and requests through a fleet, and commands that compile in this 
 
 from collections.abc import Callable, Sequence
 
+from tuner.backends.registry import traits_of
 from tuner.candidate import Candidate
 from tuner.device import Device
 from tuner.engine.work import CompileWork
@@ -77,9 +78,9 @@ class Candidates:
     def same_as(self, candidate: Candidate) -> int | None:
         """The first trial with the same machine code and launches, if ``candidate`` is not it.
 
-        On CUDA alone: an OpenCL binary changes with a macro that nothing reads.
+        ``None`` where a backend's binaries differ for equal kernels.
         """
-        if self._experiment.kernel.language != "cuda":
+        if not traits_of(self._experiment.kernel.language).equal_code_is_equal_kernel:
             return None
         first = self._first.setdefault(candidate.code_digest, candidate.trial)
         return None if first == candidate.trial else first

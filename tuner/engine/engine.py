@@ -20,7 +20,6 @@ from tuner.engine.requests import Requests, Result
 from tuner.engine.retries import Retries
 from tuner.engine.work import (
     Command,
-    CompileWork,
     ConfirmWork,
     ExamineWork,
     Finish,
@@ -188,21 +187,14 @@ class Engine:
         """Do what the client wants now; returns whether it goes on."""
         while commands := client.decide(self.now()):
             for command in commands:
-                match command:
-                    case Finish():
-                        return False
-                    case Propose():
-                        self._propose(client, journal, command, proposer)
-                    case (
-                        CompileWork()
-                        | PrepareWork()
-                        | MeasureWork()
-                        | ConfirmWork()
-                        | ExamineWork()
-                    ):
-                        self._outbox.append(replace(command, id=self.work_id()))
-                    case fact:
-                        self._record(client, journal, fact)
+                if isinstance(command, Finish):
+                    return False
+                if isinstance(command, Propose):
+                    self._propose(client, journal, command, proposer)
+                elif isinstance(command, Work):
+                    self._outbox.append(replace(command, id=self.work_id()))
+                else:
+                    self._record(client, journal, command)
         return True
 
     def _propose(

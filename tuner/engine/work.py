@@ -47,61 +47,62 @@ class BenchSetup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileWork:
+class _Numbered:
+    """What every work has: a number, and how often it was sent, counted from 1."""
+
+    id: int = 0
+    attempt: int = 1
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """The numbers of the candidates in it, in order."""
+        match self:
+            case CompileWork(trial=trial):
+                return (trial,)
+            case (
+                MeasureWork(candidates=candidates)
+                | ConfirmWork(finalists=candidates)
+                | ExamineWork(winners=candidates)
+            ):
+                return tuple(candidate.trial for candidate in candidates)
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileWork(_Numbered):
     """Compile every build of one candidate; answered by ``TrialCompiled``."""
 
     kind: ClassVar[WorkKind] = "compile"
-    id: int = 0
-    attempt: int = 1
     trial: int
     configuration: Configuration
     plan: Plan
 
-    @property
-    def trials(self) -> tuple[int, ...]:
-        """The trial."""
-        return (self.trial,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareWork:
+class PrepareWork(_Numbered):
     """Compute the expected outputs, check and time the baseline; answered by ``BaselinePrepared``.
 
     Every bench prepares, since later work needs it; one of them answers.
     """
 
     kind: ClassVar[WorkKind] = "prepare"
-    id: int = 0
-    attempt: int = 1
     setup: BenchSetup
-
-    @property
-    def trials(self) -> tuple[int, ...]:
-        """None."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureWork:
+class MeasureWork(_Numbered):
     """Verify and time candidates on the tune shapes; answered by one ``TrialFinished`` for each.
 
     Cells above the ``cutoffs`` of :mod:`tuner.racing` may be cut short; without cut-offs, none is.
     """
 
     kind: ClassVar[WorkKind] = "measure"
-    id: int = 0
-    attempt: int = 1
     candidates: tuple[Candidate, ...]
     cutoffs: Losses = ()
 
-    @property
-    def trials(self) -> tuple[int, ...]:
-        """The candidates' numbers."""
-        return tuple(candidate.trial for candidate in self.candidates)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmWork:
+class ConfirmWork(_Numbered):
     """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
 
     Answered by ``ConfirmationSampled``. ``process`` numbers the replication. The finalists, with
@@ -110,34 +111,20 @@ class ConfirmWork:
     """
 
     kind: ClassVar[WorkKind] = "confirm"
-    id: int = 0
-    attempt: int = 1
     process: int
     finalists: tuple[Candidate, ...]
     extra_checks: tuple[int, ...] = ()
 
-    @property
-    def trials(self) -> tuple[int, ...]:
-        """The finalists' numbers."""
-        return tuple(candidate.trial for candidate in self.finalists)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExamineWork:
+class ExamineWork(_Numbered):
     """Run confirmed winners, the best first, under memory and race checkers and a profiler.
 
     Answered by ``WinnersExamined``.
     """
 
     kind: ClassVar[WorkKind] = "examine"
-    id: int = 0
-    attempt: int = 1
     winners: tuple[Candidate, ...]
-
-    @property
-    def trials(self) -> tuple[int, ...]:
-        """The winners' numbers."""
-        return tuple(candidate.trial for candidate in self.winners)
 
 
 Work = CompileWork | PrepareWork | MeasureWork | ConfirmWork | ExamineWork

@@ -50,15 +50,15 @@ class Requirement:
         return own.union(*(expression.names for expression in read))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LaunchLimit:
     """What a device allows: the product of a launch's sizes from ``least`` to ``most``."""
 
     code: Code
     unit: str
     field: Literal["grid", "block", "shared_bytes"]
-    axes: tuple[int, ...] = ()
-    least: int = 1
+    axes: tuple[int, ...]
+    least: int
     most: int
 
     def sizes(self, launch: Any) -> tuple[Any, ...]:
@@ -69,35 +69,15 @@ class LaunchLimit:
 
 def launch_limits(device: Device) -> Iterator[LaunchLimit]:
     """Every limit on a launch's geometry."""
-    yield LaunchLimit(
-        code=Code.SHARED_MEMORY,
-        unit="bytes of dynamic shared memory",
-        field="shared_bytes",
-        least=0,
-        most=device.max_shared_bytes_per_block,
-    )
+    shared = device.max_shared_bytes_per_block
+    unit = "bytes of dynamic shared memory"
+    yield LaunchLimit(Code.SHARED_MEMORY, unit, "shared_bytes", (), 0, shared)
     for axis, name in enumerate(AXES):
-        yield LaunchLimit(
-            code=Code.GRID,
-            unit=f"blocks along {name}",
-            field="grid",
-            axes=(axis,),
-            most=device.max_grid[axis],
-        )
-        yield LaunchLimit(
-            code=Code.THREADS,
-            unit=f"threads along {name}",
-            field="block",
-            axes=(axis,),
-            most=device.max_block[axis],
-        )
-    yield LaunchLimit(
-        code=Code.THREADS,
-        unit="threads per block",
-        field="block",
-        axes=(0, 1, 2),
-        most=device.max_threads_per_block,
-    )
+        blocks, threads = device.max_grid[axis], device.max_block[axis]
+        yield LaunchLimit(Code.GRID, f"blocks along {name}", "grid", (axis,), 1, blocks)
+        yield LaunchLimit(Code.THREADS, f"threads along {name}", "block", (axis,), 1, threads)
+    threads = device.max_threads_per_block
+    yield LaunchLimit(Code.THREADS, "threads per block", "block", (0, 1, 2), 1, threads)
 
 
 def requirements(

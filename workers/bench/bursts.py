@@ -1,7 +1,7 @@
-"""What a timing consists of: bursts in a random order, some of them looked at afterwards.
+"""The bursts of a timing: their random order, and which of them are inspected.
 
-Owns which bursts are checked, and where one ends early, so that no kernel can tell where it is
-looked at. Knows nothing of children and of what is right.
+Owns which bursts are checked, and where one ends early, so that a kernel cannot tell when it is
+checked. Knows no process and no right answer.
 """
 
 import itertools
@@ -12,27 +12,27 @@ import numpy as np
 from workers.bench.stopping import LEAST_BURSTS
 from workers.devices.port import Rotation
 
-LOOKS = 8
-"""Bursts of a timing that are checked, where there are so many: one in each of as many stretches.
+CHECKED = 8
+"""Bursts of a timing that are checked, if there are so many: one in each of as many parts.
 
-A median moves only if half of the launches do less than they should; in an unbroken half every
-stretch but two is whole, and launches picked otherwise must escape eight times in a row.
+The median moves only if half of the launches do less than they should. A contiguous half covers all
+but two of its parts; launches picked otherwise must escape eight times in a row.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Volley:
-    """Launches of one go, and the set to ``look`` at afterwards, launched on or not.
+class Burst:
+    """Launches in one go, and the set to ``inspect`` afterwards, launched on or not.
 
-    They are ``timed``, or ``raced`` alone as those that warm up are, or neither. Where outputs
-    ``stand``, nothing is poisoned.
+    ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
+    surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before.
     """
 
     order: tuple[int, ...]
-    look: int | None = None
+    inspect: int | None = None
     timed: bool = False
     raced: bool = False
-    stands: bool = False
+    keep_outputs: bool = False
 
 
 def random_order(rotation: Rotation, rng: np.random.Generator) -> tuple[int, ...]:
@@ -42,87 +42,92 @@ def random_order(rotation: Rotation, rng: np.random.Generator) -> tuple[int, ...
     return tuple(repeated[: rotation.launches])
 
 
-def bursts(
+def plan_bursts(
     rotation: Rotation, order: tuple[int, ...], rng: np.random.Generator, *, in_place: bool
-) -> list[tuple[Volley, ...]]:
-    """Warm-up and timing; in each, what is fired.
+) -> list[tuple[Burst, ...]]:
+    """The bursts of warm-up and timing, each with the further ones that check it.
 
-    Of one that is checked a set is looked at that was launched on; what works ``in_place`` and was
-    launched on a set more than once is looked at apart, after a launch of its own. Later, one more
-    ends early, and is not timed.
+    A checked burst has one of its sets inspected. What works ``in_place`` and launches on a set
+    more than once is checked in a launch of its own. One more burst ends early and is not timed.
     """
     count = rotation.warmup + rotation.bursts
     checked = _checkpoints(count, rng)
     drifts = drifting(rotation, in_place=in_place)
     found = [
-        _burst(order, rng, timed=burst >= rotation.warmup, checked=burst in checked, drifts=drifts)
-        for burst in range(count)
+        _planned(
+            order, rng, timed=number >= rotation.warmup, checked=number in checked, drifts=drifts
+        )
+        for number in range(count)
     ]
-    early = _early(order, rotation.sets, rng, once_each=drifts)
-    if early is not None:
+    short = _short_burst(order, rotation.sets, rng, once_each=drifts)
+    if short is not None:
         sooner = min(count, LEAST_BURSTS)
-        found.insert(sooner + pick(count - sooner + 1, rng), (early,))
+        found.insert(sooner + pick(count - sooner + 1, rng), (short,))
     return found
 
 
-def further(
+def another_burst(
     rotation: Rotation, order: tuple[int, ...], rng: np.random.Generator, *, in_place: bool
-) -> tuple[Volley, ...]:
-    """One more burst of a timing that goes on, of which every eighth or so is checked."""
+) -> tuple[Burst, ...]:
+    """One more burst of a timing that continues; about every eighth is checked."""
     drifts = drifting(rotation, in_place=in_place)
-    return _burst(order, rng, timed=True, checked=pick(LOOKS, rng) == 0, drifts=drifts)
+    return _planned(order, rng, timed=True, checked=pick(CHECKED, rng) == 0, drifts=drifts)
 
 
 def drifting(rotation: Rotation, *, in_place: bool) -> bool:
-    """Whether a launch of a burst may find what another one left."""
+    """Whether a launch of a burst may find outputs of another one."""
     return in_place and rotation.launches > rotation.sets
 
 
 def pick(count: int, rng: np.random.Generator) -> int:
-    """One of so many, each alike."""
+    """A uniform random index below ``count``."""
     return int(rng.integers(count))
 
 
-def few(most: int, rng: np.random.Generator) -> int:
-    """From 1 to ``most``, small numbers more often: each doubling alike."""
+def small_number(most: int, rng: np.random.Generator) -> int:
+    """A random number from 1 to ``most``; each doubling is equally likely."""
     return min(most, int((most + 1) ** rng.random()))
 
 
-def _burst(
+def _planned(
     order: tuple[int, ...], rng: np.random.Generator, *, timed: bool, checked: bool, drifts: bool
-) -> tuple[Volley, ...]:
-    volley = Volley(order, timed=timed, raced=True)
+) -> tuple[Burst, ...]:
+    burst = Burst(order, timed=timed, raced=True)
     if not checked:
-        return (volley,)
+        return (burst,)
     if drifts:
-        return volley, Volley(order[:1], look=order[0])
-    return (replace(volley, look=order[pick(len(order), rng)]),)
+        return burst, Burst(order[:1], inspect=order[0])
+    return (replace(burst, inspect=order[pick(len(order), rng)]),)
 
 
 def _checkpoints(count: int, rng: np.random.Generator) -> set[int]:
-    """The bursts that are checked: one before any timing may be given up, the others later."""
+    """Numbers of the checked bursts: one before a timing may be given up, the others later."""
     sooner = min(count, LEAST_BURSTS)
-    looks = min(LOOKS - 1, count - sooner)
+    looks = min(CHECKED - 1, count - sooner)
     edges = [sooner + (count - sooner) * look // max(looks, 1) for look in range(looks + 1)]
     later = [first + pick(behind - first, rng) for first, behind in itertools.pairwise(edges)]
     return {pick(sooner, rng), *later}
 
 
-def _early(
+def _short_burst(
     order: tuple[int, ...], sets: int, rng: np.random.Generator, *, once_each: bool
-) -> Volley | None:
-    """One that ends early, where there is anything to end.
+) -> Burst | None:
+    """A burst that ends early, if it has more than one launch.
 
-    Looked at is a set that would have come soon, which catches a launch that does the work of later
-    ones; or, of a burst that goes over its sets more than once, one that was launched on just now,
-    which catches a launch that leaves its work to the last on the same set.
+    Inspects a set that would have been launched on soon, to catch a launch that does the work of
+    later ones; or, where a burst goes over its sets more than once, one that was launched on last,
+    to catch a launch that leaves its work to the last one on the same set.
     """
     cycle = order[:sets]
     again = len(order) > sets and not once_each
     if sets > 1 and not (again and pick(2, rng)):
-        length = few(sets - 1, rng)
-        return Volley(cycle[:length], look=cycle[length - 1 + few(sets - length, rng)], raced=True)
+        length = small_number(sets - 1, rng)
+        return Burst(
+            cycle[:length], inspect=cycle[length - 1 + small_number(sets - length, rng)], raced=True
+        )
     if not again:
         return None
     length = 1 + pick(len(order) - 1, rng)
-    return Volley(order[:length], look=order[length - 1 - pick(min(sets, length), rng)], raced=True)
+    return Burst(
+        order[:length], inspect=order[length - 1 - pick(min(sets, length), rng)], raced=True
+    )

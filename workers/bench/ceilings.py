@@ -14,11 +14,11 @@ from tuner.plan import Binary, Build, CellPlan, KernelStep
 from tuner.trial import Rejected
 from workers.backends.port import Size
 from workers.backends.registry import adapter_of
-from workers.bench.supervisor import Shot, Supervisor
+from workers.bench.supervisor import BurstRequest, Supervisor
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
 _COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
-"""Bytes of a copy: more than a cache holds, though not more than a sixteenth of the memory."""
+"""Bytes of a copy: more than a cache, and at most a sixteenth of the memory."""
 
 SIDE = 2048
 """Rows of the matrices that are multiplied."""
@@ -30,10 +30,10 @@ Compile = Callable[[Sequence[Build]], tuple[Binary, ...] | Rejected]
 
 
 def measure_ceilings(server: Supervisor, device: Device, compile_all: Compile) -> Ceilings | str:
-    """A device's ceilings, or why they cannot be had.
+    """A device's ceilings, or why they cannot be measured.
 
     Args:
-        server: a child, whose clock is used.
+        server: a child process.
         device: the child's.
         compile_all: compiles for it.
     """
@@ -42,13 +42,13 @@ def measure_ceilings(server: Supervisor, device: Device, compile_all: Compile) -
     if isinstance(compiled, Rejected):
         return f"the ceilings' kernels do not compile: {compiled.detail}"
     try:
-        return _Course(server, device, server.load(compiled)).ceilings(kernels.products)
+        return _Measurement(server, device, server.load(compiled)).ceilings(kernels.products)
     except DeviceFailure as failure:
         return f"the ceilings cannot be measured: {failure.detail}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Course:
+class _Measurement:
     """The kernels loaded into a child."""
 
     server: Supervisor
@@ -94,21 +94,25 @@ class _Course:
         names = tuple(argument.name for argument in arguments)
         size = sum(buffer.size for buffer in buffers)
         rotation = self.server.rotation(size, cache, 5, 10 if self.device.is_cpu else 100)
-        case = self.server.stage(arguments or [_buffer("unused", "uint32", 1)], rotation.sets)
+        buffer_sets = self.server.stage(
+            arguments or [_buffer("unused", "uint32", 1)], rotation.sets
+        )
         step = KernelStep(entry=entry, grid=grid, block=block, arguments=names)
-        launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), case)
+        launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), buffer_sets)
         order = [number % rotation.sets for number in range(rotation.launches)]
-        shot = Shot(launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS)
+        request = BurstRequest(
+            launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS
+        )
         times: list[float] = []
         for burst in range(rotation.warmup + rotation.bursts):
-            ((seen, _, _),) = self.server.fire([shot])
-            times += seen if burst >= rotation.warmup else ()
-        self.server.release(launchable, case)
+            ((found, _, _),) = self.server.run_bursts([request])
+            times += found if burst >= rotation.warmup else ()
+        self.server.release(launchable, buffer_sets)
         return statistics.median(times)
 
 
 def _buffer(name: str, dtype: str, elements: int) -> StagedBuffer:
-    """A buffer that holds whatever the poison makes of it, ordinary numbers."""
+    """A buffer that is filled with ordinary numbers by the poison."""
     item = {"float16": 2}.get(dtype, 4)
     return StagedBuffer(
         name=name,

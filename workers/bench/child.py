@@ -13,29 +13,36 @@ from tuner.trial import Code
 from workers.backends.port import BackendAdapter
 from workers.backends.registry import load
 from workers.bench.protocol import (
-    Awaken,
     Bind,
     Broken,
+    BurstReply,
     Describe,
     Described,
     Done,
     Failed,
-    Fire,
-    Fired,
+    InspectSet,
     Load,
-    Look,
-    Looked,
     PlanRotation,
     Refill,
     Release,
     Reply,
     Request,
     Rotated,
-    Stage,
+    RunBurst,
+    SetInspected,
+    StageBuffers,
+    TriggerCompile,
     decode_requests,
     encode_reply,
 )
-from workers.devices.port import Case, DeviceBackend, DeviceFailure, Launchable, Module, Staged
+from workers.devices.port import (
+    BufferSets,
+    DeviceBackend,
+    DeviceFailure,
+    Launchable,
+    Module,
+    Staged,
+)
 from workers.process import ChannelClosed, serve_as_child
 
 
@@ -46,12 +53,12 @@ class _Server:
         self._adapter = adapter
         self._index = index
         self._opened: DeviceBackend | None = None
-        self._cases: dict[int, Case] = {}
+        self._buffer_sets: dict[int, BufferSets] = {}
         self._modules: dict[int, Module] = {}
-        self._launchables: dict[int, tuple[Launchable, Case]] = {}
+        self._launchables: dict[int, tuple[Launchable, BufferSets]] = {}
 
     def answer(self, request: Request, code: Iterator[bytes]) -> tuple[Reply, list[bytes]]:
-        """Do one request, which takes its binaries' code; failures become replies."""
+        """Carry out one request, with the code of its binaries; failures become replies."""
         try:
             return self._do(request, code)
         except DeviceFailure as failure:
@@ -82,46 +89,46 @@ class _Server:
                     in_place=request.in_place,
                 )
                 return Rotated(rotation=rotation), []
-            case Stage():
+            case StageBuffers():
                 arguments: list[Staged] = [*request.buffers, *request.scalars, *request.nulls]
-                self._cases[request.case] = device.stage(arguments, request.sets)
+                self._buffer_sets[request.buffer_sets] = device.stage(arguments, request.sets)
             case Refill():
-                self._cases[request.case].refill(request.contents)
+                self._buffer_sets[request.buffer_sets].refill(request.contents)
             case Load():
                 self._modules[request.module] = device.load(
                     [replace(binary, code=next(code)) for binary in request.binaries]
                 )
             case Bind():
-                case_ = self._cases[request.case]
+                buffer_sets = self._buffer_sets[request.buffer_sets]
                 module = self._modules[request.module]
-                launchable = device.bind(module, request.cell, case_)
-                self._launchables[request.launchable] = (launchable, case_)
-            case Awaken():
+                launchable = device.bind(module, request.cell, buffer_sets)
+                self._launchables[request.launchable] = (launchable, buffer_sets)
+            case TriggerCompile():
                 launchable, owner = self._launchables[request.launchable]
                 owner.restore([request.index], request.poison)
-                launchable.awaken(request.index)
-            case Fire():
-                return self._fire(request)
-            case Look():
-                _, looked_at = self._launchables[request.launchable]
-                seen = looked_at.inspect(request.index, {})
-                reply = Looked(damage=seen.damage, outputs=tuple(seen.outputs))
+                launchable.trigger_compile(request.index)
+            case RunBurst():
+                return self._run_burst(request)
+            case InspectSet():
+                _, owner = self._launchables[request.launchable]
+                seen = owner.inspect(request.index, {})
+                reply = SetInspected(damage=seen.damage, outputs=tuple(seen.outputs))
                 return reply, list(seen.outputs.values())
             case Release():
                 self._release(request)
         return Done(), []
 
-    def _fire(self, request: Fire) -> tuple[Reply, list[bytes]]:
-        launchable, case = self._launchables[request.launchable]
-        case.restore(request.restored, request.poison)
+    def _run_burst(self, request: RunBurst) -> tuple[Reply, list[bytes]]:
+        launchable, buffer_sets = self._launchables[request.launchable]
+        buffer_sets.restore(request.restored, request.poison)
         began = time.perf_counter_ns()
         times = launchable.burst(request.order)
         host_ns = float(time.perf_counter_ns() - began)
-        vitals = self._device.vitals() if request.watch else None
+        vitals = self._device.vitals() if request.read_telemetry else None
         if request.inspect is None:
-            return Fired(times=times, host_ns=host_ns, vitals=vitals), []
-        seen = case.inspect(request.inspect, request.expected)
-        reply = Fired(
+            return BurstReply(times=times, host_ns=host_ns, vitals=vitals), []
+        seen = buffer_sets.inspect(request.inspect, request.expected)
+        reply = BurstReply(
             times=times,
             host_ns=host_ns,
             damage=seen.damage,
@@ -137,8 +144,8 @@ class _Server:
                 self._launchables.pop(handle)[0].release()
             elif handle in self._modules:
                 self._modules.pop(handle).release()
-            elif handle in self._cases:
-                self._cases.pop(handle).release()
+            elif handle in self._buffer_sets:
+                self._buffer_sets.pop(handle).release()
 
 
 def main() -> None:

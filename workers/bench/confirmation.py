@@ -1,7 +1,7 @@
-"""Confirmation: finalists and baseline in one fresh child, checked harder, timed interleaved.
+"""Confirmation: finalists and baseline in one fresh child, with extra checks, timed interleaved.
 
-Owns the further questions that only finalists are asked, and the order of timing. A finalist that
-fails is named and leaves; the others start over in another fresh child.
+Owns the order of checks and timings. A finalist that fails is rejected; the others start over in
+another fresh child.
 """
 
 import statistics
@@ -15,38 +15,27 @@ import numpy as np
 from tuner.candidate import BASELINE, Candidate
 from tuner.engine.work import ConfirmWork
 from tuner.errors import EnvironmentProblem
-from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache
 from tuner.journal.facts import ConfirmationSampled, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
-from workers.bench.oracle import FIRST, REFERENCE_ELEMENTS, Oracle, Recipe
-from workers.bench.preparation import Prep
-from workers.bench.recheck import doubt
-from workers.bench.session import Entrant, Stand
-from workers.bench.supervisor import LostChild
+from workers.bench.input_specs import extra_specs, is_large
+from workers.bench.launcher import LoadedCandidate
+from workers.bench.oracle import Oracle
+from workers.bench.preparation import Preparation
+from workers.bench.recheck import recheck_timing
+from workers.bench.session import BenchSession
+from workers.bench.supervisor import ChildLost
 from workers.devices.port import DeviceFailure
-from workers.inputs import Distribution, applies
-from workers.integrity.launch_checks import Question, rejected
+from workers.integrity.launch_checks import VerificationCase, rejected
 
 ROUNDS, OTHER_ROUNDS = 5, 3
-"""Parts that each timing is cut into, so that entrants take turns; fewer where it decides nothing.
-"""
-
-_DISTRIBUTIONS: dict[Distribution, str] = {
-    "large": "large magnitudes",
-    "small": "small magnitudes",
-    "outliers": "a few far larger",
-    "zeros": "exact zeros",
-    "few": "few different values",
-    "ends": "ends of the range",
-    "specials": "special values",
-}
+"""Parts of each timing, between which candidates alternate; fewer where it decides nothing."""
 
 
-class _OutError(Exception):
-    """An entrant failed, or its child was ``lost`` beside it; never leaves this module."""
+class _CandidateFailed(Exception):
+    """A candidate failed, or its child was ``lost`` meanwhile; never leaves this module."""
 
     def __init__(self, trial: int, reason: Rejected, *, lost: bool) -> None:
         super().__init__(reason.detail)
@@ -59,26 +48,26 @@ class Confirmation:
     """One process of confirmation.
 
     Args:
-        prep: what the bench knows.
-        oracle: makes the further questions.
-        open_stand: a stand on a fresh child.
-        rng: decides who is next.
+        prep: the prepared experiment.
+        oracle: makes the extra cases.
+        open_session: opens a session on a fresh child.
+        rng: decides the order of candidates.
     """
 
     def __init__(
         self,
-        prep: Prep,
+        prep: Preparation,
         oracle: Oracle,
-        open_stand: Callable[[], Stand],
+        open_session: Callable[[], BenchSession],
         rng: np.random.Generator,
     ) -> None:
         self._prep = prep
         self._oracle = oracle
-        self._open_stand = open_stand
+        self._open_session = open_session
         self._rng = rng
 
     def run(self, work: ConfirmWork) -> ConfirmationSampled:
-        """Check and time; those in ``extra_checks`` are given the extra checks first.
+        """Check and time; those in ``extra_checks`` also on the extra cases.
 
         Raises:
             EnvironmentProblem: the baseline fails.
@@ -90,9 +79,9 @@ class Confirmation:
             vitals: list[Vitals] = []
             try:
                 samples = self._once(finalists, work.extra_checks, notes, vitals)
-            except _OutError as out:
+            except _CandidateFailed as out:
                 if out.trial == BASELINE:
-                    failed |= self._guilty(finalists, out.reason)
+                    failed |= self._culprits(finalists, out.reason)
                 else:
                     failed[out.trial] = out.reason
             else:
@@ -106,8 +95,8 @@ class Confirmation:
                     vitals=tuple(vitals),
                 )
 
-    def _guilty(self, finalists: Sequence[Candidate], reason: Rejected) -> dict[int, Rejected]:
-        """Those beside whom the baseline fails: on a CPU one may damage the other's memory.
+    def _culprits(self, finalists: Sequence[Candidate], reason: Rejected) -> dict[int, Rejected]:
+        """The finalists beside which the baseline fails: on a CPU they share its memory.
 
         Raises:
             EnvironmentProblem: it fails alone, or beside none of them.
@@ -116,7 +105,7 @@ class Confirmation:
         for one in (None, *finalists):
             try:
                 self._once([one] if one else [], (), {}, [])
-            except _OutError as out:
+            except _CandidateFailed as out:
                 if one is None:
                     break
                 beside = "beside it the baseline fails: " if out.trial == BASELINE else ""
@@ -129,76 +118,80 @@ class Confirmation:
     def _once(
         self,
         finalists: Sequence[Candidate],
-        harder: Sequence[int],
+        extra_checks: Sequence[int],
         notes: dict[str, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
-        """What each took; somebody who kills the child once refutes nobody."""
+        """Check and time; retry once if the child was killed externally."""
         try:
-            return self._attempt(finalists, harder, notes, vitals)
-        except _OutError as out:
+            return self._attempt(finalists, extra_checks, notes, vitals)
+        except _CandidateFailed as out:
             if not out.lost:
                 raise
-        return self._attempt(finalists, harder, notes, vitals)
+        return self._attempt(finalists, extra_checks, notes, vitals)
 
     def _attempt(
         self,
         finalists: Sequence[Candidate],
-        harder: Sequence[int],
+        extra_checks: Sequence[int],
         notes: dict[str, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
-        put_to = [c.trial for c in finalists if c.trial in harder]
-        further = self._further(notes) if put_to else {}
-        self._oracle.rest()
-        stand = self._open_stand()
-        entrants: dict[int, Entrant] = {}
+        checked_further = [c.trial for c in finalists if c.trial in extra_checks]
+        extra = self._extra_cases(notes) if checked_further else {}
+        self._oracle.end_children()
+        session = self._open_session()
+        loaded_by_trial: dict[int, LoadedCandidate] = {}
         for candidate in (self._prep.setup.baseline, *finalists):
-            with self._blaming(candidate.trial):
-                entrants[candidate.trial] = stand.enter(candidate)
-                stand.settle()
+            with self._attribute_failure(candidate.trial):
+                loaded_by_trial[candidate.trial] = session.load(candidate)
+                session.flush()
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
         for shape in range(len(self._prep.bindings)):
-            questions = self._prep.questions.get(shape, ())[:-1]  # the last is to doubt a timing
-            asked = (*questions, *further.get(shape, ()))
-            if not asked:
+            cases = self._prep.cases.get(shape, ())[:-1]  # the last is for the timing recheck
+            checked = (*cases, *extra.get(shape, ()))
+            if not checked:
                 continue
-            runners = {t: entrant for t, entrant in entrants.items() if _runs(entrant, shape)}
-            with self._blaming(BASELINE, shape):
-                stand.stage(asked[0], self._caches(), self._prep.measure.repeats)
-            for number, question in enumerate(asked):
-                beyond = number >= len(questions)
-                for trial, entrant in runners.items():
-                    if beyond and trial not in (BASELINE, *put_to):
+            runners = {t: loaded for t, loaded in loaded_by_trial.items() if _runs(loaded, shape)}
+            with self._attribute_failure(BASELINE, shape):
+                session.stage(checked[0], self._caches(), self._prep.measure.repeats)
+            for number, case in enumerate(checked):
+                is_extra = number >= len(cases)
+                for trial, loaded in runners.items():
+                    if is_extra and trial not in (BASELINE, *checked_further):
                         continue
-                    with self._blaming(trial, shape):
+                    with self._attribute_failure(trial, shape):
                         known = self._prep.baseline_ns.get(shape, slowest_ns)
-                        for exact in (True, False) if beyond else (True,):
-                            stand.check(entrant, question, known, exact=exact)
+                        for exact in (True, False) if is_extra else (True,):
+                            session.check(loaded, case, known, exact=exact)
             if shape in self._prep.timed:
                 for cache in self._caches():
-                    samples += self._time(stand, runners, shape, cache)
-                for question in (one for one in questions if one.launches > 1):
-                    for trial, entrant in runners.items():
-                        with self._blaming(trial, shape):
+                    samples += self._time(session, runners, shape, cache)
+                for case in (one for one in cases if one.launches > 1):
+                    for trial, loaded in runners.items():
+                        with self._attribute_failure(trial, shape):
                             known = self._prep.baseline_ns[shape]
-                            stand.check(entrant, question, known, exact=False)
-                if stand.vitals is not None:
-                    vitals.append(stand.vitals)
-            for trial, entrant in runners.items():
-                with self._blaming(trial, shape):
-                    stand.leave_shape(entrant, shape)
-                    stand.settle()
-            with self._blaming(BASELINE, shape):
-                stand.unstage(shape)
-        notes.update(stand.notes)
+                            session.check(loaded, case, known, exact=False)
+                if session.vitals is not None:
+                    vitals.append(session.vitals)
+            for trial, loaded in runners.items():
+                with self._attribute_failure(trial, shape):
+                    session.unbind(loaded, shape)
+                    session.flush()
+            with self._attribute_failure(BASELINE, shape):
+                session.unstage(shape)
+        notes.update(session.notes)
         return tuple(samples)
 
     def _time(
-        self, stand: Stand, runners: Mapping[int, Entrant], shape: int, cache: Cache
+        self,
+        session: BenchSession,
+        runners: Mapping[int, LoadedCandidate],
+        shape: int,
+        cache: Cache,
     ) -> list[Sample]:
-        question, known = self._prep.questions[shape][0], self._prep.baseline_ns[shape]
+        case, known = self._prep.cases[shape][0], self._prep.baseline_ns[shape]
         measure = self._prep.measure
         part = replace(
             measure,
@@ -208,130 +201,93 @@ class Confirmation:
         )
         rounds = ROUNDS if cache == measure.cache else OTHER_ROUNDS
         times: dict[int, list[float]] = {trial: [] for trial in runners}
-        asked = {trial: self._rng.integers(rounds) for trial in runners}
+        check_at = {trial: self._rng.integers(rounds) for trial in runners}
         finalists = [t for t in runners if t != BASELINE and cache == measure.cache]
 
         def take(trial: int) -> list[float]:
-            return stand.time(runners[trial], question, cache, part, known)
+            return session.time(runners[trial], case, cache, part, known)
 
         def again(trial: int) -> list[float]:
             return [ns for _ in range(rounds) for ns in take(trial)]
 
         for number in range(rounds):
             for trial in self._rng.permutation(list(runners)).tolist():
-                with self._blaming(trial, shape):
+                with self._attribute_failure(trial, shape):
                     times[trial] += take(trial)
-                    if number == asked[trial] and trial in finalists:
-                        self._ask_others(stand, runners[trial], shape)
-        # When all is timed: who knew that it is doubted no more could do as it likes. In any order,
-        # since the first is told nothing by the others.
+                    if number == check_at[trial] and trial in finalists:
+                        self._check_others(session, runners[trial], shape)
+        # Rechecks run last, so that a kernel cannot tell when checking is over. Their order is
+        # random, since later ones could learn from earlier ones in the same process.
         for trial in self._rng.permutation(finalists).tolist():
-            with self._blaming(trial, shape):
-                times[trial] = doubt(
+            with self._attribute_failure(trial, shape):
+                times[trial] = recheck_timing(
                     self._prep,
-                    stand,
+                    session,
                     runners[trial],
                     runners[BASELINE],
                     shape,
                     times[trial],
                     partial(again, trial),
                     self._rng,
-                    kin=self._kin(shape),
+                    unique_inputs=self._unique_inputs(shape),
                 )
         return [
             Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))
             for trial, found in times.items()
         ]
 
-    def _kin(self, shape: int) -> bool:
-        """Whether a finalist is asked by numbers of its own; many of them take seconds to draw."""
+    def _unique_inputs(self, shape: int) -> bool:
+        """Whether a finalist's recheck draws its own inputs; large ones take seconds to draw."""
         if self._prep.device.is_cpu:
             return True
-        return not _large(self._prep.arguments[shape]) and bool(self._rng.integers(2))
+        return not is_large(self._prep.arguments[shape]) and bool(self._rng.integers(2))
 
-    def _ask_others(self, stand: Stand, entrant: Entrant, shape: int) -> None:
-        """Ask a finalist about other inputs between two parts of its timing.
+    def _check_others(self, session: BenchSession, loaded: LoadedCandidate, shape: int) -> None:
+        """Check a finalist on its other cases between two parts of its timing.
 
         Raises:
-            DeviceFailure: it was right on what it is timed on alone.
+            DeviceFailure: it is wrong on inputs that are not timed.
         """
-        _, *others, _ = self._prep.questions[shape]
-        for question in others:
-            if question.launches == 1:
-                stand.check(entrant, question, self._prep.baseline_ns[shape], exact=False)
+        _, *others, _ = self._prep.cases[shape]
+        for case in others:
+            if case.launches == 1:
+                session.check(loaded, case, self._prep.baseline_ns[shape], exact=False)
 
-    def _further(self, notes: dict[str, None]) -> dict[int, list[Question]]:
-        """By shape, the further questions that the baseline can answer."""
+    def _extra_cases(self, notes: dict[str, None]) -> dict[int, list[VerificationCase]]:
+        """The extra cases by shape, where the baseline gives outputs."""
         cells = self._prep.setup.baseline.plan.cells
         wanted = [
-            (shape, recipe)
+            (shape, spec)
             for shape, cell in enumerate(cells)
             if isinstance(cell, CellPlan)
-            for recipe in recipes_of(self._prep, shape)
+            for spec in extra_specs(self._prep, shape)
         ]
-        found: dict[int, list[Question]] = {}
-        for (shape, recipe), question in zip(wanted, self._oracle.ask_all(wanted), strict=True):
-            if isinstance(question, Question):
-                found.setdefault(shape, []).append(question)
+        found: dict[int, list[VerificationCase]] = {}
+        for (shape, spec), case in zip(wanted, self._oracle.cases(wanted), strict=True):
+            if isinstance(case, VerificationCase):
+                found.setdefault(shape, []).append(case)
             else:
-                notes[f"not asked ({recipe.label}): {question.detail}"] = None
+                notes[f"not checked ({spec.label}): {case.detail}"] = None
         return found
 
     @contextmanager
-    def _blaming(self, trial: int, shape: int | None = None) -> Iterator[None]:
-        """Whoever was at work when the device failed is out."""
+    def _attribute_failure(self, trial: int, shape: int | None = None) -> Iterator[None]:
+        """Attribute a device failure to the running candidate."""
         try:
             yield
         except DeviceFailure as failure:
             known = shape if shape in self._prep.timed else None
-            lost = isinstance(failure, LostChild)
-            raise _OutError(trial, rejected(failure, known), lost=lost) from None
+            lost = isinstance(failure, ChildLost)
+            raise _CandidateFailed(trial, rejected(failure, known), lost=lost) from None
 
     def _caches(self) -> tuple[Cache, ...]:
-        """As the experiment says; on a GPU the other as well, for the report."""
-        asked = self._prep.measure.cache
+        """The experiment's cache state; on a GPU the other one as well, for the report."""
+        wanted = self._prep.measure.cache
         if self._prep.device.is_cpu:
-            return (asked,)
-        return (asked, "hot" if asked == "cold" else "cold")
+            return (wanted,)
+        return (wanted, "hot" if wanted == "cold" else "cold")
 
 
-def recipes_of(prep: Prep, shape: int) -> list[Recipe]:
-    """What finalists are asked on a shape beyond the questions of every candidate.
-
-    Of large shapes, and of odd ones, less than of others.
-    """
-    arguments = prep.arguments[shape]
-    recipes = further_recipes(arguments)
-    if _large(arguments):
-        recipes = recipes[:1]
-    if shape in prep.timed:
-        return recipes
-    odd = f"odd shape {prep.bindings[shape]}"
-    other = [recipe for recipe in recipes if recipe.distribution == "outliers"] or recipes
-    return [replace(recipe, label=f"{odd}, {recipe.label}") for recipe in (FIRST, *other[:1])]
-
-
-def further_recipes(arguments: Sequence[ResolvedArgument]) -> list[Recipe]:
-    """Second seed, other distributions, all but one input small, each input drawn anew."""
-    recipes = [Recipe(label="second seed", seed="second")]
-    for distribution, label in _DISTRIBUTIONS.items():
-        if any(applies(argument, distribution) for argument in arguments):
-            recipes.append(Recipe(label=label, seed=label, distribution=distribution))
-    # Where all inputs are small, so may answers be, and what they differ by is within tolerance.
-    small = [a.name for a in arguments if applies(a, "small")]
-    for name in small if len(small) > 1 else ():
-        label = f"{_DISTRIBUTIONS['small']}, but for {name}"
-        recipes.append(Recipe(label=label, seed=label, distribution="small", spare=name))
-    inputs = [a.name for a in arguments if a.kind in ("in", "inout")]
-    if len(inputs) > 1:
-        recipes += [Recipe(label=f"{name} drawn anew", redraw=name) for name in inputs]
-    return recipes
-
-
-def _large(arguments: Sequence[ResolvedArgument]) -> bool:
-    return sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS
-
-
-def _runs(entrant: Entrant, shape: int) -> bool:
-    cells = entrant.candidate.plan.cells
+def _runs(loaded: LoadedCandidate, shape: int) -> bool:
+    cells = loaded.candidate.plan.cells
     return shape < len(cells) and isinstance(cells[shape], CellPlan)

@@ -1,19 +1,17 @@
-"""One device's bench: the order of questions, and what a failure means for what comes next.
+"""One device's bench: the order of checks, and what a failure means for the next step.
 
-Used unchanged by the local fleet's thread and by the Ray actor. The device is touched only by child
-processes (:mod:`workers.bench.supervisor`): a working one for trials, one for the oracle, and a
-fresh one for each confirmation.
+Used by the local fleet's thread and by the Ray actor. Only child processes touch the device
+(:mod:`workers.bench.supervisor`): one for trials, one for the oracle, and a fresh one for each
+confirmation.
 """
 
-import filecmp
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +20,7 @@ from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
+from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.odd_shapes import every_shape
 from tuner.integrity.binary_rules import binary_rejection
 from tuner.journal.facts import (
@@ -35,46 +33,42 @@ from tuner.journal.facts import (
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.bench.ceilings import measure_ceilings
-from workers.bench.confirmation import Confirmation, recipes_of
-from workers.bench.oracle import FIRST, Oracle, Recipe
-from workers.bench.oracle_files import Answers
-from workers.bench.preparation import Prep
-from workers.bench.session import Stand
-from workers.bench.supervisor import Deadlines, LostChild, Supervisor
-from workers.bench.trial_runner import Working
+from workers.bench.confirmation import Confirmation
+from workers.bench.input_notes import note_unchanged_inputs
+from workers.bench.input_specs import FIRST, FRESH, extra_specs, search_specs
+from workers.bench.oracle import Oracle
+from workers.bench.oracle_files import OracleFiles
+from workers.bench.preparation import Preparation
+from workers.bench.session import BenchSession
+from workers.bench.supervisor import ChildLost, Deadlines, Supervisor
+from workers.bench.trial_runner import TrialRunner
 from workers.checkers.examination import Site, examine, profile
 from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
-from workers.inputs import can_renew, is_foreign
-from workers.integrity.launch_checks import Question, rejected
-from workers.integrity.trivial_answers import proves_nothing
+from workers.integrity.launch_checks import VerificationCase, rejected
+from workers.integrity.trivial_answers import trivial_answer_rejection
 from workers.scratch import PrivateFolder, device_lock
 
-FLIPPED = Recipe(label="some elements changed", flip=True)
-FRESH = Recipe(label="fresh inputs", seed="fresh")
-REPEATED = Recipe(label="three launches in a row", launches=3)
 _SWITCH_SECONDS = 0.0001
-"""Between two threads of this process: a bench's thread must not wait for another, a driver's or
-one of Ray's, in each of its dozens of requests to the child, for as long as the interpreter's 5 ms.
-"""
+"""Python's switch interval: a bench's thread sends dozens of requests per trial, and must not wait
+5 ms for another thread in each."""
 COPIES = 4
-"""Of a shape's arguments in a device's memory at least: two stagings, each with its image."""
-LIVES = 2
-"""In how many children a candidate is tried whose child was lost, maybe through no fault of it."""
-CANARIES = 2
-"""Failures in a row of the baseline in new children after which a device is quarantined."""
+"""Copies of a shape's arguments on a device, at least: two stagings, each with its image."""
+CHILD_ATTEMPTS = 2
+"""Children in which a candidate is tried if its child is lost."""
+CANARY_ATTEMPTS = 2
+"""New children in a row in which the baseline fails before the device is quarantined."""
 
 _MEASURED: dict[str, Ceilings] = {}
-"""The ceilings of the devices that this process has measured, by identity."""
+"""Ceilings that this process has measured, by device identity."""
 
 
-class Bench:
-    """One device's bench: synchronous, for one thread at a time; raises only machinery failures.
+class DeviceBench:
+    """One device's bench: synchronous, for one thread at a time.
 
-    The device is locked host-wide during each of :meth:`prepare`, :meth:`run`, :meth:`confirm` and
-    :meth:`examine`, so that several benches, also of other runs, may share it without disturbing
-    each other's times.
+    :meth:`prepare`, :meth:`run`, :meth:`confirm` and :meth:`examine` lock the device host-wide, so
+    that benches of several runs can share it without disturbing each other's times.
     """
 
     def __init__(self, backend: str, index: int, *, deadlines: Deadlines | None = None) -> None:
@@ -84,9 +78,9 @@ class Bench:
         self._deadlines = deadlines or Deadlines()
         self._folder = PrivateFolder("bench")
         self._described: tuple[Device, str] | None = None
-        self._prep: Prep | None = None
+        self._prep: Preparation | None = None
         self._oracle: Oracle | None = None
-        self._working: Working | None = None
+        self._runner: TrialRunner | None = None
         self._quarantined = ""
         self._servers: list[Supervisor] = []
         self._spare: Supervisor | None = None
@@ -112,10 +106,9 @@ class Bench:
         return self._describe()[0]
 
     def prepare(self, setup: BenchSetup) -> BaselinePrepared:
-        """Make the oracles, check the baseline and the probes, time the baseline.
+        """Make the cases, check the baseline and trivial answers, time the baseline.
 
-        What is made here serves every later call; calling again starts over. A process that dies
-        meanwhile is no reason yet to end a run: somebody else may have killed it.
+        Calling again starts over. Retries once if a child process was killed externally.
         """
         with self._locked():
             began = time.time()
@@ -124,19 +117,19 @@ class Bench:
                 result = self._begin(setup)
             oracle = self._oracle
             if oracle is not None:
-                oracle.rest()
+                oracle.end_children()
             return BaselinePrepared(
                 result=result,
                 notes=oracle.notes if oracle else (),
                 ceilings=self._prep.ceilings if self._prep else None,
-                vitals=self._working.vitals if self._working else None,
+                vitals=self._runner.vitals if self._runner else None,
                 span=self._span(began),
             )
 
     def run(self, candidate: Candidate, cutoffs: Losses = ()) -> TrialFinished:
-        """Verify and time one candidate on every tune shape it is feasible for.
+        """Verify and time one candidate on every tune shape that it is feasible for.
 
-        Cells above the ``cutoffs`` of :mod:`tuner.racing` are given up.
+        Timings above the ``cutoffs`` of :mod:`tuner.racing` are cut short.
 
         Raises:
             EnvironmentProblem: the device failed its canary twice and is quarantined.
@@ -148,24 +141,24 @@ class Bench:
             )
         with self._locked():
             began, at = time.monotonic(), time.time()
-            for _ in range(LIVES):
-                working = self._ready(candidate)
+            for _ in range(CHILD_ATTEMPTS):
+                runner = self._ready(candidate)
                 try:
-                    outcome = working.trial(candidate, cutoffs)
+                    outcome = runner.trial(candidate, cutoffs)
                     break
-                except LostChild as failure:
+                except ChildLost as failure:
                     outcome = rejected(failure, None)
             seconds = time.monotonic() - began
         return TrialFinished(
             trial=candidate.trial,
             outcome=outcome,
             device_seconds=seconds,
-            vitals=working.vitals if isinstance(outcome, Measured) else None,
+            vitals=runner.vitals if isinstance(outcome, Measured) else None,
             span=Span(worker=self.name, began=at, ended=at + seconds),
         )
 
     def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
-        """Check finalists harder, then time them and the baseline interleaved, in a fresh child.
+        """Check finalists on extra cases and time them against the baseline, in a fresh child.
 
         Raises:
             EnvironmentProblem: the baseline itself fails in it.
@@ -176,9 +169,9 @@ class Bench:
             self._drop()
             server = self._server()
 
-            def open_stand() -> Stand:
+            def open_session() -> BenchSession:
                 server.kill()
-                return Stand(
+                return BenchSession(
                     server,
                     prep.arguments,
                     self._deadlines,
@@ -188,14 +181,14 @@ class Bench:
                 )
 
             try:
-                sampled = Confirmation(prep, oracle, open_stand, self._rng).run(work)
+                sampled = Confirmation(prep, oracle, open_session, self._rng).run(work)
                 return replace(sampled, span=self._span(began))
             finally:
                 server.close()
-                oracle.rest()
+                oracle.end_children()
 
     def examine(self, work: ExamineWork) -> WinnersExamined:
-        """Put winners under the memory and race checkers, and the best of them under a profiler."""
+        """Run winners under the memory and race checkers, and the best of them under a profiler."""
         prep, _ = self._prepared()
         with self._locked():
             began = time.time()
@@ -257,7 +250,9 @@ class Bench:
             shape: resolve_arguments(setup.experiment, binding.symbols)
             for shape, binding in enumerate(bindings)
         }
-        prep = Prep(setup=setup, device=self.device(), bindings=bindings, arguments=arguments)
+        prep = Preparation(
+            setup=setup, device=self.device(), bindings=bindings, arguments=arguments
+        )
         for shape in prep.timed:
             cell = setup.baseline.plan.cells[shape]
             if isinstance(cell, Infeasible):
@@ -267,41 +262,41 @@ class Bench:
                 )
             if refused := _too_large(prep, shape):
                 return refused
-        answers = Answers(prep, self._folder.path, self._closed)
+        answers = OracleFiles(prep, self._folder.path, self._closed)
         server = self._server()
         oracle = Oracle(prep, server, answers, self._deadlines)
         with self._guard:
             self._prep, self._oracle = prep, oracle
         wanted = [
-            (shape, recipe)
+            (shape, spec)
             for shape in prep.timed
-            for recipe in (_recipes(arguments[shape]) if shape in prep.tune else (FIRST, FRESH))
+            for spec in (search_specs(arguments[shape]) if shape in prep.tune else (FIRST, FRESH))
         ]
-        first = oracle.ask(*wanted[0])
-        for question in (first,) if isinstance(first, Rejected) else oracle.ask_all(wanted):
-            if isinstance(question, Rejected):
-                return question
-            known = prep.questions.get(question.shape, ())
-            prep.questions[question.shape] = (*known, question)
-        if refused := proves_nothing(
-            {shape: arguments[shape] for shape in prep.tune}, prep.questions
+        first = oracle.case(*wanted[0])
+        for case in (first,) if isinstance(first, Rejected) else oracle.cases(wanted):
+            if isinstance(case, Rejected):
+                return case
+            known = prep.cases.get(case.shape, ())
+            prep.cases[case.shape] = (*known, case)
+        if refused := trivial_answer_rejection(
+            {shape: arguments[shape] for shape in prep.tune}, prep.cases
         ):
             return refused
-        self._look_at_inputs(prep, oracle)
+        note_unchanged_inputs(prep, oracle)
         prep.ceilings = self._ceilings(server, oracle)
-        oracle.rest()
+        oracle.end_children()
         try:
-            self._working = Working(self._server(), prep, self._deadlines, self._rng)
+            self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
             if not prep.device.is_cpu:
-                self._working.rehearse()
-            return tuple(self._working.baseline(shape) for shape in prep.timed)
+                self._runner.rehearse()
+            return tuple(self._runner.baseline(shape) for shape in prep.timed)
         except DeviceFailure as failure:
             self._drop()
             detail = f"the baseline itself fails in a second process: {failure.detail}"
             return replace(rejected(failure, None), detail=detail)
 
     def _ceilings(self, server: Supervisor, oracle: Oracle) -> Ceilings | None:
-        """What the device can do at most, measured once in a process."""
+        """The device's ceilings, measured once in a process."""
         device, identity = self._describe()
         if identity not in _MEASURED:
             with CompileWorker(device) as compiler:
@@ -313,43 +308,15 @@ class Bench:
         return _MEASURED[identity]
 
     def _contents(self, shape: int) -> Mapping[str, str] | None:
-        """Inputs of a shape for a checker, if the baseline has an answer there."""
+        """Inputs of a shape for a checker, if the baseline gives outputs there."""
         prep, oracle = self._prepared()
-        recipe = FIRST if shape in prep.timed else recipes_of(prep, shape)[0]
-        question = oracle.ask(shape, recipe)
-        oracle.rest()
-        return question.contents if isinstance(question, Question) else None
+        spec = FIRST if shape in prep.timed else extra_specs(prep, shape)[0]
+        case = oracle.case(shape, spec)
+        oracle.end_children()
+        return case.contents if isinstance(case, VerificationCase) else None
 
-    def _look_at_inputs(self, prep: Prep, oracle: Oracle) -> None:
-        """Note each input that does not change the first shape's answer, or does not itself."""
-        first = prep.questions[0][0]
-        inputs = [a for a in prep.arguments[0] if a.name in first.contents]
-        constant: list[ResolvedArgument] = []
-        for argument in inputs:
-            recipe = Recipe(label=f"{argument.name} drawn anew", redraw=argument.name)
-            other = oracle.ask(0, recipe)
-            if not isinstance(other, Question):
-                continue
-            was, now = (Path(one.contents[argument.name]) for one in (first, other))
-            if filecmp.cmp(was, now, shallow=False):
-                constant.append(argument)
-            elif all(
-                np.array_equal(want, other.wants[name], equal_nan=True)
-                for name, want in first.wants.items()
-            ):
-                oracle.note(f"input {argument.name} does not change the result")
-        if len(constant) == len(inputs):
-            oracle.note("no input ever changes: a kernel that kept its first answer would be right")
-            return
-        for argument in constant:
-            if is_foreign(argument) and not can_renew(argument):
-                oracle.note(
-                    f"input {argument.name} never changes: a kernel that remembers what follows "
-                    "from it would not be found out"
-                )
-
-    def _ready(self, candidate: Candidate) -> Working:
-        """A working child whose baseline is timed; a new one where there is none.
+    def _ready(self, candidate: Candidate) -> TrialRunner:
+        """A trial runner with a timed baseline; a new one if necessary.
 
         Raises:
             EnvironmentProblem: quarantined, now or before.
@@ -357,32 +324,32 @@ class Bench:
         prep, _ = self._prepared()
         if self._quarantined:
             raise EnvironmentProblem(self._quarantined)
-        working = self._working
-        if working and working.alive and not working.has_seen(candidate):
+        runner = self._runner
+        if runner and runner.alive and not runner.has_seen(candidate):
             try:
-                working.refresh()
+                runner.refresh()
             except DeviceFailure:
                 self._drop()
             else:
-                return working
+                return runner
         reason = ""
-        for _ in range(CANARIES):
+        for _ in range(CANARY_ATTEMPTS):
             self._drop()
             try:
-                self._working = Working(self._server(), prep, self._deadlines, self._rng)
+                self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
             except DeviceFailure as failure:
                 reason = failure.detail
             else:
-                return self._working
+                return self._runner
         self._quarantined = (
-            f"{self.name} is quarantined: the baseline failed in {CANARIES} new processes "
+            f"{self.name} is quarantined: the baseline failed in {CANARY_ATTEMPTS} new processes "
             f"in a row ({reason})"
         )
         raise EnvironmentProblem(self._quarantined)
 
-    def _prepared(self) -> tuple[Prep, Oracle]:
+    def _prepared(self) -> tuple[Preparation, Oracle]:
         if self._prep is None or self._oracle is None:
-            raise EnvironmentProblem("the bench was asked before it was prepared")
+            raise EnvironmentProblem("the bench is not prepared")
         return self._prep, self._oracle
 
     def _describe(self) -> tuple[Device, str]:
@@ -397,7 +364,7 @@ class Bench:
         return self._described
 
     def _server(self) -> Supervisor:
-        """The supervisor of a child that has done nothing yet; :meth:`close` ends it too."""
+        """A supervisor whose child has done nothing yet."""
         environment = private_environment(self._backend, self._folder.path / "cache")
         with self._guard:
             if self._closed.is_set():
@@ -410,10 +377,10 @@ class Bench:
         return server
 
     def _drop(self) -> None:
-        """End the working child."""
-        if self._working is not None:
-            self._working.end()
-            self._working = None
+        """End the child for trials."""
+        if self._runner is not None:
+            self._runner.end()
+            self._runner = None
 
     def _forget(self) -> None:
         """Undo an earlier :meth:`prepare`."""
@@ -429,18 +396,8 @@ class Bench:
             yield
 
 
-def _recipes(arguments: Sequence[ResolvedArgument]) -> tuple[Recipe, ...]:
-    """The questions of a tune shape; the last is on inputs that nobody has seen.
-
-    What works in place is launched in a row while it is timed, so it is asked about that too: one
-    that knows its own last output could do nothing from the second launch on.
-    """
-    in_place = any(argument.kind == "inout" for argument in arguments)
-    return (FIRST, FLIPPED, *((REPEATED,) if in_place else ()), FRESH)
-
-
-def _too_large(prep: Prep, shape: int) -> Rejected | None:
-    """Why a shape's arguments cannot be staged, before any time is spent on filling them."""
+def _too_large(prep: Preparation, shape: int) -> Rejected | None:
+    """Why a shape's arguments cannot be staged, before they are filled."""
     size = sum(a.size for a in prep.arguments[shape] if a.is_buffer)
     room = prep.device.memory_bytes
     if COPIES * size <= room:

@@ -1,9 +1,8 @@
-"""An oracle's answers as files, so that they are made once and take no process's memory.
+"""The oracle's inputs and expected outputs as files, made once and mapped.
 
-Owns where they lie. For a device with memory of its own they lie in a folder that all benches of a
-run on one host share: whoever needs an answer first makes it, under a lock, and the others map it.
-On a CPU device candidates could read any file by its name, so expected values have none there, and
-are this process's alone.
+For a GPU they are in a folder that all benches of a run on one host share: the first bench that
+needs a case makes it under a lock, the others map it. On a CPU device candidates could read any
+file by name, so expected outputs have no name there and belong to this process.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from pydantic import TypeAdapter
 
 from tuner.experiment.model import Experiment
 from tuner.trial import Rejected
-from workers.bench.preparation import Prep
+from workers.bench.preparation import Preparation
 from workers.comparison import Expected
 from workers.elements import Array, numpy_dtype
 from workers.scratch import SharedFolder, file_lock
@@ -29,10 +28,10 @@ Wants = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What is kept of a question: ``contents`` and the paths in ``expected`` are files' names.
+class OracleRecord:
+    """A case on disk: ``contents`` and the paths in ``expected`` name files.
 
-    ``rejected`` is why the baseline has no answer; ``notes`` are for the report.
+    ``rejected`` is why the baseline gives no outputs; ``notes`` are for the report.
     """
 
     contents: dict[str, str]
@@ -41,41 +40,41 @@ class Answer:
     rejected: Rejected | None = None
 
 
-_ANSWERS = TypeAdapter(Answer)
+_RECORD = TypeAdapter(OracleRecord)
 _EXPERIMENTS = TypeAdapter(Experiment)
 
 
-class Answers:
-    """Answers about one baseline.
+class OracleFiles:
+    """The cases of one baseline.
 
     Args:
-        prep: whose.
-        folder: this process's own.
+        prep: the experiment and its baseline.
+        folder: of this process.
         abort: set to give up waiting for another process.
     """
 
-    def __init__(self, prep: Prep, folder: Path, abort: threading.Event) -> None:
+    def __init__(self, prep: Preparation, folder: Path, abort: threading.Event) -> None:
         self._shared = None if prep.device.is_cpu else SharedFolder("answers", _key(prep))
         self._folder = self._shared.path if self._shared else folder
         self._abort = abort
         self._wants: dict[tuple[str, str], NDArray[Any]] = {}
 
-    def get(self, name: str, make: Callable[[], Answer]) -> Answer:
-        """The answer of this name, made if nobody on this host did so before."""
+    def get(self, name: str, make: Callable[[], OracleRecord]) -> OracleRecord:
+        """The case of this name, made unless a process on this host already did."""
         if self._shared is None:
             return make()
         path = self._folder / f"{name}.json"
         with file_lock(path.with_suffix(".lock"), self._abort):
             if path.exists():
-                return _ANSWERS.validate_json(path.read_bytes())
-            answer = make()
+                return _RECORD.validate_json(path.read_bytes())
+            record = make()
             whole = path.with_suffix(".new")
-            whole.write_bytes(_ANSWERS.dump_json(answer))
+            whole.write_bytes(_RECORD.dump_json(record))
             whole.rename(path)
-            return answer
+            return record
 
     def write(self, name: str, argument: str, data: Array) -> str:
-        """Keep contents; the path where they lie."""
+        """Write contents; returns their path."""
         path = self._folder / f"{name}.{argument}.raw"
         path.unlink(missing_ok=True)
         data.tofile(path)
@@ -83,7 +82,7 @@ class Answers:
         return str(path)
 
     def expect(self, name: str, argument: str, want: NDArray[Any]) -> str:
-        """Keep expected values; their path, if they have one."""
+        """Keep expected outputs; returns their path, empty if they have no name."""
         if self._shared is not None:
             return self.write(name, f"{argument}.want", want)
         with tempfile.TemporaryFile(dir=self._folder) as file:
@@ -93,14 +92,14 @@ class Answers:
         return ""
 
     def want(self, name: str, argument: str, expected: Expected, shape: tuple[int, ...]) -> Array:
-        """Expected values, mapped."""
+        """Expected outputs, mapped."""
         if not expected.path:
             return cast("Array", self._wants[name, argument])
         with Path(expected.path).open("rb") as file:
             return _mapped(file, numpy_dtype(expected.dtype), shape)
 
     def close(self) -> None:
-        """Forget them; whoever leaves last removes the files."""
+        """Forget them; the last process on the host removes the files."""
         self._wants.clear()
         if self._shared:
             self._shared.leave()
@@ -111,8 +110,8 @@ def _mapped(file: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     return mapped
 
 
-def _key(prep: Prep) -> str:
-    """What answers depend on: experiment, machine code, inputs' seed, device."""
+def _key(prep: Preparation) -> str:
+    """A digest of what cases depend on: experiment, machine code, seed, device."""
     parts = (
         _EXPERIMENTS.dump_json(prep.setup.prepares).decode(),
         prep.setup.baseline.code_digest,

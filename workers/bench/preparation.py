@@ -1,4 +1,4 @@
-"""What a bench knows once it is prepared, and the statistics of a timing."""
+"""What a bench knows about a prepared experiment, and the statistics of a timing."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,38 +10,38 @@ from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import ResolvedArgument, moved_bytes
 from tuner.experiment.model import Measure, ShapeBinding
 from tuner.trial import CutShort, Full
-from workers.integrity.launch_checks import Question
+from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.time_bounds import Bounds
 
 Arguments = dict[int, tuple[ResolvedArgument, ...]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Prep:
-    """Setup, device, shapes, arguments and questions by shape, the baseline's medians, ceilings.
+class Preparation:
+    """Setup, device, shapes, arguments and cases by shape, the baseline's medians, ceilings.
 
     Shapes are numbered as the baseline's cells: tune, held-out, then odd ones, which are only
-    checked. The first question of a shape is the one that timing uses.
+    checked. Timing uses a shape's first case.
     """
 
     setup: BenchSetup
     device: Device
     bindings: tuple[ShapeBinding, ...]
     arguments: Arguments
-    questions: dict[int, tuple[Question, ...]] = field(default_factory=dict)
+    cases: dict[int, tuple[VerificationCase, ...]] = field(default_factory=dict)
     baseline_ns: dict[int, float] = field(default_factory=dict)
     ceilings: Ceilings | None = None
 
     @property
     def measure(self) -> Measure:
-        """Launches before and while timing."""
+        """Launches to warm up and to time."""
         return self.setup.experiment.measure
 
     @property
     def bounds(self) -> Bounds:
-        """Of times, by what the experiment says must be moved on each timed shape, if it does.
+        """Bounds of times, by the bytes that the experiment says must be moved on a shape.
 
-        A CPU's clock is not good enough to say that less than an empty launch is impossible.
+        A CPU's clock is too coarse to compare with an empty launch.
         """
         moved = {
             shape: moved_bytes(self.setup.experiment, self.bindings[shape].symbols)
@@ -79,8 +79,8 @@ def full(samples: Sequence[float], baseline_ns: float) -> Full:
     return Full(median_ns=median, mad_ns=deviation, samples=len(samples), baseline_ns=baseline_ns)
 
 
-def short(samples: Sequence[float], baseline_ns: float) -> CutShort:
-    """Median of a timing that was given up."""
+def cut_short(samples: Sequence[float], baseline_ns: float) -> CutShort:
+    """Median of a timing that was cut short."""
     return CutShort(
         median_ns=statistics.median(samples), samples=len(samples), baseline_ns=baseline_ns
     )

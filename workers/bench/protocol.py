@@ -1,9 +1,9 @@
-"""The messages between supervisor and bench child, and their bytes.
+"""The messages between supervisor and bench child, and their encoding.
 
-A frame holds one request or more; each is answered by a frame of its own, until one fails: those
-behind it are not carried out. Requests mirror the device port one to one; handles (``case``,
-``module``, ``launchable``) are numbers that the supervisor chooses. Replies come from a process in
-which candidate code has run, so they are validated like any other outside input.
+A frame holds one or more requests, each answered by a frame of its own; after a failure the rest
+are dropped. Requests mirror the device port. Handles (``buffer_sets``, ``module``, ``launchable``)
+are numbers that the supervisor chooses. Replies come from a process in which candidate code has
+run, so they are validated like any outside input.
 """
 
 import json
@@ -18,7 +18,7 @@ from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Code
-from workers.comparison import Comparison, Expected
+from workers.comparison import ArrayComparison, Expected
 from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar
 
 
@@ -42,11 +42,11 @@ class PlanRotation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Stage a case."""
+class StageBuffers:
+    """Stage the arguments of a shape in so many ``sets``."""
 
     kind: Literal["stage"] = "stage"
-    case: int
+    buffer_sets: int
     buffers: tuple[StagedBuffer, ...]
     scalars: tuple[StagedScalar, ...]
     nulls: tuple[StagedNull, ...]
@@ -55,10 +55,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refill:
-    """Write contents (argument → path) into every set of a case."""
+    """Write contents (argument → path) into every set."""
 
     kind: Literal["refill"] = "refill"
-    case: int
+    buffer_sets: int
     contents: dict[str, str]
 
 
@@ -73,81 +73,90 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """Bind a cell to a case."""
+    """Bind a cell to buffer sets."""
 
     kind: Literal["bind"] = "bind"
     launchable: int
     module: int
     cell: CellPlan
-    case: int
+    buffer_sets: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaken:
-    """Restore one set and launch on it, answered as soon as the device runs what it may compile."""
+class TriggerCompile:
+    """Restore one set and launch on it; answered once the launch runs, hence is compiled."""
 
-    kind: Literal["awaken"] = "awaken"
+    kind: Literal["compile"] = "compile"
     launchable: int
     index: int
     poison: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fire:
-    """Restore, burst, inspect: the one way to launch, for checks and timing alike.
+class RunBurst:
+    """Restore, launch, inspect: the one way to launch, for checks and timing alike.
 
-    The sets ``restored`` are made whole before; ``inspect`` names the one to look at afterwards, if
-    any; it need not be one of those launched. Without a ``poison`` outputs hold what earlier
-    launches left. Answered by :class:`Fired`, which tells how the device is if it is to ``watch``.
+    The sets in ``restored`` are restored first. ``inspect`` is the set to inspect afterwards; it
+    need not be launched on. Without a ``poison`` outputs keep what earlier launches left. Answered
+    by :class:`BurstReply`, with the device's state if ``read_telemetry``.
     """
 
-    kind: Literal["fire"] = "fire"
+    kind: Literal["burst"] = "burst"
     launchable: int
     order: tuple[int, ...]
     restored: tuple[int, ...]
     poison: int | None
     inspect: int | None = None
     expected: dict[str, Expected] = field(default_factory=dict)
-    watch: bool = False
+    read_telemetry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """Inspect a set of a launchable's case, asked when nothing of it runs any more.
+class InspectSet:
+    """Inspect one of a launchable's sets, after its launches.
 
-    For kernels that share the child's memory, and could read in a :class:`Fire` what will be looked
-    at. Answered by :class:`Looked`.
+    For kernels that share the child's memory and could read in a :class:`RunBurst` which set will
+    be inspected. Answered by :class:`SetInspected`.
     """
 
-    kind: Literal["look"] = "look"
+    kind: Literal["inspect"] = "inspect"
     launchable: int
     index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Release cases, modules and launchables, in order; not those that were never made."""
+    """Release handles in order; unknown ones are skipped."""
 
     kind: Literal["release"] = "release"
     handles: tuple[int, ...]
 
 
 Request = Annotated[
-    Describe | PlanRotation | Stage | Refill | Load | Bind | Awaken | Fire | Look | Release,
+    Describe
+    | PlanRotation
+    | StageBuffers
+    | Refill
+    | Load
+    | Bind
+    | TriggerCompile
+    | RunBurst
+    | InspectSet
+    | Release,
     Field(discriminator="kind"),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """It is done."""
+    """Success without a value."""
 
     kind: Literal["done"] = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """The device, and what names it on this host."""
+    """The device and its identity on this host."""
 
     kind: Literal["described"] = "described"
     device: Device
@@ -156,33 +165,33 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotated:
-    """How to time a case."""
+    """How to time a shape."""
 
     kind: Literal["rotated"] = "rotated"
     rotation: Rotation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fired:
+class BurstReply:
     """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order.
 
-    ``host_ns`` is how long the burst took by the host's clock, until nothing ran any more.
+    ``host_ns`` is the burst's duration on the host's clock, until the device was idle.
     """
 
-    kind: Literal["fired"] = "fired"
+    kind: Literal["burst"] = "burst"
     times: tuple[float, ...]
     host_ns: float
     damage: Damage | None = None
     outputs: tuple[str, ...] = ()
-    comparisons: dict[str, Comparison] = field(default_factory=dict)
+    comparisons: dict[str, ArrayComparison] = field(default_factory=dict)
     vitals: Vitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class SetInspected:
     """The inspection; its outputs follow as blobs, in order."""
 
-    kind: Literal["looked"] = "looked"
+    kind: Literal["inspected"] = "inspected"
     damage: Damage | None
     outputs: tuple[str, ...]
 
@@ -206,7 +215,8 @@ class Broken:
 
 
 Reply = Annotated[
-    Done | Described | Rotated | Fired | Looked | Failed | Broken, Field(discriminator="kind")
+    Done | Described | Rotated | BurstReply | SetInspected | Failed | Broken,
+    Field(discriminator="kind"),
 ]
 
 _REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request])
@@ -214,12 +224,12 @@ _REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 def encode_requests(requests: Sequence[Request]) -> bytes:
-    """Requests as JSON; not-a-number and infinities are kept."""
+    """Requests as JSON; NaN and infinities are kept."""
     return json.dumps(_REQUESTS.dump_python(list(requests), mode="json")).encode()
 
 
 def decode_requests(text: bytes) -> list[Request]:
-    """The requests that a JSON text holds."""
+    """The requests in a JSON text."""
     return _REQUESTS.validate_json(text)
 
 
@@ -229,10 +239,10 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def decode_reply(text: bytes) -> Reply:
-    """The reply that a JSON text holds.
+    """The reply in a JSON text.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: it is not a valid reply.
     """
     try:
         return _REPLIES.validate_json(text)

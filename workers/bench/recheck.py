@@ -5,42 +5,46 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workers.bench.preparation import Prep
-from workers.bench.session import Entrant, Stand
+from workers.bench.launcher import LoadedCandidate
+from workers.bench.preparation import Preparation
+from workers.bench.session import BenchSession
 from workers.inputs import can_renew
-from workers.integrity.timing_recheck import believed, new_contents
+from workers.integrity.timing_recheck import accept_or_retime, new_contents
 
 
-def doubt(
-    prep: Prep,
-    stand: Stand,
-    entrant: Entrant,
-    baseline: Entrant,
+def recheck_timing(
+    prep: Preparation,
+    session: BenchSession,
+    loaded: LoadedCandidate,
+    baseline: LoadedCandidate,
     shape: int,
     samples: list[float],
     again: Callable[[], list[float]],
     rng: np.random.Generator,
     *,
-    kin: bool,
+    unique_inputs: bool,
 ) -> list[float]:
-    """The samples to accept for a candidate on a shape: see :func:`believed`.
+    """The samples to accept for a candidate on a shape: see :func:`accept_or_retime`.
 
-    ``kin``: draw new inputs for this candidate alone, in case another one that ran in the
-    same child has passed on the shape's last question, which all share.
+    With ``unique_inputs`` the new inputs are drawn for this candidate alone. Otherwise they are the
+    shape's last case, which a candidate that ran in the same child before may have passed on.
     """
-    first, *_, last = prep.questions[shape]
+    first, *_, last = prep.cases[shape]
     known_ns = prep.baseline_ns[shape]
     renewable = [a for a in prep.arguments[shape] if a.name in first.contents and can_renew(a)]
-    common = () if kin and renewable else (last,)
+    common = () if unique_inputs and renewable else (last,)
     with new_contents(renewable, first.contents, rng) as renewed:
-        return believed(
+        return accept_or_retime(
             samples,
             again,
-            known=lambda: stand.once(entrant, first, known_ns),
+            known=lambda: session.time_single_launch(loaded, first, known_ns),
             new=itertools.chain(
-                (stand.once(entrant, one, known_ns) for one in common),
-                (stand.beside(entrant, baseline, last, one, known_ns) for one in renewed),
+                (session.time_single_launch(loaded, one, known_ns) for one in common),
+                (
+                    session.time_on_new_inputs(loaded, baseline, last, one, known_ns)
+                    for one in renewed
+                ),
             ),
-            lag=lambda: stand.lag(baseline, first, known_ns),
-            drifts=stand.drifts(shape, prep.measure),
+            overhead_ns=lambda: session.single_launch_overhead_ns(baseline, first, known_ns),
+            drifts=session.drifts(shape, prep.measure),
         )

@@ -1,8 +1,8 @@
-"""One bench child with shapes staged on it: check an entrant on a question, time it on a shape.
+"""One bench child with shapes staged in it: check a candidate on a case, time it on a shape.
 
-Owns the entrants of one child's life, the random order of everything, and the points at which
-timing is checked. Checks and timing go through the same request, so that no kernel can tell them
-apart. Which questions, and what follows from a failure, is for :mod:`workers.bench.device_bench`.
+Owns the order of launches and the points at which a timing is checked. Checks and timing use the
+same request, so that a kernel cannot tell them apart. Which cases are run, and what follows from a
+failure, is decided by :mod:`workers.bench.device_bench`.
 """
 
 import itertools
@@ -10,83 +10,48 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from tuner.backends.registry import traits_of
 from tuner.candidate import Candidate
 from tuner.device import Device
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
-from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
-from workers.bench.bursts import Volley, bursts, drifting, further, pick, random_order
-from workers.bench.staged_shapes import Cases, Place
-from workers.bench.stopping import LEAST_BURSTS, hopeless, settled
-from workers.bench.supervisor import Deadlines, Shot, Supervisor
+from workers.bench.bursts import Burst, another_burst, drifting, pick, plan_bursts, random_order
+from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
+from workers.bench.staged_shapes import StagedShapes, StagingKey
+from workers.bench.stopping import LEAST_BURSTS, precise_enough, surely_slower
+from workers.bench.supervisor import Deadlines, Supervisor
 from workers.comparison import Expected
-from workers.devices.port import Inspection
-from workers.integrity.launch_checks import Contents, Question, agreeing, check, check_bystander
+from workers.integrity.launch_checks import (
+    Contents,
+    VerificationCase,
+    agreeing,
+    check,
+    check_bystander,
+)
 from workers.integrity.time_bounds import Bounds
 
-_POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
-"""Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
-
-In turn, so that neither a kernel that reads its output passes, nor one that leaves alone what looks
-like an answer: where a set is launched on twice, that one would be timed doing nothing.
-"""
-_GOES_ON = 16
-"""Launches at most before other contents come."""
+_MAX_CONTINUED = 16
+"""Launches at most that continue a timing before other contents are written."""
 _TAKES = 3
 """How often a timing is taken while the device is throttled."""
 
 
-@dataclass(slots=True)
-class Entrant:
-    """A candidate loaded into a stand's child.
+class BenchSession:
+    """Staged shapes and loaded candidates of one child.
 
-    ``launchables`` are bound at first use, by shape and whether on exactly aligned buffers; on
-    ``awakened`` shapes a launch that nobody looked at may still run; one took up to ``slowest_ns``.
-    """
-
-    candidate: Candidate
-    module: int
-    launchables: dict[Place, int] = field(default_factory=dict)
-    awakened: set[int] = field(default_factory=set)
-    slowest_ns: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Aim:
-    """A volley at a shape's buffers, exactly aligned or not."""
-
-    place: Place
-    volley: Volley
-
-
-@dataclass(frozen=True, slots=True)
-class _Fired:
-    """A volley, the byte that outputs held before, how long it took, and what was seen after."""
-
-    volley: Volley
-    poison: int | None
-    times: tuple[float, ...]
-    seen: Inspection | None
-
-
-class Stand:
-    """Cases and entrants of one child. Raises :class:`DeviceFailure`; after a sticky one, drop it.
-
-    ``notes`` are for the report; ``vitals`` is how the device was after the last timing.
+    Raises :class:`DeviceFailure`; after a sticky one it is of no use. ``notes`` are for the report.
 
     Args:
         server: the child.
         arguments: resolved arguments by shape.
         deadlines: how long launches may take.
-        device: the child's; one that is no CPU may compare outputs itself.
+        device: the child's.
         rng: decides orders, poisons and checked points.
-        bounds: times that cannot be.
+        bounds: refuses impossible times.
     """
 
     def __init__(
@@ -101,111 +66,111 @@ class Stand:
         self._server = server
         self._bounds = bounds
         self._arguments = arguments
-        self._deadlines = deadlines
         self._device = device
         self._rng = rng
-        self._cases = Cases(server, arguments, device.base_align)
+        self._shapes = StagedShapes(server, arguments, device.base_align)
+        self._launcher = Launcher(server, self._shapes, deadlines, device, rng)
         self.notes: dict[str, None] = {}
-        self.vitals: Vitals | None = None
-        self._ordinary = bool(rng.integers(2))
 
-    def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
-        """Stage the question's shape, with as many sets as timing needs."""
-        self._cases.stage(question, caches, repeats)
+    @property
+    def vitals(self) -> Vitals | None:
+        """The device's state after the last timing."""
+        return self._launcher.vitals
+
+    def stage(self, case: VerificationCase, caches: Sequence[Cache], repeats: int) -> None:
+        """Stage a case's shape, with as many sets as timing needs."""
+        self._shapes.stage(case, caches, repeats)
 
     def unstage(self, shape: int) -> None:
-        """Free a shape's buffers; entrants must have left it."""
-        self._cases.unstage(shape)
+        """Free a shape's buffers; candidates must be unbound from it."""
+        self._shapes.unstage(shape)
 
-    def enter(self, candidate: Candidate) -> Entrant:
-        """Load a candidate's binaries; where that fails, the next request does."""
-        return Entrant(candidate, self._server.load(candidate.binaries))
+    def load(self, candidate: Candidate) -> LoadedCandidate:
+        """Load a candidate's binaries; a failure comes with the next request."""
+        return LoadedCandidate(candidate, self._server.load(candidate.binaries))
 
-    def settle(self) -> None:
-        """Have done what was asked so far, so that no failure of it comes later."""
-        self._server.settle()
+    def flush(self) -> None:
+        """Complete all requests so far, so that no failure of them comes later."""
+        self._server.flush()
 
-    def leave(self, entrant: Entrant) -> None:
-        """Unload a candidate, while nobody waits for it.
+    def unload(self, loaded: LoadedCandidate) -> None:
+        """Unload a candidate without waiting; its shapes hold their original contents again."""
+        for key in loaded.launchables:
+            if key in self._shapes:
+                self._shapes.refill(key, self._shapes[key].original)
+        self._server.release(*loaded.launchables.values(), loaded.module)
 
-        Cases hold what they were staged with, made whole again.
-        """
-        for place in entrant.launchables:
-            if place in self._cases:
-                self._cases.refill(place, self._cases[place].first)
-        self._server.release(*entrant.launchables.values(), entrant.module)
-
-    def leave_shape(self, entrant: Entrant, shape: int) -> None:
+    def unbind(self, loaded: LoadedCandidate, shape: int) -> None:
         """Unbind a candidate from one shape."""
         for exact in (True, False):
-            if (shape, exact) in entrant.launchables:
-                self._server.release(entrant.launchables.pop((shape, exact)))
+            if (shape, exact) in loaded.launchables:
+                self._server.release(loaded.launchables.pop((shape, exact)))
 
     def check(
-        self, entrant: Entrant, question: Question, baseline_ns: float, *, exact: bool
+        self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float, *, exact: bool
     ) -> None:
-        """One checked launch on the question's inputs.
+        """One checked launch on a case's inputs.
 
-        Where outputs are left standing, one on poison before: a kernel that tells by its outputs
-        that it is asked would be honest on the other alone.
+        Where outputs are kept, another one before it on poisoned outputs: a kernel that recognises
+        a check by its kept outputs could be honest in the second alone.
 
-        ``exact``: on the buffers that are aligned to no more than was promised.
+        ``exact``: on the buffers that are aligned to exactly what is promised.
         """
-        place = question.shape, exact
-        poisoned = replace(question, standing=False)
-        for asked in (poisoned, question) if question.standing else (question,):
-            target = (self._next(entrant, place, question.contents, baseline_ns),)
-            if asked.standing:
-                self._cases.hold(place, self._cases[place].first)
-                self._fire(entrant, place, baseline_ns, target)
-            self._cases.hold(place, question.contents)
-            volley = Volley(target * question.launches, look=target[0], stands=asked.standing)
-            deque(self._judged(entrant, baseline_ns, asked, [_Aim(place, volley)]), maxlen=0)
+        key = case.shape, exact
+        poisoned = replace(case, keep_outputs=False)
+        for asked in (poisoned, case) if case.keep_outputs else (case,):
+            target = (self._next_set(loaded, key, case.contents, baseline_ns),)
+            if asked.keep_outputs:
+                self._shapes.ensure(key, self._shapes[key].original)
+                self._launch_unchecked(loaded, key, baseline_ns, target)
+            self._shapes.ensure(key, case.contents)
+            order = target * case.launches
+            burst = Burst(order, inspect=target[0], keep_outputs=asked.keep_outputs)
+            deque(self._checked(loaded, baseline_ns, asked, [PlacedBurst(key, burst)]), maxlen=0)
 
-    def once(self, entrant: Entrant, question: Question, baseline_ns: float) -> float:
-        """Nanoseconds of one launch on a question's inputs, which is checked."""
-        asked = question.shape, question.contents, baseline_ns
-        one = self._single(entrant, *asked, question.expected)
-        self._judge(question, one)
+    def time_single_launch(
+        self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float
+    ) -> float:
+        """Nanoseconds of one checked launch on a case's inputs."""
+        one = self._single(loaded, case.shape, case.contents, baseline_ns, case.expected)
+        self._check(case, one)
         return one.times[0]
 
-    def beside(
+    def time_on_new_inputs(
         self,
-        entrant: Entrant,
-        baseline: Entrant,
-        like: Question,
+        loaded: LoadedCandidate,
+        baseline: LoadedCandidate,
+        like: VerificationCase,
         contents: Contents,
         baseline_ns: float,
     ) -> float:
-        """Nanoseconds of one launch on other contents, whose answer must be the baseline's.
+        """Nanoseconds of one launch on other contents, checked against the baseline.
 
-        The baseline is asked afterwards, so that its answer cannot lie anywhere before.
+        The baseline runs second, so that its answer is in no memory before.
         """
         one, other = (
-            self._single(each, like.shape, contents, baseline_ns, {})
-            for each in (entrant, baseline)
+            self._single(each, like.shape, contents, baseline_ns, {}) for each in (loaded, baseline)
         )
-        assert other.seen is not None
-        self._judge(agreeing(like, contents, other.seen, self._named(like.shape)), one)
+        assert other.inspection is not None
+        self._check(agreeing(like, contents, other.inspection, self._named(like.shape)), one)
         return one.times[0]
 
-    def lag(self, baseline: Entrant, question: Question, baseline_ns: float) -> float:
-        """How many nanoseconds longer than a timing's a single launch of the baseline takes.
-
-        The kernel that is tried may lag twice as long.
-        """
-        taken = (self.once(baseline, question, baseline_ns) for _ in range(_TAKES))
+    def single_launch_overhead_ns(
+        self, baseline: LoadedCandidate, case: VerificationCase, baseline_ns: float
+    ) -> float:
+        """Twice the nanoseconds by which a single launch of the baseline exceeds its timing."""
+        taken = (self.time_single_launch(baseline, case, baseline_ns) for _ in range(_TAKES))
         return 2 * max(0.0, min(taken) - baseline_ns)
 
     def drifts(self, shape: int, measure: Measure) -> bool:
-        """Whether a launch of a timing may find what another one left."""
-        rotation = self._cases.rotation(shape, measure.cache, measure.warmup, measure.repeats)
-        return drifting(rotation, in_place=self._cases.in_place(shape))
+        """Whether a launch of a timing may find outputs of another one."""
+        rotation = self._shapes.rotation(shape, measure.cache, measure.warmup, measure.repeats)
+        return drifting(rotation, in_place=self._shapes.in_place(shape))
 
     def time(
         self,
-        entrant: Entrant,
-        question: Question,
+        loaded: LoadedCandidate,
+        case: VerificationCase,
         cache: Cache,
         measure: Measure,
         baseline_ns: float,
@@ -213,29 +178,29 @@ class Stand:
         *,
         check: bool = False,
     ) -> list[float]:
-        """Nanoseconds per launch, after warm-up, checked at random points on the way.
+        """Nanoseconds per launch, after warm-up, checked at random points.
 
-        Taken again, a few times, where the device was throttled meanwhile. Stops early once it is
-        surely slower than ``cutoff_ns``, with what there is by then; not before it was checked.
+        Taken again, a few times, if the device was throttled meanwhile. Stops early once it is
+        surely slower than ``cutoff_ns``, with the samples so far; never before it was checked.
 
         Args:
-            entrant: whom to time; on the question's inputs.
-            question: the inputs.
+            loaded: the candidate.
+            case: the inputs.
             cache: cold or hot.
             measure: launches to warm up and to time, and when that is enough.
-            baseline_ns: what deadlines are reckoned from.
-            cutoff_ns: what is above need not be known.
-            check: whether to look at one launch on exactly aligned buffers before, in the same go.
+            baseline_ns: a launch of the baseline, from which deadlines follow.
+            cutoff_ns: slower times need not be known.
+            check: whether to check one launch on exactly aligned buffers first, in the same go.
         """
-        before: list[_Aim] = []
+        before: list[PlacedBurst] = []
         if check:
-            place = question.shape, True
-            target = self._next(entrant, place, question.contents, baseline_ns)
-            self._cases.hold(place, question.contents)
-            before.append(_Aim(place, Volley((target,), look=target)))
-        self._cases.hold((question.shape, False), question.contents)
+            key = case.shape, True
+            target = self._next_set(loaded, key, case.contents, baseline_ns)
+            self._shapes.ensure(key, case.contents)
+            before.append(PlacedBurst(key, Burst((target,), inspect=target)))
+        self._shapes.ensure((case.shape, False), case.contents)
         for _ in range(_TAKES):
-            samples = self._take(entrant, question, cache, measure, baseline_ns, cutoff_ns, before)
+            samples = self._take(loaded, case, cache, measure, baseline_ns, cutoff_ns, before)
             before = []
             throttled = self.vitals.throttled if self.vitals else ()
             if not throttled:
@@ -245,191 +210,116 @@ class Stand:
 
     def _take(
         self,
-        entrant: Entrant,
-        question: Question,
+        loaded: LoadedCandidate,
+        case: VerificationCase,
         cache: Cache,
         measure: Measure,
         baseline_ns: float,
         cutoff_ns: float,
-        before: Sequence[_Aim],
+        before: Sequence[PlacedBurst],
     ) -> list[float]:
-        place = question.shape, False
-        rotation = self._cases.rotation(question.shape, cache, measure.warmup, measure.repeats)
+        key = case.shape, False
+        rotation = self._shapes.rotation(case.shape, cache, measure.warmup, measure.repeats)
         order = random_order(rotation, self._rng)
-        self._cases[place].walk = itertools.cycle(order[: rotation.sets])
-        in_place = self._cases.in_place(question.shape)
-        ahead = bursts(rotation, order, self._rng, in_place=in_place)
+        self._shapes[key].order = itertools.cycle(order[: rotation.sets])
+        in_place = self._shapes.in_place(case.shape)
+        ahead = plan_bursts(rotation, order, self._rng, in_place=in_place)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
 
-        def shoot(aims: Sequence[_Aim]) -> None:
-            found = self._judged(entrant, baseline_ns, question, aims, watch=True)
-            for volley, times in zip((aim.volley for aim in aims), found, strict=True):
-                samples.extend(times if volley.timed else ())
-                raced.extend([(min(times), len(volley.order))] if volley.raced else ())
+        def run(placed: Sequence[PlacedBurst]) -> None:
+            found = self._checked(loaded, baseline_ns, case, placed, read_telemetry=True)
+            for burst, times in zip((one.burst for one in placed), found, strict=True):
+                samples.extend(times if burst.timed else ())
+                raced.extend([(min(times), len(burst.order))] if burst.raced else ())
 
         while ahead:
-            # As many again as there were: few are in vain, and the device seldom waits for us.
+            # Double the number each time: few bursts are wasted, and the device seldom waits.
             count = max(LEAST_BURSTS, len(raced))
-            aims = [_Aim(place, volley) for burst in ahead[:count] for volley in burst]
-            shoot([*before, *aims])
+            planned = [PlacedBurst(key, burst) for group in ahead[:count] for burst in group]
+            run([*before, *planned])
             before, ahead = (), ahead[count:]
-            if hopeless(raced, cutoff_ns, cpu=self._device.is_cpu):
+            if surely_slower(raced, cutoff_ns, cpu=self._device.is_cpu):
                 return samples or [raced[-1][0]]
         launches = rotation.bursts * len(order)
-        while launches < measure.at_most and not settled(samples, measure.until):
-            more = further(rotation, order, self._rng, in_place=in_place)
-            shoot([_Aim(place, volley) for volley in more])
+        while launches < measure.at_most and not precise_enough(samples, measure.until):
+            more = another_burst(rotation, order, self._rng, in_place=in_place)
+            run([PlacedBurst(key, burst) for burst in more])
             launches += len(order)
-        self._bounds.refuse(question.shape, cache, rotation, statistics.median(samples))
+        self._bounds.refuse(case.shape, cache, rotation, statistics.median(samples))
         return samples
 
-    def _next(
+    def _next_set(
         self,
-        entrant: Entrant,
-        place: Place,
+        loaded: LoadedCandidate,
+        key: StagingKey,
         contents: Contents | None,
         baseline_ns: float,
     ) -> int:
-        """The set to launch on with these contents.
+        """The set for a launch on these contents.
 
-        Other contents than those that are timed come where a timing would go on, after a few of its
-        launches: by nothing but them shall a kernel tell that it is asked.
+        Contents other than the timed ones follow a few launches that continue a timing, so that
+        nothing but the contents tells a kernel that it is checked.
         """
-        case = self._cases[place]
-        if contents is not case.first and not place[1]:
-            self._cases.hold(place, case.first)
-            order = tuple(
-                next(case.walk) for _ in range(1 + pick(min(case.sets, _GOES_ON), self._rng))
-            )
-            self._fire(entrant, place, baseline_ns, order)
-        return next(case.walk)
+        staged = self._shapes[key]
+        if contents is not staged.original and not key[1]:
+            self._shapes.ensure(key, staged.original)
+            count = 1 + pick(min(staged.sets, _MAX_CONTINUED), self._rng)
+            order = tuple(next(staged.order) for _ in range(count))
+            self._launch_unchecked(loaded, key, baseline_ns, order)
+        return next(staged.order)
 
     def _single(
         self,
-        entrant: Entrant,
+        loaded: LoadedCandidate,
         shape: int,
         contents: Contents,
         baseline_ns: float,
         expected: Mapping[str, Expected],
-    ) -> _Fired:
-        """One launch on these contents, looked at.
+    ) -> CompletedBurst:
+        """One launch on these contents, inspected.
 
-        They are written twice, so that all have been read from their files before.
+        Written twice, so that all files have been read before.
         """
-        place = shape, False
-        target = self._next(entrant, place, None, baseline_ns)
-        self._cases.refill(place, contents)
-        self._cases.refill(place, contents)
-        aims = [_Aim(place, Volley((target,), look=target))]
-        (one,) = self._fired(entrant, baseline_ns, aims, expected)
+        key = shape, False
+        target = self._next_set(loaded, key, None, baseline_ns)
+        self._shapes.refill(key, contents)
+        self._shapes.refill(key, contents)
+        placed = [PlacedBurst(key, Burst((target,), inspect=target))]
+        (one,) = self._launcher.run(loaded, baseline_ns, placed, expected)
         return one
 
-    def _fire(
-        self,
-        entrant: Entrant,
-        place: Place,
-        baseline_ns: float,
-        order: tuple[int, ...],
+    def _launch_unchecked(
+        self, loaded: LoadedCandidate, key: StagingKey, baseline_ns: float, order: tuple[int, ...]
     ) -> None:
-        """Launches that nobody looks at."""
-        deque(self._fired(entrant, baseline_ns, [_Aim(place, Volley(order))], {}), maxlen=0)
+        placed = [PlacedBurst(key, Burst(order))]
+        deque(self._launcher.run(loaded, baseline_ns, placed, {}), maxlen=0)
 
-    def _judged(
+    def _checked(
         self,
-        entrant: Entrant,
+        loaded: LoadedCandidate,
         baseline_ns: float,
-        question: Question,
-        aims: Sequence[_Aim],
+        case: VerificationCase,
+        placed: Sequence[PlacedBurst],
         *,
-        watch: bool = False,
+        read_telemetry: bool = False,
     ) -> Iterator[tuple[float, ...]]:
-        """Fire one after the other, then judge each that was looked at; yields their times."""
-        for one in self._fired(entrant, baseline_ns, aims, question.expected, watch=watch):
-            self._judge(question, one)
+        """Run bursts in order and check each that was inspected; yields their times."""
+        for one in self._launcher.run(
+            loaded, baseline_ns, placed, case.expected, read_telemetry=read_telemetry
+        ):
+            self._check(case, one)
             yield one.times
 
-    def _judge(self, question: Question, one: _Fired) -> None:
-        arguments = self._named(question.shape)
-        if one.seen is None:
+    def _check(self, case: VerificationCase, one: CompletedBurst) -> None:
+        arguments = self._named(case.shape)
+        if one.inspection is None:
             return
-        if one.volley.look in one.volley.order:
-            check(question, one.seen, arguments, one.poison)
+        if one.burst.inspect in one.burst.order:
+            check(case, one.inspection, arguments, one.poison)
         else:
             assert one.poison is not None
-            check_bystander(question, one.seen, arguments, one.poison)
-
-    def _fired(
-        self,
-        entrant: Entrant,
-        baseline_ns: float,
-        aims: Sequence[_Aim],
-        expected: Mapping[str, Expected],
-        *,
-        watch: bool = False,
-    ) -> Iterator[_Fired]:
-        """Fire one after the other at one shape; what is expected is compared where devices can.
-
-        With ``watch`` the device is looked at after the last.
-        """
-        shape, _ = aims[0].place
-        poisons = [None if aim.volley.stands else self._poison() for aim in aims]
-        fired = self._server.fire(
-            [
-                Shot(
-                    launchable=self._bound(entrant, aim.place),
-                    order=aim.volley.order,
-                    poison=poison,
-                    deadline=self._deadline(entrant, shape, baseline_ns),
-                    inspect=aim.volley.look,
-                    expected={} if self._device.is_cpu or aim.volley.look is None else expected,
-                    watch=watch and aim is aims[-1],
-                    also=() if poison is None else self._decoy(aim),
-                )
-                for aim, poison in zip(aims, poisons, strict=True)
-            ],
-            entrant.slowest_ns.get(shape, 0.0),
-            apart=self._device.is_cpu,
-        )
-        for aim, poison, (times, seen, vitals) in zip(aims, poisons, fired, strict=True):
-            if watch:
-                self.vitals = vitals
-            entrant.slowest_ns[shape] = max(entrant.slowest_ns.get(shape, 0.0), *times)
-            yield _Fired(aim.volley, poison, times, seen)
-
-    def _decoy(self, aim: _Aim) -> tuple[int, ...]:
-        """A set to restore in vain, where a kernel could read that one beside it is restored."""
-        idle = set(range(self._cases[aim.place].sets)).difference(aim.volley.order)
-        if not self._device.is_cpu or not idle or aim.volley.look in idle:
-            return ()
-        return (sorted(idle)[pick(len(idle), self._rng)],)
+            check_bystander(case, one.inspection, arguments, one.poison)
 
     def _named(self, shape: int) -> dict[str, ResolvedArgument]:
         return {argument.name: argument for argument in self._arguments[shape]}
-
-    def _deadline(self, entrant: Entrant, shape: int, baseline_ns: float) -> float:
-        """Seconds for a launch, and for another that may still run before it."""
-        launches = 1 + (shape in entrant.awakened)
-        entrant.awakened.discard(shape)
-        return launches * self._deadlines.of(baseline_ns)
-
-    def _bound(self, entrant: Entrant, place: Place) -> int:
-        if place not in entrant.launchables:
-            shape, exact = place
-            cell = entrant.candidate.plan.cells[shape]
-            assert isinstance(cell, CellPlan)
-            least = self._cases.least_align(exact)
-            scratch = tuple(replace(s, align=max(s.align, least)) for s in cell.scratch)
-            entrant.launchables[place] = self._server.bind(
-                entrant.module, replace(cell, scratch=scratch), self._cases[place].handle
-            )
-            compiles = traits_of(self._device.backend).compiles_at_first_launch
-            if compiles and (shape, not exact) not in entrant.launchables:
-                self._server.awaken(entrant.launchables[place], 0, _POISONS[0][0])
-                entrant.awakened.add(shape)
-        return entrant.launchables[place]
-
-    def _poison(self) -> int:
-        self._ordinary = not self._ordinary
-        bytes_ = _POISONS[self._ordinary]
-        return bytes_[pick(len(bytes_), self._rng)]

@@ -1,8 +1,8 @@
-"""The shapes that lie staged in one child: their buffer sets, what these hold, and who is next.
+"""The shapes staged in one child: their buffer sets and what these hold.
 
-Each shape is staged twice: with one set on addresses aligned to exactly what the experiment
-promises, for checks alone, and on addresses as an allocator gives them, for timing and checks,
-since that is what the application runs on.
+Each shape is staged twice: in one set at addresses aligned to exactly what the experiment promises,
+for checks alone; and at addresses as an allocator gives them, for timing and checks, since the
+application runs on those.
 """
 
 import itertools
@@ -14,28 +14,29 @@ from tuner.experiment.model import Cache
 from workers.bench.supervisor import Supervisor
 from workers.devices.port import Rotation
 from workers.devices.staging import staged
-from workers.integrity.launch_checks import Contents, Question
+from workers.integrity.launch_checks import Contents, VerificationCase
 
-Place = tuple[int, bool]
+StagingKey = tuple[int, bool]
 """A shape, and whether on exactly aligned buffers."""
 
 
 @dataclass(slots=True)
-class Case:
-    """``first`` are the contents it was staged with, ``contents`` what it holds now.
+class StagedShape:
+    """``original`` contents were staged first, ``contents`` are there now.
 
-    ``walk`` goes on over the sets as the last timing did, so that no launch is known by its place.
+    ``order`` continues over the sets as the last timing did, so that a kernel cannot tell a checked
+    launch by its set.
     """
 
     handle: int
     sets: int
-    first: Contents
+    original: Contents
     contents: Contents
-    walk: Iterator[int]
+    order: Iterator[int]
 
 
-class Cases:
-    """What is staged, by place.
+class StagedShapes:
+    """What is staged, by key.
 
     Args:
         server: the child.
@@ -52,50 +53,50 @@ class Cases:
         self._server = server
         self._arguments = arguments
         self._base_align = base_align
-        self._cases: dict[Place, Case] = {}
+        self._shapes: dict[StagingKey, StagedShape] = {}
         self._rotations: dict[tuple[int, Cache, int, int], Rotation] = {}
 
-    def __getitem__(self, place: Place) -> Case:
-        return self._cases[place]
+    def __getitem__(self, key: StagingKey) -> StagedShape:
+        return self._shapes[key]
 
-    def __contains__(self, place: Place) -> bool:
-        return place in self._cases
+    def __contains__(self, key: StagingKey) -> bool:
+        return key in self._shapes
 
-    def stage(self, question: Question, caches: Sequence[Cache], repeats: int) -> None:
-        """Stage the question's shape, with as many sets as timing needs."""
-        arguments, contents = self._arguments[question.shape], question.contents
-        needed = max(self.rotation(question.shape, cache, 0, repeats).sets for cache in caches)
+    def stage(self, case: VerificationCase, caches: Sequence[Cache], repeats: int) -> None:
+        """Stage the shape of a verification case, with as many sets as timing needs."""
+        arguments, contents = self._arguments[case.shape], case.contents
+        needed = max(self.rotation(case.shape, cache, 0, repeats).sets for cache in caches)
         for exact, sets in ((True, 1), (False, needed)):
             handle = self._server.stage(staged(arguments, contents, self.least_align(exact)), sets)
-            self._cases[question.shape, exact] = Case(
+            self._shapes[case.shape, exact] = StagedShape(
                 handle, sets, contents, contents, itertools.cycle(range(sets))
             )
 
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers."""
         for exact in (True, False):
-            self._server.release(self._cases.pop((shape, exact)).handle)
+            self._server.release(self._shapes.pop((shape, exact)).handle)
 
-    def hold(self, place: Place, contents: Contents) -> None:
-        """Have a case hold these inputs."""
-        if self._cases[place].contents is not contents:
-            self.refill(place, contents)
+    def ensure(self, key: StagingKey, contents: Contents) -> None:
+        """Have the sets hold these contents."""
+        if self._shapes[key].contents is not contents:
+            self.refill(key, contents)
 
-    def refill(self, place: Place, contents: Contents) -> None:
-        """Write these inputs into a case, whatever it holds."""
-        case = self._cases[place]
-        self._server.refill(case.handle, contents)
-        case.contents = contents
+    def refill(self, key: StagingKey, contents: Contents) -> None:
+        """Write these contents, whatever the sets hold."""
+        shape = self._shapes[key]
+        self._server.refill(shape.handle, contents)
+        shape.contents = contents
 
     def rotation(self, shape: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """How to time a shape."""
-        asked = shape, cache, warmup, repeats
-        if asked not in self._rotations:
+        key = shape, cache, warmup, repeats
+        if key not in self._rotations:
             size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
-            self._rotations[asked] = self._server.rotation(
+            self._rotations[key] = self._server.rotation(
                 size, cache, warmup, repeats, in_place=self.in_place(shape)
             )
-        return self._rotations[asked]
+        return self._rotations[key]
 
     def in_place(self, shape: int) -> bool:
         """Whether a launch changes what the next one reads."""

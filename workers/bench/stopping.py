@@ -1,6 +1,6 @@
-"""When a timing has gone on for long enough: it is sure, or surely too slow.
+"""When a timing may end: it is precise enough, or surely slower than the cut-off.
 
-Owns the statistics, free of assumptions on the distribution of the noise.
+Assumes nothing about the distribution of the noise.
 """
 
 import math
@@ -13,18 +13,18 @@ Medians of one kernel on an H100 lie within 5 % of each other from process to pr
 small kernels, hot; 1 % and less for large ones), on two shared cores within 70 %.
 """
 
-HICCUP_NS = 100_000
-"""What the host may add to a burst: work was seen 70–110 µs late on an H100, bursts in a row."""
+HOST_DELAY_NS = 100_000
+"""Delay that the host may add to a burst: 70–110 µs were seen on an H100, bursts in a row."""
 
 LEAST_BURSTS, LEAST_LAUNCHES = 2, 8
-"""Fewer prove nothing."""
+"""With fewer, a candidate is not given up."""
 
 
-def settled(samples: Sequence[float], until: float | None) -> bool:
-    """Whether the 95 % interval of the median is at most this share of it; if asked for at all.
+def precise_enough(samples: Sequence[float], until: float | None) -> bool:
+    """Whether the 95 % interval of the median is at most ``until`` times it, if that is given.
 
     The interval lies between two order statistics, whose ranks follow from the binomial
-    distribution (in its normal approximation); six samples are the least that have one.
+    distribution in its normal approximation; it takes six samples.
     """
     if until is None:
         return True
@@ -37,24 +37,23 @@ def settled(samples: Sequence[float], until: float | None) -> bool:
     return upper - lower <= until * ordered[count // 2]
 
 
-def hopeless(bursts: Sequence[tuple[float, int]], cutoff_ns: float, *, cpu: bool) -> bool:
-    """Whether every burst so far, warm-up included, was surely above the cut-off.
+def surely_slower(bursts: Sequence[tuple[float, int]], cutoff_ns: float, *, cpu: bool) -> bool:
+    """Whether every burst so far, warm-up included, was above the cut-off by more than noise.
 
-    Noise makes slower rather than faster, so the least of the bursts counts: a kernel as fast as
-    the cut-off is given up only if each of them, two at least, was slower than it by the margin
-    *and*, where launches are timed together, by a hiccup of the host. If one burst is so with
-    chance p, two that err alone are with p². The best of all lies at or below the cut-off but for
-    the luck of the k-th best, which the margin has room for as well; on noise as recorded on an
-    H100, with hiccups in runs of three, it was not lost once in 18,000 searches. Where buffers lie
-    is common to all timings of a kernel in one process: that too is for the margin.
+    Noise makes launches slower rather than faster, so the fastest burst counts. A kernel as fast as
+    the cut-off is given up only if each of at least two bursts was slower by the margin *and*,
+    where launches are timed together, by a delay of the host. On noise recorded on an H100, with
+    delays in runs of three, the best configuration was not lost once in 18,000 searches. The margin
+    also covers the luck of the configuration that set the cut-off, and where buffers lie, which is
+    common to all timings of a kernel in one process.
 
     Args:
         bursts: nanoseconds of the fastest launch, or the mean of all, and how many were launched.
-        cutoff_ns: what is above leads nowhere.
+        cutoff_ns: slower candidates are of no interest.
         cpu: whether the device is a processor that others use too.
     """
     if len(bursts) < LEAST_BURSTS or sum(count for _, count in bursts) < LEAST_LAUNCHES:
         return False
     limit = cutoff_ns * (1 + MARGIN[cpu])
-    hiccup = 0.0 if cpu else HICCUP_NS
-    return all(time > limit + hiccup / launches for time, launches in bursts)
+    delay = 0.0 if cpu else HOST_DELAY_NS
+    return all(time > limit + delay / launches for time, launches in bursts)

@@ -1,11 +1,9 @@
-"""The parent's side of one bench child: requests with deadlines, and failures classified by code.
+"""The parent's side of one bench child: requests with deadlines, failures classified by code.
 
-Owns the child's process and what its death means. Knows nothing of experiments: what to stage,
-launch and expect is told by :mod:`workers.bench.session`.
+Owns the child's process and what its death means. Knows no experiment.
 """
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
@@ -28,6 +26,7 @@ from workers.devices.port import (
     StagedNull,
     StagedScalar,
 )
+from workers.integrity.time_bounds import refuse_implausible
 from workers.process import Child, ChildFailed
 
 _CODES: Mapping[str, Code] = {
@@ -38,20 +37,17 @@ _CODES: Mapping[str, Code] = {
     "garbage": Code.CRASH,
 }
 _REPLY_LIMIT = 1 << 36
-
-CLOCKS_DIFFER, CLOCK_NS = 0.01, 100_000
-"""How far a device's clock may run ahead of the host's: a share, and nanoseconds."""
+_WRONG_REPLY = "the bench child sent an unexpected reply"
 
 _R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shot:
-    """Launches of one go, the slowest of ``deadline`` seconds at most, and the set to look at then.
+class BurstRequest:
+    """Launches in one go, each within ``deadline`` seconds, and the set to inspect afterwards.
 
-    What is ``expected`` of its outputs is compared in the child, the others are handed out. With
-    ``watch`` the device itself is looked at, too. The sets ``also`` are restored besides those that
-    are launched on or looked at.
+    Outputs that are ``expected`` are compared in the child, others are returned. ``decoy_sets`` are
+    restored besides those that are launched on or inspected.
     """
 
     launchable: int
@@ -60,27 +56,27 @@ class Shot:
     deadline: float
     inspect: int | None = None
     expected: Mapping[str, Expected] = field(default_factory=dict)
-    watch: bool = False
-    also: tuple[int, ...] = ()
+    read_telemetry: bool = False
+    decoy_sets: tuple[int, ...] = ()
 
 
-class Seen(NamedTuple):
-    """Of a shot: nanoseconds for each launch, or one for all; what was looked at, if anything."""
+class BurstResult(NamedTuple):
+    """Nanoseconds of each launch, or one mean; the inspection and the device's state, if any."""
 
     times: tuple[float, ...]
     inspection: Inspection | None
     vitals: Vitals | None
 
 
-class LostChild(DeviceFailure):
-    """The child is gone, and what is asked now need not be why.
+class ChildLost(DeviceFailure):
+    """The child is gone, and the current request need not be the cause.
 
-    Somebody killed it, or what was asked before failed after its outcome had been told.
+    It was killed externally, or an earlier request failed after it had been answered.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Pending:
     """A request, its blobs, and how many seconds its answer may take."""
 
     request: protocol.Request
@@ -92,10 +88,10 @@ class _Asked:
 class Deadlines:
     """How long the child may take, in seconds.
 
-    A launch has ``max(launch, factor × baseline)``; where the driver compiles at the first launch
-    (OpenCL) it has ``first`` for that; what launches nothing has ``control``. In a burst,
-    every launch but one has ``slower`` times as long as the kernel's slowest one so far, so that a
-    hang costs little more than one launch's deadline.
+    A launch may take ``max(launch, factor × baseline)``, a first launch that compiles ``first``, a
+    request that launches nothing ``control``. In a burst, every launch but one may take ``slower``
+    times as long as the kernel's slowest one so far, so that a hang costs little more than one
+    launch's deadline.
     """
 
     launch: float = 1.0
@@ -105,17 +101,17 @@ class Deadlines:
     control: float = 60.0
 
     def of(self, baseline_ns: float) -> float:
-        """For a launch of a kernel whose baseline takes so long."""
+        """For one launch, given the baseline's time."""
         return max(self.launch, self.factor * baseline_ns * 1e-9)
 
     def burst(self, slowest: float, launches: int, seen_ns: float) -> float:
-        """For launches that may be so slow, of a kernel that took ``seen_ns``, 0 if unknown."""
+        """For a burst; ``seen_ns`` is the kernel's slowest launch so far, 0 if unknown."""
         others = min(slowest, self.slower * seen_ns * 1e-9) if seen_ns else slowest
         return slowest + others * (launches - 1)
 
 
 class Supervisor:
-    """One device server in a child process. Every failure is a :class:`DeviceFailure`.
+    """One device server in a child process. Failures are :class:`DeviceFailure`.
 
     After a sticky one the child is gone with every handle; the next request starts another.
     """
@@ -128,12 +124,12 @@ class Supervisor:
         )
         self._deadlines = deadlines
         self._handles = itertools.count()
-        self._held: list[_Asked] = []
-        self._owed: list[_Asked] = []
+        self._held: list[_Pending] = []
+        self._owed: list[_Pending] = []
 
     @property
     def closed(self) -> bool:
-        """Whether it was ended for good."""
+        """Whether :meth:`close` was called."""
         return self._child.closed
 
     @property
@@ -160,18 +156,18 @@ class Supervisor:
     def rotation(
         self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool = False
     ) -> Rotation:
-        """How to time a case of ``size`` bytes."""
+        """How to time a shape whose buffers take ``size`` bytes."""
         request = protocol.PlanRotation(
             size=size, cache=cache, warmup=warmup, repeats=repeats, in_place=in_place
         )
         return self._expect(protocol.Rotated, request).rotation
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> int:
-        """Stage a case; returns its handle."""
+        """Stage a shape's arguments; returns a handle."""
         handle = next(self._handles)
         self._tell(
-            protocol.Stage(
-                case=handle,
+            protocol.StageBuffers(
+                buffer_sets=handle,
                 buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
                 scalars=tuple(a for a in arguments if isinstance(a, StagedScalar)),
                 nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
@@ -180,87 +176,94 @@ class Supervisor:
         )
         return handle
 
-    def refill(self, case: int, contents: Mapping[str, str]) -> None:
-        """Write new contents into a case, before anything else is done."""
-        self._hold(protocol.Refill(case=case, contents=dict(contents)), self._deadlines.control)
+    def refill(self, buffer_sets: int, contents: Mapping[str, str]) -> None:
+        """Write new contents before the next request."""
+        self._hold(
+            protocol.Refill(buffer_sets=buffer_sets, contents=dict(contents)),
+            self._deadlines.control,
+        )
 
     def load(self, binaries: Sequence[Binary]) -> int:
-        """Load binaries; returns the module's handle. It fails at the next request."""
+        """Load binaries; returns a handle. A failure comes with the next request."""
         handle = next(self._handles)
         heads = tuple(replace(binary, code=b"") for binary in binaries)
         request = protocol.Load(module=handle, binaries=heads)
         self._hold(request, self._deadlines.control, [b.code for b in binaries])
         return handle
 
-    def bind(self, module: int, cell: CellPlan, case: int) -> int:
-        """Bind a cell to a case; returns the launchable's handle. It fails at the next request."""
+    def bind(self, module: int, cell: CellPlan, buffer_sets: int) -> int:
+        """Bind a cell; returns a handle. A failure comes with the next request."""
         handle = next(self._handles)
-        request = protocol.Bind(launchable=handle, module=module, cell=cell, case=case)
+        request = protocol.Bind(
+            launchable=handle, module=module, cell=cell, buffer_sets=buffer_sets
+        )
         self._hold(request, self._deadlines.control)
         return handle
 
-    def awaken(self, launchable: int, index: int, poison: int) -> None:
-        """Have the driver compile what it compiles at a first launch, before the next request."""
-        request = protocol.Awaken(launchable=launchable, index=index, poison=poison)
+    def trigger_compile(self, launchable: int, index: int, poison: int) -> None:
+        """Have the driver compile for a first launch, before the next request."""
+        request = protocol.TriggerCompile(launchable=launchable, index=index, poison=poison)
         self._hold(request, self._deadlines.first)
 
-    def fire(
-        self, shots: Sequence[Shot], slowest_ns: float = 0.0, *, apart: bool = False
-    ) -> Iterator[Seen]:
-        """Of each in turn: restore, launch in order, look at one set if asked.
+    def run_bursts(
+        self, requests: Sequence[BurstRequest], slowest_ns: float = 0.0, *, apart: bool = False
+    ) -> Iterator[BurstResult]:
+        """For each in turn: restore, launch, inspect a set if requested.
 
-        All are carried out before the first is told of, so that the device waits for nobody; the
-        first that fails is the last. With ``apart`` each waits for the one before, and the child is
-        told what to look at when the launches are over; nothing is compared there.
+        All run before the first result is yielded, so that the device never waits; the first
+        failure is the last result. With ``apart`` each waits for the one before, the child learns
+        which set to inspect after the launches, and compares nothing.
 
         Args:
-            shots: of one kernel on one shape.
-            slowest_ns: what its slowest launch so far took, 0 if there was none.
+            requests: of one kernel on one shape.
+            slowest_ns: its slowest launch so far, 0 if there was none.
             apart: for kernels that share the child's memory.
         """
         if not apart:
-            yield from self._together(shots, slowest_ns)
+            yield from self._together(requests, slowest_ns)
             return
-        for shot in shots:
-            unseen = replace(shot, inspect=None, also=_whole(shot))
+        for one in requests:
+            unseen = replace(one, inspect=None, decoy_sets=_restored(one))
             (seen,) = self._together([unseen], slowest_ns)
             slowest_ns = max([slowest_ns, *seen.times])
-            yield seen if shot.inspect is None else self._looked(shot, seen)
+            yield seen if one.inspect is None else self._with_inspection(one, seen)
 
-    def _together(self, shots: Sequence[Shot], slowest_ns: float) -> Iterator[Seen]:
-        requests = [
-            protocol.Fire(
-                launchable=shot.launchable,
-                order=tuple(shot.order),
-                restored=_whole(shot),
-                poison=shot.poison,
-                inspect=shot.inspect,
-                expected=dict(shot.expected),
-                watch=shot.watch,
+    def _together(
+        self, requests: Sequence[BurstRequest], slowest_ns: float
+    ) -> Iterator[BurstResult]:
+        bursts = [
+            protocol.RunBurst(
+                launchable=one.launchable,
+                order=tuple(one.order),
+                restored=_restored(one),
+                poison=one.poison,
+                inspect=one.inspect,
+                expected=dict(one.expected),
+                read_telemetry=one.read_telemetry,
             )
-            for shot in shots
+            for one in requests
         ]
-        self._ask(requests, max(shot.deadline for shot in shots))
+        self._ask(bursts, max(one.deadline for one in requests))
         answers: list[tuple[protocol.Reply, list[bytes]] | DeviceFailure] = []
         try:
-            for shot in shots:
-                launches = len(shot.order)
-                deadline = self._deadlines.burst(shot.deadline, launches, slowest_ns)
+            for one in requests:
+                launches = len(one.order)
+                deadline = self._deadlines.burst(one.deadline, launches, slowest_ns)
                 reply, blobs = self._receive(deadline)
                 answers.append((reply, blobs))
-                if isinstance(reply, protocol.Fired):
+                if isinstance(reply, protocol.BurstReply):
                     slowest_ns = max([slowest_ns, *reply.times])
         except DeviceFailure as failure:
             answers.append(failure)
-        for shot, answer in zip(shots, answers, strict=False):
+        for one, answer in zip(requests, answers, strict=False):
             if isinstance(answer, DeviceFailure):
                 raise answer
-            yield self._fired(shot, *answer)
+            yield self._result(one, *answer)
 
     def release(self, *handles: int) -> None:
-        """Release cases, modules and launchables, in order, while nobody waits.
+        """Release handles in order, without waiting.
 
-        Where that fails, the next request does, with a :class:`LostChild`.
+        A failure comes with the next request, as a :class:`ChildLost`.
         """
         self._hold(protocol.Release(handles=handles), self._deadlines.control)
         held, self._held = self._held, []
@@ -279,44 +282,46 @@ class Supervisor:
         """End the child for good. Safe to call twice, and from another thread to abort."""
         self._child.close(grace=0.0)
 
-    def settle(self) -> None:
-        """Have done now what would be with the next request."""
+    def flush(self) -> None:
+        """Carry out now what waits for the next request."""
         self._ask((), self._deadlines.control)
 
-    def _fired(self, shot: Shot, reply: protocol.Reply, blobs: Sequence[bytes]) -> Seen:
-        if not isinstance(reply, protocol.Fired):
-            raise self._lost("the bench child answered something else")
+    def _result(
+        self, one: BurstRequest, reply: protocol.Reply, blobs: Sequence[bytes]
+    ) -> BurstResult:
+        if not isinstance(reply, protocol.BurstReply):
+            raise self._lost(_WRONG_REPLY)
         outputs = self._outputs(reply, blobs)
-        _agree(reply.times, len(shot.order), reply.host_ns)
+        refuse_implausible(reply.times, len(one.order), reply.host_ns)
         inspection = None
-        if shot.inspect is not None:
+        if one.inspect is not None:
             inspection = Inspection(
                 damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
             )
-        return Seen(reply.times, inspection, reply.vitals)
+        return BurstResult(reply.times, inspection, reply.vitals)
 
-    def _looked(self, shot: Shot, seen: Seen) -> Seen:
-        """What was seen of a shot, with the look at it that was not announced."""
-        assert shot.inspect is not None
-        request = protocol.Look(launchable=shot.launchable, index=shot.inspect)
-        reply, blobs = self._answer(protocol.Looked, request)
+    def _with_inspection(self, one: BurstRequest, seen: BurstResult) -> BurstResult:
+        """The result with the inspection that the child was not told of before."""
+        assert one.inspect is not None
+        request = protocol.InspectSet(launchable=one.launchable, index=one.inspect)
+        reply, blobs = self._answer(protocol.SetInspected, request)
         outputs = self._outputs(reply, blobs)
         inspection = Inspection(damage=reply.damage, outputs=outputs, comparisons={})
         return seen._replace(inspection=inspection)
 
     def _outputs(
-        self, reply: protocol.Fired | protocol.Looked, blobs: Sequence[bytes]
+        self, reply: protocol.BurstReply | protocol.SetInspected, blobs: Sequence[bytes]
     ) -> dict[str, bytes]:
-        """What was handed out, by the arguments' names."""
+        """The returned outputs by argument."""
         if len(reply.outputs) != len(blobs):
-            raise self._lost("the bench child answered something else")
+            raise self._lost(_WRONG_REPLY)
         return dict(zip(reply.outputs, blobs, strict=True))
 
     def _hold(
         self, request: protocol.Request, deadline: float, blobs: Sequence[bytes] = ()
     ) -> None:
-        """Send it with the next request, in front of it; then its failure comes too."""
-        self._held.append(_Asked(request, blobs, deadline))
+        """Send it in front of the next request, with which its failure comes."""
+        self._held.append(_Pending(request, blobs, deadline))
 
     def _tell(self, request: protocol.Request) -> None:
         self._expect(protocol.Done, request)
@@ -328,14 +333,14 @@ class Supervisor:
         self._ask([request], self._deadlines.control)
         reply, blobs = self._receive(self._deadlines.control)
         if not isinstance(reply, kind):
-            raise self._lost("the bench child answered something else")
+            raise self._lost(_WRONG_REPLY)
         return reply, blobs
 
     def _ask(self, requests: Sequence[protocol.Request], timeout: float) -> None:
-        """Send in one frame what is held and what is asked; wait for all but the latter."""
+        """Send what is held and these requests in one frame; wait for all but the latter."""
         held, self._held = self._held, []
         owed, self._owed = self._owed, []
-        asked = [_Asked(request, (), timeout) for request in requests]
+        asked = [_Pending(request, (), timeout) for request in requests]
         patience = max([timeout, *(one.deadline for one in (*owed, *held))])
         try:
             self._send([*held, *asked], patience)
@@ -344,11 +349,11 @@ class Supervisor:
         except (ChildFailed, DeviceFailure) as failure:
             self._child.kill()
             lost = _dead(failure) if isinstance(failure, ChildFailed) else failure
-            raise (LostChild(lost.code, lost.detail, sticky=True) if owed else lost) from None
+            raise (ChildLost(lost.code, lost.detail, sticky=True) if owed else lost) from None
         for one in held:
             self._done(one)
 
-    def _send(self, asked: Sequence[_Asked], timeout: float) -> None:
+    def _send(self, asked: Sequence[_Pending], timeout: float) -> None:
         """In one frame, each part within so many seconds. Raises :class:`ChildFailed`."""
         if not asked:
             return
@@ -359,9 +364,9 @@ class Supervisor:
             timeout=timeout,
         )
 
-    def _done(self, asked: _Asked) -> None:
+    def _done(self, asked: _Pending) -> None:
         if not isinstance(self._receive(asked.deadline)[0], protocol.Done):
-            raise self._lost("the bench child answered something else")
+            raise self._lost(_WRONG_REPLY)
 
     def _receive(self, deadline: float) -> tuple[protocol.Reply, list[bytes]]:
         try:
@@ -384,24 +389,12 @@ class Supervisor:
         return DeviceFailure(Code.CRASH, detail, sticky=True)
 
 
-def _whole(shot: Shot) -> tuple[int, ...]:
-    """The sets that a shot restores: those launched on, the one looked at, and any others."""
-    watched = () if shot.inspect is None else (shot.inspect,)
-    return tuple(sorted({*shot.order, *watched, *shot.also}))
+def _restored(one: BurstRequest) -> tuple[int, ...]:
+    """The sets to restore: launched on, inspected, and decoys."""
+    watched = () if one.inspect is None else (one.inspect,)
+    return tuple(sorted({*one.order, *watched, *one.decoy_sets}))
 
 
 def _dead(failure: ChildFailed) -> DeviceFailure:
-    kind = LostChild if failure.how == "killed" else DeviceFailure
+    kind = ChildLost if failure.how == "killed" else DeviceFailure
     return kind(_CODES[failure.how], failure.detail, sticky=True)
-
-
-def _agree(times: Sequence[float], launches: int, host_ns: float) -> None:
-    """Refuse times that are none, or that say more than passed on the host's clock."""
-    if len(times) not in (1, launches) or not all(math.isfinite(t) and t > 0 for t in times):
-        raise DeviceFailure(Code.IMPOSSIBLE_TIME, f"the device reports times of {times[:3]} ns")
-    total = sum(times) * launches / len(times)
-    if not total <= host_ns * (1 + CLOCKS_DIFFER) + CLOCK_NS:
-        detail = (
-            f"the device reports {total:.0f} ns for launches that the host saw in {host_ns:.0f}"
-        )
-        raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)

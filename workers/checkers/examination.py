@@ -1,8 +1,8 @@
-"""Candidates under every checker of this machine, in processes of their own.
+"""Runs candidates under every checker of this machine, and under a profiler.
 
-Runs while no bench child holds the device. A tool that can sees all of them in one process, and
-only where it is not content with that, each alone. A finding is the candidate's defect; a tool that
-hangs, fails or is not there is a note, never a verdict.
+Runs while no bench child holds the device. A tool that supports it runs all candidates in one
+process, and each alone only if it reports anything there. A finding is the candidate's defect. A
+tool that hangs, fails or is missing gives a note, never a rejection.
 """
 
 import contextlib
@@ -30,22 +30,22 @@ from workers.checkers.tool import Tool
 from workers.child_environment import module_environment, private_environment
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
 from workers.devices.staging import staged
-from workers.process_tree import end_marked, fresh_mark
+from workers.process_tree import kill_tree, tree_tag
 
 SECONDS = 90.0
-"""A checker is stopped after this, and nothing follows from it."""
+"""A checker is stopped after this, which gives a note."""
 
 _POLL_SECONDS = 0.05
-_FIRST_WORDS = 300
+_MAX_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where candidates are launched under a tool.
+    """Where and on what candidates are launched under a tool.
 
-    ``index`` is the device's as for :func:`workers.devices.discover.open_device`. ``arguments`` are
-    by number of cell, and ``contents`` gives the paths of theirs, or ``None`` where there are none.
-    Scratch files go to ``folder``; ``abort`` is set to end the tools.
+    ``index`` is the device's. ``arguments`` are by shape; ``contents`` gives the paths of a shape's
+    inputs, or ``None`` where there are none. Scratch files go to ``folder``; ``abort`` ends the
+    tools.
     """
 
     device: Device
@@ -76,7 +76,7 @@ def tools(device: Device, log: Path) -> tuple[Tool, ...]:
 def examine(
     candidates: Sequence[Candidate], site: Site
 ) -> tuple[dict[int, Rejected], tuple[str, ...]]:
-    """The first defect of each candidate that has one, and notes on what was checked or not."""
+    """The first defect of each candidate that has one, and notes on what was checked."""
     defects: dict[int, Rejected] = {}
     notes: list[str] = []
     with TemporaryDirectory(dir=site.folder) as made:
@@ -134,13 +134,13 @@ def profile(candidate: Candidate, site: Site) -> Profile | str | None:
 
 
 _Jobs = list[tuple[int, Path]]
-"""Shapes, and the files that tell what to launch on them."""
+"""Shapes, and the files of their jobs."""
 
 
 def _checked(
     groups: Sequence[tuple[Sequence[Candidate], Tool]], site: Site
 ) -> list[tuple[Sequence[Candidate], Tool, Rejected | str | None]]:
-    """What each tool says of its group: a defect, a note, or nothing."""
+    """The result of each tool for its group: a defect, a note, or ``None``."""
     jobs = [(group, tool, _jobs(group, tool, site)) for group, tool in groups]
     with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
         answers = pool.map(lambda job: _verdict(job[0], job[1], job[2], site), jobs)
@@ -159,7 +159,7 @@ def _verdict(
         return Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail=detail)
     if said is None or ran.problem:
         words = (ran.log or "").strip().splitlines()[-1:]
-        problem = ran.problem or (words[0][:_FIRST_WORDS] if words else "it wrote no report")
+        problem = ran.problem or (words[0][:_MAX_CHARACTERS] if words else "it wrote no report")
         return f"{tool.name} could not check trial {candidates[0].trial}: {problem}"
     return None
 
@@ -213,7 +213,7 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
 def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
     """Run the launcher under the tool."""
     files = [str(path) for _, path in jobs]
-    mark = fresh_mark()
+    mark = tree_tag()
     environment = module_environment(os.environ) | mark
     environment |= private_environment(site.device.backend, tool.log.parent)
     environment["XDG_CACHE_HOME"] = str(tool.log.parent)
@@ -236,11 +236,11 @@ def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
                 process.wait(_POLL_SECONDS)
         code = process.poll()
     finally:
-        end_marked(process, mark)
+        kill_tree(process, mark)
     problem = ""
     if code != 0:
         lines = output.read_text(errors="replace").strip().splitlines()
         ending = f"stopped after {SECONDS:.0f} s" if code is None else f"exit {code}"
-        problem = ": ".join([ending, *(line[:_FIRST_WORDS] for line in lines[-1:])])
+        problem = ": ".join([ending, *(line[:_MAX_CHARACTERS] for line in lines[-1:])])
     log = tool.log.read_text(errors="replace") if tool.log.exists() else None
     return Launched(shape=jobs[0][0], log=log, problem=problem)

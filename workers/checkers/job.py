@@ -1,4 +1,4 @@
-"""What a launcher is told: a candidate's cell on one shape, as a file."""
+"""A job of the launcher: a candidate's cell on one shape, as a file."""
 
 from dataclasses import dataclass
 

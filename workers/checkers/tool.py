@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_PRINTED = 100
-"""Errors that a tool writes down at most."""
+"""Errors that a tool prints, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

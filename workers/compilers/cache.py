@@ -1,9 +1,8 @@
 """Compiled binaries kept from run to run, by content.
 
-Owns a folder with one file an entry, shared by every process and node that sees it: written aside
-and moved into place, and checked when read, so that a torn, damaged or foreign entry is a miss.
-Only for compilers whose candidates cannot write files: a kernel on a CPU device could forge
-entries, one on a GPU cannot. Must not know how anything is compiled.
+One file per entry, in a folder that processes and nodes can share. Entries are written aside, moved
+into place and checked when read, so that a torn, damaged or foreign one is a miss. Only for
+backends whose kernels cannot write files: a kernel on a CPU device could forge entries.
 """
 
 import hashlib
@@ -18,10 +17,10 @@ from workers.compilers.port import Compiler
 from workers.compilers.protocol import decode_result, encode_result
 
 LIMIT_BYTES = 1 << 30
-"""Above it, what was not used for longest goes, until a fifth is free."""
+"""Above it, the least recently used entries are removed until a fifth is free."""
 
-LOOK_EVERY = 500
-"""Entries that one process writes between two looks at the folder's size."""
+MEASURE_EVERY = 500
+"""Entries that one process writes between two measurements of the folder's size."""
 
 _CHECK = hashlib.sha256().digest_size
 _LENGTH = 4
@@ -31,10 +30,10 @@ class CachedCompiler:
     """Port :class:`workers.compilers.port.Compiler` over another one, whose binaries it keeps.
 
     Args:
-        compiler: asked for what is not there; its rejections are not kept.
-        folder: made if missing; a folder that cannot be used makes every look a miss.
-        fingerprint: what beside the build decides the result: compiler, version, architecture.
-        limit_bytes: how large the folder may grow.
+        compiler: compiles what is missing; its rejections are not kept.
+        folder: created if missing; an unusable folder makes every lookup a miss.
+        fingerprint: decides a binary beside its build: compiler, version, architecture.
+        limit_bytes: of the folder.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class CachedCompiler:
         return result
 
     def _keep(self, path: Path, binary: Binary) -> None:
-        if self._written % LOOK_EVERY == 0:
+        if self._written % MEASURE_EVERY == 0:
             self._make_room()
         self._written += 1
         text, (code,) = encode_result(binary)
@@ -92,7 +91,7 @@ class CachedCompiler:
 
 
 def _read(path: Path, build: Build) -> Binary | None:
-    """The entry, if it is there and whole; it counts as used."""
+    """The entry, if it exists and is intact; marks it as used."""
     try:
         data = path.read_bytes()
         rest = data[_CHECK:]

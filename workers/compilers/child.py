@@ -15,7 +15,7 @@ from workers.backends.registry import load
 from workers.compilers.cache import CachedCompiler
 from workers.compilers.port import Compiler
 from workers.compilers.protocol import (
-    Problem,
+    CompilerUnavailable,
     Result,
     decode_build,
     decode_opening,
@@ -42,20 +42,20 @@ def _open(adapter: BackendAdapter, device: Device, cache: Path | None) -> Compil
     return CachedCompiler(compiler, cache, compiler.fingerprint)
 
 
-def _opened(module: str, device: Device, cache: Path | None) -> Compiler | Problem:
+def _opened(module: str, device: Device, cache: Path | None) -> Compiler | CompilerUnavailable:
     try:
         return _open(load(module), device, cache)
     except EnvironmentProblem as problem:
-        return Problem(str(problem))
+        return CompilerUnavailable(str(problem))
 
 
-def _compiled(compiler: Compiler | Problem, build: Build) -> Result:
-    if isinstance(compiler, Problem):
+def _compiled(compiler: Compiler | CompilerUnavailable, build: Build) -> Result:
+    if isinstance(compiler, CompilerUnavailable):
         return compiler
     try:
         return compiler.compile(build)
     except EnvironmentProblem as problem:
-        return Problem(str(problem))
+        return CompilerUnavailable(str(problem))
 
 
 def main() -> None:

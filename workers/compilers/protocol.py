@@ -1,4 +1,4 @@
-"""What travels between a compile worker and its process: builds one way, results the other."""
+"""The messages between a compile worker and its process: builds one way, results the other."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +12,8 @@ from tuner.trial import Rejected
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """The toolchain is not there; ``detail`` names the remedy."""
+class CompilerUnavailable:
+    """The toolchain is missing; ``detail`` names the remedy."""
 
     detail: str
     kind: Literal["problem"] = "problem"
@@ -21,29 +21,29 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Success:
-    """A binary whose code travels as a blob beside it."""
+    """A binary whose code follows as a blob."""
 
     kind: Literal["binary"] = "binary"
     binary: Binary
 
 
-Result = Binary | Rejected | Problem
+Result = Binary | Rejected | CompilerUnavailable
 
 _Opening = tuple[Device, Path | None]
 _OPENING: TypeAdapter[_Opening] = TypeAdapter(_Opening)
 _BUILD: TypeAdapter[Build] = TypeAdapter(Build)
 _RESULT: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_Success | Rejected | Problem, Field(discriminator="kind")]
+    Annotated[_Success | Rejected | CompilerUnavailable, Field(discriminator="kind")]
 )
 
 
 def encode_opening(device: Device, cache: Path | None) -> str:
-    """Whom a process compiles for, and the folder where binaries are kept, if they are."""
+    """The device to compile for and the folder of kept binaries as JSON."""
     return _OPENING.dump_json((device, cache)).decode()
 
 
 def decode_opening(text: str) -> _Opening:
-    """Whom the text says to compile for, and where binaries are kept."""
+    """The device and folder in a JSON text."""
     return _OPENING.validate_json(text)
 
 
@@ -53,7 +53,7 @@ def encode_build(build: Build) -> bytes:
 
 
 def decode_build(text: bytes) -> Build:
-    """The compile that a JSON text asks for."""
+    """The build in a JSON text."""
     return _BUILD.validate_json(text)
 
 
@@ -66,17 +66,17 @@ def encode_result(result: Result) -> tuple[bytes, list[bytes]]:
 
 
 def decode_result(text: bytes, blobs: list[bytes], build: Build) -> Result:
-    """The result that came back for a build.
+    """The result of a build.
 
     Raises:
-        ValueError: it is none, or one of another build.
+        ValueError: it is invalid, or of another build.
     """
     try:
         result = _RESULT.validate_json(text)
     except ValidationError as error:
         raise ValueError(f"no valid result: {error.errors()[0]['msg']}") from None
     if not isinstance(result, _Success):
-        assert isinstance(result, Rejected | Problem)
+        assert isinstance(result, Rejected | CompilerUnavailable)
         return result
     if result.binary.build != build.digest or len(blobs) != 1:
         raise ValueError("the binary of another build")

@@ -1,4 +1,4 @@
-"""One persistent compile process, and what becomes of it when a compile hangs or crashes."""
+"""One persistent compile process, replaced when a compile hangs or crashes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,18 +10,23 @@ from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.registry import module_of
 from workers.child_environment import private_environment
-from workers.compilers.protocol import Problem, decode_result, encode_build, encode_opening
+from workers.compilers.protocol import (
+    CompilerUnavailable,
+    decode_result,
+    encode_build,
+    encode_opening,
+)
 from workers.process import Child, ChildFailed, physical_memory
 from workers.scratch import PrivateFolder
 
 _MAX_BINARY = 1 << 28
 
 MEMORY_BYTES = 4 << 30
-"""What a compile may hold: macros that expand into each other fill any memory within seconds."""
+"""Memory limit of a compile: macros that expand into each other fill any memory in seconds."""
 
 _LEAST_SECONDS = 15.0
 _TIMES = 30
-"""A compile may take so many times the slowest that succeeded, and a quarter of a minute anyhow."""
+"""A compile may take so many times the slowest successful one, and at least 15 seconds."""
 
 _ENDINGS = {
     "hung": (Code.COMPILE_TIMEOUT, "gave"),
@@ -32,13 +37,12 @@ _ENDINGS = {
 class CompileWorker:
     """Compiles for one device model in a child process of its own.
 
-    Not thread-safe: one worker, one thread. The process starts when it is first asked for anything,
-    and is replaced after a time-out or a crash. What it crashed at is asked of it once more, since
-    somebody else may have killed it.
+    Not thread-safe. The process starts with the first request and is replaced after a time-out or a
+    crash. A compile that crashes is retried once: the process may have been killed externally.
     """
 
     def __init__(self, device: Device, cache: Path | None = None) -> None:
-        """A worker for one model; ``cache`` is where binaries are kept from run to run, if any."""
+        """``cache`` is a folder where binaries are kept from run to run, if any."""
         self._slowest = 0.0
         self._folder = PrivateFolder("compile")
         folder = self._folder.path
@@ -51,7 +55,7 @@ class CompileWorker:
         )
 
     def ready(self) -> None:
-        """Have the process up and its compiler open; starting takes as long as a few compiles.
+        """Start the process and open its compiler, which takes as long as a few compiles.
 
         Raises:
             EnvironmentProblem: it does not start.
@@ -89,7 +93,7 @@ class CompileWorker:
                 encode_build(build),
                 timeout=self._patience(timeout),
                 limit=_MAX_BINARY,
-                lives=2,
+                attempts=2,
             )
             result = decode_result(text, blobs, build)
         except ChildFailed as failure:
@@ -102,14 +106,14 @@ class CompileWorker:
             return Rejected(
                 stage=Stage.COMPILE, code=Code.COMPILER_CRASH, detail=f"the compiler sent {error}"
             )
-        if isinstance(result, Problem):
+        if isinstance(result, CompilerUnavailable):
             raise EnvironmentProblem(result.detail)
         if isinstance(result, Binary):
             self._slowest = max(self._slowest, result.compile_seconds)
         return result
 
     def _patience(self, timeout: float) -> float:
-        """Less than ``timeout`` once it is known how long compiles of this kernel take."""
+        """The time-out of a compile: shorter once compiles of this kernel have been timed."""
         return min(timeout, max(_LEAST_SECONDS, _TIMES * self._slowest or timeout))
 
     def __enter__(self) -> "CompileWorker":

@@ -1,4 +1,4 @@
-"""Which devices this machine has, asked in a short-lived child so that no driver is loaded here.
+"""Which devices this machine has, found in a short-lived child so that no driver is loaded here.
 
 Run as ``python -m workers.devices.discover BACKEND ADAPTER`` it is that child.
 """
@@ -24,7 +24,7 @@ _SECONDS = 60.0
 class Found:
     """One device, or why a backend has none: exactly one of ``device`` and ``problem`` is set.
 
-    ``index`` is what :class:`workers.bench.device_bench.Bench` takes; -1 where the whole backend
+    ``index`` is what :class:`workers.bench.device_bench.DeviceBench` takes; -1 if the whole backend
     failed.
     """
 
@@ -64,7 +64,7 @@ def _ask(backend: str) -> tuple[Found, ...]:
         environment=private_environment(backend, folder.path),
     )
     try:
-        text, _ = child.request(b"list", timeout=_SECONDS, limit=0, lives=2)
+        text, _ = child.request(b"list", timeout=_SECONDS, limit=0, attempts=2)
         return _FOUND.validate_json(text)
     except (ChildFailed, ValidationError) as failure:
         return (_problem(backend, -1, f"looking for devices failed: {failure}"),)

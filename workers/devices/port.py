@@ -1,14 +1,13 @@
 """The port of a device: what the bench child can do with one device, and nothing more.
 
 Runs inside the bench child, beside candidate code, so it decides nothing: it stages buffers,
-launches, reads clocks and reports; :mod:`workers.bench.device_bench` judges. A backend is a module
-``workers.devices.<backend>`` with two functions, ``open_device(index: int) -> DeviceBackend`` and
-``count_devices() -> int``; it obeys ``tests/conformance/device_backend.py``.
+launches, reads clocks and reports; :mod:`workers.bench.device_bench` judges. A backend obeys
+``tests/conformance/device_backend.py``.
 
-A *case* is the arguments of one shape, staged in one or more buffer *sets* of equal contents; a
-*launchable* is one cell of a plan bound to a case. Everything is one cycle, for checking and timing
-alike: ``case.restore`` (inputs as they were, outputs poisoned), ``launchable.burst`` (launch a
-sequence of sets, timed), ``case.inspect`` (guards, inputs, outputs of one set).
+The arguments of one shape are staged in one or more *buffer sets* of equal contents; a *launchable*
+is one cell of a plan bound to them. Checks and timing use the same cycle: ``restore`` (inputs as
+filled, outputs poisoned), ``burst`` (launch on a sequence of sets, timed), ``inspect`` (guards,
+inputs and outputs of one set).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,19 +20,19 @@ from tuner.plan import Binary, CellPlan, KernelStep
 from tuner.space.limits import launch_excess
 from tuner.telemetry import Vitals
 from tuner.trial import Code
-from workers.comparison import Comparison, Expected
+from workers.comparison import ArrayComparison, Expected
 
 GUARD_BYTES = 4096
-"""At least so many canary bytes lie before and behind every buffer."""
+"""Guard bytes before and after every buffer, at least."""
 
 NOISE = 0x3E9D2B71
-"""What on-chip memory is spoiled with: an ordinary number as a float and as two halves."""
+"""Fills on-chip memory: an ordinary number as a float and as two halves."""
 
 
 class DeviceFailure(Exception):
     """A candidate failed on the device; classified by the driver's status code, never by text.
 
-    After a ``sticky`` one the process must be replaced.
+    After a ``sticky`` failure the process must be replaced.
     """
 
     def __init__(self, code: Code, detail: str, *, sticky: bool = False) -> None:
@@ -63,8 +62,7 @@ class StagedBuffer:
     and spans the strides; ``shape`` and ``strides`` are in elements. ``contents`` is the path of a
     read-only file of ``size`` raw bytes for ``in``, ``inout`` and ``constant`` buffers; the same
     path always holds the same bytes. ``symbol`` names a ``constant``'s variable in the module.
-    No launch can write to what is ``sealed``, not even for a while, where a device can see to that:
-    one that tries crashes.
+    Where the device can protect memory, a launch that writes to a ``read_only`` buffer crashes.
     """
 
     name: str
@@ -76,7 +74,7 @@ class StagedBuffer:
     align: int
     contents: str | None = None
     symbol: str | None = None
-    sealed: bool = False
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +98,7 @@ Staged = StagedBuffer | StagedScalar | StagedNull
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """How to time one case: buffer ``sets``, launches in one burst, timed bursts, warm-up bursts.
+    """How to time one shape: buffer ``sets``, launches per burst, warm-up and timed bursts.
 
     Hot uses the first set alone. A burst's order visits the sets in a random cycle.
     """
@@ -113,7 +111,7 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes that a launch had no right to change: ``where`` is the guard or the input itself."""
+    """Bytes that a launch must not change: in a guard, or in an input itself."""
 
     argument: str
     where: Literal["front", "back", "input"]
@@ -122,20 +120,19 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What one set looks like after a launch.
+    """The state of one set after a launch.
 
-    ``outputs`` holds the raw bytes (``size`` of them, gaps of strides included) of every ``out``
-    and ``inout`` argument that was not compared on the device; ``comparisons`` the verdict on those
-    that were.
+    ``outputs`` holds the raw bytes, gaps of strides included, of every ``out`` and ``inout``
+    argument that was not compared on the device; ``comparisons`` the results of those that were.
     """
 
     damage: Damage | None
     outputs: dict[str, bytes]
-    comparisons: dict[str, Comparison]
+    comparisons: dict[str, ArrayComparison]
 
 
-class Case(Protocol):
-    """The arguments of one shape, staged in ``sets`` buffer sets at addresses that never change."""
+class BufferSets(Protocol):
+    """The arguments of one shape, staged in ``sets`` buffer sets at fixed addresses."""
 
     @property
     def sets(self) -> int:
@@ -145,19 +142,19 @@ class Case(Protocol):
     def refill(self, contents: Mapping[str, str]) -> None:
         """From the next :meth:`restore` on, sets hold these contents (argument → path).
 
-        Arguments left out are written again as they were; guards are made whole.
+        Arguments left out keep their contents; guards are restored.
         """
         ...
 
     def restore(self, sets: Sequence[int], poison: int | None) -> None:
-        """Ready these sets for a launch: ``inout`` as filled, ``out`` and scratch set to a byte.
+        """Prepare these sets for a launch: ``inout`` as filled, ``out`` and scratch poisoned.
 
-        Without a ``poison`` there is one set, whose ``out`` and scratch buffers stay as they are.
+        Without a ``poison`` there is one set, whose ``out`` and scratch buffers are kept.
         """
         ...
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
-        """Look at one set after a burst: guards, ``in`` bytes, outputs.
+        """Inspect one set after a burst: guards, ``in`` bytes, outputs.
 
         A backend that compares on its device compares the outputs named in ``expected`` there, and
         scrubs the oracle's device copy before it returns; a CPU backend returns every output's
@@ -179,12 +176,12 @@ class Module(Protocol):
 
 
 class Launchable(Protocol):
-    """A cell of a plan bound to a case; its scratch buffers belong to the case until released."""
+    """A cell of a plan bound to buffer sets, with its scratch buffers until it is released."""
 
-    def awaken(self, set_index: int) -> None:
-        """Launch once where the driver compiles at a first launch; return once that runs.
+    def trigger_compile(self, set_index: int) -> None:
+        """Launch once where the driver compiles at a first launch; return once it runs.
 
-        The next :meth:`Case.restore` waits for it to end.
+        The next :meth:`Case.restore` waits for its end.
         """
         ...
 
@@ -212,7 +209,7 @@ class DeviceBackend(Protocol):
 
     @property
     def identity(self) -> str:
-        """What names this very device on this host whatever its index: its UUID if it has one.
+        """A name of this device on this host whatever its index: its UUID if it has one.
 
         Letters, digits, dots, dashes and underscores; the host-wide lock is named after it.
         """
@@ -221,17 +218,17 @@ class DeviceBackend(Protocol):
     def rotation(
         self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
     ) -> Rotation:
-        """How to time a case whose buffers take ``size`` bytes, with the spec's counts.
+        """How to time a shape whose buffers take ``size`` bytes, with the spec's counts.
 
         ``in_place``: a launch may read what another on the same set has written.
         """
         ...
 
     def vitals(self) -> Vitals | None:
-        """How the device is now; ``None`` where nothing tells."""
+        """The device's state now; ``None`` if unknown."""
         ...
 
-    def stage(self, arguments: Sequence[Staged], sets: int) -> Case:
+    def stage(self, arguments: Sequence[Staged], sets: int) -> BufferSets:
         """Allocate and fill the buffers of one shape."""
         ...
 
@@ -239,7 +236,7 @@ class DeviceBackend(Protocol):
         """Load the binaries, in the order of the plan's builds."""
         ...
 
-    def bind(self, module: Module, cell: CellPlan, case: Case) -> Launchable:
+    def bind(self, module: Module, cell: CellPlan, buffer_sets: BufferSets) -> Launchable:
         """Check the cell's launches against the device, allocate its scratch, set its arguments."""
         ...
 

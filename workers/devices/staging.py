@@ -29,7 +29,7 @@ def staged(
                     align=max(a.align, least_align),
                     contents=contents.get(a.name),
                     symbol=a.symbol,
-                    sealed=a.kind == "in" and least_align > 1,
+                    read_only=a.kind == "in" and least_align > 1,
                 )
             )
     return found

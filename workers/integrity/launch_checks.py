@@ -1,7 +1,4 @@
-"""From what a launch left behind to a verdict: the reason, in the order of what it says.
-
-Owns the order of checks and the words of a rejection. Knows nothing of processes and devices.
-"""
+"""Checks what a launch left: memory damage, overwritten inputs, unwritten and wrong outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +10,7 @@ from numpy.typing import NDArray
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
-from workers.comparison import Comparison, Expected, compare
+from workers.comparison import ArrayComparison, Expected, compare
 from workers.devices.port import Damage, DeviceFailure, Inspection
 from workers.elements import from_storage, gaps_changed
 
@@ -31,16 +28,16 @@ Contents = Mapping[str, str]
 """Paths of raw bytes by argument."""
 
 _GROWN = 4
-"""After launches in a row, up to one element in so many may have drifted out of its bound."""
+"""After several launches in a row, one element in so many may exceed its bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Inputs of one shape and their right answer.
+class VerificationCase:
+    """Inputs of one shape and their expected outputs.
 
-    ``label`` says what is special about the inputs; ``wants`` holds the oracle of each output,
-    dense. If inputs hardly differ from the shape's first ones, outputs are left ``standing`` as a
-    launch on those left them. Of several ``launches`` in a row, each finds what the last one left.
+    ``label`` says what is special about the inputs. ``wants`` holds the oracle of each output,
+    dense. With ``keep_outputs`` the launch finds outputs of a launch on the shape's first inputs.
+    Of several ``launches`` in a row, each works on the outputs of the one before.
     """
 
     shape: int
@@ -48,19 +45,19 @@ class Question:
     contents: Contents
     expected: Mapping[str, Expected]
     wants: Mapping[str, NDArray[Any]]
-    standing: bool = False
+    keep_outputs: bool = False
     launches: int = 1
 
 
 def agreeing(
-    like: Question,
+    like: VerificationCase,
     contents: Contents,
     seen: Inspection,
     arguments: Mapping[str, ResolvedArgument],
-) -> Question:
-    """A question like another one on other contents, whose right answer is what a launch left.
+) -> VerificationCase:
+    """A case on other contents, whose expected outputs are what another launch left.
 
-    The launch itself may have erred as much as an answer may.
+    Tolerances are doubled, since that launch may be off by as much.
     """
     return replace(
         like,
@@ -82,54 +79,54 @@ def agreeing(
 
 
 def check(
-    question: Question,
+    case: VerificationCase,
     inspection: Inspection,
     arguments: Mapping[str, ResolvedArgument],
     poison: int | None,
 ) -> None:
-    """Judge one launch, or the last of several in a row.
+    """Check one launch, or the last of several in a row.
 
-    In a row small differences may grow, so there all are let pass but what is wrong throughout.
+    Small differences may grow in a row, so a share of wrong elements is accepted there.
 
     Raises:
-        DeviceFailure: with the first reason there is: memory damaged, inputs overwritten, outputs
-            not written, outputs wrong.
+        DeviceFailure: with the first of: memory damaged, inputs overwritten, outputs not written,
+            outputs wrong.
     """
     if inspection.damage is not None:
-        raise damaged(inspection.damage, question.label)
-    for name, expected in question.expected.items():
+        raise damaged(inspection.damage, case.label)
+    for name, expected in case.expected.items():
         argument = arguments[name]
         found = inspection.comparisons.get(name)
         if found is None:
-            found = _compare(argument, inspection, question, expected, poison)
-        if found.failures > (argument.elements // _GROWN if question.launches > 1 else 0):
-            raise _wrong(argument, found, question)
+            found = _compare(argument, inspection, case, expected, poison)
+        if found.failures > (argument.elements // _GROWN if case.launches > 1 else 0):
+            raise _wrong(argument, found, case)
 
 
 def check_bystander(
-    question: Question,
+    case: VerificationCase,
     inspection: Inspection,
     arguments: Mapping[str, ResolvedArgument],
     poison: int,
 ) -> None:
-    """Judge a set that was readied but not launched: its outputs must be as they were.
+    """Check a set that was restored but not launched on: its outputs must be unchanged.
 
     Raises:
-        DeviceFailure: a launch on other sets wrote to this one.
+        DeviceFailure: a launch on another set wrote to this one.
     """
     if inspection.damage is not None:
-        raise damaged(inspection.damage, question.label)
-    for name in question.expected:
+        raise damaged(inspection.damage, case.label)
+    for name in case.expected:
         found = inspection.comparisons.get(name)
         if arguments[name].kind != "out":
-            before = Path(question.contents[name]).read_bytes()
+            before = Path(case.contents[name]).read_bytes()
             touched = found is None and inspection.outputs.get(name) != before
         elif found is not None:
             touched = found.poisoned != arguments[name].elements
         else:
             touched = inspection.outputs.get(name) != bytes([poison]) * arguments[name].size
         if touched:
-            detail = f"writes {name} of a launch that has not begun; {question.label}"
+            detail = f"writes {name} of a launch that has not begun; {case.label}"
             raise DeviceFailure(Code.OUT_OF_BOUNDS, detail)
 
 
@@ -142,10 +139,10 @@ def rejected(failure: DeviceFailure, shape: int | None) -> Rejected:
 def _compare(
     argument: ResolvedArgument,
     inspection: Inspection,
-    question: Question,
+    case: VerificationCase,
     expected: Expected,
     poison: int | None,
-) -> Comparison:
+) -> ArrayComparison:
     storage = inspection.outputs.get(argument.name)
     if storage is None or len(storage) != argument.size:
         raise DeviceFailure(
@@ -157,11 +154,11 @@ def _compare(
             Code.OUT_OF_BOUNDS, f"writes between the elements of {argument.name} (its strides)"
         )
     got = from_storage(storage, argument)
-    return compare(got, question.wants[argument.name], expected, poison if fresh else None)
+    return compare(got, case.wants[argument.name], expected, poison if fresh else None)
 
 
 def damaged(damage: Damage, label: str) -> DeviceFailure:
-    """What a launch did to memory that was not its own, in words; ``label`` tells its inputs."""
+    """The failure for damaged memory; ``label`` names the inputs."""
     if damage.where == "input":
         detail = f"overwrites its input {damage.argument} (byte {damage.offset})"
         return DeviceFailure(Code.INPUT_OVERWRITTEN, f"{detail}; {label}")
@@ -171,16 +168,18 @@ def damaged(damage: Damage, label: str) -> DeviceFailure:
     return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}; {label}")
 
 
-def _wrong(argument: ResolvedArgument, found: Comparison, question: Question) -> DeviceFailure:
+def _wrong(
+    argument: ResolvedArgument, found: ArrayComparison, case: VerificationCase
+) -> DeviceFailure:
     place = element_name(argument, found.index)
     count = f"{found.failures} of {argument.elements} elements"
     if found.unwritten == found.failures:
-        detail = f"{count} of {argument.name} not written, such as {place}; {question.label}"
+        detail = f"{count} of {argument.name} not written, such as {place}; {case.label}"
         return DeviceFailure(Code.NOT_WRITTEN, detail)
     return DeviceFailure(
         Code.WRONG_RESULT,
         f"{place} is {found.got:.6g} instead of {found.want:.6g}, "
-        f"{found.error:.3g} times the bound; {count} wrong; {question.label}",
+        f"{found.error:.3g} times the bound; {count} wrong; {case.label}",
     )
 
 

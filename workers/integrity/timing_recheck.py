@@ -1,10 +1,9 @@
-"""Whether a timing can be believed: is a kernel slower on inputs that it never met, or afterwards?
+"""Rechecks a timing with single launches: is the kernel slower there, or on new inputs?
 
-A kernel that keeps the whole of its inputs, or a digest of them, with the answer is right on every
-question and is timed as a copy of what it kept; one that leaves its work to another launch may do
-nothing in most of those that are timed. Owns the comparison of the timing with single launches on
-the contents that were timed, and of those with launches like them on new contents. The answer of
-each is checked: else a kernel could do nothing there as well.
+A kernel that remembers its inputs with their outputs passes every check and is timed copying the
+outputs. One that leaves its work to another launch may do nothing in most of the timed ones. So a
+timing is compared with single launches on the timed contents, and these with single launches on new
+contents. Each of them is also checked for its answer.
 """
 
 import itertools
@@ -27,40 +26,40 @@ from workers.inputs import fill, is_foreign, nudged
 from workers.integrity.launch_checks import Contents
 
 ALIKE = 1.25, 2_000
-"""A launch so many times as long as one like it, and so many nanoseconds longer, is suspicious;"""
+"""Suspicious between single launches: so many times as long, and so many nanoseconds longer."""
 SINGLE = 1.5, 5_000
-"""so is a single one as against those of a timing. Who is so on many turns is guilty:"""
+"""Suspicious between a single launch and a timing."""
 TURNS = 3
+"""Timings in a row after which a suspicious kernel is rejected."""
 TIMES = 5
-"""Of so many launches one is as fast as a kernel is, if it is now as fast, now slower."""
+"""Single launches whose fastest counts, for kernels whose time varies."""
 
 
-def believed(
+def accept_or_retime(
     samples: list[float],
     again: Callable[[], list[float]],
     *,
     known: Callable[[], float],
     new: Iterator[float],
-    lag: Callable[[], float],
+    overhead_ns: Callable[[], float],
     drifts: bool,
 ) -> list[float]:
-    """The timing, or the last that was taken again while single launches were slower.
+    """The samples, or those of a repeated timing that no single launch contradicts.
 
-    Those are on what was timed, and on what the kernel has never seen. A single launch may take
-    longer than those of a timing did, and the machine may slow down: so launches on known contents
-    are compared with the timing, less what the baseline itself lags behind, and one on new contents
-    with one just like it on known ones.
+    A single launch may take longer than the launches of a timing, and the machine may slow down. So
+    launches on known contents are compared with the timing after the baseline's overhead is
+    subtracted, and launches on new contents with launches on known ones.
 
     Args:
-        samples: nanoseconds of launches while it was timed.
-        again: times the kernel again.
-        known: nanoseconds of one launch on the contents that were timed.
-        new: nanoseconds of launches, each on contents that the kernel never saw, while there are.
-        lag: how much longer one launch of the baseline takes than it did while it was timed.
+        samples: nanoseconds per launch of the timing.
+        again: repeats the timing.
+        known: nanoseconds of one launch on the timed contents.
+        new: nanoseconds of launches, each on contents that the kernel has never seen.
+        overhead_ns: by how much a single launch of the baseline exceeds its timing.
         drifts: whether most launches of a timing found other contents than ``known`` does.
 
     Raises:
-        DeviceFailure: it was slower each time.
+        DeviceFailure: single launches were slower each time.
     """
 
     def verdict(samples: Sequence[float]) -> str:
@@ -69,7 +68,7 @@ def believed(
         if (
             not drifts
             and _slower(known_ns, SINGLE, timed_ns)
-            and _slower(known_ns - lag(), SINGLE, timed_ns)
+            and _slower(known_ns - overhead_ns(), SINGLE, timed_ns)
         ):
             return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
         least_ns = max(timed_ns, known_ns)
@@ -91,7 +90,7 @@ def believed(
 
 
 def _fastest(launches: Iterator[float], than: tuple[float, float], other_ns: float) -> float:
-    """Of a few launches, until one is not slower than another; 0 if there is none."""
+    """The fastest of a few launches, up to the first that is not slower; 0 without any."""
     found: list[float] = []
     for launch_ns in itertools.islice(launches, TIMES):
         found.append(launch_ns)
@@ -126,7 +125,7 @@ def new_contents(
 
 
 def _renewed(argument: ResolvedArgument, known: str, rng: np.random.Generator) -> NDArray[Any]:
-    """Numbers that a kernel never saw: drawn, or close to the ``known`` where these are foreign."""
+    """New numbers: drawn, or close to the ``known`` ones that come from a file or a function."""
     if is_foreign(argument):
         return nudged(from_storage(Path(known).read_bytes(), argument), rng)
     return fill(argument, rng, "default", _no_python)

@@ -1,7 +1,7 @@
-"""Trivial answers that no honest experiment accepts: if one passes, the checks prove nothing.
+"""Refuses experiments whose checks pass trivial answers.
 
-Owns the probes: nothing done, zeros, the mean, half of what is right, a copy of an input, its
-negation. They are asked of the comparer alone, without a device.
+Tried on the comparer alone, without a device: doing nothing, zeros, the mean, half of the right
+answer, a copy of an input, its negation.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,63 +15,65 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.comparison import Expected, compare
 from workers.elements import from_storage, is_float, numpy_dtype
-from workers.integrity.launch_checks import Question
+from workers.integrity.launch_checks import VerificationCase
 
 _FEW = 4096
 _TELLING = 32
-"""An output of fewer elements may be all zeros, or one of them, by chance."""
+"""With fewer elements an output may be all zeros by chance."""
 
 
-def proves_nothing(
+def trivial_answer_rejection(
     arguments: Mapping[int, Sequence[ResolvedArgument]],
-    questions: Mapping[int, Sequence[Question]],
+    cases: Mapping[int, Sequence[VerificationCase]],
 ) -> Rejected | None:
-    """The experiment's refusal if trivial answers pass on a shape, whatever the inputs.
+    """The experiment's rejection if a trivial answer passes in both cases of a shape.
 
-    Each output is judged on the shapes where it has enough elements, or else its most.
+    Each output is judged on the shapes where it has enough elements, or else the most.
 
     Args:
         arguments: of the tune shapes.
-        questions: of the same shapes; the first and the last of each are tried.
+        cases: of the same shapes; the first and the last of each are tried.
     """
     most: dict[str, int] = {}
     for argument in (one for listed in arguments.values() for one in listed):
         most[argument.name] = max(most.get(argument.name, 0), argument.elements)
     for shape, listed in arguments.items():
         large = [a for a in listed if a.elements >= min(_TELLING, most[a.name])]
-        asked = questions[shape][0], questions[shape][-1]
+        asked = cases[shape][0], cases[shape][-1]
         found = [trivial_answer(one, large, _inputs(listed, one)) for one in asked]
         if all(found):
             return found[0]
     return None
 
 
-def _inputs(arguments: Sequence[ResolvedArgument], question: Question) -> dict[str, NDArray[Any]]:
+def _inputs(
+    arguments: Sequence[ResolvedArgument], case: VerificationCase
+) -> dict[str, NDArray[Any]]:
     return {
-        argument.name: from_storage(Path(question.contents[argument.name]).read_bytes(), argument)
+        argument.name: from_storage(Path(case.contents[argument.name]).read_bytes(), argument)
         for argument in arguments
-        if argument.name in question.contents
+        if argument.name in case.contents
     }
 
 
 def trivial_answer(
-    question: Question,
+    case: VerificationCase,
     arguments: Sequence[ResolvedArgument],
     inputs: Mapping[str, NDArray[Any]],
 ) -> Rejected | None:
-    """The experiment's refusal if a trivial answer passes for one of its outputs.
+    """The experiment's rejection if a trivial answer passes for one of its outputs.
 
-    Copy and negation are let pass where the oracle equals them exactly: then the operation is one.
+    A copy or negation that equals the oracle exactly is accepted: then the operation is one.
 
     Args:
-        question: inputs and oracle.
-        arguments: of the question's shape.
+        case: inputs and oracle.
+        arguments: of the case's shape.
         inputs: dense contents of ``in`` and ``inout`` arguments.
     """
     for argument in arguments:
         if not argument.is_output:
             continue
-        want, expected = question.wants[argument.name], question.expected[argument.name]
+        want, expected = case.wants[argument.name], case.expected[argument.name]
         for what, answer in _answers(argument, want, inputs):
             if _passes(answer, want, expected):
                 return Rejected(
@@ -79,13 +81,13 @@ def trivial_answer(
                     code=Code.WRONG_RESULT,
                     detail=f"the check proves nothing: {what} passes for {argument.name}; "
                     "tighten its tolerance, or give inputs under which it differs",
-                    shape=question.shape,
+                    shape=case.shape,
                 )
     return None
 
 
 def _passes(answer: NDArray[Any], want: NDArray[Any], expected: Expected) -> bool:
-    """Whether every element is right; most answers are wrong among the first few."""
+    """Whether every element is within its bound; most answers fail within the first few."""
     few = slice(_FEW)
     if (
         expected.mode != "unordered"

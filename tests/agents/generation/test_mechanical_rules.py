@@ -101,6 +101,15 @@ def test_a_body_inside_one_test_is_guarded() -> None:
     assert len(constraints(result)) == 1
 
 
+def test_a_constant_with_a_comment_beside_it_becomes_a_parameter() -> None:
+    result = made(
+        "#define UNROLL_BY 4 // iterations\n#define TILE 8 /* rows */\n"
+        "kernel void k(global half *x, int n) { x[UNROLL_BY + TILE] = 1; }"
+    )
+    assert result.template.parameters.keys() >= {"UNROLL_BY", "TILE"}
+    assert "#define" not in result.template.source.text
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -159,7 +159,7 @@ class FakeModule:
         self.functions.clear()
 
 
-class FakeCase:
+class FakeBufferSets:
     """Staged arguments in several sets, and the scratch that launchables attach."""
 
     def __init__(self, arguments: Sequence[Staged], sets: int) -> None:
@@ -211,24 +211,24 @@ class FakeCase:
 class FakeLaunchable:
     """A cell's steps, run one after the other."""
 
-    def __init__(self, module: FakeModule, cell: CellPlan, case: FakeCase) -> None:
+    def __init__(self, module: FakeModule, cell: CellPlan, buffer_sets: FakeBufferSets) -> None:
         for step in cell.steps:
             if isinstance(step, KernelStep):
                 check_launch(step, DEVICE)
-        self.module, self.cell, self.case = module, cell, case
+        self.module, self.cell, self.buffer_sets = module, cell, buffer_sets
         self.scratch = [
-            {s.name: Buffer(4 * s.elements) for s in cell.scratch} for _ in range(case.sets)
+            {s.name: Buffer(4 * s.elements) for s in cell.scratch} for _ in range(buffer_sets.sets)
         ]
-        case.scratch.append(self.scratch)
+        buffer_sets.scratch.append(self.scratch)
 
-    def awaken(self, set_index: int) -> None:
+    def trigger_compile(self, set_index: int) -> None:
         raise NotImplementedError("nothing is compiled at a first launch")
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         times = []
         for index in order:
             began = time.perf_counter_ns()
-            values = self.case.values | self.case.buffers[index] | self.scratch[index]
+            values = self.buffer_sets.values | self.buffer_sets.buffers[index] | self.scratch[index]
             for step in self.cell.steps:
                 if isinstance(step, MemsetStep):
                     values[step.argument].bytes[:] = step.byte
@@ -239,7 +239,7 @@ class FakeLaunchable:
         return tuple(times)
 
     def release(self) -> None:
-        self.case.scratch.remove(self.scratch)
+        self.buffer_sets.scratch.remove(self.scratch)
 
 
 class FakeDevice:
@@ -263,14 +263,16 @@ class FakeDevice:
     def vitals(self) -> None:
         return None
 
-    def stage(self, arguments: Sequence[Staged], sets: int) -> FakeCase:
-        return FakeCase(arguments, sets)
+    def stage(self, arguments: Sequence[Staged], sets: int) -> FakeBufferSets:
+        return FakeBufferSets(arguments, sets)
 
     def load(self, binaries: Sequence[Binary]) -> FakeModule:
         return FakeModule(binaries)
 
-    def bind(self, module: FakeModule, cell: CellPlan, case: FakeCase) -> FakeLaunchable:
-        return FakeLaunchable(module, cell, case)
+    def bind(
+        self, module: FakeModule, cell: CellPlan, buffer_sets: FakeBufferSets
+    ) -> FakeLaunchable:
+        return FakeLaunchable(module, cell, buffer_sets)
 
     def close(self) -> None:
         pass

@@ -12,13 +12,13 @@ from workers.backends.cuda.checks import WORST, Arguments, Checks, worst_of
 from workers.backends.cuda.device import rotation_for
 from workers.backends.cuda.driver import classified, described
 from workers.backends.cuda.launch import (
-    Afterwards,
     CudaLaunchable,
     CudaModule,
+    LateWork,
     scalar_bytes,
     warm_up_ns,
 )
-from workers.backends.cuda.memory import CudaCase, laid_out
+from workers.backends.cuda.memory import CudaBufferSets, laid_out
 from workers.backends.cuda.pinned import PinnedFiles
 from workers.backends.cuda.streams import Streams
 from workers.comparison import Expected
@@ -47,9 +47,9 @@ class Rig:
         self.streams = Streams(self.cuda)
         self.pinned = PinnedFiles(self.cuda, self.streams.run)
         self.checks = Checks(self.cuda, DEVICE, self.streams, self.pinned)
-        self.settled = len(self.runtime.allocations)
+        self.precise_enough = len(self.runtime.allocations)
         self.data = np.arange(N, dtype=np.float32)
-        self.case = CudaCase(
+        self.buffer_sets = CudaBufferSets(
             self.cuda,
             self.checks,
             self.pinned,
@@ -85,7 +85,7 @@ class Rig:
 
     def bind(self, *steps, scratch=()):
         cell = CellPlan(build=0, steps=steps, scratch=scratch)
-        return CudaLaunchable(self.cuda, DEVICE, self, self.module, cell, self.case)
+        return CudaLaunchable(self.cuda, DEVICE, self, self.module, cell, self.buffer_sets)
 
     def time(self, graph, *, cold, persists):
         self.reset = persists
@@ -124,11 +124,11 @@ def want(rig, values, **more):
 def test_a_launch_is_restored_run_and_compared_on_every_set(rig):
     launchable = rig.bind(step())
     oracle = want(rig, 2.0 * rig.data.astype(np.float64), rtol=1e-6)
-    rig.case.restore([0, 1, 2], 0xAB)
+    rig.buffer_sets.restore([0, 1, 2], 0xAB)
     assert launchable.burst((2, 0, 1, 2)) == (1000.0,)
     assert len(set(rig.launched)) == 3
     for index in range(3):
-        seen = rig.case.inspect(index, oracle)
+        seen = rig.buffer_sets.inspect(index, oracle)
         assert (seen.damage, seen.outputs) == (None, {})
         assert seen.comparisons["out"].failures == 0
 
@@ -138,36 +138,36 @@ def test_all_shared_memory_is_spoiled_before_a_launch(rig):
     rig.driver.kernels["spoil_shared"] = lambda grid, block, table: spoiled.append(
         (grid, int(rig.driver.argument(table, 0)))
     )
-    rig.case.restore([0], 1)
+    rig.buffer_sets.restore([0], 1)
     assert spoiled == [((2 * DEVICE.multiprocessors, 1, 1), DEVICE.max_shared_bytes_per_block // 4)]
     asked = [value for _, _, value in rig.driver.attributes]
     assert DEVICE.max_shared_bytes_per_block in asked
 
 
 def test_an_output_that_was_not_written_holds_the_poison(rig):
-    rig.case.restore([1], 0xAB)
-    seen = rig.case.inspect(1, want(rig, rig.data + 1, atol=1e-3))
+    rig.buffer_sets.restore([1], 0xAB)
+    seen = rig.buffer_sets.inspect(1, want(rig, rig.data + 1, atol=1e-3))
     assert seen.comparisons["out"].failures == N
     assert seen.comparisons["out"].unwritten == N
 
 
 def test_only_the_named_sets_are_restored(rig):
     launchable = rig.bind(step())
-    rig.case.restore([0, 1, 2], 1)
+    rig.buffer_sets.restore([0, 1, 2], 1)
     launchable.burst((0, 1, 2))
-    rig.case.restore([0, 2], 1)
+    rig.buffer_sets.restore([0, 2], 1)
     unwritten = [
-        rig.case.inspect(index, want(rig, rig.data + 9)).comparisons["out"].unwritten
+        rig.buffer_sets.inspect(index, want(rig, rig.data + 9)).comparisons["out"].unwritten
         for index in range(3)
     ]
     assert unwritten == [N, 0, N]
 
 
 def test_outputs_without_oracle_travel(rig):
-    rig.case.restore([0], 0x11)
-    assert rig.case.inspect(0, {}).outputs == {"out": b"\x11" * 4 * N}
+    rig.buffer_sets.restore([0], 0x11)
+    assert rig.buffer_sets.inspect(0, {}).outputs == {"out": b"\x11" * 4 * N}
     unordered = {"out": Expected(path="", dtype="float32", mode="unordered")}
-    assert rig.case.inspect(0, unordered).outputs.keys() == {"out"}
+    assert rig.buffer_sets.inspect(0, unordered).outputs.keys() == {"out"}
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,13 @@ def test_outputs_without_oracle_travel(rig):
 def test_damage_is_found_and_named(tmp_path, argument, offset, damage):
     rig = Rig(tmp_path, arguments=[StagedScalar(name="at", dtype="int64", value=offset)])
     launchable = rig.bind(step("spoil", (argument, "at")))
-    rig.case.restore([0, 1, 2], 0)
+    rig.buffer_sets.restore([0, 1, 2], 0)
     launchable.burst((1,))
-    assert rig.case.inspect(0, {}).damage is None
-    assert rig.case.inspect(1, {}).damage == damage
-    rig.case.refill({})
-    rig.case.restore([1], 0)
-    assert rig.case.inspect(1, {}).damage is None
+    assert rig.buffer_sets.inspect(0, {}).damage is None
+    assert rig.buffer_sets.inspect(1, {}).damage == damage
+    rig.buffer_sets.refill({})
+    rig.buffer_sets.restore([1], 0)
+    assert rig.buffer_sets.inspect(1, {}).damage is None
 
 
 def test_an_output_with_gaps_travels_whole(tmp_path):
@@ -203,21 +203,21 @@ def test_an_output_with_gaps_travels_whole(tmp_path):
         align=4,
     )
     rig = Rig(tmp_path, arguments=[gapped])
-    rig.case.restore([0], 0x22)
+    rig.buffer_sets.restore([0], 0x22)
     oracle = {"gapped": Expected(path="", dtype="float32", mode="close")}
-    assert rig.case.inspect(0, oracle).outputs["gapped"] == b"\x22" * 4 * 29
+    assert rig.buffer_sets.inspect(0, oracle).outputs["gapped"] == b"\x22" * 4 * 29
 
 
 def test_scratch_is_guarded_poisoned_and_freed(tmp_path):
     rig = Rig(tmp_path, arguments=[StagedScalar(name="at", dtype="int64", value=-3)])
-    rig.case.restore([0], 0)
-    assert rig.case.inspect(0, {}).damage is None
+    rig.buffer_sets.restore([0], 0)
+    assert rig.buffer_sets.inspect(0, {}).damage is None
     before = len(rig.runtime.allocations)
     work = Scratch(name="work", dtype="float16", elements=100, align=64)
     launchable = rig.bind(step("spoil", ("work", "at")), scratch=(work,))
-    rig.case.restore([0, 1, 2], 3)
+    rig.buffer_sets.restore([0, 1, 2], 3)
     launchable.burst((2,))
-    assert rig.case.inspect(2, {}).damage == Damage(argument="work", where="front", offset=3)
+    assert rig.buffer_sets.inspect(2, {}).damage == Damage(argument="work", where="front", offset=3)
     launchable.release()
     assert len(rig.runtime.allocations) == before
 
@@ -225,10 +225,10 @@ def test_scratch_is_guarded_poisoned_and_freed(tmp_path):
 def test_refill_changes_contents_at_the_same_addresses(rig):
     launchable = rig.bind(step())
     other = rig.data[::-1].copy()
-    rig.case.refill({"x": rig.file("other", other)})
-    rig.case.restore([0], 0)
+    rig.buffer_sets.refill({"x": rig.file("other", other)})
+    rig.buffer_sets.restore([0], 0)
     launchable.burst((0,))
-    seen = rig.case.inspect(0, want(rig, 2 * other, atol=1e-6))
+    seen = rig.buffer_sets.inspect(0, want(rig, 2 * other, atol=1e-6))
     assert (seen.damage, seen.comparisons["out"].failures) == (None, 0)
 
 
@@ -237,14 +237,14 @@ def test_what_an_image_holds_is_written_again_only_where_somebody_changed_it(rig
     copy = rig.pinned.copy
     monkeypatch.setattr(rig.pinned, "copy", lambda *given: (copies.append(1), copy(*given))[1])
     contents = {"x": rig.file("x", rig.data)}
-    rig.case.refill(contents)
+    rig.buffer_sets.refill(contents)
     assert not copies
-    slab = rig.case._slab
+    slab = rig.buffer_sets._slab
     for changed in (slab.layout.offsets["x"] + 7, slab.layout.offsets["x"] - 1):
         before = int(view(slab.image + changed, 1)[0])
         view(slab.image + changed, 1)[0] ^= 0x10
         copies.clear()
-        rig.case.refill(contents)
+        rig.buffer_sets.refill(contents)
         assert copies
         assert int(view(slab.image + changed, 1)[0]) == before
 
@@ -261,11 +261,11 @@ def test_an_oracle_comes_only_for_outputs_that_it_was_not_compared_with(rig, mon
 
     def failures(poison, expected, spoiled=None):
         copies.clear()
-        rig.case.restore([0, 1], poison)
+        rig.buffer_sets.restore([0, 1], poison)
         launchable.burst((0, 1))
         if spoiled is not None:
-            view(rig.case.address(1, "out") + spoiled, 1)[0] ^= 0x40
-        found = rig.case.inspect(1, expected).comparisons["out"].failures
+            view(rig.buffer_sets.address(1, "out") + spoiled, 1)[0] ^= 0x40
+        found = rig.buffer_sets.inspect(1, expected).comparisons["out"].failures
         return found, len(copies)
 
     assert failures(1, right) == (0, 1)
@@ -297,10 +297,10 @@ def test_constants_reach_the_module_and_follow_a_refill(tmp_path):
     rig.driver.globals["lookup"] = place.ctypes.data
     launchable = rig.bind(step())
     np.testing.assert_array_equal(place, table)
-    rig.case.refill({"table": rig.file("table2", table + 1)})
+    rig.buffer_sets.refill({"table": rig.file("table2", table + 1)})
     np.testing.assert_array_equal(place, table + 1)
     launchable.release()
-    rig.case.refill({"table": str(path)})
+    rig.buffer_sets.refill({"table": str(path)})
     np.testing.assert_array_equal(place, table + 1)
 
 
@@ -309,7 +309,7 @@ def test_a_constant_that_the_module_lacks_is_a_failure_and_leaks_nothing(tmp_pat
     np.zeros(N, np.float32).tofile(path)
     rig = Rig(tmp_path, arguments=[])
     constant = rig.buffer("table", "constant", str(path), symbol="lookup")
-    rig.case.buffers["table"] = constant
+    rig.buffer_sets.buffers["table"] = constant
     before = len(rig.runtime.allocations)
     with pytest.raises(DeviceFailure) as failure:
         rig.bind(step())
@@ -320,7 +320,7 @@ def test_a_constant_that_the_module_lacks_is_a_failure_and_leaks_nothing(tmp_pat
 def test_memsets_are_launched_in_order(rig):
     launchable = rig.bind(step(), MemsetStep(argument="out", byte=7))
     launchable.burst((1,))
-    assert rig.case.inspect(1, {}).outputs["out"] == b"\x07" * 4 * N
+    assert rig.buffer_sets.inspect(1, {}).outputs["out"] == b"\x07" * 4 * N
 
 
 def test_graphs_are_reused_and_bounded(rig):
@@ -405,7 +405,7 @@ def test_releasing_everything_leaves_no_memory(tmp_path):
     launchable.burst((0,))
     launchable.release()
     rig.module.release()
-    rig.case.release()
+    rig.buffer_sets.release()
     rig.pinned.close()
     rig.checks.close()
     assert not rig.runtime.allocations
@@ -556,12 +556,12 @@ def test_a_device_is_described_by_its_properties():
 
 
 def test_work_after_the_last_event_is_refused_when_it_is_no_hiccup():
-    watch = Afterwards()
+    late_work = LateWork()
     late, total = 300_000.0, 1e6
     for outlasted in (*[late] * 5, 10_000.0, *[late] * 5):
-        watch.look(outlasted, total)
+        late_work.check(outlasted, total)
     with pytest.raises(DeviceFailure, match="went on") as refused:
-        watch.look(late, total)
+        late_work.check(late, total)
     assert refused.value.code is Code.IMPOSSIBLE_TIME
 
 

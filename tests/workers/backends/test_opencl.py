@@ -55,8 +55,8 @@ class TestOpenCLDevice(DeviceBackendConformance):
     def test_buffers_are_aligned_to_exactly_what_is_promised(
         self, backend, arrays, tmp_path, align
     ) -> None:
-        case = self.stage(backend, tmp_path, arrays, align=align)
-        for regions in case.regions:
+        buffer_sets = self.stage(backend, tmp_path, arrays, align=align)
+        for regions in buffer_sets.regions:
             for region in regions.values():
                 address = region.read().ctypes.data
                 assert address % align == 0
@@ -81,9 +81,9 @@ class TestOpenCLDevice(DeviceBackendConformance):
             backend.load([broken])
 
     def test_too_few_arguments_are_refused(self, backend, arrays, tmp_path) -> None:
-        case = self.stage(backend, tmp_path, arrays)
+        buffer_sets = self.stage(backend, tmp_path, arrays)
         with pytest.raises(DeviceFailure, match="takes 4 arguments, given 3"):
-            self.bind(backend, case, "affine", arguments=("out", "x", "n"))
+            self.bind(backend, buffer_sets, "affine", arguments=("out", "x", "n"))
 
     def test_local_memory_is_the_last_argument(self, backend, arrays, tmp_path) -> None:
         source = """
@@ -97,14 +97,14 @@ class TestOpenCLDevice(DeviceBackendConformance):
             }
         """
         binary = OpenCLCompiler(opencl_devices()[0]).compile(build(source, "turned"))
-        case = self.stage(backend, tmp_path, arrays, sets=1)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1)
         launchable = self.bind_module(
-            backend, backend.load([binary]), case, "turned",
+            backend, backend.load([binary]), buffer_sets, "turned",
             grid=(1, 1, 1), block=(100, 1, 1), shared_bytes=400,
         )  # fmt: skip
-        case.restore([0], POISON)
+        buffer_sets.restore([0], POISON)
         launchable.burst([0])
-        got = np.frombuffer(case.inspect(0, {}).outputs["out"], np.float32)
+        got = np.frombuffer(buffer_sets.inspect(0, {}).outputs["out"], np.float32)
         assert np.array_equal(got[:100], arrays["x"][99::-1])
 
     def test_local_memory_holds_noise_before_each_launch(self, backend, arrays, tmp_path) -> None:
@@ -119,13 +119,13 @@ class TestOpenCLDevice(DeviceBackendConformance):
             }
         """
         binary = OpenCLCompiler(opencl_devices()[0]).compile(build(source, "peeks"))
-        case = self.stage(backend, tmp_path, arrays, sets=1)
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1)
         one = {"grid": (1, 1, 1), "block": (64, 1, 1)}
-        launchable = self.bind_module(backend, backend.load([binary]), case, "peeks", **one)
+        launchable = self.bind_module(backend, backend.load([binary]), buffer_sets, "peeks", **one)
         for _ in range(3):
-            case.restore([0], POISON)
+            buffer_sets.restore([0], POISON)
             launchable.burst([0])
-            got = np.frombuffer(case.inspect(0, {}).outputs["out"], np.uint32)[:64]
+            got = np.frombuffer(buffer_sets.inspect(0, {}).outputs["out"], np.uint32)[:64]
             assert (got == got[0]).all()
             assert got[0] > 1
 
@@ -151,8 +151,8 @@ def test_regions_of_either_memory_keep_their_bytes(kind: str) -> None:
     device = open_device(0)
     guard = canary(GUARD_BYTES, 5)
     if kind != "device":
-        sealed = kind == "sealed"
-        region = HostRegion(device.cl, device.context, 1000, 4, guard, sealed=sealed)
+        read_only = kind == "sealed"
+        region = HostRegion(device.cl, device.context, 1000, 4, guard, read_only=read_only)
     else:
         region = DeviceRegion(device.cl, device.context, device.queue, 1000, 128, guard)
     region.mend()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.bench.bursts import LOOKS, Volley, bursts, further, random_order
+from workers.bench.bursts import CHECKED, Burst, another_burst, plan_bursts, random_order
 from workers.devices.port import Rotation
 
 ONE_BY_ONE = Rotation(sets=1, launches=1, warmup=20, bursts=100)
@@ -17,25 +17,25 @@ HOT_ON_A_GPU = Rotation(sets=1, launches=100, warmup=1, bursts=5)
 ROTATIONS = [ONE_BY_ONE, ON_A_PROCESSOR, ON_A_GPU, HOT_ON_A_GPU]
 
 
-def volleys(rotation: Rotation, seed: int, *, in_place: bool = False) -> list[Volley]:
+def planned(rotation: Rotation, seed: int, *, in_place: bool = False) -> list[Burst]:
     rng = np.random.default_rng(seed)
     order = random_order(rotation, rng)
-    return list(itertools.chain(*bursts(rotation, order, rng, in_place=in_place)))
+    return list(itertools.chain(*plan_bursts(rotation, order, rng, in_place=in_place)))
 
 
-def caught(found: list[Volley], works) -> bool:
+def caught(found: list[Burst], works) -> bool:
     """Whether a look finds a set that was launched on and yet holds no answer.
 
-    ``works`` says of a launch, by its number in all and in its volley, whether it does its work.
+    ``works`` says of a launch, by its number in all and in its burst, whether it does its work.
     """
     number = 0
-    for volley in found:
+    for burst in found:
         written = set()
-        for place, index in enumerate(volley.order):
+        for place, index in enumerate(burst.order):
             if works(number, place):
                 written.add(index)
             number += 1
-        if volley.look in volley.order and volley.look not in written:
+        if burst.inspect in burst.order and burst.inspect not in written:
             return True
     return False
 
@@ -43,21 +43,19 @@ def caught(found: list[Volley], works) -> bool:
 @pytest.mark.parametrize("rotation", ROTATIONS, ids=str)
 @given(seed=st.integers(0, 2**32), in_place=st.booleans())
 def test_everything_asked_for_is_timed_and_one_burst_is_checked_early(rotation, seed, in_place):
-    found = volleys(rotation, seed, in_place=in_place)
-    timed = [volley for volley in found if volley.timed]
+    found = planned(rotation, seed, in_place=in_place)
+    timed = [burst for burst in found if burst.timed]
     assert len(timed) == rotation.bursts
-    assert all(len(volley.order) == rotation.launches for volley in timed)
-    whole = [
-        volley for volley in found if len(volley.order) == rotation.launches or not volley.raced
-    ]
-    assert any(volley.look is not None for volley in whole[:3])
+    assert all(len(burst.order) == rotation.launches for burst in timed)
+    whole = [burst for burst in found if len(burst.order) == rotation.launches or not burst.raced]
+    assert any(burst.inspect is not None for burst in whole[:3])
 
 
 @pytest.mark.parametrize("rotation", [ONE_BY_ONE, ON_A_PROCESSOR], ids=str)
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
 def test_a_kernel_that_idles_through_half_of_a_timing_is_always_caught(rotation, seed, share):
-    found = volleys(rotation, seed)
-    launches = sum(len(volley.order) for volley in found)
+    found = planned(rotation, seed)
+    launches = sum(len(burst.order) for burst in found)
     idle = launches // 2
     first = round(share * (launches - idle))
     assert caught(found, lambda number, _: not first <= number < first + idle)
@@ -68,18 +66,18 @@ def test_a_kernel_that_idles_through_bursts_at_random_is_seldom_missed(rotation)
     missed = 0
     for seed in range(300):
         idle = np.random.default_rng([seed, 1]).random(1000) < 0.5
-        found = volleys(rotation, seed)
+        found = planned(rotation, seed)
         missed += not any(
-            idle[burst] and volley.look in volley.order for burst, volley in enumerate(found)
+            idle[number] and burst.inspect in burst.order for number, burst in enumerate(found)
         )
-    assert missed <= 300 * 0.5 ** min(LOOKS, rotation.bursts) * 3
+    assert missed <= 300 * 0.5 ** min(CHECKED, rotation.bursts) * 3
 
 
 @pytest.mark.parametrize("rotation", [ON_A_GPU, HOT_ON_A_GPU], ids=str)
 def test_a_kernel_that_works_at_the_last_launch_on_a_set_alone_is_caught_in_the_end(rotation):
     begins = rotation.launches - rotation.sets
     times = sum(
-        caught(volleys(rotation, seed), lambda _, place: place >= begins) for seed in range(200)
+        caught(planned(rotation, seed), lambda _, place: place >= begins) for seed in range(200)
     )
     assert times >= 60
 
@@ -88,24 +86,26 @@ def test_a_kernel_that_works_at_the_last_launch_on_a_set_alone_is_caught_in_the_
 def test_a_launch_that_does_the_work_of_later_ones_is_caught_in_the_end(rotation):
     seen = 0
     for seed in range(200):
-        early = [v for v in volleys(rotation, seed) if v.look is not None and v.look not in v.order]
+        early = [
+            v for v in planned(rotation, seed) if v.inspect is not None and v.inspect not in v.order
+        ]
         assert len(early) <= 1
         seen += len(early)
     assert seen >= 60
 
 
 def test_what_drifts_is_looked_at_after_one_launch():
-    found = volleys(ON_A_GPU, 0, in_place=True)
-    for volley in found:
-        if volley.look is not None:
-            assert len(set(volley.order)) == len(volley.order)
-    assert all(v.look is None for v in volleys(HOT_ON_A_GPU, 0, in_place=True) if v.raced)
+    found = planned(ON_A_GPU, 0, in_place=True)
+    for burst in found:
+        if burst.inspect is not None:
+            assert len(set(burst.order)) == len(burst.order)
+    assert all(v.inspect is None for v in planned(HOT_ON_A_GPU, 0, in_place=True) if v.raced)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_timing_that_goes_on_is_checked_as_well(in_place):
     rng = np.random.default_rng(0)
     order = random_order(ON_A_GPU, rng)
-    more = [further(ON_A_GPU, order, rng, in_place=in_place) for _ in range(800)]
+    more = [another_burst(ON_A_GPU, order, rng, in_place=in_place) for _ in range(800)]
     assert all(burst[0].timed and burst[0].order == order for burst in more)
-    assert 50 <= sum(any(each.look is not None for each in burst) for burst in more) <= 150
+    assert 50 <= sum(any(each.inspect is not None for each in burst) for burst in more) <= 150

@@ -17,7 +17,7 @@ from workers.backends.opencl import adapter as opencl
 from workers.bench import ceilings as ceilings_module
 from workers.bench import device_bench as bench_module
 from workers.bench.ceilings import SIDE, _buffer, measure_ceilings
-from workers.bench.supervisor import Shot
+from workers.bench.supervisor import BurstRequest
 from workers.devices.port import StagedScalar
 
 CEILINGS = Ceilings(copy_bytes_per_second=2.5e12, launch_ns=900.0, products=(("float32", 3.1e13),))
@@ -84,8 +84,10 @@ def test_a_product_in_opencl_is_a_product(monkeypatch):
         names = ("c", "a", "b", "n")
         step = KernelStep(entry="product_float32", grid=grid, block=block, arguments=names)
         launchable = server.bind(module, CellPlan(build=0, steps=(step,)), case)
-        shot = Shot(launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0)
-        ((_, seen, _),) = server.fire([shot])
+        shot = BurstRequest(
+            launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0
+        )
+        ((_, seen, _),) = server.run_bursts([shot])
         each = np.frombuffer(b"\x3c" * 4, np.float32)[0]
         product = np.frombuffer(seen.outputs["c"], np.float32)
         np.testing.assert_allclose(product, n * each * each, rtol=1e-5)

@@ -22,9 +22,10 @@ from tuner.errors import EnvironmentProblem
 from tuner.trial import Code, Full, Measured, Rejected
 from workers.bench import trial_runner
 from workers.bench.confirmation import Confirmation
-from workers.bench.device_bench import FIRST, Bench
+from workers.bench.device_bench import DeviceBench
+from workers.bench.input_specs import FIRST
 from workers.bench.oracle import Oracle
-from workers.bench.session import Stand
+from workers.bench.session import BenchSession
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.devices.port import DeviceFailure
 
@@ -95,20 +96,20 @@ def test_code_that_keeps_lines_in_the_cache_leaves_no_child_to_others(laboratory
         candidate, binaries=tuple(replace(b, persists=True) for b in candidate.binaries)
     )
     assert isinstance(laboratory.bench.run(keeping).outcome, Measured)
-    assert not laboratory.bench._working.alive
+    assert not laboratory.bench._runner.alive
     assert isinstance(laboratory.outcome(GOOD), Measured)
 
 
 def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory) -> None:
     prep = laboratory.bench._prep
-    wants = [q.wants["out"] for shape in prep.questions.values() for q in shape]
+    wants = [q.wants["out"] for shape in prep.cases.values() for q in shape]
     assert wants
     held = [path.read_bytes() for path in laboratory.bench._folder.path.rglob("*.raw")]
     assert held
     for want in wants:
         assert want.tobytes() not in held
         assert want.astype(np.float32).tobytes() not in held
-    for shape in prep.questions.values():
+    for shape in prep.cases.values():
         assert all(e.path == "" for q in shape for e in q.expected.values())
 
 
@@ -213,14 +214,14 @@ def test_a_disaster_costs_one_trial(laboratory, source, code) -> None:
 
 def test_a_child_killed_from_outside_is_replaced(laboratory) -> None:
     laboratory.outcome(GOOD)
-    os.kill(laboratory.bench._working._server.pid, signal.SIGKILL)
+    os.kill(laboratory.bench._runner._server.pid, signal.SIGKILL)
     outcomes = [laboratory.outcome(GOOD) for _ in range(2)]
     assert isinstance(outcomes[-1], Measured)
 
 
 def killing(monkeypatch, during: type, method: str, kills: int, after: int) -> list[int]:
     """Kill the child so many times within calls of a method, each after some launches."""
-    fire, entered = Supervisor.fire, getattr(during, method)
+    run_bursts, entered = Supervisor.run_bursts, getattr(during, method)
     killed: list[int] = []
     launches: list[int] = []
 
@@ -238,22 +239,22 @@ def killing(monkeypatch, during: type, method: str, kills: int, after: int) -> l
                 killed.append(supervisor.pid)
                 launches.clear()
                 os.kill(supervisor.pid, signal.SIGKILL)
-        return fire(supervisor, *given, **more)
+        return run_bursts(supervisor, *given, **more)
 
     monkeypatch.setattr(during, method, enter)
-    monkeypatch.setattr(Supervisor, "fire", kill)
+    monkeypatch.setattr(Supervisor, "run_bursts", kill)
     return killed
 
 
 @pytest.mark.parametrize("after", [0, 2])
 def test_a_child_killed_within_a_trial_costs_no_candidate(laboratory, monkeypatch, after) -> None:
-    killed = killing(monkeypatch, trial_runner.Working, "trial", 1, after)
+    killed = killing(monkeypatch, trial_runner.TrialRunner, "trial", 1, after)
     assert isinstance(laboratory.outcome(f"{GOOD} // killed after {after}"), Measured)
     assert len(killed) == 1
 
 
 def test_whose_child_is_killed_again_is_called_the_reason(laboratory, monkeypatch) -> None:
-    killed = killing(monkeypatch, trial_runner.Working, "trial", 2, 0)
+    killed = killing(monkeypatch, trial_runner.TrialRunner, "trial", 2, 0)
     outcome = laboratory.outcome(f"{GOOD} // killed twice")
     assert isinstance(outcome, Rejected)
     assert (outcome.code, outcome.detail) == (Code.CRASH, "killed by SIGKILL")
@@ -304,11 +305,13 @@ def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
 ) -> None:
     told = []
 
-    def doubt(prep, stand, entrant, baseline, shape, samples, again, rng, *, kin):
+    def recheck_timing(
+        prep, session, loaded, baseline, shape, samples, again, rng, *, unique_inputs
+    ):
         told.append((shape, len(samples)))
         return [1.0]
 
-    monkeypatch.setattr("workers.bench.confirmation.doubt", doubt)
+    monkeypatch.setattr("workers.bench.confirmation.recheck_timing", recheck_timing)
     confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // doubted"), process=1)
     assert not confirmed.failed
     repeats = laboratory.experiment.measure.repeats
@@ -320,10 +323,10 @@ def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
 def test_who_was_told_the_last_question_by_others_is_asked_by_numbers_drawn_for_it_alone(
     laboratory, monkeypatch
 ) -> None:
-    beside = Stand.beside
-    monkeypatch.setattr(Stand, "once", lambda *given: 1000.0)
-    monkeypatch.setattr(Stand, "beside", lambda *given: 1e9 + beside(*given))
-    monkeypatch.setattr(Stand, "time", lambda *given, **more: [1000.0] * 5)
+    real = BenchSession.time_on_new_inputs
+    monkeypatch.setattr(BenchSession, "time_single_launch", lambda *given: 1000.0)
+    monkeypatch.setattr(BenchSession, "time_on_new_inputs", lambda *given: 1e9 + real(*given))
+    monkeypatch.setattr(BenchSession, "time", lambda *given, **more: [1000.0] * 5)
     outcome = laboratory.outcome(f"{GOOD} // told by others")
     assert isinstance(outcome, Rejected)
     assert "remembers its inputs" in outcome.detail
@@ -380,14 +383,14 @@ def test_closing_aborts_a_call_and_leaves_nothing_behind() -> None:
 
 
 def test_asked_before_it_is_prepared_the_bench_says_so(laboratory) -> None:
-    bench = Bench("opencl", 0, deadlines=QUICK)
+    bench = DeviceBench("opencl", 0, deadlines=QUICK)
     with pytest.raises(EnvironmentProblem, match="before it was prepared"):
         bench.run(laboratory.candidate(GOOD))
     bench.close()
 
 
 def test_no_such_device_is_one_message() -> None:
-    bench = Bench("opencl", 99)
+    bench = DeviceBench("opencl", 99)
     with pytest.raises(EnvironmentProblem, match="no OpenCL device 99: there are"):
         bench.device()
     bench.close()

@@ -17,10 +17,10 @@ from tuner.engine.work import BenchSetup
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Plan
 from tuner.trial import Code, Configuration, Measured, Rejected, Stage
-from workers.bench.device_bench import Bench
+from workers.bench.device_bench import DeviceBench
 from workers.bench.oracle import Oracle
-from workers.bench.oracle_files import Answer, Answers
-from workers.bench.preparation import Prep
+from workers.bench.oracle_files import OracleFiles, OracleRecord
+from workers.bench.preparation import Preparation
 from workers.comparison import Expected
 
 PROBLEM = experiment({"n": 256})
@@ -30,24 +30,24 @@ NOTHING = Candidate(
 WANT = np.arange(12.0).reshape(3, 4)
 
 
-def prep(device=None, secret: int = 1) -> Prep:
+def prep(device=None, secret: int = 1) -> Preparation:
     setup = BenchSetup(experiment=PROBLEM, baseline=NOTHING, secret=secret)
-    return Prep(setup=setup, device=device or cuda_device(90), bindings=(), arguments={})
+    return Preparation(setup=setup, device=device or cuda_device(90), bindings=(), arguments={})
 
 
-def maker(answers: Answers, made: list[str], name: str = "0"):
-    def make() -> Answer:
+def maker(answers: OracleFiles, made: list[str], name: str = "0"):
+    def make() -> OracleRecord:
         made.append(name)
         expected = Expected(path=answers.expect(name, "out", WANT), dtype="float64", mode="close")
         contents = {"x": answers.write(name, "x", np.arange(5, dtype=np.uint8))}
-        return Answer(contents=contents, expected={"out": expected}, notes=("seen",))
+        return OracleRecord(contents=contents, expected={"out": expected}, notes=("seen",))
 
     return make
 
 
 @pytest.fixture
 def two(tmp_path):
-    pair = [Answers(prep(), tmp_path, threading.Event()) for _ in range(2)]
+    pair = [OracleFiles(prep(), tmp_path, threading.Event()) for _ in range(2)]
     yield pair
     for one in pair:
         one.close()
@@ -70,7 +70,7 @@ def test_who_comes_while_it_is_made_waits_for_it(two):
     made: list[str] = []
     begun, go_on = threading.Event(), threading.Event()
 
-    def slow() -> Answer:
+    def slow() -> OracleRecord:
         begun.set()
         assert go_on.wait(10)
         return maker(two[0], made)()
@@ -86,10 +86,10 @@ def test_who_comes_while_it_is_made_waits_for_it(two):
 
 def test_who_waits_can_be_told_to_leave(two, tmp_path):
     abort = threading.Event()
-    impatient = Answers(prep(), tmp_path, abort)
+    impatient = OracleFiles(prep(), tmp_path, abort)
     begun, go_on = threading.Event(), threading.Event()
 
-    def slow() -> Answer:
+    def slow() -> OracleRecord:
         begun.set()
         assert go_on.wait(10)
         return maker(two[0], [])()
@@ -107,7 +107,7 @@ def test_who_waits_can_be_told_to_leave(two, tmp_path):
 
 
 def test_a_maker_that_failed_half_way_is_followed_by_another(two):
-    def fails() -> Answer:
+    def fails() -> OracleRecord:
         two[0].write("0", "x", np.arange(3, dtype=np.uint8))
         raise RuntimeError("killed")
 
@@ -121,7 +121,7 @@ def test_a_maker_that_failed_half_way_is_followed_by_another(two):
 
 def test_a_refusal_is_kept_like_an_answer(two):
     why = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="no", shape=0)
-    refusal = Answer(contents={}, expected={}, rejected=why)
+    refusal = OracleRecord(contents={}, expected={}, rejected=why)
     assert two[0].get("0", lambda: refusal) == refusal
     assert two[1].get("0", maker(two[1], [])) == refusal
 
@@ -140,7 +140,7 @@ def test_another_secret_or_device_has_answers_of_its_own(two, tmp_path):
     made: list[str] = []
     two[0].get("0", maker(two[0], made))
     for other in (prep(secret=2), prep(replace(cuda_device(90), name="another"))):
-        answers = Answers(other, tmp_path, threading.Event())
+        answers = OracleFiles(other, tmp_path, threading.Event())
         answers.get("0", maker(answers, made))
         answers.close()
     assert len(made) == 3
@@ -148,24 +148,26 @@ def test_another_secret_or_device_has_answers_of_its_own(two, tmp_path):
 
 def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
     """OpenCL on a processor stands in for devices with memory of their own."""
-    describe, made = Bench._describe, []
-    ask = Oracle._ask
+    describe, made = DeviceBench._describe, []
+    make = Oracle._make_record
 
     def elsewhere(bench):
         device, identity = describe(bench)
         return replace(device, is_cpu=False), identity
 
-    monkeypatch.setattr(Bench, "_describe", elsewhere)
+    monkeypatch.setattr(DeviceBench, "_describe", elsewhere)
     monkeypatch.setattr("workers.bench.device_bench.measure_ceilings", lambda *_: "not here")
     monkeypatch.setattr("workers.bench.device_bench._MEASURED", {})
-    monkeypatch.setattr(Oracle, "_ask", lambda *given: (made.append(given[1]), ask(*given))[1])
+    monkeypatch.setattr(
+        Oracle, "_make_record", lambda *given: (made.append(given[1]), make(*given))[1]
+    )
     first = Laboratory(AFFINE)
-    second = Laboratory(AFFINE)
+    second = Laboratory(AFFINE, secret=8)
     count = len(made)
     assert count >= 2 * 7
     try:
         prepared = second.bench.prepare(first.setup)
-        folder = second.bench._oracle._answers._folder
+        folder = second.bench._oracle._files._folder
         assert len(made) == count
         assert prepared.notes == first.prepared.notes
         assert isinstance(second.outcome(GOOD), Measured)
@@ -183,7 +185,7 @@ def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
 
 
 def test_on_a_cpu_device_expected_values_have_no_name(tmp_path):
-    answers = Answers(prep(opencl_cpu()), tmp_path, threading.Event())
+    answers = OracleFiles(prep(opencl_cpu()), tmp_path, threading.Event())
     answer = answers.get("0", maker(answers, []))
     assert answer.expected["out"].path == ""
     np.testing.assert_array_equal(answers.want("0", "out", answer.expected["out"], (3, 4)), WANT)

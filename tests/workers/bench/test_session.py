@@ -1,4 +1,4 @@
-"""How a stand times: what it asks of the child, recorded on the way to a real one."""
+"""How a session times: its requests to the child, recorded on the way to a real one."""
 
 import itertools
 import os
@@ -15,10 +15,10 @@ from tests.workers.harness import Laboratory
 from tuner.experiment.model import Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
-from workers.bench.protocol import Fire, Look, decode_requests
-from workers.bench.supervisor import Deadlines, Shot, Supervisor, _agree
+from workers.bench.protocol import InspectSet, RunBurst, decode_requests
+from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
 from workers.devices.port import DeviceFailure, Rotation
-from workers.integrity.time_bounds import Bounds
+from workers.integrity.time_bounds import Bounds, refuse_implausible
 
 HANGS_LATER = "global int runs[65536];\n" + GOOD.replace(
     "if (i < n)", "while (runs[i] > 4) out[i] = runs[i]; runs[i]++; if (i < n)"
@@ -36,28 +36,28 @@ def laboratory() -> Iterator[Laboratory]:
     made.close()
 
 
-def recorded(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> list[Shot]:
+def recorded(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> list[BurstRequest]:
     """Every request to launch from now on."""
-    server = laboratory.bench._working._server
-    seen: list[Shot] = []
-    real = server.fire
+    server = laboratory.bench._runner._server
+    seen: list[BurstRequest] = []
+    real = server.run_bursts
 
     def record(shots, *more, **options):
         seen.extend(shots)
         return real(shots, *more, **options)
 
-    monkeypatch.setattr(server, "fire", record)
+    monkeypatch.setattr(server, "run_bursts", record)
     return seen
 
 
 @pytest.fixture
-def fired(laboratory, monkeypatch) -> list[Shot]:
+def fired(laboratory, monkeypatch) -> list[BurstRequest]:
     """Every request to launch that a good candidate causes, on a child that is warm."""
     laboratory.outcome(f"{GOOD} /* warm */")
     return recorded(laboratory, monkeypatch)
 
 
-def bursts(fired: list[Shot]) -> list[Shot]:
+def bursts(fired: list[BurstRequest]) -> list[BurstRequest]:
     return [each for each in fired if len(each.order) > 1]
 
 
@@ -151,16 +151,16 @@ def test_a_kernel_that_hangs_within_a_burst_costs_its_deadline(laboratory) -> No
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_what_is_wrong_before_it_crashes_is_told_first(laboratory, monkeypatch, apart) -> None:
-    real = Supervisor.fire
+    real = Supervisor.run_bursts
     monkeypatch.setattr(
         Supervisor,
-        "fire",
+        "run_bursts",
         lambda self, shots, slowest=0.0, **_: real(self, shots, slowest, apart=apart),
     )
     outcome = laboratory.outcome(WRONG_THEN_CRASHES.replace("3 *", "4 *" if apart else "3 *"))
     assert isinstance(outcome, Rejected)
     assert outcome.code == Code.WRONG_RESULT
-    assert laboratory.bench._working.alive is apart, "all are carried out first, or nothing behind"
+    assert laboratory.bench._runner.alive is apart, "all are carried out first, or nothing behind"
     trial(laboratory, f"after a crash behind a wrong answer, apart: {apart}")
 
 
@@ -168,7 +168,7 @@ def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_
     laboratory, monkeypatch
 ) -> None:
     laboratory.outcome(f"{GOOD} /* warm for frames */")
-    child, frames = laboratory.bench._working._server._child, []
+    child, frames = laboratory.bench._runner._server._child, []
     send = child.send
     monkeypatch.setattr(
         child,
@@ -177,8 +177,8 @@ def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_
     )
     trial(laboratory, "frames")
     asked = [decode_requests(text) for text in frames]
-    fires = [one for requests in asked for one in requests if isinstance(one, Fire)]
-    looks = [requests for requests in asked if any(isinstance(one, Look) for one in requests)]
+    fires = [one for requests in asked for one in requests if isinstance(one, RunBurst)]
+    looks = [requests for requests in asked if any(isinstance(one, InspectSet) for one in requests)]
     assert all(one.inspect is None and not one.expected for one in fires)
     assert len(looks) >= 8
     assert all(len(requests) == 1 for requests in looks)
@@ -191,10 +191,10 @@ def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_
 
 def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory) -> None:
     trial(laboratory, "before it dies")
-    server = laboratory.bench._working._server
+    server = laboratory.bench._runner._server
     os.kill(server.pid, signal.SIGKILL)
     trial(laboratory, "after it died")
-    assert laboratory.bench._working._server is not server
+    assert laboratory.bench._runner._server is not server
 
 
 def test_deadlines_follow_the_baseline() -> None:
@@ -216,19 +216,19 @@ def test_a_hang_in_a_long_burst_costs_little_more_than_one_launch() -> None:
 )
 def test_impossible_times_are_refused(times) -> None:
     with pytest.raises(DeviceFailure) as refused:
-        _agree(times, 2, 1e9)
+        refuse_implausible(times, 2, 1e9)
     assert refused.value.code == Code.IMPOSSIBLE_TIME
 
 
 def test_a_mean_or_one_time_for_each_launch_is_accepted() -> None:
-    _agree((5.0,), 2, 10.0)
-    _agree((5.0, 6.0), 2, 11.0)
+    refuse_implausible((5.0,), 2, 10.0)
+    refuse_implausible((5.0, 6.0), 2, 11.0)
 
 
 def test_a_device_cannot_have_been_busy_for_longer_than_the_host_waited() -> None:
-    _agree((1e6,), 100, 1e8)
+    refuse_implausible((1e6,), 100, 1e8)
     with pytest.raises(DeviceFailure, match="host") as refused:
-        _agree((1e6,), 100, 9e7)
+        refuse_implausible((1e6,), 100, 9e7)
     assert refused.value.code == Code.IMPOSSIBLE_TIME
 
 
@@ -266,49 +266,49 @@ def vitals(*throttled: str) -> Vitals:
 
 @pytest.mark.parametrize(("told", "takes"), [((), 1), (("power cap",), 2)])
 def test_a_timing_under_throttling_is_taken_again(laboratory, monkeypatch, told, takes) -> None:
-    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
+    session, baseline = laboratory.bench._runner._session, laboratory.bench._runner._baseline
     answers = iter([vitals(*told), vitals(), vitals()])
     taken = []
-    take, fire = stand._take, stand._server.fire
+    take, fire = session._take, session._server.run_bursts
 
     def told_so(shots, *more, **options):
         for shot, seen in zip(shots, fire(shots, *more, **options), strict=True):
-            yield seen._replace(vitals=next(answers)) if shot.watch else seen
+            yield seen._replace(vitals=next(answers)) if shot.read_telemetry else seen
 
-    monkeypatch.setattr(stand._server, "fire", told_so)
-    monkeypatch.setattr(stand, "_take", lambda *given: (taken.append(1), take(*given))[1])
-    question = laboratory.bench._prep.questions[0][0]
-    stand.check(baseline, question, 1e6, exact=False)
-    assert stand.time(baseline, question, "cold", Measure(warmup=0, repeats=3), 1e6)
+    monkeypatch.setattr(session._server, "run_bursts", told_so)
+    monkeypatch.setattr(session, "_take", lambda *given: (taken.append(1), take(*given))[1])
+    case = laboratory.bench._prep.cases[0][0]
+    session.check(baseline, case, 1e6, exact=False)
+    assert session.time(baseline, case, "cold", Measure(warmup=0, repeats=3), 1e6)
     assert len(taken) == takes
-    assert not stand.notes
+    assert not session.notes
 
 
 def test_timing_goes_on_until_the_median_is_sure_or_the_cap_is_reached(laboratory) -> None:
-    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
-    question = laboratory.bench._prep.questions[0][0]
-    stand.check(baseline, question, 1e6, exact=False)
+    session, baseline = laboratory.bench._runner._session, laboratory.bench._runner._baseline
+    case = laboratory.bench._prep.cases[0][0]
+    session.check(baseline, case, 1e6, exact=False)
     few = Measure(warmup=0, repeats=16, until=1e-9, at_most=200)
-    assert len(stand.time(baseline, question, "cold", few, 1e6)) >= 200
+    assert len(session.time(baseline, case, "cold", few, 1e6)) >= 200
 
 
 def test_a_timing_that_is_surely_too_slow_stops_after_it_was_checked(laboratory, fired) -> None:
-    working = laboratory.bench._working
-    question = laboratory.bench._prep.questions[0][0]
+    working = laboratory.bench._runner
+    case = laboratory.bench._prep.cases[0][0]
     measure = Measure(warmup=16, repeats=160)
-    stand, baseline = working._stand, working._baseline
+    session, baseline = working._session, working._baseline
     for _ in range(4):
         fired.clear()
-        samples = stand.time(baseline, question, "cold", measure, 1e6, cutoff_ns=1.0)
+        samples = session.time(baseline, case, "cold", measure, 1e6, cutoff_ns=1.0)
         assert len(bursts(fired)) <= 3
         assert any(each.inspect is not None and each.inspect in each.order for each in fired)
         assert samples
     fired.clear()
-    assert len(stand.time(baseline, question, "cold", measure, 1e6, cutoff_ns=1e12)) >= 160
+    assert len(session.time(baseline, case, "cold", measure, 1e6, cutoff_ns=1e12)) >= 160
 
 
 def test_a_cell_above_its_cutoff_is_given_up_unless_the_configuration_leads(laboratory) -> None:
-    working = laboratory.bench._working
+    working = laboratory.bench._runner
     slow, fast = 1e-6, 1e6
 
     def kinds(name: str, cutoffs: tuple[float, ...]) -> list[str]:
@@ -330,13 +330,13 @@ def test_what_is_given_up_was_checked_all_the_same(laboratory) -> None:
 
 
 def test_what_is_faster_than_an_empty_launch_is_refused(laboratory, monkeypatch) -> None:
-    stand, baseline = laboratory.bench._working._stand, laboratory.bench._working._baseline
-    question = laboratory.bench._prep.questions[0][0]
-    loose, strict = (replace(stand._bounds, launch_ns=ns) for ns in (1.0, 1e12))
+    session, baseline = laboratory.bench._runner._session, laboratory.bench._runner._baseline
+    case = laboratory.bench._prep.cases[0][0]
+    loose, strict = (replace(session._bounds, launch_ns=ns) for ns in (1.0, 1e12))
     for cache in ("cold", "hot"):
-        monkeypatch.setattr(stand, "_bounds", loose)
-        assert stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
-        monkeypatch.setattr(stand, "_bounds", strict)
+        monkeypatch.setattr(session, "_bounds", loose)
+        assert session.time(baseline, case, cache, Measure(warmup=0, repeats=3), 1e6)
+        monkeypatch.setattr(session, "_bounds", strict)
         with pytest.raises(DeviceFailure, match="an empty launch takes") as refused:
-            stand.time(baseline, question, cache, Measure(warmup=0, repeats=3), 1e6)
+            session.time(baseline, case, cache, Measure(warmup=0, repeats=3), 1e6)
         assert refused.value.code == Code.IMPOSSIBLE_TIME

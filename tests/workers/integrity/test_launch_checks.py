@@ -5,9 +5,9 @@ import pytest
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Stage
-from workers.comparison import Comparison, Expected
+from workers.comparison import ArrayComparison, Expected
 from workers.devices.port import Damage, DeviceFailure, Inspection
-from workers.integrity.launch_checks import Question, check, check_bystander, rejected
+from workers.integrity.launch_checks import VerificationCase, check, check_bystander, rejected
 from workers.integrity.trivial_answers import trivial_answer
 
 POISON = 0xFF
@@ -19,8 +19,8 @@ def argument(kind="out", name="out", **fields) -> ResolvedArgument:
     return ResolvedArgument(name=name, kind=kind, dtype="float32", **fields)
 
 
-def question(want=WANT, contents=None, atol=1e-3, rtol=1e-3) -> Question:
-    return Question(
+def case(want=WANT, contents=None, atol=1e-3, rtol=1e-3) -> VerificationCase:
+    return VerificationCase(
         shape=1,
         label="first seed",
         contents=contents or {},
@@ -36,7 +36,7 @@ def seen(array=WANT, damage=None, comparisons=None) -> Inspection:
 
 def verdict(inspection: Inspection, given: ResolvedArgument | None = None) -> DeviceFailure | None:
     try:
-        check(question(), inspection, {"out": given or argument()}, POISON)
+        check(case(), inspection, {"out": given or argument()}, POISON)
     except DeviceFailure as failure:
         return failure
     return None
@@ -73,7 +73,9 @@ def test_damage_comes_before_wrong_values() -> None:
 
 
 def test_a_device_may_have_compared_already() -> None:
-    found = Comparison(failures=2, unwritten=0, poisoned=0, index=5, got=1.0, want=2.0, error=9.0)
+    found = ArrayComparison(
+        failures=2, unwritten=0, poisoned=0, index=5, got=1.0, want=2.0, error=9.0
+    )
     inspection = Inspection(damage=None, outputs={}, comparisons={"out": found})
     assert "out[1, 1] is 1 instead of 2" in verdict(inspection).detail
 
@@ -98,15 +100,15 @@ def test_gaps_of_strides_are_out_of_bounds() -> None:
 
 def test_a_bystander_must_hold_its_poison(tmp_path) -> None:
     untouched = np.full(12, 0xFFFFFFFF, np.uint32).view(np.float32)
-    check_bystander(question(), seen(untouched), {"out": argument()}, POISON)
+    check_bystander(case(), seen(untouched), {"out": argument()}, POISON)
     with pytest.raises(DeviceFailure, match="a launch that has not begun"):
-        check_bystander(question(), seen(), {"out": argument()}, POISON)
+        check_bystander(case(), seen(), {"out": argument()}, POISON)
     path = tmp_path / "out"
     path.write_bytes(np.asarray(WANT, np.float32).tobytes())
     inout = {"out": argument("inout")}
-    check_bystander(question(contents={"out": str(path)}), seen(), inout, POISON)
+    check_bystander(case(contents={"out": str(path)}), seen(), inout, POISON)
     with pytest.raises(DeviceFailure, match="a launch that has not begun"):
-        check_bystander(question(contents={"out": str(path)}), seen(WANT + 1), inout, POISON)
+        check_bystander(case(contents={"out": str(path)}), seen(WANT + 1), inout, POISON)
 
 
 @pytest.mark.parametrize(
@@ -140,19 +142,19 @@ def test_an_experiment_under_which_a_trivial_answer_passes_is_refused(
 ) -> None:
     given = [argument("inout" if "out" in inputs else "out")]
     inputs = {name: array.astype(np.float32) for name, array in inputs.items()}
-    outcome = trivial_answer(question(want, atol=atol), given, inputs)
+    outcome = trivial_answer(case(want, atol=atol), given, inputs)
     assert outcome is not None
     assert says in outcome.detail
 
 
 def test_a_tolerance_that_lets_half_of_an_answer_pass_is_refused() -> None:
-    outcome = trivial_answer(question(rtol=0.6), [argument()], {})
+    outcome = trivial_answer(case(rtol=0.6), [argument()], {})
     assert outcome is not None
     assert "half of the right answer passes for out" in outcome.detail
-    assert trivial_answer(question(rtol=0.4), [argument()], {}) is None
+    assert trivial_answer(case(rtol=0.4), [argument()], {}) is None
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_copy_or_negation_is_let_pass_where_the_operation_is_one(sign) -> None:
     inputs = {"x": WANT.astype(np.float32)}
-    assert trivial_answer(question(sign * WANT), [argument()], inputs) is None
+    assert trivial_answer(case(sign * WANT), [argument()], inputs) is None

@@ -6,13 +6,13 @@ import pytest
 
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure
-from workers.integrity.timing_recheck import TIMES, TURNS, believed
+from workers.integrity.timing_recheck import TIMES, TURNS, accept_or_retime
 
 TIMED = [20e3] * 8
 NOW_FAST_NOW_SLOW = [20e3] * 5 + [60e3] * 3
 
 
-def asked(known_ns, new_ns, samples=TIMED, again=TIMED, lag=0.0, drifts=False) -> int:
+def asked(known_ns, new_ns, samples=TIMED, again=TIMED, overhead_ns=0.0, drifts=False) -> int:
     """How often a kernel is timed again that takes so long at a time, in turn, when it is asked."""
     known, new = itertools.cycle(known_ns), itertools.cycle(new_ns)
     taken = []
@@ -21,12 +21,12 @@ def asked(known_ns, new_ns, samples=TIMED, again=TIMED, lag=0.0, drifts=False) -
         taken.append(again)
         return again
 
-    found = believed(
+    found = accept_or_retime(
         samples,
         time_again,
         known=lambda: next(known),
         new=new,
-        lag=lambda: lag,
+        overhead_ns=lambda: overhead_ns,
         drifts=drifts,
     )
     assert found is ([samples, *taken][-1])
@@ -76,7 +76,7 @@ def test_one_that_is_never_again_as_fast_as_it_was_timed_is_refused() -> None:
 
 
 def test_what_the_baseline_lags_behind_too_is_allowed() -> None:
-    assert asked([60e3], [60e3], lag=35e3) == 0
+    assert asked([60e3], [60e3], overhead_ns=35e3) == 0
 
 
 def test_what_finds_other_contents_while_it_is_timed_may_be_faster_on_those() -> None:

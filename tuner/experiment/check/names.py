@@ -19,24 +19,14 @@ _KEYWORDS = frozenset(
     " threadIdx blockIdx blockDim gridDim warpSize".split()
 )
 
-_OTHER_NAMES = {
-    "half": "float16",
-    "fp16": "float16",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "float": "float32",
-    "fp32": "float32",
-    "f32": "float32",
-    "double": "float64",
-    "fp64": "float64",
-    "f64": "float64",
-    "int": "int32",
-    "uint": "uint32",
-    "long": "int64",
-    "char": "int8",
-    "uchar": "uint8",
-    "size_t": "uint64",
-}
+_OTHER_NAMES = dict(
+    pair.split(":")
+    for pair in (
+        "half:float16 fp16:float16 f16:float16 bf16:bfloat16 float:float32 fp32:float32 f32:float32"
+        " double:float64 fp64:float64 f64:float64 int:int32 uint:uint32 long:int64 char:int8"
+        " uchar:uint8 size_t:uint64"
+    ).split()
+)
 
 
 def nearest_dtype(name: str, symbols: frozenset[str] = frozenset()) -> str:

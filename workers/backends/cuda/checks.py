@@ -1,8 +1,7 @@
-"""The harness's own kernels on a CUDA device: buffers made whole, damage, comparison, cache, time.
+"""The bench's own kernels on a CUDA device: restoring, damage, comparison, cache, warm-up.
 
-Owns ``checks.cu`` beside it, compiled when a device is opened, and the oracle's stay on the
-device: values wait in pinned host memory and are on the device for one comparison only, after which
-their copy is scrubbed. The rules of comparison are those of :mod:`workers.comparison`, exactly.
+Owns ``checks.cu``, compiled when a device is opened. Expected outputs are on the device for one
+comparison only; their copy is scrubbed afterwards. Compares exactly as :mod:`workers.comparison`.
 """
 
 import os
@@ -24,11 +23,11 @@ from workers.backends.cuda.compiler import open_compiler
 from workers.backends.cuda.driver import TO_DEVICE, TO_HOST, Cuda
 from workers.backends.cuda.pinned import PinnedFiles
 from workers.backends.cuda.streams import KeptGraphs, Streams
-from workers.comparison import Comparison, Expected
+from workers.comparison import ArrayComparison, Expected
 from workers.devices.port import NOISE, StagedBuffer
 
 MODES = ("close", "exact", "ulp")
-"""What can be compared on the device; ``unordered`` outputs travel to the supervisor."""
+"""Modes compared on the device; ``unordered`` outputs go to the supervisor."""
 
 _SOURCE = "checks.cu"
 _ENTRIES = ("restore_sets", "spoil_shared", "find_damage", "digest", "compare", "sweep", "busy")
@@ -37,7 +36,7 @@ _MAX_BLOCKS = 1024
 _GRAPHS = 32
 _SCRUB = 0x5A
 _COMPARED = 4096
-"""Comparisons remembered at most."""
+"""Comparisons remembered, at most."""
 
 WORST = np.dtype(
     [
@@ -54,7 +53,7 @@ WORST = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes of a set that no launch may change; a front guard is searched from its far end."""
+    """Bytes of a set that no launch may change; a front guard is searched from its end."""
 
     offset: int
     length: int
@@ -62,15 +61,15 @@ class Stretch:
 
 
 def checks_build() -> Build:
-    """The build of the harness's kernels."""
+    """The build of the bench's kernels."""
     source = Path(__file__).with_name(_SOURCE).read_text()
     return Build(language="cuda", file=_SOURCE, source=source, entries=_ENTRIES)
 
 
 class Arguments:
-    """The arguments of one launch of the harness's kernels; to be kept until it is captured.
+    """The arguments of one launch of the bench's kernels; kept until it is captured.
 
-    ``values`` tells them from others.
+    ``values`` is their packed form.
     """
 
     def __init__(self, *values: int | float) -> None:
@@ -78,17 +77,17 @@ class Arguments:
         self.values = struct.pack(types, *values)
 
     def pointers(self) -> NDArray[np.uint64]:
-        """Where each value lies, as the driver reads them."""
+        """The address of each value, as the driver reads them."""
         slots = np.frombuffer(self.values, np.uint64)
         places: NDArray[np.uint64] = slots.ctypes.data + 8 * np.arange(slots.size, dtype=np.uint64)
         return places
 
 
-def worst_of(blocks: np.ndarray[Any, Any]) -> Comparison:
-    """One comparison of what every block found; the first of equal errors counts."""
+def worst_of(blocks: np.ndarray[Any, Any]) -> ArrayComparison:
+    """Combine the results of all blocks; the first of equal errors counts."""
     leading = blocks[blocks["error"] == blocks["error"].max()]
     first = leading[np.argmin(leading["index"])]
-    return Comparison(
+    return ArrayComparison(
         failures=int(blocks["failures"].sum()),
         unwritten=int(blocks["unwritten"].sum()),
         poisoned=int(blocks["poisoned"].sum()),
@@ -109,7 +108,7 @@ class Checks:
         compiled = open_compiler(device).compile(checks_build())
         if isinstance(compiled, Rejected):
             raise EnvironmentProblem(
-                f"the harness's own kernels do not compile for {device.arch}: {compiled.detail}"
+                f"the bench's own kernels do not compile for {device.arch}: {compiled.detail}"
             )
         symbols = dict(compiled.symbols)
         with cuda.translated():
@@ -123,7 +122,7 @@ class Checks:
             for name, symbol in symbols.items()
         }
         self._room = (0, 0)
-        self._compared: dict[Hashable, Comparison] = {}
+        self._compared: dict[Hashable, ArrayComparison] = {}
         self._key = int.from_bytes(os.urandom(8)) >> 1
 
     def restore(self, base: int, image: int, stride: int, sets: Sequence[int], total: int) -> None:
@@ -138,7 +137,7 @@ class Checks:
         self._launch("restore_sets", (blocks, len(sets)), Arguments(base, image, words, ids))
 
     def spoil(self) -> None:
-        """Leave neither zeros nor a launch's own past in shared memory; in stream order."""
+        """Fill shared memory with noise; in stream order."""
         self._launch(
             "spoil_shared", (2 * self._units, 1), Arguments(self._shared_bytes // 4, NOISE)
         )
@@ -152,19 +151,15 @@ class Checks:
         return code >> 40, code & (1 << 40) - 1
 
     def digest(self, at: int, stretches: Sequence[Stretch]) -> int:
-        """What tells by chance alone these bytes from others, for whoever lacks this one's key.
-
-        ``at`` is aligned to 16 bytes.
-        """
+        """Keyed hash of these bytes: unforgeable without the key. ``at`` is aligned to 16 bytes."""
         return self._over("digest", at, stretches, self._key, 0)
 
     def compare(
         self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
-    ) -> Comparison:
-        """Compare the output at this address with its oracle, every element of it.
+    ) -> ArrayComparison:
+        """Compare the output at this address with its oracle.
 
-        The same bytes compare alike: what a digest tells to be known is not compared again, so that
-        the oracle seldom has to come.
+        Results are remembered by the output's digest, so that the oracle is seldom copied.
         """
         before = at % 16
         digest = self.digest(at - before, [Stretch(before, buffer.size)])
@@ -176,7 +171,7 @@ class Checks:
         return self._compared[asked]
 
     def sweep(self) -> None:
-        """Drive what was written out of the cache; in stream order."""
+        """Evict what was written from the cache; in stream order."""
         arguments = Arguments(self._swept, self._sweep_bytes // 16, self._results)
         self._launch("sweep", (self._blocks, 1), arguments)
 
@@ -204,7 +199,7 @@ class Checks:
 
     def _compare(
         self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
-    ) -> Comparison:
+    ) -> ArrayComparison:
         count = int(np.prod(buffer.shape, dtype=np.int64))
         size = self._pinned.size(expected.path)
         want = self._place(size)
@@ -234,9 +229,9 @@ class Checks:
     def _over(
         self, name: str, at: int, stretches: Sequence[Stretch], other: int, start: int
     ) -> int:
-        """What a kernel makes of a number, over stretches of the memory at this address.
+        """Run a reduction kernel over stretches of the memory at this address.
 
-        All that changes from one launch to the next travels in one copy, beside the number.
+        All that changes from launch to launch goes in one copy, with the start value.
         """
         rows = [n for s in stretches for n in (s.offset, s.length, int(s.backwards))]
         asked = np.array([start, at, *rows], np.uint64)
@@ -251,14 +246,14 @@ class Checks:
         return int(asked[0])
 
     def _shared(self, name: str) -> int:
-        """Bytes of dynamic shared memory that a kernel of the harness takes."""
+        """Bytes of dynamic shared memory that a kernel takes."""
         return self._shared_bytes if name == "spoil_shared" else 0
 
     def _wait(self) -> None:
         self._cuda.runtime.streamSynchronize(self._streams.run)
 
     def _place(self, size: int) -> int:
-        """Device memory of the harness for one use, at least this large."""
+        """Temporary device memory, at least this large."""
         address, room = self._room
         if room < size:
             self._room = (0, 0)

@@ -1,7 +1,7 @@
-"""CUDA C++ to machine code through NVRTC: needs no GPU and no driver.
+"""Compiles CUDA C++ to machine code through NVRTC; needs no GPU and no driver.
 
-Owns the options every build gets, the folders a source may include from, and the reading of the
-compiler's report. Must not know of devices beyond their architecture, nor of launches.
+Owns the options of every build, the folders a source may include from, and the parsing of the
+compiler's report.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ from workers.backends.cuda.instruction_mix import mixes
 from workers.backends.cuda.ptx import Access, accesses, reaches
 
 STANDARD = "--std=c++17"
-"""The language of a source that names none."""
+"""The language standard of a build that names none."""
 
 _REMEDY = "pip install 'kernelwright[cuda13]'"
 _DETAIL_CHARACTERS = 8000
 _PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
 
 _NOWHERE = "/nowhere/"
-"""A source's folder is searched for what it includes, so it is said to lie in one that is not."""
+"""NVRTC searches the source's folder for includes, so the source gets one that does not exist."""
 
 _BAD_SOURCE = 6
 """``NVRTC_ERROR_COMPILATION``: the candidate's fault; any other status is not."""

@@ -1,8 +1,4 @@
-"""The CUDA device backend, through CuPy's wrappers of the driver.
-
-Owns opening a device and the plan of its timing; buffers are :mod:`workers.backends.cuda.memory`'s,
-launches :mod:`workers.backends.cuda.launch`'s, checks :mod:`workers.backends.cuda.checks`'s.
-"""
+"""CUDA devices: opening one, and the plan of its timing."""
 
 import contextlib
 from collections.abc import Sequence
@@ -14,7 +10,7 @@ from tuner.telemetry import Vitals
 from workers.backends.cuda.checks import Checks
 from workers.backends.cuda.driver import identity, import_cuda, select
 from workers.backends.cuda.launch import Clock, CudaLaunchable, CudaModule
-from workers.backends.cuda.memory import CudaCase
+from workers.backends.cuda.memory import CudaBufferSets
 from workers.backends.cuda.nvml import Nvml
 from workers.backends.cuda.pinned import PinnedFiles
 from workers.backends.cuda.streams import Streams
@@ -25,17 +21,17 @@ _COLD_CACHES = 3
 """A cold burst touches at least so many bytes, and so many times the last-level cache."""
 
 _MAX_SETS = 2048
-"""More sets than this cost more to restore than a cold cache is worth."""
+"""More sets cost more to restore than a cold cache is worth."""
 
 _SHARE = 64
-"""The part of a device's memory that a shape may have beyond what a cold cache takes."""
+"""One part in so many of a device's memory may hold sets beyond what a cold cache needs."""
 
 _BURSTS = 5
 """Timed bursts of the usual hundred repeats; of fewer repeats there are fewer."""
 
 _LEAST_LAUNCHES = 100
 _LEAST_BYTES = 2_000_000_000
-"""A burst is so many launches, or touches so many bytes, that its own start weighs nothing."""
+"""A burst has so many launches, or touches so many bytes, that its start costs little."""
 
 
 def open_device(index: int) -> "CudaDevice":
@@ -50,10 +46,10 @@ def open_device(index: int) -> "CudaDevice":
 def rotation_for(
     device: Device, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool = False
 ) -> Rotation:
-    """How to time a case of ``size`` bytes: one graph a burst, of ``repeats`` launches or more.
+    """How to time a shape of ``size`` bytes: bursts of one graph of ``repeats`` launches or more.
 
-    What works ``in_place`` is launched on each set once, since a second launch would find what the
-    first one left; hot bursts have one set alone.
+    Kernels that work ``in_place`` launch on each set once, since a second launch would find outputs
+    of the first; hot bursts have a single set.
     """
     sets = 1
     if cache == "cold":
@@ -69,7 +65,7 @@ def rotation_for(
 
 
 class CudaDevice:
-    """One device, its primary context, and what runs on it."""
+    """One device and its primary context."""
 
     def __init__(self, index: int) -> None:
         self._cuda = import_cuda()
@@ -89,23 +85,25 @@ class CudaDevice:
         return rotation_for(self.device, size, cache, warmup, repeats, in_place=in_place)
 
     def vitals(self) -> Vitals | None:
-        """What NVML tells."""
+        """The state that NVML reports."""
         return self._nvml.read()
 
-    def stage(self, arguments: Sequence[Staged], sets: int) -> CudaCase:
+    def stage(self, arguments: Sequence[Staged], sets: int) -> CudaBufferSets:
         """Allocate and fill the buffers of one shape."""
-        return CudaCase(self._cuda, self._checks, self._pinned, arguments, sets)
+        return CudaBufferSets(self._cuda, self._checks, self._pinned, arguments, sets)
 
     def load(self, binaries: Sequence[Binary]) -> CudaModule:
         """Load the binaries."""
         return CudaModule(self._cuda, binaries)
 
-    def bind(self, module: CudaModule, cell: CellPlan, case: CudaCase) -> CudaLaunchable:
+    def bind(
+        self, module: CudaModule, cell: CellPlan, buffer_sets: CudaBufferSets
+    ) -> CudaLaunchable:
         """Check the launches against the device, allocate scratch, set the arguments."""
-        return CudaLaunchable(self._cuda, self.device, self._clock, module, cell, case)
+        return CudaLaunchable(self._cuda, self.device, self._clock, module, cell, buffer_sets)
 
     def close(self) -> None:
-        """Free what the backend itself holds; the driver frees the rest with the process."""
+        """Free the bench's own resources; the driver frees the rest with the process."""
         with contextlib.suppress(DeviceFailure), self._cuda.translated():
             self._clock.close()
             self._checks.close()

@@ -1,7 +1,4 @@
-"""The CUDA driver as CuPy's thin wrappers give it: its import, its errors by code, its devices.
-
-The one place that imports CuPy for devices. Knows nothing of buffers, candidates or checks.
-"""
+"""The CUDA driver through CuPy's thin wrappers: its import, its errors by code, its devices."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,10 +16,10 @@ _REMEDY = "pip install 'kernelwright[cuda13]'"
 _INSUFFICIENT_DRIVER = 35
 _NO_DEVICE = 100
 _MEMORY_CLOCK_RATE, _MEMORY_BUS_WIDTH = 36, 37
-"""The driver's numbers of two attributes."""
+"""The driver's numbers of two device attributes."""
 
 _ROOM_BYTES = 256 << 20
-"""Less free memory than this is another process's device."""
+"""With less free memory, another process is using the device."""
 
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
 """The directions of a copy."""
@@ -59,11 +56,11 @@ _PASSING = {
     **dict.fromkeys(range(900, 910), Code.LAUNCH_FAILED),
 }
 """Invalid value, memory, configuration, function, image, no binary for this device, PTX, name not
-found, out of resources, too large a cooperative launch, stream capture: the context lives on."""
+found, out of resources, too large a cooperative launch, stream capture: later calls succeed."""
 
 
 def classified(status: int, words: str) -> DeviceFailure:
-    """The failure that a status code stands for; an unknown one is a crash, and sticky."""
+    """The failure of a status code; an unknown one is a crash, and sticky."""
     if status in _PASSING:
         return DeviceFailure(_PASSING[status], words)
     return DeviceFailure(_STICKY.get(status, Code.CRASH), words, sticky=True)
@@ -88,7 +85,7 @@ class Cuda:
             raise failure from None
 
     def function(self, module: int, symbol: str, shared_bytes: int = 0) -> int:
-        """A kernel of a loaded module, ready to be launched with so much dynamic shared memory."""
+        """A kernel of a loaded module, prepared for so much dynamic shared memory."""
         with self.translated():
             function: int = self.driver.moduleGetFunction(module, symbol)
         if shared_bytes:
@@ -97,7 +94,7 @@ class Cuda:
         return function
 
     def max_threads(self, function: int) -> int:
-        """How many threads a block of this kernel may have, by its registers and launch bounds."""
+        """The threads per block that this kernel's registers and launch bounds allow."""
         with self.translated():
             threads: int = self.driver.funcGetAttribute(_MAX_THREADS_ATTRIBUTE, function)
         return threads
@@ -201,7 +198,7 @@ def described(properties: dict[str, Any], driver_version: int) -> Device:
 
 
 def identity(cuda: Cuda, index: int) -> str:
-    """What names a device on this host whatever is visible: its bus and, for slices, its UUID."""
+    """A device's name on this host whatever is visible: its bus and, for slices, its UUID."""
     bus: str = cuda.runtime.deviceGetPCIBusId(index)
     uuid: bytes = cuda.runtime.getDeviceProperties(index).get("uuid", b"")
     return f"cuda-{bus.replace(':', '-')}-{uuid.hex()}"

@@ -1,6 +1,6 @@
-"""The instruction mix of a kernel: how many instructions of each kind its PTX holds.
+"""The instruction mix of a kernel: how many instructions of each kind its PTX has.
 
-Static: a loop's body counts once, whatever runs. Owns the kinds and their names. Knows no device.
+Static: a loop's body counts once.
 """
 
 import re
@@ -36,7 +36,7 @@ def _counted(body: str) -> tuple[tuple[str, int], ...]:
 
 
 def _kind(instruction: str) -> str | None:
-    """What an instruction is, in words; ``None`` for what costs next to nothing."""
+    """The kind of an instruction; ``None`` for those that cost next to nothing."""
     name, *more = instruction.split(".")
     if name in ("ld", "ldu", "st") or (name == "cp" and "async" in more):
         space = next((one for one in more if one in _SPACES), None)
@@ -67,7 +67,7 @@ def _kind(instruction: str) -> str | None:
 
 
 def _bytes(modifiers: list[str]) -> str:
-    """How much one thread moves at once, in words."""
+    """How many bytes one thread moves at once, as text."""
     times = next((int(m[1:]) for m in modifiers if m in ("v2", "v4", "v8")), 1)
     width = next((found for m in modifiers if (found := _WIDTH.match(m))), None)
     return f" of {times * int(width[1]) // 8} B" if width else ""

@@ -1,7 +1,7 @@
-"""Launching a cell on a CUDA device: arguments bound once, launches captured as a graph, replayed.
+"""Launches a cell on a CUDA device: arguments bound once, launches captured as a graph, replayed.
 
-Owns what one candidate needs on one case: its functions, its argument tables, its graphs. A checked
-launch and a timed burst take the same path, a graph of one launch or of many.
+Owns one candidate's functions, argument tables and graphs. A checked launch and a timed burst take
+the same path: a graph of one launch or of many.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep
 from tuner.trial import Code
 from workers.backends.cuda.checks import Checks
 from workers.backends.cuda.driver import Cuda, classified
-from workers.backends.cuda.memory import CudaCase, Slab
+from workers.backends.cuda.memory import CudaBufferSets, Slab
 from workers.backends.cuda.streams import KeptGraphs, Streams
 from workers.devices.port import DeviceFailure, StagedScalar, check_launch
 from workers.elements import numpy_dtype
@@ -35,11 +35,11 @@ _IDLE_SECONDS = 0.005
 _WARM_NS = 2_000_000
 _COLD_SECONDS = 0.5
 _THAW_NS = 50_000_000
-"""After idling the clocks are raised again: longer after half a second than after 5 ms."""
+"""Idle GPUs lower their clocks: warm up after 5 ms of idling, longer after half a second."""
 
 _LATE_NS, _LATE_SHARE, _LATE_BURSTS = 50_000, 0.05, 6
-"""Work seen so long after the stop event on so many bursts in a row of one launchable is no hiccup
-of the host; three in a row were, for 3 honest configurations of 384 on an H100."""
+"""Work so long after the stop event on so many bursts in a row of one launchable is no delay of the
+host; three in a row were, for 3 honest configurations of 384 on an H100."""
 
 
 def scalar_bytes(scalar: StagedScalar) -> bytes:
@@ -74,14 +74,14 @@ class CudaModule:
                 self._cuda.driver.moduleUnload(self.handles.pop())
 
 
-class Afterwards:
-    """Looks for work of one launchable that goes on when the last event of a burst has come."""
+class LateWork:
+    """Detects a launchable whose work continues after the stop event of its bursts."""
 
     def __init__(self) -> None:
         self._late = 0
 
-    def look(self, outlasted_ns: float, total_ns: float) -> None:
-        """Take in how long after its end a burst of ``total_ns`` the device was still busy.
+    def check(self, outlasted_ns: float, total_ns: float) -> None:
+        """Record how long the device was still busy after a burst of ``total_ns``.
 
         Raises:
             DeviceFailure: too long, on several bursts in a row.
@@ -95,7 +95,7 @@ class Afterwards:
 
 
 class Clock:
-    """The streams, the two events of a burst, and when the device idled."""
+    """Times graphs: streams, the two events of a burst, and when the device was last active."""
 
     def __init__(self, cuda: Cuda, device: Device, streams: Streams, checks: Checks) -> None:
         self._cuda, self._checks = cuda, checks
@@ -109,14 +109,12 @@ class Clock:
     def time(self, graph: int, *, cold: bool, persists: bool) -> tuple[float, float]:
         """Replay a graph once on a warm device.
 
+        Before a cold replay, what the last restore wrote is driven out of the cache. Persisting
+        lines are reset only for code that ``persists``, before its first burst: like direct
+        launches (:mod:`workers.backends.cuda.streams`), a handful of resets slows all later graphs.
+
         Returns:
             Nanoseconds between its start and its end, and how long the device was busy after it.
-
-        A cold replay finds none of what the last restore wrote in the cache, nor has it to wait
-        until that is written back. Lines are only told to persist no longer where the code
-        ``persists``, and before its first burst alone: like direct launches
-        (:mod:`workers.backends.cuda.streams`), a handful of such resets slows every graph after
-        them.
         """
         runtime = self._cuda.runtime
         if persists and (status := self._reset_persisting()) not in (0, _NOT_SUPPORTED):
@@ -137,13 +135,13 @@ class Clock:
         return milliseconds * 1e6, (self._active - stopped) * 1e9
 
     def close(self) -> None:
-        """Drop the events."""
+        """Destroy the events."""
         self._cuda.runtime.eventDestroy(self._start)
         self._cuda.runtime.eventDestroy(self._stop)
 
 
 class CudaLaunchable:
-    """A cell's steps on a case: one table of argument addresses per step, a row for each set."""
+    """A cell's steps on buffer sets: per step a table of argument addresses, a row for each set."""
 
     def __init__(
         self,
@@ -152,28 +150,28 @@ class CudaLaunchable:
         clock: Clock,
         module: CudaModule,
         cell: CellPlan,
-        case: CudaCase,
+        buffer_sets: CudaBufferSets,
     ) -> None:
-        self._cuda, self._device, self._clock, self._case = cuda, device, clock, case
+        self._cuda, self._device, self._clock, self._buffer_sets = cuda, device, clock, buffer_sets
         self._handle = module.handles[cell.build]
         self._symbols = module.symbols[cell.build]
         self._persists = module.persists
-        self._afterwards = Afterwards()
+        self._late_work = LateWork()
         self._graphs = KeptGraphs(cuda, clock.streams, _GRAPHS)
         self._constants: list[int] = []
         self._kept: list[NDArray[np.uint64]] = []
         with cuda.translated():
-            self._scratch = case.attach(cell.scratch)
+            self._scratch = buffer_sets.attach(cell.scratch)
         try:
             self._bind_constants()
             self._steps = [self._bound(step) for step in cell.steps]
         except DeviceFailure as failure:
             if not failure.sticky:
-                case.detach(self._scratch, self._constants)
+                buffer_sets.detach(self._scratch, self._constants)
             raise
 
-    def awaken(self, set_index: int) -> None:
-        """Nothing: what is loaded is compiled."""
+    def trigger_compile(self, set_index: int) -> None:
+        """Do nothing: loaded code is compiled."""
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Replay one graph of all launches; the mean nanoseconds of a launch."""
@@ -184,26 +182,26 @@ class CudaLaunchable:
                 graph, cold=len(set(order)) > 1, persists=self._persists
             )
         self._persists = False
-        self._afterwards.look(outlasted, total)
+        self._late_work.check(outlasted, total)
         return (total / len(order),)
 
     def release(self) -> None:
-        """Drop the graphs and the scratch buffers."""
+        """Free the graphs and the scratch buffers."""
         with self._cuda.translated():
             self._graphs.close()
-            self._case.detach(self._scratch, self._constants)
+            self._buffer_sets.detach(self._scratch, self._constants)
 
     def _bind_constants(self) -> None:
-        for buffer in self._case.buffers.values():
+        for buffer in self._buffer_sets.buffers.values():
             if buffer.kind == "constant":
                 symbol = buffer.symbol or buffer.name
                 with self._cuda.translated():
                     address: int = self._cuda.driver.moduleGetGlobal(self._handle, symbol)
                     self._constants.append(address)
-                    self._case.attach_constant(buffer.name, address)
+                    self._buffer_sets.attach_constant(buffer.name, address)
 
     def _bound(self, step: KernelStep | MemsetStep) -> Callable[[int], None]:
-        """What launches this step on a set."""
+        """A function that launches this step on a set."""
         if isinstance(step, MemsetStep):
             return partial(self._memset, step.argument, step.byte, self._size(step.argument))
         check_launch(step, self._device)
@@ -222,13 +220,13 @@ class CudaLaunchable:
 
     def _table(self, names: Sequence[str]) -> NDArray[np.uint64]:
         """Addresses of the arguments' values: a row per set, as the driver reads them."""
-        sets = self._case.sets
+        sets = self._buffer_sets.sets
         values = np.zeros((sets, max(len(names), 1)), np.uint64)
         for column, name in enumerate(names):
-            if name in self._case.scalars:
-                packed = scalar_bytes(self._case.scalars[name])
+            if name in self._buffer_sets.scalars:
+                packed = scalar_bytes(self._buffer_sets.scalars[name])
                 values[:, column] = np.frombuffer(packed, np.uint64)[0]
-            elif name not in self._case.nulls:
+            elif name not in self._buffer_sets.nulls:
                 owner = self._owner(name)
                 values[:, column] = [owner.address(index, name) for index in range(sets)]
         places = (values.ctypes.data + 8 * np.arange(values.size)).astype(np.uint64)
@@ -236,12 +234,12 @@ class CudaLaunchable:
         self._kept += [values, table]
         return table
 
-    def _owner(self, name: str) -> Slab | CudaCase:
-        return self._scratch if name in self._scratch.layout.offsets else self._case
+    def _owner(self, name: str) -> Slab | CudaBufferSets:
+        return self._scratch if name in self._scratch.layout.offsets else self._buffer_sets
 
     def _size(self, name: str) -> int:
         sizes = self._scratch.layout.sizes
-        return sizes[name] if name in sizes else self._case.buffers[name].size
+        return sizes[name] if name in sizes else self._buffer_sets.buffers[name].size
 
     def _memset(self, name: str, byte: int, size: int, index: int) -> None:
         place = self._owner(name).address(index, name)

@@ -1,8 +1,7 @@
-"""Buffer sets on a CUDA device: guarded, exactly aligned, made whole again in one copy.
+"""Buffer sets on a CUDA device: guarded, exactly aligned, restored in one copy.
 
-A slab holds the sets side by side and an image of what a set looks like before a launch: contents,
-canaries, poison. Restoring copies the image over sets; inspecting compares a set with it. Knows
-nothing of launches and of what is right.
+A slab holds the sets side by side, and an image of a set before a launch: contents, guards, poison.
+Restoring copies the image over sets; inspecting compares a set with it.
 """
 
 import os
@@ -32,7 +31,7 @@ from workers.devices.port import (
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each buffer lies within a set; every other byte of it is a guard's.
+    """Offsets of buffers within a set; all other bytes are guards.
 
     ``stride`` is the size of a set, ``unit`` the alignment of its start: a multiple of twice every
     buffer's alignment, so that addresses are aligned to exactly what was promised in every set.
@@ -44,7 +43,7 @@ class Layout:
     unit: int
 
     def guards(self) -> list[tuple[str, Literal["front", "back"], Stretch]]:
-        """The guard before and behind each buffer, in the order of the buffers."""
+        """The guards before and after each buffer, in the order of the buffers."""
         found: list[tuple[str, Literal["front", "back"], Stretch]] = []
         before = 0
         for number, (name, start) in enumerate(self.offsets.items(), 1):
@@ -84,7 +83,7 @@ class Slab:
         self.mend()
 
     def address(self, set_index: int, name: str) -> int:
-        """Where a buffer of a set lies."""
+        """The address of a buffer of a set."""
         return self._start(set_index) + self.layout.offsets[name]
 
     def mend(self) -> None:
@@ -105,7 +104,7 @@ class Slab:
         self._cuda.runtime.memset(self._in_image(name), byte, self.layout.sizes[name])
 
     def keep(self, set_index: int, name: str) -> None:
-        """Have the image hold what a buffer of a set holds."""
+        """Copy a buffer of a set into the image."""
         place, size = self.address(set_index, name), self.layout.sizes[name]
         self._cuda.runtime.memcpy(self._in_image(name), place, size, ON_DEVICE)
 
@@ -121,7 +120,7 @@ class Slab:
         return data.tobytes()
 
     def restore(self, sets: Sequence[int]) -> None:
-        """Make these sets look like the image; in stream order."""
+        """Copy the image over these sets; in stream order."""
         if self.layout.offsets:
             self._checks.restore(self._base, self.image, self.layout.stride, sets, self._sets)
 
@@ -160,8 +159,8 @@ class Slab:
         return self.image + self.layout.offsets[name]
 
 
-class CudaCase:
-    """The arguments of one shape in a slab, and the scratch slabs of what is bound to it."""
+class CudaBufferSets:
+    """The arguments of one shape in a slab, and the scratch slabs of its launchables."""
 
     def __init__(
         self,
@@ -191,11 +190,11 @@ class CudaCase:
         return self._sets
 
     def address(self, set_index: int, name: str) -> int:
-        """Where a buffer of a set lies."""
+        """The address of a buffer of a set."""
         return self._slab.address(set_index, name)
 
     def attach(self, scratch: Sequence[Scratch]) -> Slab:
-        """Allocate work buffers for every set, restored and guarded like the others."""
+        """Allocate scratch buffers for every set, restored and guarded like the others."""
         sizes = [(s.name, s.elements * item_bytes(s.dtype), s.align) for s in scratch]
         slab = Slab(self._cuda, self._checks, self._pinned, laid_out(sizes), self._sets)
         if self._poison is not None:
@@ -209,15 +208,15 @@ class CudaCase:
         self._constants.append((name, symbol_address))
 
     def detach(self, slab: Slab, symbol_addresses: Sequence[int]) -> None:
-        """Undo both."""
+        """Undo :meth:`attach` and :meth:`attach_constant`."""
         self._scratch.remove(slab)
         slab.release()
         self._constants = [c for c in self._constants if c[1] not in symbol_addresses]
 
     def refill(self, contents: Mapping[str, str]) -> None:
-        """Have the image hold contents (argument → path) and whole guards.
+        """Write contents (argument → path) and guards to the image.
 
-        What it holds already is not written again, unless a digest says that somebody changed it.
+        Skipped if it holds them already and its digest is unchanged.
         """
         wanted = self._contents | dict(contents)
         with self._cuda.translated():
@@ -230,7 +229,7 @@ class CudaCase:
                 self._slab.copy(name, address)
 
     def restore(self, sets: Sequence[int], poison: int | None) -> None:
-        """Make these sets as they were before any launch, outputs and scratch poisoned."""
+        """Restore these sets, with outputs and scratch poisoned."""
         with self._cuda.translated():
             self._checks.spoil()
             if poison is None:
@@ -247,7 +246,7 @@ class CudaCase:
                 slab.restore(sets)
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
-        """Look for damage, compare what is expected, hand out what cannot be compared here."""
+        """Check for damage, compare expected outputs, return those that cannot be compared here."""
         inputs = [b.name for b in self.buffers.values() if b.kind == "in"]
         outputs, comparisons = {}, {}
         with self._cuda.translated():
@@ -275,7 +274,7 @@ class CudaCase:
             self._slab.release()
 
     def _restore_around_outputs(self, set_index: int) -> None:
-        """The image holds this set's outputs until they are poisoned again."""
+        """Restore a set except its outputs, which the image keeps until the next poison."""
         self._poison = None
         for buffer in self.buffers.values():
             if buffer.kind in ("out", "scratch"):
@@ -284,7 +283,7 @@ class CudaCase:
 
 
 def _dense(buffer: StagedBuffer) -> bool:
-    """Whether it has no gaps and lies in C order, so that it can be compared where it is."""
+    """Whether it has no gaps and is in C order, so that it can be compared on the device."""
     expected = 1
     for extent, stride in zip(reversed(buffer.shape), reversed(buffer.strides), strict=True):
         if extent != 1 and stride != expected:

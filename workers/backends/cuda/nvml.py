@@ -1,7 +1,6 @@
-"""What NVIDIA's management library tells of a GPU at work: clocks, power, temperature, throttling.
+"""A GPU's state from NVIDIA's management library: clocks, power, temperature, throttling.
 
-Optional: without the library, the driver or the permission, nothing is told. Owns the words for
-reasons of throttling; what follows from them is for the bench.
+Optional: unknown without the library, the driver or the permission.
 """
 
 import os
@@ -19,11 +18,11 @@ _REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
-"""Bits of the reasons that make a timing worthless; idling and set clocks are none."""
+"""Bits of the reasons that invalidate a timing; idle or fixed clocks do not."""
 
 
-_CENSUS_SECONDS = 1.0
-"""Listing a GPU's processes is slow, and they seldom change: between two lists at least this."""
+_LIST_SECONDS = 1.0
+"""Interval between two listings of a GPU's processes, which are slow."""
 
 
 def parent_of(pid: int) -> int | None:
@@ -38,8 +37,8 @@ def parent_of(pid: int) -> int | None:
 def count_others(pids: Collection[int], parent: Callable[[int], int | None] = parent_of) -> int:
     """How many processes on a GPU are neither this one nor another child of its parent.
 
-    In a container the driver may number them as its host does: then this process is not among them,
-    but is one of them under another number.
+    In a container the driver may list the host's process ids: then this process is one of them
+    under another id.
     """
     own = os.getpid()
     if own not in pids:
@@ -53,7 +52,7 @@ class Nvml:
 
     def __init__(self, bus: str) -> None:
         self._nvml: Any = None
-        self._others, self._counted = 0, -_CENSUS_SECONDS
+        self._others, self._counted = 0, -_LIST_SECONDS
         try:
             import pynvml
 
@@ -64,7 +63,7 @@ class Nvml:
         self._nvml = pynvml
 
     def read(self) -> Vitals | None:
-        """How the GPU is now; ``None`` where that cannot be asked."""
+        """The GPU's state now; ``None`` if unknown."""
         nvml = self._nvml
         if nvml is None:
             return None
@@ -82,7 +81,7 @@ class Nvml:
             return None
 
     def _count(self) -> int:
-        if time.monotonic() >= self._counted + _CENSUS_SECONDS:
+        if time.monotonic() >= self._counted + _LIST_SECONDS:
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
             self._others = count_others([process.pid for process in found])
             self._counted = time.monotonic()

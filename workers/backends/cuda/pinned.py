@@ -1,6 +1,6 @@
-"""Files in pinned host memory, from where they reach a CUDA device at the full speed of the bus.
+"""Files in pinned host memory, copied to a CUDA device at full bus speed.
 
-Contents and oracles wait here, outside the device's own memory, until they are needed there.
+Contents and oracles stay here, outside device memory, until they are needed there.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ _CAPACITY = 4 << 30
 
 
 class PinnedFiles:
-    """Files by path; one path always holds the same bytes. The least recently used ones leave."""
+    """Files by path; a path always holds the same bytes. Evicts the least recently used."""
 
     def __init__(self, cuda: Cuda, stream: int, capacity: int = _CAPACITY) -> None:
         self._cuda, self._stream, self._capacity = cuda, stream, capacity

@@ -1,9 +1,9 @@
-"""What PTX tells of a kernel that its source can hide, and which buffers it reads and writes.
+"""Features in PTX that a kernel's source can hide, and which buffers the kernel reads and writes.
 
 A non-coherent load (``ld.global.nc``, from ``__ldg`` or ``const __restrict__``) of memory that the
-same kernel writes is undefined, whatever it returns today. Follows pointers from the kernel's
-parameters through registers, selections, loops, shared and local memory and called functions. Where
-it loses one it says nothing: it names buffers only of which it is sure. Knows no device.
+same kernel writes is undefined. Follows pointers from the kernel's parameters through registers,
+selections, loops, shared and local memory and called functions. A pointer that it loses is left
+out: it names only buffers that are certain.
 """
 
 import re

@@ -1,11 +1,10 @@
-"""What runs on a CUDA device runs as a graph: captured on one stream, launched on another.
+"""Everything on a CUDA device runs as a graph: captured on one stream, launched on another.
 
-The eighth kernel that is launched as such on a stream of one's own makes every kernel node of every
-graph 0.2–0.35 µs slower for as long as the process lives, a sixth of a small kernel's time, and so
-do as many calls of ``cuCtxResetPersistingL2Cache`` (one H100 80GB, driver 580, CUDA 13.0,
-2026-11-28). Launches of graphs do not, nor does what runs on the legacy stream. So nothing of the
-harness launches a kernel directly, and what the driver does by kernels of its own, as filling
-memory, is asked for on the legacy stream.
+The eighth kernel launched directly on a created stream makes every kernel node of every graph
+0.2–0.35 µs slower until the process ends, a sixth of a small kernel's time; so do as many calls of
+``cuCtxResetPersistingL2Cache`` (one H100 80GB, driver 580, CUDA 13.0, 2026-11-28). Graph launches
+and work on the legacy stream do not. So no kernel is launched directly, and operations for which
+the driver uses kernels, such as filling memory, go to the legacy stream.
 """
 
 from collections import OrderedDict
@@ -18,7 +17,7 @@ _NON_BLOCKING = 1
 
 
 class Streams:
-    """``run``, on which everything runs in order, and ``capture``, on which nothing ever runs."""
+    """``run`` executes everything in order; ``capture`` only records."""
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
@@ -26,7 +25,7 @@ class Streams:
         self.capture: int = cuda.runtime.streamCreateWithFlags(_NON_BLOCKING)
 
     def graph(self, launch: Callable[[], None]) -> int:
-        """The executable graph of what ``launch`` launches on ``capture``; both stay usable."""
+        """The executable graph of what ``launch`` launches on ``capture``."""
         runtime = self._cuda.runtime
         runtime.streamBeginCapture(self.capture)
         try:
@@ -43,11 +42,11 @@ class Streams:
         return executable
 
     def close(self) -> None:
-        """Destroy the stream of captures."""
+        """Destroy the capture stream."""
         self._cuda.runtime.streamDestroy(self.capture)
 
     def _abandon(self) -> None:
-        """Leave the stream usable after a launch that the driver refused."""
+        """End the capture after a launch that the driver refused."""
         runtime = self._cuda.runtime
         try:
             runtime.graphDestroy(runtime.streamEndCapture(self.capture))
@@ -56,14 +55,14 @@ class Streams:
 
 
 class KeptGraphs:
-    """The executable graphs used last, ``most`` of them, by what they launch."""
+    """The ``most`` recently used executable graphs, by key."""
 
     def __init__(self, cuda: Cuda, streams: Streams, most: int) -> None:
         self._cuda, self._streams, self._most = cuda, streams, most
         self._graphs: OrderedDict[Hashable, int] = OrderedDict()
 
     def get(self, key: Hashable, launch: Callable[[], None]) -> int:
-        """The graph of ``key``, captured from ``launch`` if it is not kept."""
+        """The graph of ``key``, captured from ``launch`` if it is missing."""
         if key not in self._graphs:
             if len(self._graphs) >= self._most:
                 self._cuda.runtime.graphExecDestroy(self._graphs.popitem(last=False)[1])

@@ -107,7 +107,7 @@ class _ExactDevice(OpenCLDevice):
         align: int,  # noqa: ARG002 (as it comes)
         guard: Bytes,  # noqa: ARG002 (none here)
         *,
-        sealed: bool,  # noqa: ARG002 (the checker watches all)
+        read_only: bool,  # noqa: ARG002 (the checker watches all)
     ) -> Region:
         """Memory without guards."""
         return _Exact(self.cl, self.context, self.queue, size)
@@ -124,5 +124,5 @@ def launch(job: Job) -> None:
     binary = OpenCLCompiler(device.handle).compile(build)
     if not isinstance(binary, Binary):
         raise SystemExit(f"does not compile for {device.device.name}: {binary.detail}")
-    case = device.stage([*job.buffers, *job.scalars, *job.nulls], 1)
-    device.bind(device.load([binary]), job.cell, case).burst((0,))
+    buffer_sets = device.stage([*job.buffers, *job.scalars, *job.nulls], 1)
+    device.bind(device.load([binary]), job.cell, buffer_sets).burst((0,))

@@ -1,14 +1,14 @@
-"""The OpenCL device backend, through pyopencl: PoCL on a CPU, or any other platform.
+"""OpenCL devices through pyopencl: PoCL on a CPU, or any other platform.
 
-Owns contexts, buffers, launches and profiling events. Outputs always travel to the supervisor,
-which compares them. Dynamic shared memory is the kernel's last argument, a ``__local`` pointer.
+Owns contexts, buffers, launches and profiling events. Outputs always go to the supervisor, which
+compares them. Dynamic shared memory is the kernel's last argument, a ``__local`` pointer.
 """
 
 import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ from workers.backends.opencl.memory import (
     LocalMemory,
     Region,
     canary,
+    translated,
 )
 from workers.comparison import Expected
 from workers.devices.port import (
@@ -49,16 +50,6 @@ _DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("bool", "float16", "bfloat16", "float32"),
 )
-_CODES = {
-    -4: Code.OUT_OF_MEMORY,
-    -5: Code.LAUNCH_FAILED,
-    -6: Code.OUT_OF_MEMORY,
-    -53: Code.LAUNCH_FAILED,
-    -54: Code.THREADS,
-    -55: Code.THREADS,
-    -63: Code.GRID,
-}
-"""By the driver's status: allocation, resources, host memory, work dimension, sizes."""
 
 
 def opencl_devices() -> list[Any]:
@@ -163,12 +154,12 @@ class OpenCLDevice:
         )
 
     def vitals(self) -> None:
-        """OpenCL tells nothing of clocks and temperatures."""
+        """``None``: OpenCL reports no clocks and temperatures."""
 
-    def stage(self, arguments: Sequence[Staged], sets: int) -> "OpenCLCase":
+    def stage(self, arguments: Sequence[Staged], sets: int) -> "OpenCLBufferSets":
         """Allocate and fill the buffers of one shape."""
         with translated(self.cl):
-            return OpenCLCase(self, arguments, sets)
+            return OpenCLBufferSets(self, arguments, sets)
 
     def load(self, binaries: Sequence[Binary]) -> "OpenCLModule":
         """Create one program per binary."""
@@ -182,16 +173,16 @@ class OpenCLDevice:
             )
 
     def bind(
-        self, module: "OpenCLModule", cell: CellPlan, case: "OpenCLCase"
+        self, module: "OpenCLModule", cell: CellPlan, buffer_sets: "OpenCLBufferSets"
     ) -> "OpenCLLaunchable":
         """Check the launches, allocate scratch, set every argument of every set."""
         with translated(self.cl):
-            return OpenCLLaunchable(self, module, cell, case)
+            return OpenCLLaunchable(self, module, cell, buffer_sets)
 
-    def region(self, size: int, align: int, guard: Bytes, *, sealed: bool) -> Region:
-        """Guarded memory of this device; ``sealed`` memory no kernel can write to, on a CPU."""
+    def region(self, size: int, align: int, guard: Bytes, *, read_only: bool) -> Region:
+        """Guarded memory; on a CPU no kernel can write to ``read_only`` memory."""
         if self.device.is_cpu:
-            return HostRegion(self.cl, self.context, size, align, guard, sealed=sealed)
+            return HostRegion(self.cl, self.context, size, align, guard, read_only=read_only)
         base = self.device.base_align
         return DeviceRegion(self.cl, self.context, self.queue, size, base, guard)
 
@@ -216,8 +207,8 @@ Regions = list[dict[str, Region]]
 """Buffers by set and name."""
 
 
-class OpenCLCase:
-    """Buffers of one shape: ``regions[set][name]``, and scratch buffers of launchables likewise."""
+class OpenCLBufferSets:
+    """Buffers of one shape: ``regions[set][name]``; scratch buffers of launchables likewise."""
 
     def __init__(self, owner: OpenCLDevice, arguments: Sequence[Staged], sets: int) -> None:
         self._owner = owner
@@ -233,7 +224,7 @@ class OpenCLCase:
         } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
         self.regions: Regions = [
             {
-                b.name: owner.region(b.size, b.align, self._guard, sealed=b.sealed)
+                b.name: owner.region(b.size, b.align, self._guard, read_only=b.read_only)
                 for b in self._buffers
             }
             for _ in range(sets)
@@ -253,7 +244,7 @@ class OpenCLCase:
                     max(1, buffer.elements) * item_bytes(buffer.dtype),
                     buffer.align,
                     self._guard,
-                    sealed=False,
+                    read_only=False,
                 )
                 for buffer in scratch
             }
@@ -266,11 +257,11 @@ class OpenCLCase:
         return made
 
     def detach(self, made: Regions) -> None:
-        """Drop scratch buffers; those dropped already are let be."""
+        """Free scratch buffers. Safe to call twice."""
         self._scratch = [other for other in self._scratch if other is not made]
 
     def refill(self, contents: Mapping[str, str]) -> None:
-        """Write new contents into every set and make the guards whole."""
+        """Write new contents into every set and restore the guards."""
         for name, path in contents.items():
             self._files[name] = np.fromfile(path, np.uint8)
         with translated(self._owner.cl):
@@ -293,7 +284,7 @@ class OpenCLCase:
                     self._poison(index, poison)
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:  # noqa: ARG002 (compared by the supervisor)
-        """Look at guards and inputs, and hand out the outputs."""
+        """Check guards and inputs, and return the outputs."""
         regions = self.regions[set_index]
         with translated(self._owner.cl):
             outputs = {
@@ -304,7 +295,7 @@ class OpenCLCase:
             return Inspection(damage=self._damage(set_index), outputs=outputs, comparisons={})
 
     def release(self) -> None:
-        """Drop every buffer."""
+        """Free every buffer."""
         self.regions.clear()
         self._scratch.clear()
         self._files.clear()
@@ -337,23 +328,27 @@ class OpenCLLaunchable:
     """A cell's steps as closures over the queue, one list per buffer set."""
 
     def __init__(
-        self, owner: OpenCLDevice, module: OpenCLModule, cell: CellPlan, case: OpenCLCase
+        self,
+        owner: OpenCLDevice,
+        module: OpenCLModule,
+        cell: CellPlan,
+        buffer_sets: OpenCLBufferSets,
     ) -> None:
-        self._owner, self._case = owner, case
+        self._owner, self._buffer_sets = owner, buffer_sets
         program, binary = module.programs[cell.build]
         symbols = dict(binary.symbols)
-        self._scratch = case.attach(cell.scratch)
+        self._scratch = buffer_sets.attach(cell.scratch)
         try:
             self._steps = [
                 [self._step(step, program, symbols, own | scratch) for step in cell.steps]
-                for own, scratch in zip(case.regions, self._scratch, strict=True)
+                for own, scratch in zip(buffer_sets.regions, self._scratch, strict=True)
             ]
         except (DeviceFailure, owner.cl.Error):
-            case.detach(self._scratch)
+            buffer_sets.detach(self._scratch)
             raise
 
-    def awaken(self, set_index: int) -> None:
-        """Launch step by step; the driver compiles a kernel before it says that it runs."""
+    def trigger_compile(self, set_index: int) -> None:
+        """Launch step by step; a kernel that runs is compiled."""
         status = self._owner.cl.command_execution_status
         with translated(self._owner.cl):
             for step in self._steps[set_index]:
@@ -366,7 +361,7 @@ class OpenCLLaunchable:
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
         """Launch in order; a launch lasts from its first step's start to its last step's end.
 
-        None starts before all are handed over, so that no step waits for the host.
+        None starts before all are queued, so that no step waits for the host.
         """
         cl, queue = self._owner.cl, self._owner.queue
         with translated(cl):
@@ -380,9 +375,9 @@ class OpenCLLaunchable:
             return tuple(float(run[-1].profile.end - run[0].profile.start) for run in events)
 
     def release(self) -> None:
-        """Drop the kernels and the scratch buffers."""
+        """Free the kernels and the scratch buffers."""
         self._steps.clear()
-        self._case.detach(self._scratch)
+        self._buffer_sets.detach(self._scratch)
 
     def _step(
         self,
@@ -399,7 +394,7 @@ class OpenCLLaunchable:
         check_launch(step, self._owner.device)
         kernel = cl.Kernel(program, symbols[step.entry])
         arguments = [
-            regions[name].buffer if name in regions else self._case.values[name]
+            regions[name].buffer if name in regions else self._buffer_sets.values[name]
             for name in step.arguments
         ]
         if step.shared_bytes:
@@ -412,13 +407,3 @@ class OpenCLLaunchable:
         kernel.set_args(*arguments)
         size = tuple(g * b for g, b in zip(step.grid, step.block, strict=True))
         return lambda: cl.enqueue_nd_range_kernel(queue, kernel, size, step.block)
-
-
-@contextlib.contextmanager
-def translated(cl: Any) -> Iterator[None]:
-    """Turn the driver's errors into device failures, by status code."""
-    try:
-        yield
-    except cl.Error as error:
-        code = _CODES.get(error.code, Code.LAUNCH_FAILED)
-        raise DeviceFailure(code, str(error)[:1000]) from error

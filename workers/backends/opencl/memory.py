@@ -1,8 +1,7 @@
-"""Guarded buffers for OpenCL: canaries at both ends, aligned to exactly what is promised.
+"""Guarded buffers for OpenCL: guard zones at both ends, aligned to exactly what is promised.
 
-On a CPU device the memory is ours and the buffer lies over it, so that any alignment can be had and
-nothing is copied. Elsewhere a buffer is a part of a larger one, which starts on a multiple of the
-device's base alignment: the only alignment such a device can give.
+On a CPU device a buffer uses host memory, so that it can have any alignment and nothing is copied.
+Elsewhere it is a part of a larger buffer, aligned to the device's base alignment.
 """
 
 import ctypes
@@ -15,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices.port import GUARD_BYTES, NOISE
+from tuner.trial import Code
+from workers.devices.port import GUARD_BYTES, NOISE, DeviceFailure
 
 Bytes = NDArray[np.uint8]
 
@@ -27,6 +27,28 @@ kernel void spoil(local uint *memory, uint words, uint noise)
         memory[i] = noise;
 }
 """
+
+
+_CODES = {
+    -4: Code.OUT_OF_MEMORY,
+    -5: Code.LAUNCH_FAILED,
+    -6: Code.OUT_OF_MEMORY,
+    -53: Code.LAUNCH_FAILED,
+    -54: Code.THREADS,
+    -55: Code.THREADS,
+    -63: Code.GRID,
+}
+"""By the driver's status: allocation, resources, host memory, work dimension, sizes."""
+
+
+@contextmanager
+def translated(cl: Any) -> Iterator[None]:
+    """Turn the driver's errors into device failures, by status code."""
+    try:
+        yield
+    except cl.Error as error:
+        code = _CODES.get(error.code, Code.LAUNCH_FAILED)
+        raise DeviceFailure(code, str(error)[:1000]) from error
 
 
 class Region(Protocol):
@@ -47,7 +69,7 @@ class Region(Protocol):
         ...
 
     def mend(self) -> None:
-        """Write both guards again."""
+        """Restore both guards."""
         ...
 
     def broken(self) -> tuple[str, int] | None:
@@ -56,21 +78,21 @@ class Region(Protocol):
 
 
 def canary(length: int, seed: int) -> Bytes:
-    """Guard bytes that no kernel writes by chance."""
+    """Random guard bytes, which no kernel writes by chance."""
     return np.random.default_rng(seed).integers(0, 256, length, dtype=np.uint8)
 
 
 class HostRegion:
-    """Host memory under a buffer, for CPU devices; all of it beside the buffer is guarded.
+    """Host memory under a buffer, for CPU devices; everything around the buffer is guarded.
 
-    ``sealed`` memory lies on pages of its own that can only be read, but for the harness's writes.
+    ``read_only`` memory lies on pages of its own that only :meth:`write` and :meth:`mend` open.
     """
 
     def __init__(
-        self, cl: Any, context: Any, size: int, align: int, guard: Bytes, *, sealed: bool
+        self, cl: Any, context: Any, size: int, align: int, guard: Bytes, *, read_only: bool
     ) -> None:
         room = size + 2 * (GUARD_BYTES + 2 * align)
-        self._pages = _Pages(room) if sealed else None
+        self._pages = _Pages(room) if read_only else None
         raw = self._pages.memory if self._pages else np.empty(room, np.uint8)
         start = -raw.ctypes.data % (2 * align) + align
         while start < GUARD_BYTES:
@@ -83,12 +105,12 @@ class HostRegion:
 
     def write(self, contents: Bytes) -> None:
         """Set the bytes between the guards."""
-        with self._unsealed():
+        with self._writable():
             self._payload[:] = contents
 
     def fill(self, byte: int) -> None:
         """Set every byte between the guards."""
-        with self._unsealed():
+        with self._writable():
             self._payload[:] = byte
 
     def read(self) -> Bytes:
@@ -96,20 +118,20 @@ class HostRegion:
         return self._payload
 
     def mend(self) -> None:
-        """Write both guards again."""
-        with self._unsealed():
+        """Restore both guards."""
+        with self._writable():
             self._front[:], self._back[:] = self._guards
 
     def broken(self) -> tuple[str, int] | None:
         """The first changed guard byte, if any."""
         return first_break((self._front, self._back), self._guards)
 
-    def _unsealed(self) -> AbstractContextManager[None]:
+    def _writable(self) -> AbstractContextManager[None]:
         return self._pages.writable() if self._pages else nullcontext()
 
 
 class _Pages:
-    """Whole pages of memory that nothing can write to but within :meth:`writable`."""
+    """Whole pages of memory that can be written within :meth:`writable` only."""
 
     def __init__(self, size: int) -> None:
         self._mapped = mmap.mmap(-1, size)
@@ -119,7 +141,7 @@ class _Pages:
 
     @contextmanager
     def writable(self) -> Iterator[None]:
-        """Open the pages for writing, for a while."""
+        """Open the pages for writing."""
         self._allow(mmap.PROT_READ | mmap.PROT_WRITE)
         try:
             yield
@@ -157,7 +179,7 @@ class DeviceRegion:
         return self._copy_out(self._start, self._size)
 
     def mend(self) -> None:
-        """Write both guards again."""
+        """Restore both guards."""
         self._copy_in(self._start - GUARD_BYTES, self._guard)
         self._copy_in(self._start + self._size, self._guard)
 
@@ -177,9 +199,9 @@ class DeviceRegion:
 
 
 class LocalMemory:
-    """What kernels find in their local variables before they write there: noise, never twice alike.
+    """Fills local memory with noise, different each time.
 
-    Neither zeros nor what an earlier launch left there, so that who counts on either is wrong.
+    A kernel that counts on zeros, or on what an earlier launch left there, goes wrong.
     """
 
     def __init__(self, cl: Any, context: Any, queue: Any, units: int) -> None:
@@ -188,7 +210,7 @@ class LocalMemory:
         self._noise = NOISE
 
     def spoil(self) -> None:
-        """Fill it; waits until that is done."""
+        """Fill it, and wait for that."""
         cl, words = self._cl, np.uint32(_SPOILED_BYTES // 4)
         self._noise += 1
         self._kernel.set_args(cl.LocalMemory(_SPOILED_BYTES), words, np.uint32(self._noise))

@@ -1,6 +1,6 @@
 """When a timing is given up, on noise as recorded: what is bounded is the loss of the best one.
 
-Per-process medians of one kernel on an H100 lie within so much of each other, and hiccups of the
+Per-process medians of one kernel on an H100 lie within so much of each other, and delays of the
 host last so long (``tests/tuner/results/test_recorded_noise.py`` and
 ``workers/bench/stopping.py``); timings of a kernel on two shared cores are 118 to 202 µs.
 """
@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tuner.results.test_recorded_noise import RANGES, WITHIN
-from workers.bench.stopping import HICCUP_NS, LEAST_BURSTS, LEAST_LAUNCHES, MARGIN, hopeless
+from workers.bench.stopping import (
+    HOST_DELAY_NS,
+    LEAST_BURSTS,
+    LEAST_LAUNCHES,
+    MARGIN,
+    surely_slower,
+)
 
 LAUNCHES, BURSTS = 100, 6
 TIMES_NS = {"below 4 MB": 1_600.0, "4 to 60 MB": 12_500.0, "above 60 MB": 60_000.0}
@@ -23,7 +29,7 @@ def given_up(bursts: np.ndarray, launches: int, cutoff: float, *, cpu: bool) -> 
     seen: list[tuple[float, int]] = []
     for burst in bursts:
         seen.append((float(burst), launches))
-        if hopeless(seen, cutoff, cpu=cpu):
+        if surely_slower(seen, cutoff, cpu=cpu):
             return len(seen)
     return None
 
@@ -33,7 +39,7 @@ def test_the_best_of_a_space_is_not_lost_on_the_noise_of_a_gpu(key):
     """Whole searches: each configuration raced against the fifth best measured before it.
 
     Each has an offset of its own, as if it ran in a process of its own, and one burst in ten is
-    late by a hiccup, in runs of three.
+    late by a delay, in runs of three.
     """
     random = np.random.default_rng(5)
     lost = shortened = 0
@@ -71,9 +77,9 @@ def test_what_is_much_too_slow_is_given_up_as_soon_as_anything_is_proved(cpu, la
     assert after == max(LEAST_BURSTS, -(-LEAST_LAUNCHES // launches))
 
 
-def test_two_bursts_late_by_a_hiccup_prove_nothing():
+def test_two_bursts_late_by_a_delay_prove_nothing():
     rival = 1_600.0
-    late = rival + HICCUP_NS / LAUNCHES
+    late = rival + HOST_DELAY_NS / LAUNCHES
     assert given_up(np.full(6, late), LAUNCHES, rival, cpu=False) is None
 
 
@@ -84,5 +90,5 @@ def test_two_bursts_late_by_a_hiccup_prove_nothing():
 )
 def test_one_burst_within_the_margin_keeps_a_timing_going(bursts, cutoff, cpu):
     within = [*bursts, (cutoff * (1 + MARGIN[cpu]), 1)]
-    assert not hopeless(within, cutoff, cpu=cpu)
-    assert not hopeless(bursts, float("inf"), cpu=cpu)
+    assert not surely_slower(within, cutoff, cpu=cpu)
+    assert not surely_slower(bursts, float("inf"), cpu=cpu)

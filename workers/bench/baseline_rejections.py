@@ -1,0 +1,90 @@
+"""Rejections of a baseline that cannot serve as an oracle."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.experiment.arguments import ResolvedArgument
+from tuner.trial import Code, Rejected, Stage
+from workers.bench.input_specs import InputSpec
+from workers.comparison import ArrayComparison, Expected
+from workers.elements import holding, is_float
+from workers.integrity.launch_checks import element_name
+
+POISONS = (0xFF, 0x7F)
+"""What outputs hold before each of the baseline's two runs."""
+
+_LEAVES_SOME = "launch as many blocks and threads as it needs, or say 'inout' if it leaves some be"
+_READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
+
+
+def unwritten(
+    argument: ResolvedArgument, first: NDArray[Any], second: NDArray[Any]
+) -> Rejected | None:
+    """The rejection if elements hold the poison of both runs."""
+    if argument.kind != "out":
+        return None
+    kept = np.ones(first.size, bool)
+    for run, poison in zip((first, second), POISONS, strict=True):
+        kept &= holding(run.reshape(-1), poison)
+    if not kept.any():
+        return None
+    place = element_name(argument, int(np.flatnonzero(kept)[0]))
+    detail = f"the baseline never writes {np.count_nonzero(kept)} elements, such as {place}"
+    detail += f"; {_READS_IT}" if kept.all() else f"; {_LEAVES_SOME}"
+    return Rejected(stage=Stage.VERIFY, code=Code.NOT_WRITTEN, detail=detail)
+
+
+def holds_no_number(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
+    """Whether an ``out`` is NaN throughout, as after reading the poison in it."""
+    if argument.kind != "out" or not is_float(argument.dtype):
+        return False
+    return bool(np.isnan(run.flat[0]) and np.isnan(run).all())
+
+
+def no_number(argument: ResolvedArgument, shape: int) -> Rejected:
+    """The rejection of NaN throughout."""
+    detail = f"the baseline leaves NaN in every element of {argument.name}; {_READS_IT}"
+    return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=detail, shape=shape)
+
+
+def disagreement(
+    argument: ResolvedArgument, found: ArrayComparison, own: Expected, shape: int, spec: InputSpec
+) -> Rejected:
+    """The rejection of a baseline that its reference contradicts."""
+    place = element_name(argument, found.index)
+    return Rejected(
+        stage=Stage.VERIFY,
+        code=Code.WRONG_RESULT,
+        detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
+        f"expected {found.want:.6g} ({found.error:.3g} times the tolerance; {found.failures} of "
+        f"{argument.elements} elements; {_bound(argument, own)}); {spec.label}",
+        shape=shape,
+    )
+
+
+def _bound(argument: ResolvedArgument, own: Expected) -> str:
+    """The bound in words, with where it comes from."""
+    if argument.compare != "close":
+        return f"the spec compares {argument.name} otherwise than by a tolerance"
+    return f"the `tolerance` of {argument.name} is rtol {own.rtol:g}, here atol {own.atol:.3g}"
+
+
+def unsteady(argument: ResolvedArgument, found: ArrayComparison, shape: int) -> Rejected:
+    """The rejection of a baseline that varies from run to run."""
+    place = element_name(argument, found.index)
+    return Rejected(
+        stage=Stage.VERIFY,
+        code=Code.WRONG_RESULT,
+        detail=f"the baseline is not deterministic: {place} was {found.want:.6g}, then "
+        f"{found.got:.6g} on the same inputs; give {argument.name} a tolerance, or compare it "
+        "unordered",
+        shape=shape,
+    )
+
+
+def of_baseline(rejection: Rejected) -> Rejected:
+    """A rejection, said of the baseline."""
+    return replace(rejection, detail=f"the baseline itself fails: {rejection.detail}")

@@ -1,0 +1,101 @@
+"""Which inputs the verification cases have: in search, and in confirmation."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tuner.experiment.arguments import ResolvedArgument
+from workers.bench.preparation import Preparation
+from workers.inputs import Distribution, applies
+
+REFERENCE_ELEMENTS = 1 << 24
+"""Above so many output elements the baseline alone is the oracle."""
+
+_DISTRIBUTIONS: dict[Distribution, str] = {
+    "large": "large magnitudes",
+    "small": "small magnitudes",
+    "outliers": "a few far larger",
+    "zeros": "exact zeros",
+    "few": "few different values",
+    "ends": "ends of the range",
+    "specials": "special values",
+}
+"""Labels by distribution, which are the keys of their random streams as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSpec:
+    """How the inputs of a case are drawn: random stream, distribution, and changes after.
+
+    ``label`` is for people, ``key`` chooses the random streams. The argument ``spare`` keeps the
+    default distribution. ``flip`` changes a few elements of every input; ``redraw`` draws one
+    argument anew at large magnitude. The outputs are those after so many ``launches`` in a row.
+    """
+
+    label: str
+    key: str = "first"
+    distribution: Distribution = "default"
+    spare: str | None = None
+    flip: bool = False
+    redraw: str | None = None
+    launches: int = 1
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits of its fields."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+
+    def stream_key(self, argument: str) -> str:
+        """The key of an argument's random stream."""
+        return f"{argument} drawn anew" if argument == self.redraw else self.key
+
+
+FIRST = InputSpec(label="first seed")
+FLIPPED = InputSpec(label="some elements changed", flip=True)
+FRESH = InputSpec(label="fresh inputs", key="fresh")
+REPEATED = InputSpec(label="three launches in a row", launches=3)
+
+
+def search_specs(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]:
+    """The cases of a tune shape in search; the last is kept for the timing recheck.
+
+    Kernels that work in place are timed in several launches in a row, so one case checks these: a
+    kernel that recognises its own output could do nothing from the second launch on.
+    """
+    in_place = any(argument.kind == "inout" for argument in arguments)
+    return (FIRST, FLIPPED, *((REPEATED,) if in_place else ()), FRESH)
+
+
+def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
+    """Further cases of a shape, for finalists; fewer on large and odd shapes."""
+    arguments = prep.arguments[shape]
+    specs = _extra(arguments)
+    if is_large(arguments):
+        specs = specs[:1]
+    if shape in prep.timed:
+        return specs
+    odd = f"odd shape {prep.bindings[shape]}"
+    other = [spec for spec in specs if spec.distribution == "outliers"] or specs
+    return [replace(spec, label=f"{odd}, {spec.label}") for spec in (FIRST, *other[:1])]
+
+
+def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
+    """Second seed, other distributions, all but one input small, each input drawn anew."""
+    specs = [InputSpec(label="second seed", key="second")]
+    for distribution, label in _DISTRIBUTIONS.items():
+        if any(applies(argument, distribution) for argument in arguments):
+            specs.append(InputSpec(label=label, key=label, distribution=distribution))
+    # If all inputs are small, outputs may be too, and any difference is within tolerance.
+    small = [a.name for a in arguments if applies(a, "small")]
+    for name in small if len(small) > 1 else ():
+        label = f"{_DISTRIBUTIONS['small']}, but for {name}"
+        specs.append(InputSpec(label=label, key=label, distribution="small", spare=name))
+    inputs = [a.name for a in arguments if a.kind in ("in", "inout")]
+    if len(inputs) > 1:
+        specs += [InputSpec(label=f"{name} drawn anew", redraw=name) for name in inputs]
+    return specs
+
+
+def is_large(arguments: Sequence[ResolvedArgument]) -> bool:
+    """Whether drawing all buffers anew takes seconds."""
+    return sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS

@@ -1,0 +1,166 @@
+"""Launches bursts of loaded candidates on staged shapes.
+
+Owns the binding to buffers, what outputs hold before a burst, deadlines, and decoy buffer sets.
+Knows no right answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tuner.backends.registry import traits_of
+from tuner.candidate import Candidate
+from tuner.device import Device
+from tuner.plan import CellPlan
+from tuner.telemetry import Vitals
+from workers.bench.bursts import Burst, pick
+from workers.bench.staged_shapes import StagedShapes, StagingKey
+from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
+from workers.comparison import Expected
+from workers.devices.port import Inspection
+
+_POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
+"""Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
+
+Used in turn. The first fail a kernel that reads its output, the second one that leaves alone what
+looks like an answer: where a burst launches on a set twice, such a kernel would be timed idle.
+"""
+
+
+@dataclass(slots=True)
+class LoadedCandidate:
+    """A candidate loaded into the child.
+
+    ``launchables`` are bound at first use. On shapes in ``compiling`` the launch that made the
+    driver compile may still run. A launch took up to ``slowest_ns`` so far, by shape.
+    """
+
+    candidate: Candidate
+    module: int
+    launchables: dict[StagingKey, int] = field(default_factory=dict)
+    compiling: set[int] = field(default_factory=set)
+    slowest_ns: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBurst:
+    """A burst and the buffers to launch it on."""
+
+    key: StagingKey
+    burst: Burst
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedBurst:
+    """A burst, the byte that outputs held before it, its times and what was inspected."""
+
+    burst: Burst
+    poison: int | None
+    times: tuple[float, ...]
+    inspection: Inspection | None
+
+
+class Launcher:
+    """``vitals`` is the device's state when it was last read.
+
+    Args:
+        server: the child.
+        shapes: staged in it.
+        deadlines: how long launches may take.
+        device: the child's; a GPU may compare outputs itself.
+        rng: chooses poisons and decoys.
+    """
+
+    def __init__(
+        self,
+        server: Supervisor,
+        shapes: StagedShapes,
+        deadlines: Deadlines,
+        device: Device,
+        rng: np.random.Generator,
+    ) -> None:
+        self._server = server
+        self._shapes = shapes
+        self._deadlines = deadlines
+        self._device = device
+        self._rng = rng
+        self._ordinary = bool(rng.integers(2))
+        self.vitals: Vitals | None = None
+
+    def run(
+        self,
+        loaded: LoadedCandidate,
+        baseline_ns: float,
+        placed: Sequence[PlacedBurst],
+        expected: Mapping[str, Expected],
+        *,
+        read_telemetry: bool = False,
+    ) -> Iterator[CompletedBurst]:
+        """Run bursts on one shape in order.
+
+        Args:
+            loaded: the candidate.
+            baseline_ns: a launch of the baseline, from which deadlines follow.
+            placed: all on the same shape.
+            expected: compared on the device where it can.
+            read_telemetry: whether to read the device's state after the last burst.
+        """
+        shape, _ = placed[0].key
+        poisons = [None if one.burst.keep_outputs else self._poison() for one in placed]
+        results = self._server.run_bursts(
+            [
+                BurstRequest(
+                    launchable=self._bound(loaded, one.key),
+                    order=one.burst.order,
+                    poison=poison,
+                    deadline=self._deadline(loaded, shape, baseline_ns),
+                    inspect=one.burst.inspect,
+                    expected={} if self._device.is_cpu or one.burst.inspect is None else expected,
+                    read_telemetry=read_telemetry and one is placed[-1],
+                    decoy_sets=() if poison is None else self._decoy(one),
+                )
+                for one, poison in zip(placed, poisons, strict=True)
+            ],
+            loaded.slowest_ns.get(shape, 0.0),
+            apart=self._device.is_cpu,
+        )
+        for one, poison, (times, inspection, vitals) in zip(placed, poisons, results, strict=True):
+            if read_telemetry:
+                self.vitals = vitals
+            loaded.slowest_ns[shape] = max(loaded.slowest_ns.get(shape, 0.0), *times)
+            yield CompletedBurst(one.burst, poison, times, inspection)
+
+    def _bound(self, loaded: LoadedCandidate, key: StagingKey) -> int:
+        if key not in loaded.launchables:
+            shape, exact = key
+            cell = loaded.candidate.plan.cells[shape]
+            assert isinstance(cell, CellPlan)
+            least = self._shapes.least_align(exact)
+            scratch = tuple(replace(s, align=max(s.align, least)) for s in cell.scratch)
+            loaded.launchables[key] = self._server.bind(
+                loaded.module, replace(cell, scratch=scratch), self._shapes[key].handle
+            )
+            compiles = traits_of(self._device.backend).compiles_at_first_launch
+            if compiles and (shape, not exact) not in loaded.launchables:
+                self._server.trigger_compile(loaded.launchables[key], 0, _POISONS[0][0])
+                loaded.compiling.add(shape)
+        return loaded.launchables[key]
+
+    def _deadline(self, loaded: LoadedCandidate, shape: int, baseline_ns: float) -> float:
+        """Seconds for a launch, and for one that may still run before it."""
+        launches = 1 + (shape in loaded.compiling)
+        loaded.compiling.discard(shape)
+        return launches * self._deadlines.of(baseline_ns)
+
+    def _poison(self) -> int:
+        self._ordinary = not self._ordinary
+        bytes_ = _POISONS[self._ordinary]
+        return bytes_[pick(len(bytes_), self._rng)]
+
+    def _decoy(self, one: PlacedBurst) -> tuple[int, ...]:
+        """A decoy buffer set, where a kernel could read which sets are restored beside its own."""
+        idle = set(range(self._shapes[one.key].sets)).difference(one.burst.order)
+        if not self._device.is_cpu or not idle or one.burst.inspect in idle:
+            return ()
+        return (sorted(idle)[pick(len(idle), self._rng)],)
