@@ -41,8 +41,8 @@ _KNOWN: dict[str, tuple[Found, ...]] = {}
 def list_devices(backends: Sequence[str] | None = None) -> tuple[Found, ...]:
     """All devices of these backends (all by default), in order.
 
-    A backend that is not installed or finds no driver is one entry with its problem. What was found
-    without one is remembered for as long as this process lives.
+    A backend that is not installed or finds no driver is one entry with its problem. Devices that
+    were found are remembered for as long as this process lives.
     """
     names = [traits.name for traits in known_backends()] if backends is None else backends
     return tuple(found for backend in names for found in _KNOWN.get(backend) or find(backend))
