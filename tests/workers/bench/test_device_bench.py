@@ -300,7 +300,7 @@ def test_the_baseline_is_timed_again_now_and_then(laboratory, monkeypatch) -> No
     assert laboratory.bench._prep.baseline_ns != before
 
 
-def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
+def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
     laboratory, monkeypatch
 ) -> None:
     told = []
@@ -312,7 +312,7 @@ def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
         return [1.0]
 
     monkeypatch.setattr("workers.bench.confirmation.recheck_timing", recheck_timing)
-    confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // doubted"), process=1)
+    confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // rechecked"), process=1)
     assert not confirmed.failed
     repeats = laboratory.experiment.measure.repeats
     assert [shape for shape, count in told if count >= repeats] == [0, 1, 2]
@@ -320,14 +320,14 @@ def test_a_finalist_is_doubted_when_all_is_timed_and_what_is_believed_counts(
         assert (sample.median_ns == 1.0) == (sample.trial != BASELINE)
 
 
-def test_who_was_told_the_last_question_by_others_is_asked_by_numbers_drawn_for_it_alone(
+def test_a_candidate_that_may_know_the_last_case_is_rechecked_on_inputs_of_its_own(
     laboratory, monkeypatch
 ) -> None:
     real = BenchSession.time_on_new_inputs
     monkeypatch.setattr(BenchSession, "time_single_launch", lambda *given: 1000.0)
     monkeypatch.setattr(BenchSession, "time_on_new_inputs", lambda *given: 1e9 + real(*given))
     monkeypatch.setattr(BenchSession, "time", lambda *given, **more: [1000.0] * 5)
-    outcome = laboratory.outcome(f"{GOOD} // told by others")
+    outcome = laboratory.outcome(f"{GOOD} // knows the last case")
     assert isinstance(outcome, Rejected)
     assert "remembers its inputs" in outcome.detail
 
@@ -384,7 +384,7 @@ def test_closing_aborts_a_call_and_leaves_nothing_behind() -> None:
 
 def test_asked_before_it_is_prepared_the_bench_says_so(laboratory) -> None:
     bench = DeviceBench("opencl", 0, deadlines=QUICK)
-    with pytest.raises(EnvironmentProblem, match="before it was prepared"):
+    with pytest.raises(EnvironmentProblem, match="is not prepared"):
         bench.run(laboratory.candidate(GOOD))
     bench.close()
 
