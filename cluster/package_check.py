@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentProblem
 
-PACKAGES = ("agents", "cluster", "kernelwright", "tuner", "workers")
+OURS = ("agents", "cluster", "kernelwright.py", "tuner", "workers")
+"""The packages and the module at the top, by file name."""
+
 _DISTRIBUTION = "kernelwright"
 
 
@@ -20,20 +22,21 @@ def check_packages(root: Path | None = None) -> None:
         root: the folder that holds our packages; where this file lies by default.
     """
     home = (root or Path(__file__).parents[1]).resolve()
-    for package in PACKAGES:
+    for file in OURS:
+        package = Path(file).stem
         for place in _places(package):
-            if place != home / package:
+            if place != home / file:
                 raise EnvironmentProblem(
                     f"the Python package {package!r} is loaded from {place}, not from "
-                    f"{home / package}: {_owner(place.parent, package)} hides it. Install "
+                    f"{home / file}: {_owner(place.parent, package)} hides it. Install "
                     "Kernelwright in its own virtual environment."
                 )
     for record in home.glob("*.dist-info/RECORD"):
         if record.parent.name.lower().startswith(f"{_DISTRIBUTION}-"):
             continue
         text = "\n" + record.read_text(encoding="utf-8", errors="replace")
-        for package in PACKAGES:
-            if f"\n{package}/" in text:
+        for package in (Path(file).stem for file in OURS):
+            if _holds(text, package):
                 raise EnvironmentProblem(
                     f"the distribution {_name(record.parent)!r} overwrites files of the Python "
                     f"package {package!r} in {home}. Install Kernelwright in its own virtual "
@@ -51,9 +54,13 @@ def _places(package: str) -> list[Path]:
 def _owner(folder: Path, package: str) -> str:
     for record in folder.glob("*.dist-info/RECORD"):
         text = "\n" + record.read_text(encoding="utf-8", errors="replace")
-        if f"\n{package}/" in text or f"\n{package}.py," in text:
+        if _holds(text, package):
             return f"the distribution {_name(record.parent)!r}"
     return f"a package in {folder}"
+
+
+def _holds(record: str, package: str) -> bool:
+    return f"\n{package}/" in record or f"\n{package}.py," in record
 
 
 def _name(dist_info: Path) -> str:

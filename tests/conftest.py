@@ -6,6 +6,7 @@ on many random examples; without it a property test runs on a few that never cha
 
 import os
 import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,23 @@ _KEPT_SECONDS = 7 * 86400.0
 # PoCL names an entry by source, options, device and PoCL's version, and moves it into place whole.
 os.environ.setdefault("KERNELWRIGHT_DRIVER_CACHE", str(_COMPILED))
 
-_ON_RAY = tuple(
-    f"tests/cluster/test_{name}.py" for name in ("fleets", "job", "killed_on_ray", "ray_driver")
-)
-"""Files whose tests share one Ray."""
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    # Locks of devices are kept here: else one process of the tests waits while another launches.
+    # A short name, since Ray's sockets are kept here, too.
+    _folder = Path(tempfile.gettempdir(), f"kw{os.getuid()}-{worker}")
+    _folder.mkdir(mode=0o700, exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_folder)
 
-_LONGEST = (*_ON_RAY, "tests/exploits/", "tests/cluster/", "tests/workers/", "tests/agents/")
+_ON_RAY = ("fleets", "job", "killed_on_ray", "ray_driver")
+_WITH_MODELS = ("agent_run", "model_faults", "network_models", "places")
+_TOGETHER = {
+    **{f"tests/cluster/test_{name}.py": "ray" for name in _ON_RAY},
+    **{f"tests/cluster/test_{name}.py": "models" for name in _WITH_MODELS},
+    **{f"tests/agents/llm/test_{name}.py": "models" for name in ("network", "relaying")},
+}
+"""Files whose tests share what takes long to begin: one Ray, or LiteLLM's import."""
+
+_LONGEST = (*_TOGETHER, "tests/exploits/", "tests/cluster/", "tests/workers/", "tests/agents/")
 """What is begun first, so that no process ends long after the others."""
 
 settings.register_profile("few", max_examples=50, derandomize=True, deadline=None, database=None)
@@ -59,12 +71,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """A file is run by one process, in the order given here; all tests on Ray by one."""
+    """A file, and those that belong together, are run by one process, in the order given here."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "ray" if nodeid.startswith(_ON_RAY) else nodeid.partition("::")[0]
+            file = nodeid.partition("::")[0]
+            return _TOGETHER.get(file, file)
 
     config.option.loadscopereorder = False
     return ByFile(config, log)

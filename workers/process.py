@@ -11,7 +11,6 @@ import ctypes
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -23,26 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame
 from workers.child_environment import module_environment
 from workers.process_tree import kill_tree, tree_tag
 
 START_SECONDS = 60.0
-_POLL_SECONDS = 0.05
 _LOG_BYTES = 64 * 1024
-_MAX_TEXT = 64 * 1024 * 1024
-_MAX_BLOBS = 4096
-_PIECE, _MOST = 64 * 1024, 1024 * 1024
-"""Bytes read from the socket at a time: each call waits for the interpreter's lock."""
-_HEADER = struct.Struct("!QQ")
-_LENGTH = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
-
-Frame = tuple[bytes, list[bytes]]
-
-
-class ChannelClosed(Exception):
-    """The other end is gone."""
-
 
 Ending = Literal["died", "killed", "hung", "memory", "garbage"]
 """``killed``: by SIGKILL, hence externally or because the machine is out of memory."""
@@ -61,76 +47,6 @@ _RETRIED = ("died", "killed")
 """Endings that may have an external cause."""
 
 
-class Channel:
-    """Frames over a socket."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._unread = bytearray()
-
-    def send(
-        self,
-        text: bytes,
-        blobs: Sequence[bytes | memoryview] = (),
-        timeout: float | None = None,
-    ) -> None:
-        """Send one frame; each part must be written within ``timeout`` seconds.
-
-        Raises:
-            ChannelClosed: the other end is gone.
-            TimeoutError: it does not read.
-        """
-        lengths = b"".join(_LENGTH.pack(len(blob)) for blob in blobs)
-        self._sock.settimeout(timeout)
-        try:
-            for part in (_HEADER.pack(len(text), len(blobs)) + lengths + text, *blobs):
-                self._sock.sendall(part)
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise ChannelClosed from error
-
-    def receive(self, limit: int, check: "_Check | None" = None) -> Frame:
-        """Receive one frame of at most ``limit`` bytes of blobs.
-
-        Raises:
-            ChannelClosed: end of stream.
-            ValueError: lengths out of bounds.
-        """
-        self._sock.settimeout(_POLL_SECONDS if check else None)
-        size, count = _HEADER.unpack(self._read(_HEADER.size, check))
-        if size > _MAX_TEXT or count > _MAX_BLOBS:
-            raise ValueError(f"a frame of {size} bytes and {count} blobs")
-        heads = self._read(count * _LENGTH.size, check)
-        lengths = [length for (length,) in _LENGTH.iter_unpack(heads)]
-        if sum(lengths) > limit:
-            raise ValueError(f"{sum(lengths)} bytes of blobs where {limit} are allowed")
-        text = self._read(size, check)
-        return text, [self._read(length, check) for length in lengths]
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._sock.close()
-
-    def _read(self, size: int, check: "_Check | None") -> bytes:
-        while (missing := size - len(self._unread)) > 0:
-            if check is not None:
-                check.now()
-            try:
-                piece = self._sock.recv(min(max(missing, _PIECE), _MOST))
-            except TimeoutError:
-                continue
-            except OSError as error:
-                raise ChannelClosed from error
-            if not piece:
-                raise ChannelClosed
-            self._unread += piece
-        with memoryview(self._unread) as unread:
-            found = bytes(unread[:size])
-        del self._unread[:size]
-        return found
-
-
 @dataclass(slots=True)
 class _Memory:
     """Limits one process's resident memory; reads it at most once per poll, for 50 µs each."""
@@ -140,7 +56,7 @@ class _Memory:
     checked_at: float = 0.0
 
     def check(self, now: float) -> None:
-        if now - self.checked_at < _POLL_SECONDS:
+        if now - self.checked_at < POLL_SECONDS:
             return
         self.checked_at = now
         resident = resident_bytes(self.pid)
@@ -272,7 +188,7 @@ class Child:
         """Wait for the next answer, at most ``timeout`` seconds. Raises :class:`ChildFailed`."""
         check = _Check(time.monotonic() + timeout, timeout, self._memory)
         with self._failing() as channel:
-            return channel.receive(limit, check)
+            return channel.receive(limit, check.now)
 
     def kill(self) -> None:
         """Kill the process and all that it started."""

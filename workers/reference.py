@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from tuner.errors import SpecError
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
-from workers.process import ChannelClosed, Child, ChildFailed, serve_as_child
+from workers.channel import ChannelClosed
+from workers.process import Child, ChildFailed, serve_as_child
 from workers.scratch import PrivateFolder
 
 REFERENCE_SECONDS = 300.0

@@ -367,7 +367,10 @@ def outcomes(run):
     return sum(fact.kind == "trial.finished" for fact in RunView.open(run).facts())
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_a_signal_keeps_all_and_prints_how_to_go_on(begin, number, code):
     process, run = begin(LONG)
     os.killpg(process.pid, number)
@@ -408,7 +411,9 @@ def test_an_option_beats_the_fleet_that_a_run_was_begun_with(tmp_path, monkeypat
     assert "cannot use 127.0.0.1:1" in result.stderr
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", [pytest.param("2>&-", marks=pytest.mark.slow), ">&- 2>&-"], ids=["stderr", "both"]
+)
 def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
     spec = write_experiment(tmp_path / "spec")
     words = shlex.join(map(str, command("validate", spec)))

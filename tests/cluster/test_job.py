@@ -6,7 +6,7 @@ import subprocess
 from tests.cluster.kernels import ROOT, write_experiment
 from tuner.run_directory import RunView
 
-PACKAGES = ("agents", "cluster", "deploy", "kernelwright", "tuner", "workers")
+PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
 
 
 def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):
@@ -15,6 +15,7 @@ def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):
         shutil.copytree(
             ROOT / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
         )
+    shutil.copy(ROOT / "kernelwright.py", checkout)
     write_experiment(checkout / "mine")
     run = tmp_path / "run"
     address = f"http://{ray_cluster.head_node.address_info['webui_url']}"

@@ -14,9 +14,8 @@ def test_a_package_loaded_from_elsewhere_is_named(tmp_path):
 
 
 def test_a_distribution_that_writes_into_our_packages_is_named(tmp_path, monkeypatch):
-    for package in package_check.PACKAGES:
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").touch()
+    monkeypatch.setattr(package_check, "OURS", ("agents",))
+    (tmp_path / "agents").mkdir()
     monkeypatch.setattr(package_check, "_places", lambda package: [tmp_path / package])
     ours = tmp_path / "kernelwright-0.1.0.dist-info"
     theirs = tmp_path / "some_agents-2.0.dist-info"

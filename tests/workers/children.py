@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from workers.process import ChannelClosed, serve_as_child
+from workers.channel import ChannelClosed
+from workers.process import serve_as_child
 
 
 def main() -> None:

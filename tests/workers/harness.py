@@ -111,7 +111,6 @@ class Laboratory:
         self.bench.close()
 
 
-@cache
 def opencl_device() -> Device:
     """The device that the tests run on."""
     (device,) = (found.device for found in list_devices(("opencl",)) if found.index == 0)

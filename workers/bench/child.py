@@ -35,6 +35,7 @@ from workers.bench.protocol import (
     decode_requests,
     encode_reply,
 )
+from workers.channel import ChannelClosed
 from workers.devices.port import (
     BufferSets,
     DeviceBackend,
@@ -43,7 +44,7 @@ from workers.devices.port import (
     Module,
     Staged,
 )
-from workers.process import ChannelClosed, serve_as_child
+from workers.process import serve_as_child
 
 
 class _Server:

@@ -12,6 +12,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Build
 from workers.backends.port import BackendAdapter
 from workers.backends.registry import load
+from workers.channel import ChannelClosed
 from workers.compilers.cache import CachedCompiler
 from workers.compilers.port import Compiler
 from workers.compilers.protocol import (
@@ -21,7 +22,7 @@ from workers.compilers.protocol import (
     decode_opening,
     encode_result,
 )
-from workers.process import ChannelClosed, serve_as_child
+from workers.process import serve_as_child
 
 _NICENESS = 10
 """All cores compile, but a device that is timing must not wait for one."""

@@ -35,15 +35,25 @@ class Found:
 
 
 _FOUND = TypeAdapter(tuple[Found, ...])
+_KNOWN: dict[str, tuple[Found, ...]] = {}
 
 
 def list_devices(backends: Sequence[str] | None = None) -> tuple[Found, ...]:
     """All devices of these backends (all by default), in order.
 
-    A backend that is not installed or finds no driver is one entry with its problem.
+    A backend that is not installed or finds no driver is one entry with its problem. Devices that
+    were found are remembered for as long as this process lives.
     """
     names = [traits.name for traits in known_backends()] if backends is None else backends
-    return tuple(found for backend in names for found in _ask(backend))
+    return tuple(found for backend in names for found in _KNOWN.get(backend) or find(backend))
+
+
+def find(backend: str) -> tuple[Found, ...]:
+    """All devices of one backend, asked anew."""
+    found = _ask(backend)
+    if all(one.device is not None for one in found):
+        _KNOWN[backend] = found
+    return found
 
 
 def _ask(backend: str) -> tuple[Found, ...]:

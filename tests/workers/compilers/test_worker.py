@@ -12,7 +12,7 @@ from tuner.trial import Code, Rejected, Stage
 from workers.compilers import worker as compile_worker
 from workers.compilers.protocol import decode_result, encode_result
 from workers.compilers.worker import CompileWorker
-from workers.devices.discover import list_devices
+from workers.devices.discover import find, list_devices
 
 ONE = build("kernel void f(global int *a) { a[0] = 1; }", "f")
 TWO = build("kernel void f(global int *a) { a[0] = 2; }", "f")
@@ -98,10 +98,11 @@ def test_a_result_of_another_build_is_no_result(worker) -> None:
 
 def test_devices_are_found_by_a_child_and_problems_are_told(monkeypatch) -> None:
     monkeypatch.setenv("HOME", "/proc")
-    cuda, opencl = list_devices(("cuda", "opencl"))[0], list_devices(("opencl",))[0]
+    cuda, opencl = find("cuda")[0], find("opencl")[0]
     assert opencl.device is not None
     assert opencl.device.backend == "opencl"
     assert cuda.device is not None or cuda.problem
+    assert list_devices(("cuda", "opencl")) == (*find("cuda"), *find("opencl"))
 
 
 def test_whoever_times_comes_before_whoever_compiles(worker) -> None:

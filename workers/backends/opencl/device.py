@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -166,10 +166,8 @@ class OpenCLDevice:
         cl = self.cl
         with translated(cl):
             return OpenCLModule(
-                [
-                    (cl.Program(self.context, [self.handle], [binary.code]).build(), binary)
-                    for binary in binaries
-                ]
+                (cl.Program(self.context, [self.handle], [binary.code]).build(), binary)
+                for binary in binaries
             )
 
     def bind(
@@ -195,7 +193,7 @@ class OpenCLDevice:
 class OpenCLModule:
     """The programs of one candidate, in the order of its builds."""
 
-    def __init__(self, programs: Sequence[tuple[Any, Binary]]) -> None:
+    def __init__(self, programs: Iterable[tuple[Any, Binary]]) -> None:
         self.programs = list(programs)
 
     def release(self) -> None:
@@ -212,7 +210,6 @@ class OpenCLBufferSets:
 
     def __init__(self, owner: OpenCLDevice, arguments: Sequence[Staged], sets: int) -> None:
         self._owner = owner
-        self._arguments = tuple(arguments)
         self._buffers = [a for a in arguments if isinstance(a, StagedBuffer)]
         self._guard = canary(GUARD_BYTES, int.from_bytes(os.urandom(8), "little"))
         self._files: dict[str, Bytes] = {}
@@ -250,9 +247,8 @@ class OpenCLBufferSets:
             }
             for _ in self.regions
         ]
-        for regions in made:
-            for region in regions.values():
-                region.mend()
+        for region in (region for regions in made for region in regions.values()):
+            region.mend()
         self._scratch.append(made)
         return made
 
@@ -312,8 +308,7 @@ class OpenCLBufferSets:
         regions = self.regions[index]
         scratch = [item for group in self._scratch for item in group[index].items()]
         for name, region in (*regions.items(), *scratch):
-            broken = region.broken()
-            if broken is not None:
+            if (broken := region.broken()) is not None:
                 where: Literal["front", "back"] = "front" if broken[0] == "front" else "back"
                 return Damage(argument=name, where=where, offset=broken[1])
         for buffer in self._buffers:
