@@ -314,7 +314,7 @@ class Oracle:
             if argument.name in inputs:
                 wide = np.float64 if is_float(argument.dtype) else inputs[argument.name].dtype
                 call[argument.name] = inputs[argument.name].astype(wide)
-            elif argument.kind == "scalar":
+            elif argument.value is not None:
                 call[argument.name] = argument.value
         with self._referring:
             answer = self._reference.call(function, call)
