@@ -30,7 +30,7 @@ from tuner.engine.work import PrepareWork
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
-from tuner.run_directory import RunDirectory
+from tuner.run_directory import RunDirectory, RunView
 
 TWO_ROUNDS = script(
     ([suggestion()], [draft(0.8, "I forgot the rest {"), draft(0.8)]),
@@ -123,6 +123,26 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, caps
     assert told.startswith(
         f"{tried} configurations in 2 rounds; the result below is from round 1:\n"
     )
+
+
+def test_a_timeline_has_the_calls_of_the_model_and_the_searches_of_all_rounds(tmp_path, capsys):
+    path = begin(tmp_path / "run")
+    follow(path)
+    report(path, timeline=True, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    kinds = {one["kind"]: one["count"] for one in found["kinds"]}
+    assert kinds["model"] == 7
+    assert kinds["prepare"] == 1, "the baseline is prepared once for all rounds"
+    finished = [
+        fact
+        for view in map(RunView.open, (path, path / "rounds" / "01", path / "rounds" / "02"))
+        for fact in view.facts()
+        if fact.kind == "trial.finished" and fact.span is not None
+    ]
+    assert kinds["measure"] == len(finished)
+    assert found["processes"] == 1
+    report(path, timeline=True, as_json=False)
+    assert "language model" in capsys.readouterr().out
 
 
 def test_the_report_says_what_was_rejected_in_which_round(tmp_path, capsys):
