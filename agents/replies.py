@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from agents.fences import Block, fenced
 from agents.llm.port import Reply
 from agents.settings import Mode
+from tuner.backends.registry import backends
 from tuner.csource.tree import is_truncated
 from tuner.experiment.fields import MAX_FILE_BYTES, Source
 from tuner.experiment.model import (
@@ -31,9 +32,7 @@ from tuner.trial import Value
 
 T = TypeVar("T")
 
-_SOURCE_LANGUAGES = frozenset(
-    {"c", "c++", "cc", "cl", "cpp", "cu", "cuda", "cuda-cpp", "cxx", "opencl", "opencl-c"}
-)
+_C_LANGUAGES = frozenset({"c", "c++", "cc", "cpp", "cuda-cpp", "cxx", "opencl-c"})
 _JSON_LANGUAGES = frozenset({"json", "jsonc", "json5"})
 _MOST_ERRORS = 8
 
@@ -234,7 +233,12 @@ def _object_text(reply: Reply) -> str:
 
 
 def _source(reply: Reply) -> str:
-    blocks = [block for block in fenced(reply.text).blocks if block.language in _SOURCE_LANGUAGES]
+    languages = _C_LANGUAGES | {
+        name
+        for one in backends()
+        for name in (one.name, *(s.removeprefix(".") for s in one.suffixes))
+    }
+    blocks = [block for block in fenced(reply.text).blocks if block.language in languages]
     if not blocks:
         blocks = [
             block

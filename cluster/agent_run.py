@@ -1,7 +1,7 @@
 """One process's work on a run with agents: rounds over one fleet, until the loop ends.
 
-The counterpart of :class:`cluster.search_run.SearchRun`, with the same face. Owns the layout of
-such a run: ``journal.jsonl`` holds all work outside searches, ``llm/`` the loop's steps,
+The counterpart of :class:`cluster.search_run.SearchRun`, with the same interface. Owns the layout
+of such a run: ``journal.jsonl`` holds all work outside searches, ``llm/`` the loop's steps,
 ``rounds/NN`` each round's search, ``variants/`` every template, ``rounds.json`` how it ended and
 ``transcript.jsonl`` what the models said. Knows no terminal.
 """
@@ -183,7 +183,7 @@ def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Ba
 
 
 def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | None) -> float | None:
-    """What the memory carries for a copy, else at most, where a kernel must go through it."""
+    """Measured copy bandwidth, else the peak, where a kernel must go through the memory."""
     if experiment.measure.cache == "hot" or device.is_cpu:
         return None
     if ceilings is not None:

@@ -56,8 +56,7 @@ from tuner.trial import Configuration, Full, Rejected, Stage, Value
 class Baseline:
     """The kernel as it stands: microseconds per tune shape, and what the compiler says of it.
 
-    ``device`` is what it is tuned for; times and its ceilings are ``None`` where that was not at
-    hand.
+    ``device`` is what it is tuned for; without it at hand, times and ceilings are ``None``.
     """
 
     device: Device
@@ -84,7 +83,7 @@ class EngineEvaluator:
     """Port :class:`agents.evaluator.TemplateEvaluator` over an engine that serves every round.
 
     Args:
-        engine: closed by whoever made it.
+        engine: closed by the caller.
         directory: the run's own.
         journal: the run's own, opened for writing.
         tell: shown how far a search is.
@@ -165,7 +164,7 @@ class EngineEvaluator:
         suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
-        """Search in ``rounds/NN``, or go on there.
+        """Search in ``rounds/NN``, or continue there.
 
         Raises:
             StopRequested: the search was left before its end.
@@ -190,7 +189,7 @@ class EngineEvaluator:
         suffix: str,
         until: Callable[[], bool],
     ) -> None:
-        """Search the best variant's template further, in a copy of its search without an end."""
+        """Search the best variant's template further, in an unbounded copy of its search."""
         before = round_path(self._directory.path, best.round, best.suffix)
         path = round_path(self._directory.path, best.round, suffix)
         if not begun(path):
@@ -213,7 +212,7 @@ class EngineEvaluator:
     async def confirm_meanwhile(
         self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
-        """Confirm the further search, if what leads it was not there before, beside what was."""
+        """Confirm the further search beside the incumbents, if its leader is new."""
         self._check()
         before = round_path(self._directory.path, best.round, best.suffix)
         path = round_path(self._directory.path, best.round, suffix)

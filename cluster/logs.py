@@ -1,4 +1,4 @@
-"""The log file of a run: what this process did, for whoever has to find out why a run went wrong.
+"""The log file of a run: what this process did, to find out why a run went wrong.
 
 Messages name work, workers and reasons. They hold no API key, and no text of a prompt or reply.
 """

@@ -60,8 +60,8 @@ def _why(error: Exception) -> str:
     """What Ray says on one line, unless a token is amiss, which it says in passing at best."""
     if "AuthenticationError" in f"{type(error)} {error.__cause__}":
         return (
-            "it wants its token: set RAY_AUTH_MODE=token, and copy the token of its head node into "
-            "~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
+            "it requires its token: set RAY_AUTH_MODE=token, and copy the token of its head node "
+            "into ~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
         )
     return " ".join(str(error).split())
 
@@ -113,12 +113,12 @@ class DriverActor:
 
 
 class RemoteRun:
-    """The face of a run for one that a driver actor does.
+    """A run that a driver actor carries out; the same interface as a local one.
 
     Args:
         path: the run directory, absolute.
         device: part of the name of the device wanted.
-        gpus: whether benches take Ray's GPUs; by default where the backend is CUDA.
+        gpus: whether benches take Ray's GPUs; by default where the backend has only GPUs.
         keys: the file with the models' keys, on this node.
         exit_when_waiting: end instead of waiting for a model's reply in a mailbox.
         cache: the folder where compiled binaries are kept from run to run, if they are.

@@ -52,7 +52,7 @@ STATUS_SECONDS = 1.0
 
 
 class StopRequests:
-    """Whether an end of a run was asked for: of this object, or by the file that asks for it."""
+    """Stop requests for a run: from :meth:`add`, or from the stop file in its directory."""
 
     def __init__(self, run: Path) -> None:
         self._file = run / STOP_FILE
@@ -120,8 +120,8 @@ async def run_search(
         directory: held by this process.
         engine: stays open.
         asked: whether an end was asked for; looked at after each step.
-        ended: told what a search that came to its end came to.
-        incumbents: what is to be beaten, as far as it is not entered yet.
+        ended: called with history and result once the search has finished.
+        incumbents: what is to be beaten; those not entered yet are.
     """
     fleet = await engine.fleet()
     with directory.journal() as journal:

@@ -1,4 +1,4 @@
-"""The run directory: what a run leaves on disk, who may write it, and how it is found again.
+"""The run directory: the files of a run, the lock of its one writer, and how a run is opened.
 
 Layout: ``run.json`` (format version, run id, time), ``spec.yaml`` (as the user wrote it),
 ``spec.resolved.yaml`` (the same with all sources inlined, which a resume reads),

@@ -35,13 +35,13 @@ from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 
 RESTART_POLL_SECONDS = 0.5
-"""Between two looks at a worker that died while it was idle."""
+"""Interval between checks of a worker that died while idle."""
 
 BenchWork = PrepareWork | MeasureWork | ConfirmWork | ExamineWork
 
 
 class WorkerLost(Exception):
-    """A worker died, or its machinery failed, before it answered; the next call finds a new one."""
+    """A worker died, or its machinery failed, before it answered; the next call uses a new one."""
 
 
 class CompileSlot(Protocol):

@@ -45,7 +45,7 @@ CLOSING_SECONDS = 2.0
 """How long an actor may take to release its children before it is killed."""
 
 Handle = Any
-"""An actor handle; Ray's own type tells nothing about its methods."""
+"""An actor handle; Ray's own type does not describe its methods."""
 
 
 class BenchActor:

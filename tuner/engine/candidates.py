@@ -54,7 +54,7 @@ class Candidates:
         return work
 
     def finish(self, compiled: TrialCompiled) -> Candidate | Rejected:
-        """The candidate that was begun, or why its code is none or exceeds a limit."""
+        """The candidate that was begun, or the rejection: not compiled, or over a limit."""
         work = self._compiling.pop(compiled.trial)
         result = within_limits(work.plan, self._device, compiled.rejected or compiled.binaries)
         if isinstance(result, Rejected):

@@ -1,4 +1,4 @@
-"""What is left once searching is over: finalists in fresh processes, then winners under checkers.
+"""After the search: confirm the finalists in fresh processes, then examine the winners.
 
 Owns which trials are ready for that, and what of it is in flight. Knows nothing of searching.
 """

@@ -1,4 +1,4 @@
-"""The engine: has a client's work done by a fleet, and everything journalled.
+"""The engine: runs a client's work on a fleet, and journals every fact.
 
 A client is a state machine that decides (:class:`tuner.engine.session.Session`) or a list of
 requests (:class:`tuner.engine.requests.Requests`). The engine owns the order of journal and acts,
@@ -42,7 +42,7 @@ from tuner.search.port import Proposer
 from tuner.trial import Rejected
 
 TICK_SECONDS = 0.5
-"""How long answers are waited for at most, so that budgets of time and requests are kept."""
+"""Longest wait for answers, so that time budgets and stop requests are noticed."""
 
 _ANNOUNCED = PrepareWork | ConfirmWork | ExamineWork
 """Work that takes more than a second: its begin is journalled too."""
@@ -66,7 +66,7 @@ class Client(Protocol):
     """What the engine works for, one at a time."""
 
     def decide(self, t: float, /) -> list[Command]:
-        """What to do next, in order; empty while there is only waiting to do."""
+        """What to do next, in order; empty if nothing can be started yet."""
         ...
 
     def apply(self, entry: Entry) -> None:
@@ -83,7 +83,7 @@ class Engine:
 
     Args:
         open_fleet: brings up the workers, in the running event loop.
-        clock: seconds that never go back, until the fleet is opened; then its clock counts.
+        clock: a monotonic clock, used until the fleet is open; then the fleet's.
         wall: the time of day in Unix seconds.
     """
 
@@ -141,9 +141,8 @@ class Engine:
     ) -> AsyncGenerator[float]:
         """Serve a client until it finishes, yielding the time after each step.
 
-        What announces work is on disk before the work is sent. One sync serves every answer that
-        came at once, and those that come meanwhile wait for the next one: the slower the disk, the
-        larger the groups.
+        Entries that announce work are synced before the work is sent. One sync covers all pending
+        entries, so a slow disk makes larger groups.
 
         Raises:
             DeviceNeeded: the client wants work that the fleet has no device for.

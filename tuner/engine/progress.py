@@ -7,7 +7,7 @@ from tuner.engine.session import Session
 from tuner.journal.history import History
 
 ENDLESS = 10**9
-"""The trials, and the seconds, of a search that goes on until somebody ends it."""
+"""The trials, and the seconds, of a search without an end of its own."""
 
 FEW = 3
 """Trials that must be in before they say how fast a search is."""

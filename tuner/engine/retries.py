@@ -1,4 +1,4 @@
-"""Lost work: what is sent again, and what is given up. The only place that knows."""
+"""Lost work: what is sent again, and what is given up. Decided nowhere else."""
 
 from collections import Counter
 from dataclasses import replace
@@ -21,7 +21,7 @@ ATTEMPTS = 3
 
 
 class Retries:
-    """Counts losses by kind of work and by what was asked for first in it."""
+    """Counts losses by kind of work and its first trial (of a confirmation: its process)."""
 
     def __init__(self) -> None:
         self._losses: Counter[tuple[str, int]] = Counter()

@@ -31,7 +31,7 @@ StopReason = Literal["stopped", "interrupted"]
 """How a run is asked to end: confirm what was found, or leave at once and resume later."""
 
 PHASE = 8
-"""Trials that are compiled, then timed, in turn, where both need the same processor."""
+"""Trials per batch on a CPU device, where compiling and timing take turns on the same cores."""
 
 LOST_IN_A_ROW = 5
 """Trials lost one after the other that end the search: the fleet is broken, not the candidates."""
@@ -147,7 +147,7 @@ class Session:
             self._share(duplicate, fact.trial)
 
     def _take_up(self) -> None:
-        """Queue what must be measured in full after all: it is to be chosen, and was cut short."""
+        """Queue trials that would be finalists but were cut short: they are measured in full."""
         fresh = [t.number for t in self.history.open() if t.number not in self._open_trials]
         self._open_trials.update(fresh)
         self._queue.extend(fresh)
@@ -157,7 +157,7 @@ class Session:
             self._ready(fact.trial, self._candidates.finish(fact))
 
     def _ready(self, trial: int, result: Candidate | Rejected) -> None:
-        """Send a compiled candidate on, or note why there is none."""
+        """Send a compiled candidate on, or record its rejection."""
         self._compiling.discard(trial)
         if trial == BASELINE:
             self._baseline = "compiled"
@@ -191,7 +191,7 @@ class Session:
         self._due.append(TrialFinished(trial=trial, outcome=outcome, same_as=same_as))
 
     def decide(self, t: float) -> list[Command]:
-        """What to do next, in order; empty while there is only waiting to do.
+        """What to do next, in order; empty if nothing can be started yet.
 
         ``t`` is in seconds, on the clock of the entries.
         """
@@ -222,7 +222,7 @@ class Session:
         return [RunFinished()] if history.refused or over else []
 
     def _end(self, t: float) -> Reason | None:
-        """Why searching is over, once no bench is at work for it."""
+        """The reason to end the search, if there is one and no measurement is in flight."""
         if self.history.refused:
             return "baseline"
         if self._bench_queue.in_flight:
@@ -240,7 +240,7 @@ class Session:
         return "exhausted" if self._exhausted else None
 
     def _drains(self, t: float) -> Reason | None:
-        """Why nothing more is sent out, though trials may be open."""
+        """The budget or request that ends proposing, though trials may be open."""
         if self._stop:
             return self._stop
         budget = self.experiment.search

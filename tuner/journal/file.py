@@ -50,7 +50,7 @@ def read_journal(path: Path) -> list[Entry]:
     """Every entry of a journal, in order, while it may still be growing.
 
     Raises:
-        EnvironmentProblem: it cannot be read, is none or of another version, or is damaged.
+        EnvironmentProblem: it cannot be read, is no journal, has another version, or is damaged.
     """
     return _decode(path, _whole_lines(path))[0]
 
@@ -132,7 +132,7 @@ def _damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
 
 
 class Journal:
-    """A journal opened by its one writer, who holds the run directory's lock."""
+    """A journal opened by its one writer, which holds the run directory's lock."""
 
     def __init__(self, path: Path) -> None:
         """Open or begin a journal; a torn last line is cut off, :attr:`entries` are what it holds.

@@ -160,7 +160,7 @@ class History:
         self._look(fact.vitals)
 
     def _doubts_of(self, cells: Sequence[Full]) -> Iterator[str]:
-        """Where the baseline differs from itself by more than a search can stand."""
+        """Warnings: baseline times that scatter or moved by more than the thresholds."""
         shapes = (*self.experiment.shapes.tune, *self.experiment.shapes.held_out)
         for shape, cell in zip(shapes, cells, strict=False):
             if cell.mad_ns > SCATTER * cell.median_ns:
@@ -181,9 +181,9 @@ class History:
             self._reopen()
 
     def _reopen(self) -> None:
-        """Want anew, in full, what is to be chosen but was given up while it was timed.
+        """Reopen cut-short trials that are among the chosen now, to measure them in full.
 
-        That is rare, as what led at any time was not: those above it must have failed since.
+        This is rare: a better trial must have failed later.
         """
         if self.open():
             return
@@ -196,9 +196,9 @@ class History:
             self._settle(self.trials[number], None)
 
     def _open_epoch(self, fact: EpochOpened) -> None:
-        """Begin an epoch; in another environment, old times lead nothing.
+        """Begin an epoch; in another environment, earlier times are ignored.
 
-        What led is measured again. A finished run stays as it is.
+        The finalists are measured again. A finished run stays as it is.
         """
         before, self.epoch = self.epoch, fact
         if before and not self.finished and fact.environment != before.environment:
@@ -234,7 +234,7 @@ class History:
             self.vitals.append(vitals)
 
     def _race_again(self) -> None:
-        """Race over those that are still in it."""
+        """Compute the cut-offs again from the trials that are still valid."""
         self._best = None
         self.race = CutoffTracker(self.experiment.confirm.top, self.weights)
         for trial, outcome in self._measured():

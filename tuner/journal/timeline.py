@@ -71,7 +71,7 @@ class Timeline:
 
 
 def spans(facts: Iterable[Fact]) -> Iterator[tuple[WorkKind, Span]]:
-    """Each work that was done, by kind, with who did it when; what was reused is none."""
+    """Each work that was done: its kind, and its worker's span; without what was reused."""
     for fact in facts:
         kind = _kind(fact)
         span = getattr(fact, "span", None)

@@ -112,7 +112,7 @@ class BenchSession:
         """One checked launch on a case's inputs.
 
         Where outputs are kept, another one before it on poisoned outputs: a kernel that recognises
-        a check by its kept outputs could be honest in the second alone.
+        a check by its kept outputs could compute only in the second launch.
 
         ``exact``: on the buffers that are aligned to exactly what is promised.
         """
@@ -279,7 +279,7 @@ class BenchSession:
     ) -> CompletedBurst:
         """One launch on these contents, inspected.
 
-        Written twice, so that all files have been read before.
+        The contents are written twice, so that the second write reads from the page cache.
         """
         key = shape, False
         target = self._next_set(loaded, key, None, baseline_ns)

@@ -116,9 +116,12 @@ class TrialRunner:
         return Measured(cells=tuple(cells[number] for number in self._prep.tune))
 
     def rehearse(self) -> None:
-        """Check the baseline on every case, as a leader is. Raises :class:`DeviceFailure`.
+        """Check the baseline on every case once, so that later checks are fast.
 
-        A GPU pins files when it first reads them, which takes longer than many a trial.
+        A GPU pins input files when it first reads them, which can take longer than a trial.
+
+        Raises:
+            DeviceFailure: the baseline failed.
         """
         for shape in self._prep.tune:
             for number in range(len(self._prep.cases[shape])):

@@ -2,7 +2,7 @@
 
 Launches each candidate once, and nothing else. Every buffer is an allocation of its own, exactly as
 long as its contents, and outputs are left as the allocator gives them: so a checker sees each
-access beyond the end and each use of what nobody wrote.
+access beyond the end and each use of uninitialised memory.
 """
 
 import sys
