@@ -30,6 +30,7 @@ from tuner.experiment.model import Experiment
 from tuner.files import UnreadableFile, read_bounded
 from tuner.journal.facts import Entry, Fact, TrialProposed
 from tuner.journal.file import Journal, read_journal
+from tuner.journal.references import check_references
 
 FORMAT = 4
 """To be raised with every change after which what was written before cannot be gone on with."""
@@ -114,6 +115,7 @@ class RunView:
         journal, told = self.path / JOURNAL, _told(self.path)
         entries = read_journal(journal) if journal.exists() else []
         _check_whole(self.path, entries, told)
+        check_references(journal, self.experiment, entries)
         return entries
 
     def facts(self) -> list[Fact]:
@@ -223,6 +225,7 @@ class RunDirectory:
         journal = Journal(self.path / JOURNAL)
         try:
             _check_whole(self.path, journal.entries, _told(self.path))
+            check_references(journal.path, self.experiment, journal.entries)
         except EnvironmentProblem:
             journal.close()
             raise

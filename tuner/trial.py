@@ -99,7 +99,7 @@ class Full:
 
     kind: Literal["full"] = "full"
     median_ns: Nanoseconds
-    mad_ns: float
+    mad_ns: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     samples: int
     baseline_ns: Nanoseconds
 

@@ -18,7 +18,9 @@ from tuner.device import Device
 from tuner.experiment.model import Template
 from tuner.plan import Binary
 from tuner.telemetry import Vitals
-from tuner.trial import Configuration, Full, Outcome, Rejected
+from tuner.trial import Configuration, Full, Nanoseconds, Outcome, Rejected
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 Reason = Literal[
     "trials",
@@ -41,8 +43,8 @@ class Span:
     """When a worker was busy: Unix seconds on the worker's own clock."""
 
     worker: str
-    began: float
-    ended: float
+    began: Finite
+    ended: Finite
 
     @property
     def seconds(self) -> float:
@@ -60,7 +62,7 @@ class Sample:
     trial: int
     shape: int
     cache: str
-    median_ns: float
+    median_ns: Nanoseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,7 @@ class TrialFinished:
     trial: int
     outcome: Outcome
     same_as: int | None = None
-    device_seconds: float = 0.0
+    device_seconds: Finite = 0.0
     vitals: Vitals | None = None
     span: Span | None = None
 
@@ -261,7 +263,7 @@ class ModelCalled:
     result: Literal["reply", "waiting", "unavailable"]
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: Finite = 0.0
     span: Span
 
 

@@ -30,7 +30,10 @@ _LONGEST_HEADER = 64
 _SUM = b'{"sum":"%08x",'
 _SUM_LENGTH = len(_SUM % 0)
 
-_TIME = re.compile(rb'\{"at":([0-9]{1,12}\.[0-9]{6}),"t":([0-9]{1,12}\.[0-9]{6}),')
+_TIME = re.compile(rb'\{"at":([0-9]{1,12}\.[0-9]{6}),"t":([0-9]{1,10}\.[0-9]{6}),')
+
+_YEAR_10000 = 253402300800.0
+"""In Unix seconds: the first time that :class:`datetime.datetime` cannot hold."""
 
 
 @cache
@@ -94,7 +97,7 @@ def _decode(path: Path, data: bytes) -> tuple[list[Entry], int]:
         texts.append(b"{" + line[_SUM_LENGTH:])
         checksum = zlib.crc32(texts[-1], checksum)
         if line[:_SUM_LENGTH] != _SUM % checksum:
-            raise _damaged(path, number, "it does not follow from the lines before it")
+            raise damaged(path, number, "it does not follow from the lines before it")
     return list(_checked(path, texts)), checksum
 
 
@@ -103,28 +106,29 @@ def _checked(path: Path, texts: Iterable[bytes]) -> Iterator[Entry]:
     proposed = 0
     for number, text in enumerate(texts, start=2):
         time = _TIME.match(text)
-        if time is None:
-            raise _damaged(path, number, "it does not say when it was written")
+        if time is None or float(time[1]) >= _YEAR_10000:
+            raise damaged(path, number, "it does not say when it was written")
         try:
             fact = _facts().validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise _damaged(path, number, f"{where}: {first['msg']}".removeprefix(": ")) from None
+            raise damaged(path, number, f"{where}: {first['msg']}".removeprefix(": ")) from None
         match fact:
             case TrialProposed(trial=trial):
                 if trial != proposed:
-                    raise _damaged(path, number, f"trial {trial} where {proposed} is due")
+                    raise damaged(path, number, f"trial {trial} where {proposed} is due")
                 proposed += 1
             case TrialFinished(trial=trial):
                 if not 0 <= trial < proposed:
-                    raise _damaged(path, number, f"trial {trial} was never proposed")
+                    raise damaged(path, number, f"trial {trial} was never proposed")
             case _:
                 pass
         yield Entry(fact, at=float(time[1]), t=float(time[2]))
 
 
-def _damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
+def damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
+    """The error for a damaged line, which counts from 1."""
     return EnvironmentProblem(
         f"{path}:{number}: the journal is damaged here ({what}); restore the file from a copy, or "
         f"keep its first {number - 1} lines to go on from there"

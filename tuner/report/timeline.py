@@ -22,6 +22,8 @@ def timeline_text(found: Timeline) -> str:
 
     The wall-clock seconds of kinds that ran side by side sum up to more than the whole.
     """
+    if not found.processes:
+        return "nothing was journalled yet"
     began = datetime.fromtimestamp(found.began, UTC)
     processes = f" in {found.processes} processes" if found.processes > 1 else ""
     width = max(map(len, (*_WORDS.values(), *(one.worker for one in found.workers)))) + 2

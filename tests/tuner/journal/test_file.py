@@ -153,6 +153,27 @@ def test_a_line_that_is_gone_moved_twice_there_or_changed_is_named(tmp_path, lin
             ),
             "greater than 0",
         ),
+        (
+            (
+                b'{"kind": "trial.compiled", "work": 0, "trial": 0,'
+                b'"span": {"worker": "c", "began": NaN, "ended": 1.0}}'
+            ),
+            "began: Input should be a finite number",
+        ),
+        (
+            (
+                b'{"kind": "trial.finished", "trial": 0, "device_seconds": 1e999,'
+                b'"outcome": {"kind": "measured", "cells": []}}'
+            ),
+            "device_seconds: Input should be a finite number",
+        ),
+        (
+            (
+                b'{"kind": "confirmation.sampled", "process": 0, "samples":'
+                b'[{"trial": 0, "shape": 0, "cache": "cold", "median_ns": Infinity}]}'
+            ),
+            "median_ns: Input should be a finite number",
+        ),
         (b"{\xff\xfe", "JSON"),
     ],
 )
@@ -163,9 +184,19 @@ def test_what_no_writer_writes_names_its_line(tmp_path, line, complaint):
         read_journal(path)
 
 
-def test_a_line_without_its_time_is_damage(tmp_path):
-    checksum = zlib.crc32(b'{"kind":"run.finished"}')
-    line = b'{"sum":"%08x","kind":"run.finished"}\n' % checksum
+@pytest.mark.parametrize(
+    "time",
+    [
+        b"",
+        b'"at":253402300800.000000,"t":0.500000,',
+        b'"at":1.000000,"t":999999999999.000000,',
+        b'"at":NaN,"t":0.500000,',
+        b'"at":-1.000000,"t":0.500000,',
+    ],
+)
+def test_a_line_without_a_time_that_can_be_is_damage(tmp_path, time):
+    fact = time + b'"kind":"run.finished"}'
+    line = b'{"sum":"%08x",' % zlib.crc32(b"{" + fact) + fact + b"\n"
     path = write(tmp_path / "journal.jsonl", HEADER + line)
     with pytest.raises(EnvironmentProblem, match=r":2: .*does not say when it was written"):
         read_journal(path)

@@ -10,6 +10,7 @@ from tuner.journal.facts import (
     BaselinePrepared,
     Entry,
     ModelCalled,
+    RunFinished,
     Span,
     TrialCompiled,
     TrialFinished,
@@ -103,4 +104,9 @@ def test_a_killed_run_can_be_asked_too_and_an_empty_one():
         run.drive(fleet())
     assert [one.task for one in timeline([run.entries]).unfinished] == ["prepare"]
     assert timeline([[]]).seconds == 0.0
-    assert timeline_text(timeline([[]]))
+    assert timeline_text(timeline([[]])) == "nothing was journalled yet"
+
+
+def test_the_greatest_times_that_a_journal_may_hold_have_a_date():
+    for at, t in ((253402300799.0, 0.0), (0.0, 9999999999.0)):
+        assert timeline_text(timeline([[Entry(RunFinished(), at=at, t=t)]]))
