@@ -4,12 +4,19 @@ Messages name work, workers and reasons. They hold no API key, and no text of a 
 """
 
 import logging
+import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tuner.errors import KernelwrightError
+
+_log = logging.getLogger(__name__)
+
 LOG = "log.txt"
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TIMES = "%Y-%m-%dT%H:%M:%S%z"
 PACKAGES = ("agents", "cluster", "tuner", "workers")
 
 
@@ -17,19 +24,29 @@ PACKAGES = ("agents", "cluster", "tuner", "workers")
 def logged(run: Path) -> Iterator[None]:
     """Append what these packages log to ``log.txt`` of a run directory, for as long as it lasts.
 
-    A log that cannot be written is no reason to end a run: it goes without.
+    It begins with the process and ends with why the process left. A log that cannot be written is
+    no reason to end a run: it goes without.
     """
     try:
         handler: logging.Handler = logging.FileHandler(run / LOG, encoding="utf-8")
     except OSError:
         handler = logging.NullHandler()
-    handler.setFormatter(logging.Formatter(FORMAT))
+    handler.setFormatter(logging.Formatter(FORMAT, TIMES))
     loggers = [logging.getLogger(package) for package in PACKAGES]
     for logger in loggers:
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
+    _log.info("process %d on %s begins", os.getpid(), platform.node())
     try:
         yield
+        _log.info("process %d ends", os.getpid())
+    except KernelwrightError as error:
+        _log.error("process %d ends: %s", os.getpid(), error)
+        raise
+    except BaseException as error:
+        # The text of other errors may hold anything.
+        _log.error("process %d ends by %s", os.getpid(), type(error).__name__)
+        raise
     finally:
         for logger in loggers:
             logger.removeHandler(handler)

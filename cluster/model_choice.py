@@ -241,7 +241,7 @@ class StoppableModel:
             span=Span(worker=reply.model or "model", began=began, ended=time.time()),
         )
         self._engine.append(self._journal, fact)
-        _log.info("%s: %s by %s", step, fact.result, fact.model or "the model")
+        _log.info("%s: %s%s", step, fact.result, f" by {fact.model}" if fact.model else "")
 
     async def price(self, request: Request) -> float | None:
         """The highest price of a request in USD; ``None`` if unknown."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError, RuntimeEnvSetupError
+from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.agent_run import ModelAccess, open_run
@@ -112,6 +112,15 @@ class DriverActor:
         self._run.stop(reason)
 
 
+def driver_lost(error: RayError, run: Path) -> EnvironmentProblem:
+    """The problem of a driver actor that Ray lost or killed, for example for want of memory."""
+    reason = str(error).strip().partition("\n")[0]
+    return EnvironmentProblem(
+        f"the driver actor died ({type(error).__name__}: {reason}); everything finished is kept: "
+        f"continue with `kernelwright resume {run}`"
+    )
+
+
 class RemoteRun:
     """A run that a driver actor carries out; the same interface as a local one.
 
@@ -168,8 +177,5 @@ class RemoteRun:
             raise
         except RuntimeEnvSetupError as error:
             raise EnvironmentProblem(no_environment(error)) from error
-        except RayActorError as error:
-            raise EnvironmentProblem(
-                "the driver actor died; everything finished is kept: go on with "
-                f"`kernelwright resume {self._path}`"
-            ) from error
+        except RayError as error:
+            raise driver_lost(error, self._path) from error

@@ -5,6 +5,7 @@ the only writer of the run directory. Knows no terminal and no signal.
 """
 
 import importlib.metadata
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, closing, suppress
@@ -50,6 +51,8 @@ EXPORT = "export"
 
 STATUS_SECONDS = 1.0
 
+_log = logging.getLogger(__name__)
+
 
 class StopRequests:
     """Stop requests for a run: from :meth:`add`, or from the stop file in its directory."""
@@ -64,11 +67,13 @@ class StopRequests:
 
     def add(self, reason: StopReason) -> None:
         """Ask for an end."""
+        _log.info("asked to end: %s", reason)
         self._reason = reason
 
     def __call__(self) -> StopReason | None:
         """What was asked for so far."""
         if self._reason is None and self._file.exists():
+            _log.info("asked to end by %s", self._file.name)
             self._reason = "stopped"
         return self._reason
 

@@ -143,7 +143,7 @@ def _print_space(space: FeasibleSet, device: Device) -> None:
     general = int(np.count_nonzero(space.mask.all(axis=1)))
     typer.echo(
         f"space on {device.name}: {len(space):,} of {space.cartesian:,} configurations are "
-        f"feasible on some shape, {general:,} on every one"
+        f"feasible on some tune shape, {general:,} on every tune shape"
     )
     for rejection in space.rejections:
         typer.echo(f"  {rejection.points:,} rejected by {rejection.condition}")

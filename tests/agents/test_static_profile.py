@@ -13,7 +13,7 @@ def test_what_is_not_known_is_not_said() -> None:
 def test_the_most_frequent_kinds_are_named_with_their_counts() -> None:
     mix = tuple((f"kind {n}", 99 - n) for n in range(30))
     said = str(StaticProfile(usage=Usage(registers=40, mix=mix), occupancy=0.625))
-    assert said.startswith("40 registers a thread; occupancy 62 %; instructions in the code: ")
+    assert said.startswith("40 registers per thread; occupancy 62 %; instructions in the code: ")
     assert "99 kind 0, 98 kind 1" in said
     assert "kind 12" not in said
 

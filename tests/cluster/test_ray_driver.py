@@ -87,6 +87,17 @@ def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
     assert sorted(fact.trial for fact in after) == list(range(6))
 
 
+def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resumed():
+    from ray.exceptions import OutOfMemoryError
+
+    from cluster.ray_driver import driver_lost
+
+    problem = driver_lost(OutOfMemoryError("1 worker was killed\nmore"), Path("runs/a"))
+    assert (problem.exit_code, str(problem).count("\n")) == (3, 0)
+    assert "OutOfMemoryError: 1 worker was killed" in str(problem)
+    assert "`kernelwright resume runs/a`" in str(problem)
+
+
 def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
     told = subprocess.run(
         command("doctor"),
@@ -103,7 +114,8 @@ def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
 def test_a_ray_of_its_own_ends_with_the_run_and_no_file_of_theirs_holds_a_key(tmp_path):
     run = tmp_path / "run"
     sessions = set(SESSIONS.glob("session_*"))
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("RAY_")}
+    ours = ("RAY_ADDRESS", "RAY_AUTH_MODE")
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     secrets = {"SOME_API_KEY": "secret-of-the-user", "OPENAI_API_KEY": KEY}
     with serving(
         fails(429, f"slow down, {KEY}", retry_after="0"),

@@ -36,12 +36,21 @@ def render(result: Result) -> str:
     if result.general or any(result.specialised):
         parts += [_tables(result), "\n".join(_winners(result)), "\n".join(_device(result))]
     elif not result.baseline_rejected:
-        parts.append("No configuration was valid." if result.ended else "Nothing was measured yet.")
+        parts.append(_nothing(result))
     if result.advice:
         parts.append("\n".join(result.advice))
     if result.notes:
         parts.append("\n".join(f"note: {note}" for note in result.notes))
     return "\n\n".join(parts) + "\n"
+
+
+def _nothing(result: Result) -> str:
+    """Why there is no table."""
+    if result.ended is None:
+        return "Nothing was measured yet."
+    if result.rejected:
+        return "No configuration was valid."
+    return f"The search ended ({result.ended}) before anything was measured: raise its budget."
 
 
 def time_text(nanoseconds: float | None) -> str:

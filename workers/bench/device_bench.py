@@ -48,6 +48,7 @@ from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import VerificationCase, rejected
 from workers.integrity.trivial_answers import trivial_answer_rejection
+from workers.process import ChildFailed
 from workers.scratch import PrivateFolder, device_lock
 
 _SWITCH_SECONDS = 0.0001
@@ -357,7 +358,7 @@ class DeviceBench:
             server = self._server()
             try:
                 self._described = server.describe()
-            except DeviceFailure as failure:
+            except (DeviceFailure, ChildFailed) as failure:
                 server.close()
                 raise EnvironmentProblem(f"{self.name}: {failure.detail}") from None
             self._spare = server

@@ -141,11 +141,14 @@ class Supervisor:
         """Start the child if none runs.
 
         Raises:
+            ChildFailed: it was killed externally, twice in a row; another attempt may succeed.
             EnvironmentProblem: it does not start.
         """
         try:
             self._child.start()
         except ChildFailed as failure:
+            if failure.how == "killed":
+                raise
             raise EnvironmentProblem(f"the bench process does not start: {failure}") from None
 
     def describe(self) -> tuple[Device, str]:

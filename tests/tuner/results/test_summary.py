@@ -92,6 +92,11 @@ def test_nothing_valid_says_why():
     assert "trial 0 (x=0) gave wrong results at n=1024: out[3]: 1 is not 2" in text
 
 
+def test_a_budget_that_ended_before_anything_was_measured_is_said_so():
+    result = replace(summarise(run(WRONG)), ended="seconds", rejected=0)
+    assert "ended (seconds) before anything was measured: raise its budget" in render(result)
+
+
 def test_what_failed_confirmation_is_neither_winner_nor_forgotten():
     result = summarise(run([250.0, 500.0, 1000.0], [500.0, 1000.0, 2000.0], failed={0: WRONG}))
     assert result.general.trial == 1

@@ -1,0 +1,20 @@
+"""A child that is killed while it starts: another attempt may succeed, so it is no verdict."""
+
+import pytest
+
+from workers.backends.registry import register
+from workers.bench.supervisor import Deadlines, Supervisor
+from workers.process import ChildFailed
+
+
+def test_a_child_killed_while_it_starts_is_told_from_one_that_cannot_start(monkeypatch, tmp_path):
+    (tmp_path / "killed.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    register("killed", "killed")
+    supervisor = Supervisor("killed", 0, Deadlines(), {})
+    try:
+        with pytest.raises(ChildFailed) as failed:
+            supervisor.start()
+        assert failed.value.how == "killed"
+    finally:
+        supervisor.close()
