@@ -61,7 +61,12 @@ def without_directives(source: str) -> str:
 
 
 def object_macros(source: str) -> dict[str, frozenset[str]]:
-    """The macros without parameters, and everything that each stands for anywhere in the source."""
+    """The macros without parameters, and everything that each stands for anywhere in the source.
+
+    None if the source is longer than :data:`MAX_CHARACTERS`.
+    """
+    if len(source) > MAX_CHARACTERS:
+        return {}
     found: dict[str, set[str]] = defaultdict(set)
     for name, body in _OBJECT_MACRO.findall(without_comments(source)):
         found[name].add(re.sub(r"\\\r?\n", " ", body).strip())
@@ -69,7 +74,12 @@ def object_macros(source: str) -> dict[str, frozenset[str]]:
 
 
 def is_truncated(source: str) -> bool:
-    """Whether the source surely ends too early: in a comment, a conditional or a block."""
+    """Whether the source surely ends too early: in a comment, a conditional or a block.
+
+    False if the source is longer than :data:`MAX_CHARACTERS`.
+    """
+    if len(source) > MAX_CHARACTERS:
+        return False
     lines: list[str] = []
     skipping: list[bool] = []
     for line in without_comments(source).split("\n"):
@@ -93,7 +103,8 @@ def is_truncated(source: str) -> bool:
 class Tree:
     """A parsed source: its :func:`without_directives`, and the root node.
 
-    ``root`` is ``None`` if the source is beyond the bounds of this module.
+    ``root`` is ``None`` if the source is beyond the bounds of this module; ``code`` is empty if it
+    is longer than :data:`MAX_CHARACTERS`.
     """
 
     code: str
@@ -121,10 +132,12 @@ class Tree:
 
 def parse(source: str, language: str) -> Tree:
     """The tree of a source; both branches of every ``#if`` are in it."""
+    if len(source) > MAX_CHARACTERS:
+        return Tree("", None)
     code = without_directives(source)
     brackets = ({"(": 1, "{": 1, "[": 1}.get(mark, -1) for mark in re.findall(r"[][(){}]", code))
     deep = max(accumulate(brackets), default=0) > MAX_NESTING
-    if len(code) > MAX_CHARACTERS or deep or _REPEATED.search(code):
+    if deep or _REPEATED.search(code):
         return Tree(code, None)
     from tree_sitter import Parser
 

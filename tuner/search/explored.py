@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuner.errors import SpecError
 from tuner.search.hyperopt_space import DiscreteSpace
 from tuner.search.port import Losses
 
@@ -28,12 +29,17 @@ class Explored:
     untried: npt.NDArray[np.bool_] = field(init=False)
     _settled: set[int] = field(default_factory=set)
     _pending: set[int] = field(default_factory=set)
+    _objectives: int = 0
 
     def __post_init__(self) -> None:
         self.untried = np.ones(len(self.space.feasible), np.bool_)
 
     def read(self, trials: Any) -> Iterator[int]:
-        """Take in new trials, then yield each one with a new result, in order of completion."""
+        """Take in new trials, then yield each one with a new result, in order of completion.
+
+        Raises:
+            SpecError: the losses of a trial are malformed, or not as many as those before.
+        """
         documents = {
             document["tid"]: document
             for document in trials.trials
@@ -48,9 +54,17 @@ class Explored:
                     self.take(number, point)
         done = [number for number in self._pending if _is_over(documents.get(number))]
         for number in sorted(done, key=lambda number: _completed(documents.get(number), number)):
+            losses = losses_of(documents.get(number))
+            if losses is not None:
+                self._objectives = self._objectives or len(losses)
+                if len(losses) != self._objectives:
+                    raise SpecError(
+                        f"trial {number} has {len(losses)} losses, earlier ones {self._objectives};"
+                        " return the same number from every evaluation"
+                    )
             self._pending.remove(number)
             self._settled.add(number)
-            self.losses[number] = losses_of(documents.get(number))
+            self.losses[number] = losses
             yield number
 
     def take(self, number: int, point: int) -> None:
@@ -74,12 +88,25 @@ def losses_of(document: Any) -> Losses | None:
     """The losses of a finished trial: ``result["losses"]`` if given, else its loss alone.
 
     ``None`` for a trial that failed, or that raised: Hyperopt then drops its document.
+
+    Raises:
+        SpecError: ``losses`` is empty or holds something else than numbers.
     """
     result = document["result"] if document else {}
     loss = result.get("loss")
     if result.get("status") != "ok" or loss is None or math.isnan(loss):
         return None
-    return tuple(map(float, result.get("losses", (loss,))))
+    given = result.get("losses", (loss,))
+    try:
+        losses = () if isinstance(given, str) else tuple(map(float, given))
+    except (TypeError, ValueError):
+        losses = ()
+    if not losses or any(map(math.isnan, losses)):
+        raise SpecError(
+            f"trial {document['tid']}: losses is {given!r}; return a list of numbers, the loss "
+            "followed by one for each objective"
+        )
+    return losses
 
 
 def _is_over(document: Any) -> bool:

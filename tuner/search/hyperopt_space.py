@@ -1,5 +1,6 @@
 """Discrete search spaces in Hyperopt's terms: parameters, constraints and trial documents."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.expressions import Expression, ExpressionError, nearest
 from tuner.space.conditions import Condition
-from tuner.space.enumeration import enumerate_feasible
+from tuner.space.enumeration import enumerate_feasible, require_few
 from tuner.space.feasible import FeasibleSet
 from tuner.space.requirements import constraint
 from tuner.trial import Value
@@ -77,15 +78,22 @@ def read_space(domain: Any, constraints: Sequence[str] = ()) -> DiscreteSpace:
         constraints: expressions over the labels, such as ``"BLOCK * VEC <= 1024"``.
 
     Raises:
-        SpecError: a distribution is continuous or nested, a constraint is malformed, or no point is
-            feasible.
+        SpecError: a distribution is continuous, nested, empty or too large, a value is listed
+            twice, a constraint is malformed, or no point is feasible.
     """
+    if isinstance(constraints, str):
+        raise SpecError(f"constraints must be a list of expressions: [{constraints!r}]")
+    if not domain.params:
+        raise SpecError("the search space has no parameters")
     options = _options(domain)
     parameters: dict[str, tuple[Any, ...]] = {}
     codes: dict[str, dict[float, int]] = {}
     for label, distribution in domain.params.items():
         listed = options.get(label)
         numbers = range(len(listed)) if listed is not None else _numbers(label, distribution)
+        if not numbers:
+            raise SpecError(f"{label} has no values; give options, or bounds in ascending order")
+        require_few(label, (numbers.stop - numbers.start - 1) // numbers.step + 1)
         parameters[label] = tuple(numbers if listed is None else listed)
         codes[label] = {number: ordinal for ordinal, number in enumerate(numbers)}
     conditions = [Condition(constraint(e)) for e in _parsed(constraints, parameters)]
@@ -106,6 +114,15 @@ def _options(domain: Any) -> dict[str, list[Value]]:
             options = node.pos_args[1:]
             if any(inner.name == "hyperopt_param" for one in options for inner in dfs(one)):
                 raise SpecError(f"{label}: parameters inside an option are not supported")
+            listed = [
+                (type(option.obj), option.obj)
+                for option in options
+                if isinstance(option, Literal)
+                and isinstance(option.obj, bool | int | float | str | None)
+            ]
+            for (_, value), count in Counter(listed).items():
+                if count > 1:
+                    raise SpecError(f"{label}: {value!r} is listed {count} times; list it once")
             found[label] = [
                 option.obj
                 if isinstance(option, Literal) and isinstance(option.obj, bool | int | str)
@@ -115,7 +132,7 @@ def _options(domain: Any) -> dict[str, list[Value]]:
     return found
 
 
-def _numbers(label: str, distribution: Any) -> Sequence[int]:
+def _numbers(label: str, distribution: Any) -> range:
     """The integers that a quantised distribution yields, ascending."""
     from hyperopt.pyll import Literal
 
@@ -126,6 +143,8 @@ def _numbers(label: str, distribution: Any) -> Sequence[int]:
         return range(low) if high is None else range(low, high)
     if distribution.name == "quniform" and all(float(n).is_integer() for n in bounds.values()):
         low, high, step = (int(bounds[name]) for name in ("low", "high", "q"))
+        if step <= 0:
+            raise SpecError(f"{label}: q is {step}; it must be positive")
         return range(round(low / step) * step, round(high / step) * step + 1, step)
     raise SpecError(
         f"{label}: {distribution.name} is not supported; use hp.choice, hp.randint, hp.uniformint "

@@ -59,8 +59,7 @@ def enumerate_feasible(
         SpecError: the feasible set does not fit into memory, or takes too long to find.
     """
     for name, values in parameters.items():
-        if len(values) > MAX_VALUES:
-            raise SpecError(f"parameter {name} has {len(values)} values; at most {MAX_VALUES}")
+        require_few(name, len(values))
     walk = _Walk(parameters, conditions, shapes)
     width = len(parameters) * np.dtype(np.uint16).itemsize + len(shapes)
     rows: list[Ordinals] = []
@@ -82,6 +81,12 @@ def enumerate_feasible(
         sequence = np.lexsort(found.T[::-1])
         found, mask = np.ascontiguousarray(found[sequence]), mask[sequence]
     return Enumeration(found, mask, walk.tallies)
+
+
+def require_few(name: str, count: int) -> None:
+    """Refuse a parameter of more than :data:`MAX_VALUES` values with a ``SpecError``."""
+    if count > MAX_VALUES:
+        raise SpecError(f"parameter {name} has {count} values; at most {MAX_VALUES}")
 
 
 def _binding_order(

@@ -64,6 +64,15 @@ def test_macros_keep_every_meaning() -> None:
     assert object_macros(text) == {"A": {"1", "2"}, "B": {"a b"}}
 
 
+def test_a_source_beyond_the_bounds_is_not_read() -> None:
+    text = "#define A 1\n/*" + "'1" * (20 * MAX_CHARACTERS)
+    began = time.process_time()
+    assert parse(text, "cuda").root is None
+    assert not is_truncated(text)
+    assert object_macros(text) == {}
+    assert time.process_time() - began < 0.1
+
+
 HONEST_CUDA = """
 #if __has_include(<cuda_fp16.h>)
 #include <cuda_fp16.h>

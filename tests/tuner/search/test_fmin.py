@@ -188,6 +188,16 @@ def test_the_feasible_set_of_a_template_is_a_hyperopt_space():
             (),
             "X: parameters inside an option",
         ),
+        ({"X": hp.randint("X", 10**20)}, (), "parameter X has 1(0+) values; at most 65536"),
+        ({"X": hp.uniformint("X", 0, 65536)}, (), "parameter X has 65537 values; at most 65536"),
+        ({"X": hp.randint("X", 0)}, (), "X has no values"),
+        ({"X": hp.choice("X", [])}, (), "X has no values"),
+        ({"X": hp.quniform("X", 10, 0, 1)}, (), "X has no values; .* bounds in ascending order"),
+        ({"X": hp.quniform("X", 0, 10, 0)}, (), "X: q is 0; it must be positive"),
+        ({"X": 1}, (), "the search space has no parameters"),
+        ({"X": hp.choice("X", [1, 1, 2])}, (), "X: 1 is listed 2 times"),
+        ({"X": hp.pchoice("X", [(0.5, 0.1), (0.5, 0.1)])}, (), "X: 0.1 is listed 2 times"),
+        (SPACE, "BLOCK < 64", r"constraints must be a list of expressions: \['BLOCK < 64'\]"),
         (SPACE, ["BLOK < 64"], "unknown name 'BLOK'; did you mean 'BLOCK'"),
         (SPACE, ["BLOCK / 2 < 64"], "'/' has no integer meaning"),
         (SPACE, ["BLOCK < 32"], "no point of the search space meets all constraints"),
@@ -196,3 +206,26 @@ def test_the_feasible_set_of_a_template_is_a_hyperopt_space():
 def test_what_it_cannot_search_is_refused_by_name(space, constraints, message):
     with pytest.raises(SpecError, match=message):
         minimise(space=space, algo=partial(suggest, constraints=constraints))
+
+
+def test_equal_options_of_different_types_are_different_options():
+    space = hp.choice("X", [1, True, 1.0, "1"])
+    assert len(minimise(lambda value: 0.0, space=space, algo=suggest)) == 4
+
+
+@pytest.mark.parametrize("losses", [(), None, "12", 1.0, (1.0, "fast"), (1.0, None), (np.nan, 1.0)])
+def test_losses_that_are_no_numbers_are_refused(losses):
+    with pytest.raises(SpecError, match=r"trial 0: losses is .*; return a list of numbers"):
+        minimise(lambda point: {"status": "ok", "loss": 1.0, "losses": losses})
+
+
+@pytest.mark.parametrize("counts", [(3, 2), (3, 4), (1, 3), (2, 1)])
+def test_losses_that_vary_in_number_are_refused(counts):
+    left = list(counts)
+
+    def objective(point):
+        return {"status": "ok", "loss": 1.0, "losses": (1.0,) * left.pop(0)}
+
+    message = f"trial 1 has {counts[1]} losses, earlier ones {counts[0]}; return the same number"
+    with pytest.raises(SpecError, match=message):
+        minimise(objective)

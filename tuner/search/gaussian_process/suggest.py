@@ -243,7 +243,8 @@ def suggest(
     ``losses``, the loss followed by one for each of several objectives.
 
     Raises:
-        SpecError: see :func:`tuner.search.hyperopt_space.read_space`.
+        SpecError: see :func:`tuner.search.hyperopt_space.read_space`; or the ``losses`` of a result
+            are no numbers, or not as many as those before.
     """
     key = (tuple(constraints), tuple(domain.params))
     known, search = _searches.get(trials, (None, None))
