@@ -91,7 +91,7 @@ def _place(nodeid: str) -> int:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove what PoCL kept there and nobody used lately."""
+    """Remove the entries of PoCL that were not used lately."""
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     oldest = time.time() - _KEPT_SECONDS
     for path in (*cache.glob("tempfile_*"), *cache.glob("*/*/last_accessed")):

@@ -16,7 +16,7 @@ from workers.integrity.launch_checks import element_name
 POISONS = (0xFF, 0x7F)
 """What outputs hold before each of the baseline's two runs."""
 
-_LEAVES_SOME = "launch as many blocks and threads as it needs, or say 'inout' if it leaves some be"
+_LEAVES_SOME = "launch as many blocks and threads as it needs; say 'inout' if some stay unwritten"
 _READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
 
 
