@@ -1,0 +1,1 @@
+"""Profiles, captures and injects kernels in a running, unmodified CUDA application."""
