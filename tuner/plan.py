@@ -23,7 +23,8 @@ class Build:
 
     ``defines`` are integer literals (``-DNAME=value``), ``options`` come from the whitelist,
     ``headers`` has the include name and text of each allowed file, ``entries`` the kernel names or
-    C++ name expressions that the result must contain.
+    C++ name expressions that the result must contain, ``variables`` the names of the module's
+    variables that it must.
     """
 
     language: Backend
@@ -33,6 +34,7 @@ class Build:
     defines: tuple[tuple[str, int], ...] = ()
     options: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
+    variables: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -44,7 +46,8 @@ class Build:
 class KernelStep:
     """One kernel launch: ``grid`` counts blocks and ``block`` threads, on every backend.
 
-    ``arguments`` names the arguments in the entry's order.
+    ``arguments`` names the arguments in the entry's order, ``argument_bytes`` gives the size at
+    which each is passed, pointers included; empty where that is unknown.
     """
 
     kind: Literal["kernel"] = "kernel"
@@ -54,6 +57,7 @@ class KernelStep:
     shared_bytes: int = 0
     cooperative: bool = False
     arguments: tuple[str, ...]
+    argument_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +84,16 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPlan:
-    """How to run the candidate on one shape: index of its build, launches, scratch buffers."""
+    """How to run the candidate on one shape: index of its build, launches, scratch buffers.
+
+    ``variables`` has the bytes that are copied to each variable of the module before a launch.
+    """
 
     kind: Literal["cell"] = "cell"
     build: int
     steps: tuple[Step, ...]
     scratch: tuple[Scratch, ...] = ()
+    variables: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +112,7 @@ class Usage:
     ``noncoherent`` has the indices of pointer parameters that it certainly reads through the
     non-coherent cache (``__ldg``, ``const __restrict__``); ``written`` those that it certainly
     writes, known only if ``noncoherent`` is not empty. ``mix`` counts the static instructions by
-    kind, most frequent first.
+    kind, most frequent first. ``parameter_bytes`` has the size of each parameter.
     """
 
     registers: int | None = None
@@ -115,15 +123,17 @@ class Usage:
     noncoherent: tuple[int, ...] = ()
     written: tuple[int, ...] = ()
     mix: tuple[tuple[str, int], ...] = ()
+    parameter_bytes: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binary:
     """A compiled build: machine code, and usage by entry.
 
-    ``symbols`` maps each entry to its name in the binary (C++ names are mangled). ``persists``
-    tells whether the code can make the last-level cache keep lines beyond a launch. ``reaches``
-    names features that it uses beyond its arguments, such as a clock.
+    ``symbols`` maps each entry and variable to its name in the binary (C++ names are mangled);
+    ``variable_bytes`` has the variables' sizes. ``persists`` tells whether the code can make the
+    last-level cache keep lines beyond a launch. ``reaches`` names features that it uses beyond its
+    arguments, such as a clock.
     """
 
     build: str
@@ -133,3 +143,4 @@ class Binary:
     compile_seconds: float
     persists: bool = False
     reaches: tuple[str, ...] = ()
+    variable_bytes: tuple[tuple[str, int], ...] = ()

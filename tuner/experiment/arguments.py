@@ -27,6 +27,8 @@ from tuner.expressions import Expression, ExpressionError
 from tuner.plan import Scratch
 from tuner.trial import Value
 
+POINTER_BYTES = 8
+
 MAX_BYTES = 1 << 46
 """Largest buffer, far above any device's memory: a larger one is a mistake in the spec."""
 
@@ -98,6 +100,13 @@ def item_bytes(dtype: str) -> int:
         return ITEM_BYTES[dtype]
     except KeyError:
         raise SpecError(f"unknown element type '{dtype}'") from None
+
+
+def passed_bytes(argument: Argument | None, symbols: Mapping[str, Value]) -> int:
+    """The bytes of a kernel's parameter: a value's, or (for ``None``) a pointer's."""
+    if argument is None:
+        return POINTER_BYTES
+    return item_bytes(str(symbols.get(argument.dtype, argument.dtype)))
 
 
 def type_name(dtype: str, language: str) -> str:

@@ -19,6 +19,9 @@ STRICT = ConfigDict(extra="forbid", strict=True)
 NO_BYTES = Expression.constant(0)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
+VariableName = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
+]
 Positive = Annotated[int, Field(ge=1)]
 Axes = Annotated[tuple[Expression, ...], OneOrMany(1, 3)]
 
@@ -182,8 +185,9 @@ class Argument:
     units in the last place."""
     value: Expression | float | None = None
     """Value of a scalar: an expression over the symbols, or a number."""
-    symbol: Name | None = None
-    """Name of the module's variable that a `constant` fills."""
+    symbol: VariableName | None = None
+    """Name of the module's variable that a `constant` fills before each launch, with its namespace
+    (`ns::table`). The contents may be shorter than the variable."""
 
     @property
     def is_buffer(self) -> bool:

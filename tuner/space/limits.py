@@ -30,16 +30,43 @@ def over_limit(plan: Plan, device: Device, binaries: Sequence[Binary] = ()) -> R
         if not isinstance(cell, CellPlan):
             continue
         usages = dict(binaries[cell.build].usage) if binaries else {}
+        sizes = dict(binaries[cell.build].variable_bytes) if binaries else {}
+        found = [_variable_excess(name, size, sizes.get(name)) for name, size in cell.variables]
         for step in cell.steps:
             if not isinstance(step, KernelStep):
                 continue
             excess = launch_excess(step, device)
             if excess is None and step.entry in usages:
-                excess = usage_excess(step, usages[step.entry], device)
-            if excess is not None:
-                code, detail = excess
-                return Rejected(stage=Stage.LIMITS, code=code, detail=detail, shape=index)
+                usage = usages[step.entry]
+                excess = usage_excess(step, usage, device) or _argument_mismatch(step, usage)
+            found.append(excess)
+        if first := next(filter(None, found), None):
+            code, detail = first
+            return Rejected(stage=Stage.LIMITS, code=code, detail=detail, shape=index)
     return None
+
+
+def _variable_excess(name: str, size: int, room: int | None) -> tuple[Code, str] | None:
+    """Whether more bytes are copied to a module's variable than it holds."""
+    if room is None or size <= room:
+        return None
+    return Code.LAUNCH_FAILED, f"{name} has {room} bytes, but its constant argument has {size}"
+
+
+def _argument_mismatch(step: KernelStep, usage: Usage) -> tuple[Code, str] | None:
+    """A launch whose arguments are not the kernel's parameters: drivers would read beyond them."""
+    taken, given = usage.parameter_bytes, step.argument_bytes
+    if taken is None or not given or taken == given:
+        return None
+    if len(taken) != len(given):
+        names = ", ".join(step.arguments)
+        detail = f"{step.entry} takes {len(taken)} parameters, but is passed {len(given)}: {names}"
+        return Code.LAUNCH_FAILED, detail
+    name, size, passed = next(
+        found for found in zip(step.arguments, taken, given, strict=True) if found[1] != found[2]
+    )
+    detail = f"{step.entry} takes {size} bytes for {name}, but is passed {passed}"
+    return Code.LAUNCH_FAILED, detail
 
 
 def within_limits(

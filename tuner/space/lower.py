@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.experiment.arguments import item_bytes, kernel_arguments, type_name
+from tuner.experiment.arguments import (
+    item_bytes,
+    kernel_arguments,
+    passed_bytes,
+    resolve_argument,
+    type_name,
+)
 from tuner.experiment.model import (
     CompilerFlag,
     Experiment,
@@ -62,7 +68,14 @@ def lower(
         else:
             scope = _Scope(experiment, subject, parameters, binding, device)
             number = builds.setdefault(scope.build(), len(builds))
-            cells.append(CellPlan(build=number, steps=scope.steps(), scratch=scope.scratch()))
+            cells.append(
+                CellPlan(
+                    build=number,
+                    steps=scope.steps(),
+                    scratch=scope.scratch(),
+                    variables=scope.variables(),
+                )
+            )
     return Plan(builds=tuple(builds), cells=tuple(cells))
 
 
@@ -152,6 +165,7 @@ class _Scope:
         self._device = device
         self._symbols: Mapping[str, Value] = binding.symbols
         self._names: Mapping[str, Value] = {**binding.symbols, **parameters.as_dict()}
+        self._constants = [a for a in experiment.arguments if a.kind == "constant"]
 
     def build(self) -> Build:
         """The source, macros and options of this shape's binary."""
@@ -172,6 +186,7 @@ class _Scope:
             defines=tuple(defines.items()),
             options=self._options(),
             headers=kernel.headers,
+            variables=tuple(dict.fromkeys(c.symbol for c in self._constants if c.symbol)),
         )
 
     def steps(self) -> tuple[Step, ...]:
@@ -188,14 +203,25 @@ class _Scope:
         appended = self._template.scratch if self._template else ()
         return tuple(self._scratch(argument) for argument in appended)
 
+    def variables(self) -> tuple[tuple[str, int], ...]:
+        """The bytes that are copied to each variable of the module."""
+        return tuple(
+            (constant.symbol, resolve_argument(constant, self._symbols).size)
+            for constant in self._constants
+            if constant.symbol
+        )
+
     def _launch(self, launch: Launch) -> KernelStep:
+        names = launch.arguments or kernel_arguments(self._experiment, self._template)
+        scalars = {a.name: a for a in self._experiment.arguments if a.kind == "scalar"}
         return KernelStep(
             entry=self._entry(launch),
             grid=self._axes(launch.grid),
             block=self._axes(launch.block),
             shared_bytes=self._integer(launch.shared_bytes),
             cooperative=launch.cooperative,
-            arguments=launch.arguments or kernel_arguments(self._experiment, self._template),
+            arguments=names,
+            argument_bytes=tuple(passed_bytes(scalars.get(name), self._symbols) for name in names),
         )
 
     def _axes(self, expressions: Sequence[Expression]) -> Dim3:

@@ -64,6 +64,32 @@ def test_the_compilers_report_is_judged_after_it(usage, code):
     assert (rejected.code if rejected else None) == code
 
 
+@pytest.mark.parametrize(
+    ("taken", "given", "words"),
+    [
+        ((8,), (8,), None),
+        (None, (8,), None),
+        ((8,), (), None),
+        ((8, 4), (8,), "k takes 2 parameters, but is passed 1: x"),
+        ((8,), (4,), "k takes 8 bytes for x, but is passed 4"),
+    ],
+)
+def test_arguments_are_the_kernels_parameters(taken, given, words):
+    step = replace(STEP, argument_bytes=given)
+    rejected = over_limit(plan(step), DEVICE, [binary(parameter_bytes=taken)])
+    assert (rejected.detail if rejected else None) == words
+
+
+def test_no_more_is_copied_to_a_variable_than_it_holds():
+    compiled = replace(binary(), variable_bytes=(("table", 64),))
+    cell = CellPlan(build=0, steps=(STEP,), variables=(("table", 64),))
+    fits = Plan(builds=(BUILD,), cells=(cell,))
+    assert over_limit(fits, DEVICE, [compiled]) is None
+    longer = replace(fits, cells=(replace(cell, variables=(("table", 68),)),))
+    rejected = over_limit(longer, DEVICE, [compiled])
+    assert rejected.detail == "table has 64 bytes, but its constant argument has 68"
+
+
 def test_registers_times_threads():
     wide = replace(STEP, block=(1024, 1, 1))
     assert over_limit(plan(wide), DEVICE, [binary(registers=64)]) is None

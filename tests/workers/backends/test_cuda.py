@@ -296,12 +296,30 @@ def test_constants_reach_the_module_and_follow_a_refill(tmp_path):
     place = np.zeros(N, np.float32)
     rig.driver.globals["lookup"] = place.ctypes.data
     launchable = rig.bind(step())
+    launchable.burst((0,))
     np.testing.assert_array_equal(place, table)
     rig.buffer_sets.refill({"table": rig.file("table2", table + 1)})
+    launchable.burst((0,))
     np.testing.assert_array_equal(place, table + 1)
-    launchable.release()
-    rig.buffer_sets.refill({"table": str(path)})
-    np.testing.assert_array_equal(place, table + 1)
+
+
+def test_launchables_of_one_module_each_have_their_own_constants(tmp_path):
+    rig = Rig(tmp_path)
+    place = np.zeros(N, np.float32)
+    rig.driver.globals["lookup"] = place.ctypes.data
+    bound = []
+    for value in (1, 2):
+        path = rig.file(f"table{value}", np.full(N, value, np.float32))
+        table = rig.buffer("table", "constant", path, symbol="lookup")
+        buffers = CudaBufferSets(
+            rig.cuda, rig.checks, rig.pinned, [*rig.buffer_sets.buffers.values(), table], 1
+        )
+        cell = CellPlan(build=0, steps=(step(arguments=("out", "x", "out", "out")),))
+        rig.driver.kernels["double"] = lambda grid, block, table: None
+        bound.append(CudaLaunchable(rig.cuda, DEVICE, rig, rig.module, cell, buffers))
+    for number in (0, 1, 0):
+        bound[number].burst((0,))
+        assert set(place) == {number + 1}
 
 
 def test_a_constant_that_the_module_lacks_is_a_failure_and_leaks_nothing(tmp_path):

@@ -75,6 +75,25 @@ extern "C" __global__ void plain(int* x) { *x = 1; }
     assert {entry for entry, _ in binary.usage} == set(symbols)
 
 
+def test_parameters_and_variables_are_sized(compiler):
+    source = """struct pair { int n; double x; };
+namespace ns { __constant__ float table[17]; static __constant__ int count; }
+template <typename T> __global__ void k(T* x, const pair p, bool b, short s, float4 v) {
+  x[threadIdx.x] = p.n + b + s + v.x;
+}
+extern "C" __global__ void none() {}
+"""
+    asked = build(source, ("k<float>", "none"), (), variables=("ns::table", "ns::count"))
+    binary = compiler.compile(asked)
+    usage = dict(binary.usage)
+    assert usage["k<float>"].parameter_bytes == (8, 16, 1, 2, 16)
+    assert usage["none"].parameter_bytes == ()
+    assert dict(binary.variable_bytes) == {"ns::table": 68, "ns::count": 4}
+    assert dict(binary.symbols)["ns::table"] == "_ZN2ns5tableE"
+    missing = compiler.compile(build(source, ("none",), (), variables=("table",)))
+    assert missing.detail.startswith("k.cu has no variable table (__constant__ or __device__)")
+
+
 def test_equal_machine_code_is_byte_for_byte_equal(compiler):
     first = compiler.compile(build())
     second = compiler.compile(build("// more\n" + PLAIN, defines=(("BLOCK", 128), ("DEAD", 3))))
@@ -216,8 +235,11 @@ ptxas info    : Used 32 registers
             stack_bytes=8,
             static_shared_bytes=256,
             max_threads_per_block=128,
+            parameter_bytes=(8,),
         ),
-        "b": Usage(registers=32, spill_bytes=0, stack_bytes=0, static_shared_bytes=0),
+        "b": Usage(
+            registers=32, spill_bytes=0, stack_bytes=0, static_shared_bytes=0, parameter_bytes=()
+        ),
     }
 
 

@@ -75,7 +75,7 @@ def launch(job: Job) -> None:
     """Load the very code that was benched, and launch."""
     cuda = import_cuda()
     select(cuda, job.index)
-    module = cuda.driver.moduleLoadData(Path(job.code).read_bytes())
+    module, symbols = cuda.driver.moduleLoadData(Path(job.code).read_bytes()), dict(job.symbols)
     sizes = {buffer.name: buffer.size for buffer in job.buffers}
     sizes |= {s.name: max(1, s.elements) * item_bytes(s.dtype) for s in job.cell.scratch}
     addresses = {name: cuda.runtime.malloc(size) for name, size in sizes.items()}
@@ -84,12 +84,13 @@ def launch(job: Job) -> None:
             continue
         where = addresses[buffer.name]
         if buffer.kind == "constant":
-            where = cuda.driver.moduleGetGlobal(module, buffer.symbol or buffer.name)
+            name = buffer.symbol or buffer.name
+            where = cuda.driver.moduleGetGlobal(module, symbols.get(name, name))
         data = np.fromfile(buffer.contents, np.uint8)
         cuda.runtime.memcpy(where, data.ctypes.data, data.nbytes, TO_DEVICE)
     scalars = {s.name: int.from_bytes(scalar_bytes(s), "little") for s in job.scalars}
     values = {**addresses, **scalars, **{null.name: 0 for null in job.nulls}}
-    _run(cuda, module, job.cell, dict(job.symbols), values, sizes)
+    _run(cuda, module, job.cell, symbols, values, sizes)
     cuda.runtime.deviceSynchronize()
 
 

@@ -19,7 +19,13 @@ from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda import instruction_mix, ptx
 from workers.backends.cuda.instruction_mix import mixes
-from workers.backends.cuda.ptx import Access, accesses, reaches
+from workers.backends.cuda.ptx import (
+    Access,
+    accesses,
+    parameter_bytes,
+    reaches,
+    variable_bytes,
+)
 
 STANDARD = "--std=c++17"
 """The language standard of a build that names none."""
@@ -105,8 +111,9 @@ class NvrtcCompiler:
             self._nvrtc.destroyProgram(program)
 
     def _compile(self, program: int, build: Build, began: float) -> Binary | Rejected:
-        for entry in build.entries:
-            self._nvrtc.addNameExpression(program, entry)
+        variables = {name: f"&{name}" for name in build.variables}
+        for expression in (*build.entries, *variables.values()):
+            self._nvrtc.addNameExpression(program, expression)
         options = (
             *self._fixed,
             *(() if any(o.lstrip("-").startswith("std") for o in build.options) else (STANDARD,)),
@@ -121,13 +128,19 @@ class NvrtcCompiler:
                 raise EnvironmentProblem(f"NVRTC failed ({error}): {log.strip()}") from None
             return _explained(log, build)
         symbols = {entry: self._nvrtc.getLoweredName(program, entry) for entry in build.entries}
+        named = {
+            name: self._nvrtc.getLoweredName(program, expression)
+            for name, expression in variables.items()
+        }
         text = self._nvrtc.getPTX(program).decode(errors="replace")
         usage = usage_by_symbol(self._nvrtc.getProgramLog(program), text)
+        sizes = variable_bytes(text)
         return Binary(
             build=build.digest,
             code=self._nvrtc.getCUBIN(program),
             usage=tuple((entry, usage.get(symbol, Usage())) for entry, symbol in symbols.items()),
-            symbols=tuple(symbols.items()),
+            symbols=tuple((symbols | named).items()),
+            variable_bytes=tuple((n, sizes[s]) for n, s in named.items() if s in sizes),
             compile_seconds=time.perf_counter() - began,
             persists=_PERSISTS.search(text) is not None,
             reaches=reaches(text),
@@ -146,7 +159,7 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
         found[1]: int(found[2]) * int(found[3] or 1) * int(found[4] or 1)
         for found in _BOUND.finditer(ptx)
     }
-    accessed, mixed = accesses(ptx), mixes(ptx)
+    accessed, mixed, parameters = accesses(ptx), mixes(ptx), parameter_bytes(ptx)
     usage = {}
     _, *parts = _ENTRY.split(report)
     for symbol, text in zip(parts[::2], parts[1::2], strict=True):
@@ -161,6 +174,7 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
             noncoherent=access.noncoherent,
             written=access.written,
             mix=mixed.get(symbol, ()),
+            parameter_bytes=parameters.get(symbol),
         )
     return usage
 
@@ -173,11 +187,14 @@ def _explained(log: str, build: Build) -> Rejected:
         if not line.startswith(("ptxas info", "ptxas         ."))
     ]
     text = "\n".join(lines).strip()
-    missing = [entry for entry in build.entries if f"#pragma nv_mangled_name {entry}\n" in text]
-    if missing:
-        text = re.sub(r"__nv_name_map\(\d+\)", "entry", text)
-        names = ", ".join(missing)
-        text = f"{build.file} has no kernel {names} (a __global__ function, or an instance)\n{text}"
+    for names, mark, kind, hint in (
+        (build.variables, "&", "variable", "__constant__ or __device__"),
+        (build.entries, "", "kernel", "a __global__ function, or an instance"),
+    ):
+        missing = [name for name in names if f"#pragma nv_mangled_name {mark}{name}\n" in text]
+        if missing:
+            text = re.sub(r"__nv_name_map\(\d+\)", "entry", text)
+            text = f"{build.file} has no {kind} {', '.join(missing)} ({hint})\n{text}"
     if "uses too much shared data" in text:
         return Rejected(stage=Stage.LIMITS, code=Code.SHARED_MEMORY, detail=text)
     return _rejected(text)

@@ -158,7 +158,7 @@ class CudaLaunchable:
         self._persists = module.persists
         self._late_work = LateWork()
         self._graphs = KeptGraphs(cuda, clock.streams, _GRAPHS)
-        self._constants: list[int] = []
+        self._constants: list[tuple[str, int]] = []
         self._kept: list[NDArray[np.uint64]] = []
         with cuda.translated():
             self._scratch = buffer_sets.attach(cell.scratch)
@@ -167,17 +167,22 @@ class CudaLaunchable:
             self._steps = [self._bound(step) for step in cell.steps]
         except DeviceFailure as failure:
             if not failure.sticky:
-                buffer_sets.detach(self._scratch, self._constants)
+                buffer_sets.detach(self._scratch)
             raise
 
     def trigger_compile(self, set_index: int) -> None:
         """Do nothing: loaded code is compiled."""
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
-        """Replay one graph of all launches; the mean nanoseconds of a launch."""
+        """Replay one graph of all launches; the mean nanoseconds of a launch.
+
+        Constants are copied to the module first: other launchables of it have other contents.
+        """
         launched = tuple(order)
         with self._cuda.translated():
             graph = self._graphs.get(launched, partial(self._launch, launched))
+            for name, address in self._constants:
+                self._buffer_sets.copy(name, address)
             total, outlasted = self._clock.time(
                 graph, cold=len(set(order)) > 1, persists=self._persists
             )
@@ -189,16 +194,16 @@ class CudaLaunchable:
         """Free the graphs and the scratch buffers."""
         with self._cuda.translated():
             self._graphs.close()
-            self._buffer_sets.detach(self._scratch, self._constants)
+            self._buffer_sets.detach(self._scratch)
 
     def _bind_constants(self) -> None:
         for buffer in self._buffer_sets.buffers.values():
             if buffer.kind == "constant":
-                symbol = buffer.symbol or buffer.name
+                name = buffer.symbol or buffer.name
+                symbol = self._symbols.get(name, name)
                 with self._cuda.translated():
                     address: int = self._cuda.driver.moduleGetGlobal(self._handle, symbol)
-                    self._constants.append(address)
-                    self._buffer_sets.attach_constant(buffer.name, address)
+                self._constants.append((buffer.name, address))
 
     def _bound(self, step: KernelStep | MemsetStep) -> Callable[[int], None]:
         """A function that launches this step on a set."""

@@ -175,7 +175,6 @@ class CudaBufferSets:
         self.scalars = {a.name: a for a in arguments if isinstance(a, StagedScalar)}
         self.nulls = {a.name for a in arguments if isinstance(a, StagedNull)}
         self._scratch: list[Slab] = []
-        self._constants: list[tuple[str, int]] = []
         self._poison: int | None = None
         self._contents: dict[str, str] = {}
         self._digest: int | None = None
@@ -202,16 +201,14 @@ class CudaBufferSets:
         self._scratch.append(slab)
         return slab
 
-    def attach_constant(self, name: str, symbol_address: int) -> None:
-        """Keep a module's constant equal to this argument's contents."""
-        self._slab.copy(name, symbol_address)
-        self._constants.append((name, symbol_address))
+    def copy(self, name: str, to: int) -> None:
+        """Copy an argument's contents to another place on the device; in stream order."""
+        self._slab.copy(name, to)
 
-    def detach(self, slab: Slab, symbol_addresses: Sequence[int]) -> None:
-        """Undo :meth:`attach` and :meth:`attach_constant`."""
+    def detach(self, slab: Slab) -> None:
+        """Undo :meth:`attach`."""
         self._scratch.remove(slab)
         slab.release()
-        self._constants = [c for c in self._constants if c[1] not in symbol_addresses]
 
     def refill(self, contents: Mapping[str, str]) -> None:
         """Write contents (argument → path) and guards to the image.
@@ -225,8 +222,6 @@ class CudaBufferSets:
                 for name, path in wanted.items():
                     self._slab.write(name, path)
                 self._contents, self._digest = wanted, self._slab.digest(list(wanted))
-            for name, address in self._constants:
-                self._slab.copy(name, address)
 
     def restore(self, sets: Sequence[int], poison: int | None) -> None:
         """Restore these sets, with outputs and scratch poisoned."""

@@ -1,4 +1,4 @@
-"""Features in PTX that a kernel's source can hide, and which buffers the kernel reads and writes.
+"""What PTX tells of a module: features that its source can hide, sizes, buffers read and written.
 
 A non-coherent load (``ld.global.nc``, from ``__ldg`` or ``const __restrict__``) of memory that the
 same kernel writes is undefined. Follows pointers from the kernel's parameters through registers,
@@ -22,6 +22,9 @@ _FUNCTION = re.compile(
     r"\.(entry|func)\s*(?:\(([^()]*)\)\s*)?([\w$]+)\s*(?:\(([^()]*)\))?([^{};]*)\{"
 )
 _FORMAL = re.compile(r"\.param\b[^,]*?([\w$]+)(?:\[\d*\])?\s*(?:,|$)")
+_SIZED = r"\.(?:param|const|global)\s+(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d+)\b"
+_PARAMETER = re.compile(_SIZED + r"[^,\[]*(?:\[(?P<count>\d+)\])?\s*(?:,|$)")
+_VARIABLE = re.compile(_SIZED + r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?\s*[=;]")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
 _STATEMENT = re.compile(r"[^;{}]*[;{}]")
 _CALL = re.compile(r"call[\w.]*\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)(?:\s*,\s*\(([^()]*)\))?")
@@ -62,6 +65,25 @@ class _Function:
 def reaches(ptx: str) -> tuple[str, ...]:
     """What the code uses that reaches outside a kernel, in words, whatever the source says."""
     return tuple(what for what, pattern in _REACHES.items() if pattern.search(ptx))
+
+
+def parameter_bytes(ptx: str) -> Mapping[str, tuple[int, ...]]:
+    """The size of each parameter in bytes, by kernel."""
+    return {
+        found[3]: tuple(map(_bytes, _PARAMETER.finditer(found[4] or "")))
+        for found in _FUNCTION.finditer(_COMMENT.sub(" ", ptx))
+        if found[1] == "entry"
+    }
+
+
+def variable_bytes(ptx: str) -> Mapping[str, int]:
+    """The sizes of the module's variables in bytes, by their names in the binary."""
+    return {found["name"]: _bytes(found) for found in _VARIABLE.finditer(ptx)}
+
+
+def _bytes(declared: re.Match[str]) -> int:
+    """The size of a parameter or variable: of an array, or of one number."""
+    return int(declared["bits"]) // 8 * int(declared["count"] or 1)
 
 
 def accesses(ptx: str) -> Mapping[str, Access]:
