@@ -1,8 +1,10 @@
-"""Atomic writes and bounded reads of small files that several processes share."""
+"""Atomic writes and bounded reads of small files that several processes share; bytes as text."""
 
+import base64
 import os
 import secrets
 import stat
+import zlib
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -88,7 +90,20 @@ def check_folder(path: Path) -> None:
 
 
 def read_bounded(path: Path, limit: int, *, follow: bool = False) -> str | None:
-    """The text of a regular file of at most ``limit`` bytes; ``None`` if there is no such file.
+    """The UTF-8 text of a file, read as :func:`read_bytes` does.
+
+    Raises:
+        UnreadableFile: the file exists but is not such a file.
+    """
+    data = read_bytes(path, limit, follow=follow)
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"is not UTF-8 text (byte {error.start})") from error
+
+
+def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes | None:
+    """The contents of a regular file of at most ``limit`` bytes; ``None`` if there is no such file.
 
     Does not block on a pipe. Follows links only with ``follow``, since in a shared folder a link
     lets another user choose what is read.
@@ -112,7 +127,25 @@ def read_bounded(path: Path, limit: int, *, follow: bool = False) -> str | None:
             raise UnreadableFile(f"cannot be read ({error.strerror})") from error
     if len(data) > limit:
         raise UnreadableFile(f"is larger than {limit} bytes")
+    return data
+
+
+def packed(data: bytes) -> str:
+    """Bytes as text for YAML and JSON: compressed, in lines of Base64."""
+    return base64.encodebytes(zlib.compress(data, 9)).decode("ascii")
+
+
+def unpacked(text: str, limit: int) -> bytes:
+    """The bytes that :func:`packed` made text of, at most ``limit``.
+
+    Raises:
+        ValueError: the text is damaged, or there are more bytes.
+    """
     try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UnreadableFile(f"is not UTF-8 text (byte {error.start})") from error
+        inflate = zlib.decompressobj()
+        data = inflate.decompress(base64.b64decode(text), limit)
+    except zlib.error as error:
+        raise ValueError(f"is damaged: {error}") from None
+    if not inflate.eof:
+        raise ValueError(f"is cut short, or larger than {limit} bytes")
+    return data

@@ -24,7 +24,9 @@ class Build:
     ``defines`` are integer literals (``-DNAME=value``), ``options`` come from the whitelist,
     ``headers`` has the include name and text of each allowed file, ``entries`` the kernel names or
     C++ name expressions that the result must contain, ``variables`` the names of the module's
-    variables that it must.
+    variables that it must. With ``image`` (machine code, packed as :func:`tuner.files.packed` does)
+    nothing is compiled, and ``symbols`` has the name in the image of each entry and variable whose
+    name there is known.
     """
 
     language: Backend
@@ -35,6 +37,8 @@ class Build:
     options: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     variables: tuple[str, ...] = ()
+    image: str = ""
+    symbols: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:

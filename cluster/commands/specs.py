@@ -71,6 +71,7 @@ def validate(
         report = {
             "experiment": experiment.name,
             "device": None if model is None else model.name,
+            "binary": experiment.kernel.binary and experiment.kernel.binary.file.sha256,
             "guesses": guesses,
             "tolerances": tolerances,
             "space": None if space is None else _space_report(space),
@@ -82,6 +83,8 @@ def validate(
         typer.echo(json.dumps(report, indent=2))
     else:
         typer.echo(f"{experiment.name}: {_verdict(guesses)}")
+        if experiment.kernel.binary:
+            typer.echo(f"  {_binary(experiment)}")
         for output, bound in tolerances.items():
             typer.echo(f"  {output}: {bound}")
         if experiment.cost is None or experiment.cost.bytes is None:
@@ -113,6 +116,18 @@ def _verdict(guesses: tuple[int, ...]) -> str:
     if not guesses:
         return "no errors found"
     return f"no errors found, but {guesses_left(guesses)}"
+
+
+def _binary(experiment: Experiment) -> str:
+    """What is known of a binary that is the baseline, and what checks the rest."""
+    assert experiment.kernel.binary
+    file = experiment.kernel.binary.file
+    return (
+        f"baseline: {file.name} (SHA-256 {file.sha256[:16]}…); {experiment.kernel.source.name} is "
+        "read, not compiled. --compile checks the binary's architecture, and its entries, "
+        "registers and shared memory where it tells them; a run begins by loading, launching and "
+        "checking it"
+    )
 
 
 def _device(

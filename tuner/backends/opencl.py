@@ -33,6 +33,7 @@ OPENCL = BackendTraits(
         "dynamic_shared": "OpenCL kernels declare their local memory themselves",
         "constant": "OpenCL cannot set a program's constants; pass it with kind: in",
         "bfloat16": "OpenCL has no bfloat16",
+        "binary": "a binary as baseline is CUDA's alone; OpenCL compiles kernel.source",
     },
     options={
         "-cl-fast-relaxed-math": _NONE,

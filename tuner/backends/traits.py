@@ -7,7 +7,7 @@ from typing import Literal
 Grammar = Literal["cuda", "opencl"]
 """Which words sources use for indices, barriers and address spaces."""
 
-Feature = Literal["cooperative", "dynamic_shared", "constant", "bfloat16"]
+Feature = Literal["cooperative", "dynamic_shared", "constant", "bfloat16", "binary"]
 """Features of the spec that a backend may lack."""
 
 

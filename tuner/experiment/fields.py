@@ -4,6 +4,7 @@ Paths are relative to the folder in pydantic's validation context, ``{"directory
 a context, as for the copy in a run directory, files are refused: only inline text is accepted.
 """
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,14 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from tuner.backends.registry import backends
-from tuner.files import UnreadableFile, read_bounded
+from tuner.files import UnreadableFile, packed, read_bounded, read_bytes, unpacked
 from tuner.trial import Value
 
 MAX_FILE_BYTES = 1 << 20
+
+MAX_BINARY_BYTES = 64 << 20
+MAX_PACKED_CHARACTERS = 6 << 20
+"""A binary is part of the resolved spec, which may have 8 MiB."""
 
 SEEDS_FROM_A_RUN = 5
 """How many of an earlier run's best configurations become seeds."""
@@ -125,6 +130,48 @@ SourceFile = Annotated[
     WithJsonSchema({"type": "string", "description": "path of the file, relative to this one"}),
 ]
 """A :class:`Source` that is written as a path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryContents:
+    """A file of machine code: its name, the SHA-256 of its bytes in hex, and its packed bytes."""
+
+    name: str
+    sha256: str
+    data: str
+
+    def __post_init__(self) -> None:
+        """Check that the digest is that of the bytes; raises ``ValueError`` otherwise."""
+        if hashlib.sha256(unpacked(self.data, MAX_BINARY_BYTES)).hexdigest() != self.sha256:
+            raise ValueError(f"the contents of {self.name} do not have its SHA-256")
+
+
+def _read_binary(given: object, info: ValidationInfo) -> object:
+    if not isinstance(given, str):
+        return given
+    path = directory_of(info, given) / given
+    try:
+        contents = read_bytes(path, MAX_BINARY_BYTES, follow=True)
+    except UnreadableFile as error:
+        raise ValueError(f"{path} {error}") from None
+    if contents is None:
+        raise ValueError(f"no such file: {path}")
+    data = packed(contents)
+    if len(data) > MAX_PACKED_CHARACTERS:
+        raise ValueError(
+            f"{path} is too large (compressed it has {len(data) >> 20} MiB): give the code of one"
+            " architecture alone, as `cuobjdump -xelf` extracts it"
+        )
+    digest = hashlib.sha256(contents).hexdigest()
+    return BinaryContents(name=path.name, sha256=digest, data=data)
+
+
+BinaryFile = Annotated[
+    BinaryContents,
+    BeforeValidator(_read_binary),
+    WithJsonSchema({"type": "string", "description": "path of the file, relative to this one"}),
+]
+"""A :class:`BinaryContents` that is written as a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

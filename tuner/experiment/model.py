@@ -11,7 +11,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from tuner.experiment.fields import BackendName, FunctionName, OneOrMany, Seeds, SourceFile
+from tuner.experiment.fields import (
+    BackendName,
+    BinaryFile,
+    FunctionName,
+    OneOrMany,
+    Seeds,
+    SourceFile,
+)
 from tuner.expressions import Expression
 from tuner.trial import Value
 
@@ -65,6 +72,22 @@ class Memset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelBinary:
+    """The kernel as machine code."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    file: BinaryFile
+    """A cubin, a fatbin or PTX."""
+    symbols: dict[str, str] = field(default_factory=dict)
+    """Name in the binary of each `entry`, as `cuobjdump -symbols` lists it. Without it the entry is
+    looked up by its own name, then as the only kernel whose C++ name is the entry's."""
+
+
+def _as_file(given: object) -> object:
+    return {"file": given} if isinstance(given, str) else given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """The baseline: the user's source as the application builds and launches it."""
 
@@ -80,6 +103,10 @@ class Kernel:
     headers: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
     """Compiler options that your application uses."""
+    binary: Annotated[KernelBinary, BeforeValidator(_as_file)] | None = None
+    """The machine code that your application runs: a file (cubin, fatbin or PTX), or `{file,
+    symbols}`. It is then the baseline: what is timed, and what results are compared with. `source`
+    is what templates are written from, and is not compiled itself."""
     launch: Launch | None = None
     """How your application launches the kernel. Give this or `launches`."""
     launches: tuple[Launch | Memset, ...] = ()

@@ -59,7 +59,9 @@ class _Export:
         portfolio = result.portfolio
         self.rule = portfolio.rule if portfolio else (DispatchRule(when=(), trial=BASELINE),)
         self.fallback = portfolio.fallback if portfolio else BASELINE
-        self.variants = {BASELINE: self.variant("baseline", Configuration(()), "your kernel", None)}
+        binary = experiment.kernel.binary
+        yours = f"your kernel, measured as in {binary.file.name}" if binary else "your kernel"
+        self.variants = {BASELINE: self.variant("baseline", Configuration(()), yours, None)}
         general = result.general
         if general and general.comparison:
             comparison = general.comparison

@@ -63,7 +63,8 @@ class RecordedVariant:
     claims: tuple[Claim, ...]
 
     def plan(self, experiment: Experiment, files: Mapping[str, str]) -> Plan:
-        """The variant's plan, with sources from ``files``."""
+        """The variant's plan, with sources from ``files``; a baseline's binary is the spec's."""
+        binary = experiment.kernel.binary if self.trial == BASELINE else None
         headers = tuple((name, files[name]) for name, _ in experiment.kernel.headers)
         builds = tuple(
             Build(
@@ -74,6 +75,8 @@ class RecordedVariant:
                 defines=build.defines,
                 options=build.options,
                 headers=headers,
+                image=binary.file.data if binary else "",
+                symbols=tuple(binary.symbols.items()) if binary else (),
             )
             for build in self.builds
         )

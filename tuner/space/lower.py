@@ -178,6 +178,7 @@ class _Scope:
         entries = dict.fromkeys(
             self._entry(step) for step in self._subject.steps if isinstance(step, Launch)
         )
+        binary = None if self._template else kernel.binary
         return Build(
             language=kernel.language,
             file=self._subject.source.name,
@@ -187,6 +188,8 @@ class _Scope:
             options=self._options(),
             headers=kernel.headers,
             variables=tuple(dict.fromkeys(c.symbol for c in self._constants if c.symbol)),
+            image=binary.file.data if binary else "",
+            symbols=tuple(binary.symbols.items()) if binary else (),
         )
 
     def steps(self) -> tuple[Step, ...]:

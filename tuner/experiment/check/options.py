@@ -30,6 +30,8 @@ def _features(experiment: Experiment) -> Iterator[tuple[Feature, Path]]:
                 yield "cooperative", (*path, "cooperative")
             if launch.shared_bytes != NO_BYTES:
                 yield "dynamic_shared", (*path, "shared_bytes")
+    if experiment.kernel.binary:
+        yield "binary", ("kernel", "binary")
     for index, argument in enumerate(experiment.arguments):
         if argument.kind == "constant":
             yield "constant", ("arguments", index, "kind")

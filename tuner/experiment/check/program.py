@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tuner.backends.registry import traits_of
 from tuner.csource.kernels import Parameter, Signature, signatures
+from tuner.csource.mangling import source_name
 from tuner.csource.tree import without_comments
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.check.expressions import launches
@@ -20,6 +21,7 @@ from tuner.experiment.model import (
     Experiment,
     FromPython,
     Kernel,
+    KernelBinary,
     Launch,
     Memset,
     ScratchArgument,
@@ -94,6 +96,8 @@ def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
     for path, launch in launches(root, subject):
         if launch.entry:
             entries.append(((*path, "entry"), launch.entry))
+    if isinstance(subject, Kernel) and subject.binary:
+        yield from _symbols(subject.binary, [entry for _, entry in entries])
     for path, entry in entries:
         problem = _entry_problem(entry, experiment, subject, found, text)
         if problem:
@@ -115,6 +119,14 @@ def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
             said = _call_problem(called[0], passed, program.arguments, several)
             if said:
                 yield Finding(path if launch.arguments else (*root, "entry"), said)
+
+
+def _symbols(binary: KernelBinary, entries: list[str]) -> Iterator[Finding]:
+    """Names in the binary belong to entries; those with placeholders cannot be told apart here."""
+    for entry in binary.symbols:
+        if entry not in entries and not any("{" in known for known in entries):
+            hint = nearest(entry, entries) or f"; there are: {listed(entries)}"
+            yield Finding(("kernel", "binary", "symbols", entry), f"no entry '{entry}'{hint}")
 
 
 def _memset(path: Path, step: Memset, program: _Program) -> Iterator[Finding]:
@@ -150,6 +162,11 @@ def _entry_problem(
         if name not in known:
             return f"'{{{name}}}' is neither a parameter nor a symbol{nearest(name, known)}"
     base = _base(entry)
+    if base.startswith("_Z") and base not in found:
+        return (
+            f"'{entry}' is a name in a binary: give the source's, such as '{source_name(entry)}',"
+            " and this one under kernel.binary.symbols"
+        )
     if base not in found and not re.search(rf"\b{base}\b", text):
         there = nearest(base, found) or f"; there are: {listed(found)}"
         return f"no kernel '{base}' in {subject.source.name}{there}"

@@ -17,12 +17,14 @@ from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
-from workers.backends.cuda import instruction_mix, ptx
+from workers.backends.cuda import image, instruction_mix, ptx
 from workers.backends.cuda.instruction_mix import mixes
 from workers.backends.cuda.ptx import (
     Access,
     accesses,
+    bounds,
     parameter_bytes,
+    persists,
     reaches,
     variable_bytes,
 )
@@ -32,7 +34,6 @@ STANDARD = "--std=c++17"
 
 _REMEDY = "pip install 'kernelwright[cuda13]'"
 _DETAIL_CHARACTERS = 8000
-_PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
 
 _NOWHERE = "/nowhere/"
 """NVRTC searches the source's folder for includes, so the source gets one that does not exist."""
@@ -44,7 +45,6 @@ _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
-_BOUND = re.compile(r"\.entry\s+([\w$]+)[^{]*?\.maxntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?")
 
 
 def open_compiler(device: Device) -> "NvrtcCompiler":
@@ -79,6 +79,7 @@ class NvrtcCompiler:
     ) -> None:
         self._nvrtc = nvrtc
         self._said = (*version, arch)
+        self._capability = int(re.sub(r"\D", "", arch))
         self._fixed = (
             f"-arch={arch}",
             *(f"-I{folder}" for folder in folders),
@@ -89,12 +90,17 @@ class NvrtcCompiler:
     def fingerprint(self) -> str:
         """What decides a result beside the build: NVRTC, architecture, and how reports are read."""
         ours = hashlib.sha256()
-        for file in (__file__, instruction_mix.__file__, ptx.__file__):
+        for file in (__file__, image.__file__, instruction_mix.__file__, ptx.__file__):
             ours.update(Path(file).read_bytes())
         return f"nvrtc {self._said} {ours.hexdigest()}"
 
     def compile(self, build: Build) -> Binary | Rejected:
-        """Compile one build; usage is the assembler's report, with the PTX's launch bounds."""
+        """Compile one build, or take its image.
+
+        Usage is the assembler's report with the PTX's launch bounds, or what the image tells.
+        """
+        if build.image:
+            return image.take(build, self._capability)
         for file, text in ((build.file, build.source), *build.headers):
             if problem := include_violation(file, text):
                 return _rejected(problem)
@@ -142,7 +148,7 @@ class NvrtcCompiler:
             symbols=tuple((symbols | named).items()),
             variable_bytes=tuple((n, sizes[s]) for n, s in named.items() if s in sizes),
             compile_seconds=time.perf_counter() - began,
-            persists=_PERSISTS.search(text) is not None,
+            persists=persists(text),
             reaches=reaches(text),
         )
 
@@ -155,11 +161,8 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
         ptx: the same program's PTX, which alone tells ``__launch_bounds__`` and how buffers are
             accessed.
     """
-    bounds = {
-        found[1]: int(found[2]) * int(found[3] or 1) * int(found[4] or 1)
-        for found in _BOUND.finditer(ptx)
-    }
-    accessed, mixed, parameters = accesses(ptx), mixes(ptx), parameter_bytes(ptx)
+    bound, accessed = bounds(ptx), accesses(ptx)
+    mixed, parameters = mixes(ptx), parameter_bytes(ptx)
     usage = {}
     _, *parts = _ENTRY.split(report)
     for symbol, text in zip(parts[::2], parts[1::2], strict=True):
@@ -170,7 +173,7 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
             spill_bytes=int(frame[2]) if frame else None,
             stack_bytes=int(frame[1]) if frame else None,
             static_shared_bytes=int(shared[1]) if shared else 0,
-            max_threads_per_block=bounds.get(symbol),
+            max_threads_per_block=bound.get(symbol),
             noncoherent=access.noncoherent,
             written=access.written,
             mix=mixed.get(symbol, ()),

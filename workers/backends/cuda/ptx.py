@@ -1,4 +1,4 @@
-"""What PTX tells of a module: features that its source can hide, sizes, buffers read and written.
+"""What PTX tells of a module: features that its source can hide, bounds, sizes, buffer accesses.
 
 A non-coherent load (``ld.global.nc``, from ``__ldg`` or ``const __restrict__``) of memory that the
 same kernel writes is undefined. Follows pointers from the kernel's parameters through registers,
@@ -16,6 +16,8 @@ _REACHES = {
     "printf": re.compile(r"\bvprintf\b"),
     "the launch of another kernel": re.compile(r"\bcuda(?:LaunchDevice|GraphLaunch|GetParameter)"),
 }
+_PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
+_BOUND = re.compile(r"\.entry\s+([\w$]+)[^{]*?\.maxntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _VECTOR = re.compile(r"\{([^{};]*)\}")
 _FUNCTION = re.compile(
@@ -84,6 +86,19 @@ def variable_bytes(ptx: str) -> Mapping[str, int]:
 def _bytes(declared: re.Match[str]) -> int:
     """The size of a parameter or variable: of an array, or of one number."""
     return int(declared["bits"]) // 8 * int(declared["count"] or 1)
+
+
+def persists(ptx: str) -> bool:
+    """Whether the code can make the last-level cache keep lines beyond a launch."""
+    return _PERSISTS.search(ptx) is not None
+
+
+def bounds(ptx: str) -> Mapping[str, int]:
+    """The most threads of a block by kernel, for the kernels with launch bounds."""
+    return {
+        found[1]: int(found[2]) * int(found[3] or 1) * int(found[4] or 1)
+        for found in _BOUND.finditer(ptx)
+    }
 
 
 def accesses(ptx: str) -> Mapping[str, Access]:

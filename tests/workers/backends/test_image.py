@@ -1,0 +1,148 @@
+"""Machine code taken as it is: what a file tells of its kernels, and what is refused by name."""
+
+import contextlib
+import dataclasses
+import struct
+
+import pytest
+
+from tuner.files import packed
+from tuner.plan import Binary, Build, Usage
+from tuner.trial import Code, Rejected, Stage
+from workers.backends.cuda.architectures import ARCHITECTURES, device_for
+from workers.backends.cuda.compiler import open_compiler
+from workers.backends.cuda.image import read_image
+
+pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+
+SOURCE = """namespace ns {
+template <typename T, int N> __global__ void turn(T* x) {
+  __shared__ T kept[256 * N];
+  kept[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = kept[255 - threadIdx.x];
+}
+}
+__global__ void __launch_bounds__(96, 2) gather(float* x, int n) {
+  float a[64];
+  for (int i = 0; i < 64; i++) a[i] = x[i * n];
+  for (int i = 0; i < n; i++) x[i] += a[(i * 7 + n) % 64];
+}
+extern "C" __global__ void plain(float* x, float s) { x[threadIdx.x] *= s; }
+"""
+ENTRIES = ("ns::turn<float, 4>", "gather", "plain")
+PTX = """//
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry probe(.param .u64 probe_param_0)
+.maxntid 128, 1, 1
+{
+\tmov.u64 %rd1, %clock64;
+\tret;
+}
+"""
+
+
+def compiled(arch):
+    compiler = open_compiler(device_for(arch))
+    build = Build(language="cuda", file="k.cu", source=SOURCE, entries=ENTRIES)
+    return compiler, compiler.compile(build)
+
+
+@pytest.fixture(scope="module")
+def on_90():
+    return compiled("sm_90")
+
+
+def taken(compiler, code, *entries, symbols=()):
+    return compiler.compile(
+        Build(
+            language="cuda",
+            file="app.cu",
+            source="#include <not_there.h>",
+            entries=entries,
+            image=packed(code),
+            symbols=symbols,
+        )
+    )
+
+
+def fatbin(*parts):
+    """A container of (kind, architecture, code), as the toolkit's ``fatbinary`` writes it."""
+    body = b"".join(
+        struct.pack("<HHIQIIHHIIIQQQ", kind, 0x101, 64, len(code), *[0] * 4, arch, *[0] * 5) + code
+        for kind, arch, code in parts
+    )
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_cubin_tells_what_the_assembler_reported(arch):
+    compiler, binary = compiled(arch)
+    again = taken(compiler, binary.code, *ENTRIES)
+    assert isinstance(again, Binary), again
+    assert again.code == binary.code
+    assert again.symbols == binary.symbols
+    unknown = {"spill_bytes": None, "mix": ()}
+    assert dict(again.usage) == {
+        entry: dataclasses.replace(usage, **unknown) for entry, usage in binary.usage
+    }
+
+
+def test_an_entry_is_found_by_its_name_there_or_the_given_one(on_90):
+    compiler, binary = on_90
+    symbol = dict(binary.symbols)["gather"]
+    given = taken(compiler, binary.code, "collect", symbols=(("collect", symbol),))
+    assert given.symbols == (("collect", symbol),)
+    missing = taken(compiler, binary.code, "collect")
+    assert isinstance(missing, Rejected)
+    assert (missing.stage, missing.code) == (Stage.COMPILE, Code.COMPILE_ERROR)
+    assert symbol in missing.detail
+    assert "kernel.binary.symbols" in missing.detail
+    wrong = taken(compiler, binary.code, "gather", symbols=(("gather", "absent"),))
+    assert "has no kernel absent" in wrong.detail
+
+
+def test_code_of_another_architecture_is_refused(on_90):
+    older, _ = compiled("sm_80")
+    refused = taken(older, on_90[1].code, "plain")
+    assert "holds code for sm_90; the device has compute capability 8.0" in refused.detail
+
+
+def test_ptx_names_its_kernels_bounds_and_what_it_reaches(on_90):
+    compiler, _ = on_90
+    binary = taken(compiler, PTX.encode() + b"\0", "probe")
+    assert binary.usage == (("probe", Usage(max_threads_per_block=128)),)
+    assert binary.reaches == ("a clock",)
+    assert not binary.persists
+    assert binary.code == PTX.encode() + b"\0"
+    newer = taken(compiler, PTX.replace("sm_80", "sm_100").encode(), "probe")
+    assert "holds code for PTX for sm_100" in newer.detail
+
+
+def test_a_fatbin_names_its_architectures_but_not_its_kernels(on_90):
+    compiler, binary = on_90
+    held = fatbin((2, 80, b"x" * 24), (2, 90, binary.code), (1, 120, b"compressed"))
+    image = read_image(held)
+    assert (image.cubins, image.ptx, image.kernels) == ((80, 90), (120,), None)
+    got = taken(compiler, held, "plain", symbols=(("plain", "_Z5plainPf"),))
+    assert got.symbols == (("plain", "_Z5plainPf"),)
+    assert got.usage == (("plain", Usage()),)
+    assert got.persists  # unknown: assumed
+    refused = taken(compiler, fatbin((2, 80, b"x")), "plain")
+    assert "holds code for sm_80; the device" in refused.detail
+
+
+def test_damaged_files_are_refused_and_never_crash(on_90):
+    compiler, binary = on_90
+    for code in (b"", b"MZ", b"\x7fELF", b"\x7fELF" + bytes(60), fatbin((2, 90, b"x"))[:-1]):
+        assert "kernel.binary" in taken(compiler, code, "plain").detail
+    whole = binary.code
+    cut = [whole[:end] for end in range(0, len(whole), 97)]
+    spoilt = [
+        whole[:i] + bytes([whole[i] ^ 0xFF]) + whole[i + 1 :] for i in range(0, len(whole), 61)
+    ]
+    for damaged in (*cut, *spoilt):
+        with contextlib.suppress(ValueError):
+            read_image(damaged)

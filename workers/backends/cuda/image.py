@@ -1,0 +1,297 @@
+"""Machine code that an application brings along: cubin, fatbin or PTX, taken instead of a compile.
+
+Reads what the file itself tells of its kernels: names, registers, shared memory and launch bounds
+from a cubin's sections (``.nv.info``), names and launch bounds from PTX, architectures from a
+fatbin, whose code is usually compressed. Every offset is checked: the file may be damaged.
+"""
+
+import re
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tuner.csource.mangling import base_name
+from tuner.experiment.fields import MAX_BINARY_BYTES
+from tuner.files import unpacked
+from tuner.plan import Binary, Build, Usage
+from tuner.trial import Code, Rejected, Stage
+from workers.backends.cuda.instruction_mix import mixes
+from workers.backends.cuda.ptx import (
+    Access,
+    accesses,
+    bounds,
+    parameter_bytes,
+    persists,
+    reaches,
+    variable_bytes,
+)
+
+_ELF, _FATBIN = b"\x7fELF", 0xBA55ED50
+_CUDA_MACHINE = 190
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_VARIABLE, _FUNCTION, _ENTRY = 1, 2, 0x10
+"""Types of symbols, and the flag in ``st_other`` that marks a kernel."""
+
+_SIZED = 4
+_REGISTERS, _FRAME, _MAX_THREADS, _EXACT_THREADS, _PARAMETER = 0x2F, 0x11, 0x05, 0x10, 0x17
+"""Attributes in ``.nv.info`` sections, and the format of those that have a payload."""
+
+_PARAMETER_INFO = struct.Struct("<IHHI")
+"""Of a parameter: an unused index, its number, its offset; its size above the lowest 18 bits."""
+
+_RESERVED_SHARED, _RESERVES = 1024, 90
+"""Bytes that the system keeps in a kernel's shared section, since compute capability 9.0."""
+
+_PTX, _CUBIN = 1, 2
+_FATBIN_HEADER = struct.Struct("<IHHQ")
+_FATBIN_ENTRY = struct.Struct("<HHIQIIHHI")
+"""Of an entry: kind, version, size of its header, of its code, three unused, architecture."""
+
+_PTX_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.M)
+_PTX_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+_MOST_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What a file of machine code tells of itself.
+
+    ``cubins`` and ``ptx`` have compute capabilities (90 for 9.0). ``kernels`` maps symbols to
+    usage, ``variables`` to sizes; ``None``: compressed code, whose kernels cannot be listed.
+    ``text`` is the PTX, if the file is PTX.
+    """
+
+    kind: str
+    cubins: tuple[int, ...] = ()
+    ptx: tuple[int, ...] = ()
+    kernels: Mapping[str, Usage] | None = field(default_factory=dict)
+    variables: Mapping[str, int] | None = None
+    text: str | None = None
+
+    def runs_on(self, capability: int) -> bool:
+        """Whether a device can run it: code of the same major version, or PTX of any before."""
+        same = any(one // 10 == capability // 10 and one <= capability for one in self.cubins)
+        return same or any(one <= capability for one in self.ptx)
+
+
+def read_image(data: bytes) -> Image:
+    """Read a cubin, a fatbin or PTX.
+
+    Raises:
+        ValueError: it is none of these, or damaged.
+    """
+    try:
+        if data.startswith(_ELF):
+            return _cubin(data)
+        if len(data) >= _FATBIN_HEADER.size and _FATBIN_HEADER.unpack_from(data)[0] == _FATBIN:
+            return _fatbin(data)
+        return _ptx(data.rstrip(b"\0").decode())
+    except UnicodeDecodeError:
+        raise ValueError("is no cubin, no fatbin and no PTX") from None
+    except (struct.error, IndexError):
+        raise ValueError("is cut short or damaged") from None
+
+
+def take(build: Build, capability: int) -> Binary | Rejected:
+    """The binary of a build that has an image, for a device of this compute capability."""
+    began = time.perf_counter()
+    try:
+        data = unpacked(build.image, MAX_BINARY_BYTES)
+        image = read_image(data)
+    except ValueError as error:
+        return _rejected(f"kernel.binary {error}")
+    if not image.runs_on(capability):
+        held = [f"sm_{one}" for one in image.cubins] + [f"PTX for sm_{one}" for one in image.ptx]
+        return _rejected(
+            f"kernel.binary holds code for {', '.join(held) or 'no architecture'}; the device has "
+            f"compute capability {capability // 10}.{capability % 10}"
+        )
+    symbols = {}
+    for names, held, kind in (
+        (build.entries, image.kernels, "kernel"),
+        (build.variables, image.variables, "variable"),
+    ):
+        for name in names:
+            found = _symbol(name, dict(build.symbols), held, kind)
+            if isinstance(found, Rejected):
+                return found
+            symbols[name] = found
+    kernels, sizes = image.kernels or {}, image.variables or {}
+    return Binary(
+        build=build.digest,
+        code=data if image.text is None else image.text.encode() + b"\0",
+        usage=tuple((entry, kernels.get(symbols[entry], Usage())) for entry in build.entries),
+        symbols=tuple(symbols.items()),
+        variable_bytes=tuple(
+            (name, sizes[symbols[name]]) for name in build.variables if symbols[name] in sizes
+        ),
+        compile_seconds=time.perf_counter() - began,
+        # Machine code is not disassembled: assume what costs no more than a few resets.
+        persists=image.text is None or persists(image.text),
+        reaches=() if image.text is None else reaches(image.text),
+    )
+
+
+def _symbol(
+    name: str, given: Mapping[str, str], held: Mapping[str, object] | None, kind: str
+) -> str | Rejected:
+    """The name in the image of an entry or a variable."""
+    wanted = given.get(name, name)
+    if held is None or wanted in held:
+        return wanted
+    base = name.partition("<")[0].rpartition("::")[2].strip()
+    alike = [symbol for symbol in held if base_name(symbol) == base]
+    if name not in given and len(alike) == 1:
+        return alike[0]
+    known = sorted(alike or held)
+    more = f" … ({len(known)} in all)" if len(known) > _MOST_LISTED else ""
+    listed = ", ".join(known[:_MOST_LISTED]) or "none"
+    return _rejected(
+        f"kernel.binary has no {kind} {wanted}; it has: {listed}{more}. Give the one that is meant "
+        f"under kernel.binary.symbols, as {{{name!r}: NAME}}"
+    )
+
+
+def _rejected(detail: str) -> Rejected:
+    return Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail)
+
+
+def _ptx(text: str) -> Image:
+    target = _PTX_TARGET.search(text)
+    if target is None:
+        raise ValueError("is no cubin, no fatbin and no PTX")
+    bound, accessed = bounds(text), accesses(text)
+    mixed, parameters = mixes(text), parameter_bytes(text)
+    kernels = {}
+    for symbol in _PTX_ENTRY.findall(text):
+        access = accessed.get(symbol, Access())
+        kernels[symbol] = Usage(
+            max_threads_per_block=bound.get(symbol),
+            noncoherent=access.noncoherent,
+            written=access.written,
+            mix=mixed.get(symbol, ()),
+            parameter_bytes=parameters.get(symbol),
+        )
+    return Image(
+        kind="PTX",
+        ptx=(int(target[1]),),
+        kernels=kernels,
+        variables=variable_bytes(text),
+        text=text,
+    )
+
+
+def _fatbin(data: bytes) -> Image:
+    _, _, place, size = _FATBIN_HEADER.unpack_from(data)
+    end = place + size
+    if end > len(data):
+        raise ValueError("is cut short or damaged")
+    cubins: list[int] = []
+    ptx: list[int] = []
+    while place < end:
+        kind, _, header, length, *_, arch = _FATBIN_ENTRY.unpack_from(data, place)
+        if header < _FATBIN_ENTRY.size or place + header + length > end:
+            raise ValueError("is cut short or damaged")
+        if kind in (_PTX, _CUBIN):
+            (ptx if kind == _PTX else cubins).append(arch)
+        place += header + length
+    return Image(kind="fatbin", cubins=tuple(cubins), ptx=tuple(ptx), kernels=None)
+
+
+def _cubin(data: bytes) -> Image:
+    machine = struct.unpack_from("<H", data, 18)[0]
+    if data[4:6] != b"\x02\x01" or machine != _CUDA_MACHINE:
+        raise ValueError("is an ELF file, but no cubin")
+    flags = struct.unpack_from("<I", data, 48)[0]
+    capability = flags >> 8 & 0xFF if data[8] >= 8 else flags & 0xFF  # since CUDA 13, and before
+    sections = _sections(data)
+    names, variables = _symbols(data, sections)
+    info = list(_attributes(data, sections.get(".nv.info")))
+    registers, frames = _by_symbol(info, _REGISTERS), _by_symbol(info, _FRAME)
+    reserved = _RESERVED_SHARED if capability >= _RESERVES else 0
+    kernels = {}
+    for index, name in names.items():
+        own = list(_attributes(data, sections.get(f".nv.info.{name}")))
+        threads = dict(own).get(_MAX_THREADS) or dict(own).get(_EXACT_THREADS)
+        shared = sections.get(f".nv.shared.{name}")
+        kernels[name] = Usage(
+            registers=registers.get(index),
+            stack_bytes=frames.get(index),
+            static_shared_bytes=max(0, shared.size - reserved) if shared else 0,
+            max_threads_per_block=_product(threads) if threads else None,
+            parameter_bytes=_parameters(own),
+        )
+    return Image(kind="cubin", cubins=(capability,), kernels=kernels, variables=variables)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+    def of(self, data: bytes) -> bytes:
+        """Its contents."""
+        if self.offset + self.size > len(data):
+            raise ValueError("is cut short or damaged")
+        return data[self.offset : self.offset + self.size]
+
+
+def _sections(data: bytes) -> dict[str, _Section]:
+    (table,) = struct.unpack_from("<Q", data, 40)
+    count, strings = struct.unpack_from("<HH", data, 60)
+    read = [_SECTION.unpack_from(data, table + index * _SECTION.size) for index in range(count)]
+    made = [_Section(kind, offset, size, link) for _, kind, _, _, offset, size, link, *_ in read]
+    text = made[strings].of(data)
+    return {_string(text, one[0]): section for one, section in zip(read, made, strict=True)}
+
+
+def _symbols(
+    data: bytes, sections: Mapping[str, _Section]
+) -> tuple[dict[int, str], dict[str, int]]:
+    """The kernels by their number in the table of symbols, and the sizes of the variables."""
+    table, strings = sections.get(".symtab"), sections.get(".strtab")
+    if table is None or strings is None:
+        raise ValueError("has no table of symbols")
+    text, kernels, variables = strings.of(data), {}, {}
+    contents = table.of(data)
+    for index in range(len(contents) // _SYMBOL.size):
+        name, kind, other, _, _, size = _SYMBOL.unpack_from(contents, index * _SYMBOL.size)
+        if kind & 0xF == _FUNCTION and other & _ENTRY:
+            kernels[index] = _string(text, name)
+        elif kind & 0xF == _VARIABLE:
+            variables[_string(text, name)] = size
+    return kernels, variables
+
+
+def _string(table: bytes, place: int) -> str:
+    return table[place : table.index(b"\0", place)].decode()
+
+
+def _attributes(data: bytes, section: _Section | None) -> Iterator[tuple[int, bytes]]:
+    """Attribute and payload, of the attributes that have one."""
+    contents, place = section.of(data) if section else b"", 0
+    while place + 4 <= len(contents):
+        form, attribute, size = struct.unpack_from("<BBH", contents, place)
+        place += 4
+        if form == _SIZED:
+            yield attribute, contents[place : place + size]
+            place += size
+
+
+def _by_symbol(attributes: Sequence[tuple[int, bytes]], wanted: int) -> dict[int, int]:
+    return dict(struct.unpack("<II", value) for kind, value in attributes if kind == wanted)
+
+
+def _product(sizes: bytes) -> int:
+    x, y, z = struct.unpack("<III", sizes)
+    return int(x * y * z)
+
+
+def _parameters(attributes: Sequence[tuple[int, bytes]]) -> tuple[int, ...]:
+    """The size of each parameter."""
+    infos = [_PARAMETER_INFO.unpack(value) for kind, value in attributes if kind == _PARAMETER]
+    return tuple(size >> 18 for _, _, _, size in sorted(infos, key=lambda info: info[1]))
