@@ -65,6 +65,8 @@ class RecordedVariant:
     def plan(self, experiment: Experiment, files: Mapping[str, str]) -> Plan:
         """The variant's plan, with sources from ``files``; a baseline's binary is the spec's."""
         binary = experiment.kernel.binary if self.trial == BASELINE else None
+        cells = [cell for cell in self.cells if isinstance(cell, CellPlan)]
+        variables = dict.fromkeys(name for cell in cells for name, _ in cell.variables)
         headers = tuple((name, files[name]) for name, _ in experiment.kernel.headers)
         builds = tuple(
             Build(
@@ -75,6 +77,7 @@ class RecordedVariant:
                 defines=build.defines,
                 options=build.options,
                 headers=headers,
+                variables=tuple(variables),
                 image=binary.file.data if binary else "",
                 symbols=tuple(binary.symbols.items()) if binary else (),
             )

@@ -23,9 +23,13 @@ from tuner.trial import Configuration
 CODE = bytes(range(256)) * 3
 KERNEL = """\
 #include <torch/extension.h>
+namespace ns { __constant__ float t[2]; }
 __global__ void scale(float* out, const float* x, int n) { out[blockIdx.x] = 2 * x[blockIdx.x]; }
 """
-TEMPLATE = 'extern "C" __global__ void scale(float* out, const float* x, int n) {}\n'
+TEMPLATE = """\
+namespace ns { __constant__ float t[2]; }
+extern "C" __global__ void scale(float* out, const float* x, int n) {}
+"""
 SPEC = """\
 version: 1
 name: scale
@@ -39,6 +43,7 @@ arguments:
   - {name: out, kind: out,    dtype: float32, shape: [n]}
   - {name: x,   kind: in,     dtype: float32, shape: [n]}
   - {name: n,   kind: scalar, dtype: int32,   value: n}
+  - {name: t,   kind: constant, dtype: float32, shape: [2], symbol: "ns::t"}
 shapes:
   tune: [{n: 100}, {n: 200}]
 template:
@@ -94,6 +99,7 @@ def test_verification_of_an_export_measures_the_same_binary(tmp_path):
     baseline, general = read_record(files[NAME]).variants
     assert [bool(b.image) for b in baseline.plan(experiment, files).builds] == [True]
     assert [bool(b.image) for b in general.plan(experiment, files).builds] == [False]
+    assert [b.variables for b in general.plan(experiment, files).builds] == [("ns::t",)]
     assert "measured as in app.cubin" in files["scale.h"]
 
 

@@ -16,6 +16,7 @@ from workers.backends.cuda.image import read_image
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 
 SOURCE = """namespace ns {
+__constant__ float weights[5];
 template <typename T, int N> __global__ void turn(T* x) {
   __shared__ T kept[256 * N];
   kept[threadIdx.x] = x[threadIdx.x];
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(96, 2) gather(float* x, int n) {
   for (int i = 0; i < 64; i++) a[i] = x[i * n];
   for (int i = 0; i < n; i++) x[i] += a[(i * 7 + n) % 64];
 }
-extern "C" __global__ void plain(float* x, float s) { x[threadIdx.x] *= s; }
+extern "C" __global__ void plain(float* x, float s) { x[threadIdx.x] *= s * ns::weights[1]; }
 """
 ENTRIES = ("ns::turn<float, 4>", "gather", "plain")
 PTX = """//
@@ -46,7 +47,13 @@ PTX = """//
 
 def compiled(arch):
     compiler = open_compiler(device_for(arch))
-    build = Build(language="cuda", file="k.cu", source=SOURCE, entries=ENTRIES)
+    build = Build(
+        language="cuda",
+        file="k.cu",
+        source=SOURCE,
+        entries=ENTRIES,
+        variables=("ns::weights",),
+    )
     return compiler, compiler.compile(build)
 
 
@@ -55,7 +62,7 @@ def on_90():
     return compiled("sm_90")
 
 
-def taken(compiler, code, *entries, symbols=()):
+def taken(compiler, code, *entries, symbols=(), **more):
     return compiler.compile(
         Build(
             language="cuda",
@@ -64,6 +71,7 @@ def taken(compiler, code, *entries, symbols=()):
             entries=entries,
             image=packed(code),
             symbols=symbols,
+            **more,
         )
     )
 
@@ -80,8 +88,9 @@ def fatbin(*parts):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_cubin_tells_what_the_assembler_reported(arch):
     compiler, binary = compiled(arch)
-    again = taken(compiler, binary.code, *ENTRIES)
+    again = taken(compiler, binary.code, *ENTRIES, variables=("ns::weights",))
     assert isinstance(again, Binary), again
+    assert again.variable_bytes == binary.variable_bytes == (("ns::weights", 20),)
     assert again.code == binary.code
     assert again.symbols == binary.symbols
     unknown = {"spill_bytes": None, "mix": ()}
@@ -100,6 +109,8 @@ def test_an_entry_is_found_by_its_name_there_or_the_given_one(on_90):
     assert (missing.stage, missing.code) == (Stage.COMPILE, Code.COMPILE_ERROR)
     assert symbol in missing.detail
     assert "kernel.binary.symbols" in missing.detail
+    absent = taken(compiler, binary.code, "plain", variables=("ns::wheights",))
+    assert "has no variable ns::wheights; it has: _ZN2ns7weightsE" in absent.detail
     wrong = taken(compiler, binary.code, "gather", symbols=(("gather", "absent"),))
     assert "has no kernel absent" in wrong.detail
 
@@ -113,7 +124,7 @@ def test_code_of_another_architecture_is_refused(on_90):
 def test_ptx_names_its_kernels_bounds_and_what_it_reaches(on_90):
     compiler, _ = on_90
     binary = taken(compiler, PTX.encode() + b"\0", "probe")
-    assert binary.usage == (("probe", Usage(max_threads_per_block=128)),)
+    assert binary.usage == (("probe", Usage(max_threads_per_block=128, parameter_bytes=(8,))),)
     assert binary.reaches == ("a clock",)
     assert not binary.persists
     assert binary.code == PTX.encode() + b"\0"

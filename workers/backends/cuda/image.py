@@ -103,16 +103,17 @@ def take(build: Build, capability: int) -> Binary | Rejected:
     except ValueError as error:
         return _rejected(f"kernel.binary {error}")
     if not image.runs_on(capability):
-        held = [f"sm_{one}" for one in image.cubins] + [f"PTX for sm_{one}" for one in image.ptx]
+        there = [f"sm_{one}" for one in image.cubins] + [f"PTX for sm_{one}" for one in image.ptx]
         return _rejected(
-            f"kernel.binary holds code for {', '.join(held) or 'no architecture'}; the device has "
+            f"kernel.binary holds code for {', '.join(there) or 'no architecture'}; the device has "
             f"compute capability {capability // 10}.{capability % 10}"
         )
-    symbols = {}
-    for names, held, kind in (
+    symbols: dict[str, str] = {}
+    named: tuple[tuple[tuple[str, ...], Mapping[str, object] | None, str], ...] = (
         (build.entries, image.kernels, "kernel"),
         (build.variables, image.variables, "variable"),
-    ):
+    )
+    for names, held, kind in named:
         for name in names:
             found = _symbol(name, dict(build.symbols), held, kind)
             if isinstance(found, Rejected):
@@ -259,10 +260,10 @@ def _symbols(
     text, kernels, variables = strings.of(data), {}, {}
     contents = table.of(data)
     for index in range(len(contents) // _SYMBOL.size):
-        name, kind, other, _, _, size = _SYMBOL.unpack_from(contents, index * _SYMBOL.size)
+        name, kind, other, section, _, size = _SYMBOL.unpack_from(contents, index * _SYMBOL.size)
         if kind & 0xF == _FUNCTION and other & _ENTRY:
             kernels[index] = _string(text, name)
-        elif kind & 0xF == _VARIABLE:
+        elif kind & 0xF == _VARIABLE and section:
             variables[_string(text, name)] = size
     return kernels, variables
 
