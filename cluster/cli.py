@@ -73,6 +73,12 @@ ExitWhenWaiting = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 P = ParamSpec("P")
+ApplicationLine = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="-- APP …", help="The application and its arguments.", show_default=False
+    ),
+]
 PatternName = Annotated[
     str, typer.Argument(metavar="NAME", help="A pattern's name, or its beginning.")
 ]
@@ -104,7 +110,11 @@ def _before_any_command(
 
 
 def _command(
-    target: str, group: typer.Typer = app, name: str | None = None
+    target: str,
+    group: typer.Typer = app,
+    name: str | None = None,
+    *,
+    runs_application: bool = False,
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Make a function's signature and docstring a command that calls ``cluster.commands.TARGET``.
 
@@ -112,7 +122,9 @@ def _command(
         target: the command's module and function, imported when the command runs.
         group: which commands it belongs to.
         name: what the user types; the function's name by default.
+        runs_application: the words after the first that is no option are another command line.
     """
+    context = {"allow_interspersed_args": False} if runs_application else None
 
     def register(declared: Callable[P, None]) -> Callable[P, None]:
         @wraps(declared)
@@ -120,7 +132,7 @@ def _command(
             module, _, function = target.partition(".")
             getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
 
-        return group.command(name)(call)
+        return group.command(name, context_settings=context)(call)
 
     return register
 
@@ -299,6 +311,33 @@ def relay(
 @_command("doctor.doctor")
 def doctor(*, as_json: Json = False) -> None:
     """Show this machine's devices, packages and what is missing."""
+
+
+@_command("applications.profile", runs_application=True)
+def profile(application: ApplicationLine, *, as_json: Json = False) -> None:
+    """Run an application and show which kernels it launches, how often, and their GPU time."""
+
+
+@_command("applications.capture", runs_application=True)
+def capture(
+    application: ApplicationLine,
+    *,
+    kernel: Annotated[
+        str, typer.Option("--kernel", help="Part of the kernel's name, or a pattern with * and ?.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The folder to create, instead of captures/KERNEL."),
+    ] = None,
+    max_mib: Annotated[
+        int,
+        typer.Option("--max-mib", min=1, help="Device memory to record for one pointer, at most."),
+    ] = 256,
+    max_shapes: Annotated[
+        int, typer.Option("--max-shapes", min=1, help="Shapes to record, at most.")
+    ] = 8,
+) -> None:
+    """Run an application and record launches of a kernel, with memory before and after."""
 
 
 @_command("patterns.list_all", patterns_app, "list")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo
@@ -152,7 +152,7 @@ def _groups() -> Iterator[tuple[str, typer.Typer]]:
 
 
 def _command(name: str, callback: Callable[..., object]) -> str:
-    usage, rows = name, ""
+    usage, rest, rows = name, "", ""
     parameters = inspect.signature(callback).parameters
     for parameter, hint in get_type_hints(callback, include_extras=True).items():
         if parameter == "return":
@@ -160,8 +160,11 @@ def _command(name: str, callback: Callable[..., object]) -> str:
         info = hint.__metadata__[0]
         optional = parameters[parameter].default is not inspect.Parameter.empty
         if isinstance(info, ArgumentInfo):
-            usage += f" [{info.metavar}]" if optional else f" {info.metavar}"
             written = str(info.metavar)
+            if get_origin(hint.__origin__) is list:  # another command line ends this one
+                rest += f" {written}"
+            else:
+                usage += f" [{written}]" if optional else f" {written}"
         else:
             # In an Annotated, typer keeps an option's first name where its default would be.
             names = ", ".join((info.default, *info.param_decls))
@@ -169,7 +172,7 @@ def _command(name: str, callback: Callable[..., object]) -> str:
             usage += "" if optional else f" {written}"
         rows += f"| `{written}` | {info.help} |\n"
     table = f"\n| argument or option | meaning |\n|---|---|\n{rows}" if rows else ""
-    return f"### {name}\n\n`{usage}`\n\n{inspect.getdoc(callback)}\n{table}"
+    return f"### {name}\n\n`{usage}{rest}`\n\n{inspect.getdoc(callback)}\n{table}"
 
 
 def _value(hint: Any, metavar: str | None) -> str:

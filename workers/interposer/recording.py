@@ -162,7 +162,7 @@ class Launch:
     ``arguments`` are the raw bytes of each parameter of the first launch seen, in hexadecimal, also
     of structs. ``captured``: that launch's memory is in ``buffers``, to which ``pointers`` refer;
     ``from_graph`` says that it ran inside a graph. Shapes beyond the limit on captures have neither
-    pointers nor buffers.
+    pointers nor buffers. ``notes`` say what a replay cannot reproduce.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -179,6 +179,7 @@ class Launch:
     from_graph: bool
     pointers: Annotated[tuple[Pointer, ...], Field(max_length=4096)]
     buffers: Annotated[tuple[Buffer, ...], Field(max_length=4096)]
+    notes: Annotated[tuple[Line, ...], Field(max_length=16)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
