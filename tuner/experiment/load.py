@@ -5,7 +5,7 @@ All problems of a spec are collected and raised together.
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,8 @@ import yaml
 
 from tuner.experiment.array_file import check_array_file
 from tuner.experiment.check import ANYTHING, Finding, check
-from tuner.experiment.fields import MAX_FILE_BYTES, read_text
+from tuner.experiment.fields import read_text
+from tuner.experiment.headers import find_headers
 from tuner.experiment.model import Argument, Experiment, Fill, FromFile, Template
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.validation import adapter, validate
@@ -27,10 +28,6 @@ T = TypeVar("T")
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NOT_TEXT = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
-
-HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".cuh", ".cl", ".clh", ".inl", ".inc"})
-MAX_HEADERS = 500
-MAX_HEADER_BYTES = 4 * MAX_FILE_BYTES
 
 NO_SECTIONS: Mapping[str, type] = MappingProxyType({})
 
@@ -209,18 +206,7 @@ def _with_files(
     experiment: Experiment, document: Document, directory: Path, problems: list[Problem]
 ) -> Experiment:
     """The experiment with its headers, and with absolute paths of data files."""
-    headers: dict[str, str] = {}
-    for index, folder in enumerate(experiment.kernel.include_dirs):
-        try:
-            headers = dict(_headers(directory / folder)) | headers
-            if sum(map(len, headers.values())) > MAX_HEADER_BYTES or len(headers) > MAX_HEADERS:
-                raise ValueError(
-                    f"more than {MAX_HEADERS} headers or {MAX_HEADER_BYTES >> 20} MiB;"
-                    " name a narrower folder"
-                )
-        except (ValueError, OSError) as error:
-            path: DataPath = ("kernel", "include_dirs", index)
-            problems.append(document.problem(path, str(error)))
+    headers = _headers(experiment, document, directory, problems)
     if experiment.kernel.headers:
         message = "headers are read from include_dirs, not written here"
         problems.append(document.problem(("kernel", "headers"), message))
@@ -236,16 +222,35 @@ def _with_files(
     return replace(experiment, kernel=kernel, arguments=tuple(arguments))
 
 
-def _headers(folder: Path) -> Iterator[tuple[str, str]]:
-    if not folder.is_dir():
-        raise ValueError(f"no such folder: {folder}")
-    found = 0
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in HEADER_SUFFIXES and path.is_file():
-            found += 1
-            if found > MAX_HEADERS:
-                raise ValueError(f"more than {MAX_HEADERS} headers; name a narrower folder")
-            yield path.relative_to(folder).as_posix(), read_text(path)
+def _headers(
+    experiment: Experiment, document: Document, directory: Path, problems: list[Problem]
+) -> dict[str, str]:
+    """What the kernel's and the template's sources include, by name."""
+    folders = []
+    for index, given in enumerate(experiment.kernel.include_dirs):
+        folder = directory / given
+        try:
+            if not folder.is_dir():
+                raise ValueError(f"no such folder: {folder}")
+            folders.append(folder)
+        except (ValueError, OSError) as error:
+            path: DataPath = ("kernel", "include_dirs", index)
+            problems.append(document.problem(path, str(error)))
+    headers: dict[str, str] = {}
+    for key, subject in (("kernel", experiment.kernel), ("template", experiment.template)):
+        if subject is None:
+            continue
+        section = document.data.get(key) if isinstance(document.data, dict) else None
+        written = section.get("source") if isinstance(section, dict) else None
+        beside = directory / section if isinstance(section, str) else directory / "spec"
+        place = beside.with_name(subject.source.name)
+        if isinstance(written, str):
+            place = directory / written
+        try:
+            headers = find_headers(place, subject.source.text, folders) | headers
+        except (ValueError, OSError) as error:
+            problems.append(document.problem((key, "source"), str(error)))
+    return headers
 
 
 def _absolute(argument: Argument, directory: Path) -> Argument:

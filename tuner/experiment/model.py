@@ -95,11 +95,13 @@ class Kernel:
     language: BackendName
     """The backend that compiles and runs the kernel."""
     source: SourceFile
-    """The source file, as your application builds it. Headers beside it are found."""
+    """The source file, as your application builds it. In CUDA, host code in it is left out.
+    Headers beside it are found."""
     entry: str
     """Name of the kernel; in CUDA also an instantiation such as `ns::kernel<float, 4>`."""
     include_dirs: tuple[str, ...] = ()
-    """Folders searched for included headers, relative to the spec."""
+    """Folders searched for included headers, relative to the spec. Headers are recorded by
+    content; none outside these and the source's folder is read."""
     headers: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
     """Compiler options that your application uses."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from tuner.backends.registry import traits_of
 from tuner.backends.traits import BackendTraits
+from tuner.csource.device_code import device_code
 from tuner.csource.expansion import Line, expanded, spliced
 from tuner.csource.kernels import Parameter, Signature, signatures
 from tuner.csource.tree import without_comments
@@ -81,11 +82,12 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
     traits = traits_of(kernel.language)
     source = spliced(template.source.text)
     code = without_comments(source)
+    compiled = spliced(_compiled_text(experiment, template))
     try:
-        readings = expanded(source)
+        readings = expanded(compiled)
     except SpecError as problem:
         return (f"{file}: {problem}",)
-    text = "\n".join((code, *map(_without_literals, readings)))
+    text = "\n".join((without_comments(compiled), *map(_without_literals, readings)))
     before = set(_WORD.findall(without_comments(spliced(kernel.source.text))))
     reasons = (
         *_hidden(source, code),
@@ -101,6 +103,16 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
         *_signatures(experiment, template),
     )
     return tuple(dict.fromkeys(f"{file}: {reason}" for reason in reasons))
+
+
+def _compiled_text(experiment: Experiment, template: Template) -> str:
+    """The template's source, less the host code that no compiler is given."""
+    kernel, source = experiment.kernel, template.source
+    if traits_of(kernel.language).grammar != "cuda":
+        return source.text
+    launched = (step.entry for step in template.steps if isinstance(step, Launch))
+    entries = tuple(entry or template.entry for entry in launched)
+    return device_code(source.name, source.text, kernel.headers, entries).source
 
 
 def _without_literals(reading: Line) -> str:

@@ -111,11 +111,12 @@ def test_a_file_of_fractions_fills_no_integers(tmp_path):
 def test_a_template_inline_and_headers(tmp_path):
     (tmp_path / "include" / "deep").mkdir(parents=True)
     (tmp_path / "include" / "deep" / "a.h").write_text("#define A 1\n")
-    (tmp_path / "include" / "notes.txt").write_text("not a header")
+    (tmp_path / "include" / "unused.h").write_text("#define B 1\n")
     inline = "template:\n  " + specs.TEMPLATE.replace("\n", "\n  ")
     text = specs.SPEC.replace("template: template.yaml", inline)
     text = text.replace("entry: scale\n", "entry: scale\n  include_dirs: [include]\n", 1)
-    experiment = load_experiment(specs.write(tmp_path, text))
+    kernel = '#include "deep/a.h"\n' + specs.KERNEL
+    experiment = load_experiment(specs.write(tmp_path, text, scale__cl=kernel))
     assert experiment.kernel.headers == (("deep/a.h", "#define A 1\n"),)
     apart = load_experiment(specs.write(tmp_path))
     assert experiment.template == apart.template
@@ -528,3 +529,26 @@ def test_seeds_from_a_file_that_is_no_result(tmp_path, text):
     (tmp_path / "results.jsonl").write_text(text)
     path = specs.write(tmp_path, seeded("results.jsonl"))
     assert "results.jsonl: " in said(path)[0]
+
+
+def test_headers_beside_the_source_are_recorded_under_the_names_that_includes_resolve_to(tmp_path):
+    (tmp_path / "src" / "detail").mkdir(parents=True)
+    (tmp_path / "src" / "detail" / "a.h").write_text('#include "../b.h"\n#include <gone.h>\n')
+    (tmp_path / "src" / "b.h").write_text("#define B 1\n")
+    (tmp_path / "src" / "k.cl").write_text('#include "detail/a.h"\n' + specs.KERNEL)
+    text = specs.SPEC.replace("source: scale.cl", "source: src/k.cl")
+    experiment = load_experiment(specs.write(tmp_path, text))
+    assert [name for name, _ in experiment.kernel.headers] == ["b.h", "detail/a.h"]
+
+
+def test_an_include_outside_the_allowed_folders_names_the_remedy(tmp_path):
+    (tmp_path / "up.h").write_text("#define B 1\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "k.cl").write_text('\n#include "../up.h"\n' + specs.KERNEL)
+    text = specs.SPEC.replace("source: scale.cl", "source: src/k.cl")
+    spec = specs.write(tmp_path, text)
+    with pytest.raises(SpecProblems, match=r"k\.cl:2 includes \.\./up\.h.*add.*'\.\.'"):
+        load_experiment(spec)
+    spec.write_text(text.replace("src/k.cl\n", "src/k.cl\n  include_dirs: [.]\n"))
+    ((name, _),) = load_experiment(spec).kernel.headers
+    assert name == "__parent__/up.h"

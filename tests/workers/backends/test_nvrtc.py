@@ -178,7 +178,8 @@ def test_a_header_beside_the_process_is_not_found(compiler, tmp_path, monkeypatc
         source = f"#include {quoted}\n" + kernel("  x[0] = FACTOR;")
         rejected = compiler.compile(build(source, defines=()))
         assert isinstance(rejected, Rejected)
-        assert rejected.detail.startswith("k.cu(1): catastrophic error: cannot open source file")
+        assert "FACTOR" in rejected.detail
+        assert "taken as empty, since no folder has them: near.h" in rejected.detail
 
 
 @pytest.mark.parametrize(
@@ -302,3 +303,55 @@ def test_each_kernel_of_a_program_has_its_own_mix(compiler):
     usage = dict(compiler.compile(build(source, ("one", "two"))).usage)
     assert "global load of 8 B" not in dict(usage["one"].mix)
     assert dict(usage["two"].mix)["arithmetic f64"] == 1
+
+
+APPLICATION = """#include <torch/all.h>
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <stdio.h>
+#include "detail/tile.h"
+namespace app {
+template <typename scalar_t, bool NEGATE>
+__global__ void largest(float* out, const scalar_t* in, int64_t n) {
+  extern __shared__ float seen[];
+  float most = -std::numeric_limits<float>::infinity();
+  for (uint i = threadIdx.x; i < n; i += TILE) {
+    static_assert(std::is_same_v<scalar_t, c10::Half>);
+    most = std::max(most, static_cast<float>(in[i]));
+  }
+  seen[threadIdx.x] = NEGATE ? -most : most;
+  __syncthreads();
+  assert(n < INT_MAX);
+  if (threadIdx.x == 0) out[blockIdx.x] = std::isinf(seen[0]) ? FLT_MAX : seen[0];
+}
+}
+int main(int argc, char** argv) {
+  std::vector<float> host(argc);
+  app::largest<at::Half, true><<<1, TILE, 1024>>>(nullptr, nullptr, host.size());
+  printf("done\\n");
+}
+"""
+
+
+def test_an_application_s_file_compiles_as_it_is(compiler):
+    headers = (
+        ("detail/tile.h", '#include "../base.h"\nvoid check(cudaError_t error);\n'),
+        ("base.h", "#pragma once\n#include <iostream>\nconstexpr int TILE = 128;\n"),
+    )
+    entries = ("app::largest<c10::Half, true>",)
+    made = compiler.compile(build(APPLICATION, entries, (), headers=headers))
+    assert isinstance(made, Binary), made
+    assert made.usage[0][1].registers > 0
+
+
+def test_an_error_in_an_application_s_file_keeps_its_line(compiler):
+    wrong = APPLICATION.replace("seen[threadIdx.x] =", "seen[threadIdx.x] = missing +")
+    wrong = wrong.replace('#include "detail/tile.h"', "#define TILE 128")
+    rejected = compiler.compile(build(wrong, ("app::largest<c10::Half, true>",), ()))
+    assert 'k.cu(16): error: identifier "missing" is undefined' in rejected.detail
+
+
+def test_what_a_host_compiler_declares_in_every_file_is_known(compiler):
+    body = "  uint i = threadIdx.x; x[i] = INFINITY + (float)M_PI;"
+    assert isinstance(compiler.compile(build(kernel(body), defines=())), Binary)

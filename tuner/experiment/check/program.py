@@ -90,8 +90,8 @@ def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
     for index, step in enumerate(subject.launches):
         if isinstance(step, Memset):
             yield from _memset((*root, "launches", index), step, program)
-    found = {s.name: s for s in signatures(subject.source.text, experiment.kernel.language)}
-    text = without_comments(subject.source.text)
+    found = {signature.name: signature for signature in _signatures(experiment, subject)}
+    text = "\n".join(map(without_comments, _texts(experiment, subject)))
     entries = [((*root, "entry"), subject.entry)]
     for path, launch in launches(root, subject):
         if launch.entry:
@@ -106,7 +106,7 @@ def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
 
 def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
     subject, root = program.subject, program.root
-    found = signatures(subject.source.text, experiment.kernel.language)
+    found = _signatures(experiment, subject)
     several = len(subject.launches) > 1
     for path, launch in launches(root, subject):
         unknown = [name for name in launch.arguments or () if name not in program.passed]
@@ -127,6 +127,17 @@ def _symbols(binary: KernelBinary, entries: list[str]) -> Iterator[Finding]:
         if entry not in entries and not any("{" in known for known in entries):
             hint = nearest(entry, entries) or f"; there are: {listed(entries)}"
             yield Finding(("kernel", "binary", "symbols", entry), f"no entry '{entry}'{hint}")
+
+
+def _texts(experiment: Experiment, subject: Kernel | Template) -> Iterator[str]:
+    """The source, and the headers that it may include."""
+    yield subject.source.text
+    yield from (text for _, text in experiment.kernel.headers)
+
+
+def _signatures(experiment: Experiment, subject: Kernel | Template) -> tuple[Signature, ...]:
+    language = experiment.kernel.language
+    return tuple(s for text in _texts(experiment, subject) for s in signatures(text, language))
 
 
 def _memset(path: Path, step: Memset, program: _Program) -> Iterator[Finding]:

@@ -7,17 +7,20 @@ compiler's report.
 import hashlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from tuner.csource import device_code, includes
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
+from workers.backends.cuda import device_program as device_program_module
 from workers.backends.cuda import image, instruction_mix, ptx
+from workers.backends.cuda.device_program import DeviceProgram, device_program, shim_texts
 from workers.backends.cuda.instruction_mix import mixes
 from workers.backends.cuda.ptx import (
     Access,
@@ -80,6 +83,7 @@ class NvrtcCompiler:
         self._nvrtc = nvrtc
         self._said = (*version, arch)
         self._capability = int(re.sub(r"\D", "", arch))
+        self._folders = folders
         self._fixed = (
             f"-arch={arch}",
             *(f"-I{folder}" for folder in folders),
@@ -90,8 +94,18 @@ class NvrtcCompiler:
     def fingerprint(self) -> str:
         """What decides a result beside the build: NVRTC, architecture, and how reports are read."""
         ours = hashlib.sha256()
-        for file in (__file__, image.__file__, instruction_mix.__file__, ptx.__file__):
+        for file in (
+            __file__,
+            device_code.__file__,
+            device_program_module.__file__,
+            image.__file__,
+            includes.__file__,
+            instruction_mix.__file__,
+            ptx.__file__,
+        ):
             ours.update(Path(file).read_bytes())
+        for text in shim_texts():
+            ours.update(text)
         return f"nvrtc {self._said} {ours.hexdigest()}"
 
     def compile(self, build: Build) -> Binary | Rejected:
@@ -101,27 +115,38 @@ class NvrtcCompiler:
         """
         if build.image:
             return image.take(build, self._capability)
-        for file, text in ((build.file, build.source), *build.headers):
+        given = device_program(build, self._folders, hosted=False)
+        made = self._compiled(given, build)
+        if isinstance(made, Rejected) and not given.hosted and "undefined" in made.detail:
+            again = self._compiled(device_program(build, self._folders, hosted=True), build)
+            return again if isinstance(again, Binary) else made
+        return made
+
+    def _compiled(self, given: DeviceProgram, build: Build) -> Binary | Rejected:
+        for file, text in ((build.file, given.source), *given.headers.items()):
             if problem := include_violation(file, text):
                 return _rejected(problem)
         began = time.perf_counter()
         program = self._nvrtc.createProgram(
-            build.source,
+            given.source,
             _NOWHERE + build.file,
-            tuple(text.encode() for _, text in build.headers),
-            tuple(name.encode() for name, _ in build.headers),
+            tuple(text.encode() for text in given.headers.values()),
+            tuple(name.encode() for name in given.headers),
         )
         try:
-            return self._compile(program, build, began)
+            return self._compile(program, build, given, began)
         finally:
             self._nvrtc.destroyProgram(program)
 
-    def _compile(self, program: int, build: Build, began: float) -> Binary | Rejected:
+    def _compile(
+        self, program: int, build: Build, given: DeviceProgram, began: float
+    ) -> Binary | Rejected:
         variables = {name: f"&{name}" for name in build.variables}
         for expression in (*build.entries, *variables.values()):
             self._nvrtc.addNameExpression(program, expression)
         options = (
             *self._fixed,
+            *given.options,
             *(() if any(o.lstrip("-").startswith("std") for o in build.options) else (STANDARD,)),
             *build.options,
             *(f"-D{name}={value}" for name, value in build.defines),
@@ -132,7 +157,7 @@ class NvrtcCompiler:
             log = self._nvrtc.getProgramLog(program).rstrip("\0")
             if error.status != _BAD_SOURCE:
                 raise EnvironmentProblem(f"NVRTC failed ({error}): {log.strip()}") from None
-            return _explained(log, build)
+            return _explained(log, build, given.missing)
         symbols = {entry: self._nvrtc.getLoweredName(program, entry) for entry in build.entries}
         named = {
             name: self._nvrtc.getLoweredName(program, expression)
@@ -182,7 +207,7 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
     return usage
 
 
-def _explained(log: str, build: Build) -> Rejected:
+def _explained(log: str, build: Build, missing_headers: Sequence[str]) -> Rejected:
     """A failed compile in the compiler's words, less its report and its internal file names."""
     lines = [
         line
@@ -198,6 +223,8 @@ def _explained(log: str, build: Build) -> Rejected:
         if missing:
             text = re.sub(r"__nv_name_map\(\d+\)", "entry", text)
             text = f"{build.file} has no {kind} {', '.join(missing)} ({hint})\n{text}"
+    if missing_headers:
+        text += f"\n(taken as empty, since no folder has them: {', '.join(missing_headers)})"
     if "uses too much shared data" in text:
         return Rejected(stage=Stage.LIMITS, code=Code.SHARED_MEMORY, detail=text)
     return _rejected(text)

@@ -6,11 +6,13 @@ Runs in a compile process; knows nothing of buffers and launches.
 
 import re
 import time
+from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tuner.csource.includes import with_recorded_names
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import include_violation
@@ -50,7 +52,10 @@ class OpenCLCompiler:
 
     def compile(self, build: Build) -> Binary | Rejected:
         """Compile one build; see :class:`workers.compilers.port.Compiler`."""
-        for name, text in ((build.file, build.source), *build.headers):
+        given = dict(build.headers)
+        source = with_recorded_names(build.file, build.source, given)
+        headers = {name: with_recorded_names(name, text, given) for name, text in build.headers}
+        for name, text in ((build.file, source), *headers.items()):
             if problem := include_violation(name, text):
                 return _rejected(problem)
         cl = self._cl
@@ -59,8 +64,8 @@ class OpenCLCompiler:
         # The driver also looks for includes in the current folder, whatever lies there.
         with TemporaryDirectory(prefix="kernelwright-") as folder, chdir(folder):
             options = [f"-D{name}={value}" for name, value in build.defines]
-            options += [*build.options, *_write_headers(Path(folder), build.headers)]
-            program = cl.Program(self._context, f'#line 1 "{file}"\n{build.source}')
+            options += [*build.options, *_write_headers(Path(folder), headers)]
+            program = cl.Program(self._context, f'#line 1 "{file}"\n{source}')
             try:
                 program.build(options=options, devices=[self._handle])
             except cl.Error as error:
@@ -92,8 +97,8 @@ def _rejected(detail: str) -> Rejected:
     return Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail[:_MAX_DETAIL])
 
 
-def _write_headers(folder: Path, headers: tuple[tuple[str, str], ...]) -> list[str]:
-    for name, text in headers:
+def _write_headers(folder: Path, headers: Mapping[str, str]) -> list[str]:
+    for name, text in headers.items():
         place = (folder / name).resolve()
         if not place.is_relative_to(folder.resolve()):
             raise EnvironmentProblem(f"header {name!r} lies outside the include folders")
