@@ -35,13 +35,15 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ["TMPDIR"] = tempfile.tempdir = str(_folder)
 
 _ON_RAY = ("fleets", "job", "killed_on_ray", "ray_driver")
+_OF_ONE_RUN = ("command_line", "verify")
 _WITH_MODELS = ("agent_run", "model_faults", "network_models", "places")
 _TOGETHER = {
     **{f"tests/cluster/test_{name}.py": "ray" for name in _ON_RAY},
+    **{f"tests/cluster/test_{name}.py": "run" for name in _OF_ONE_RUN},
     **{f"tests/cluster/test_{name}.py": "models" for name in _WITH_MODELS},
     **{f"tests/agents/llm/test_{name}.py": "models" for name in ("network", "relaying")},
 }
-"""Files whose tests share what takes long to begin: one Ray, or LiteLLM's import."""
+"""Files whose tests share what takes long: one Ray, one finished run, or LiteLLM's import."""
 
 _LONGEST = (*_TOGETHER, "tests/exploits/", "tests/cluster/", "tests/workers/", "tests/agents/")
 """What is begun first, so that no process ends long after the others."""

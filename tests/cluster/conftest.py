@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.kernels import SPEC, kernelwright, write_experiment
+
 # Before anything imports ray, which reads it then. Only tests do without the token.
 os.environ["RAY_AUTH_MODE"] = "disabled"
 # No processes before they are wanted, and no statistics: two cores have enough to do.
@@ -48,6 +50,8 @@ def ray_cluster():
             "num_cpus": 2,
             "num_gpus": 0,
             "include_dashboard": True,
+            "include_log_monitor": False,
+            "no_monitor": True,
             **dict(zip(ports, free_ports(len(ports)), strict=True)),
         },
     )
@@ -59,11 +63,20 @@ def ray_cluster():
 
 @pytest.fixture(scope="session")
 def two_gpus(ray_cluster):
-    """Two more nodes, each with a GPU that is not there.
+    """One more node, with two GPUs that are not there.
 
     Nodes of one machine share the folder into which a job's files are unpacked, and disturb each
     other there: a test that submits a job must come before the first that wants these.
     """
-    for _ in range(2):
-        ray_cluster.add_node(num_cpus=1, num_gpus=1)
+    ray_cluster.add_node(num_cpus=2, num_gpus=2)
     return ray_cluster
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """The directory of a run with more trials than configurations, and what its command said."""
+    folder = tmp_path_factory.mktemp("finished")
+    spec = write_experiment(folder / "spec", spec=SPEC.replace("trials: 6,", "trials: 60,"))
+    result = kernelwright("run", spec, "--fleet", "local", "--run-dir", folder / "run")
+    assert result.returncode == 0, result.stderr
+    return folder / "run", result

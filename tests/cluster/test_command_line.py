@@ -70,7 +70,7 @@ def test_a_shell_can_complete_commands():
 
 
 @pytest.mark.parametrize(
-    ("unread", "words"), [("stdout", ["init", "--schema"]), ("stderr", ["validate", "nowhere"])]
+    ("unread", "words"), [("stdout", ["--version"]), ("stderr", ["validate", "nowhere"])]
 )
 def test_where_nobody_reads_it_ends_without_a_word(unread, words):
     read, write = os.pipe()
@@ -82,12 +82,8 @@ def test_where_nobody_reads_it_ends_without_a_word(unread, words):
     assert (process.returncode, b"".join(filter(None, said))) == (128 + signal.SIGPIPE, b"")
 
 
-def test_a_run_ends_with_a_result_an_export_and_one_last_line(tmp_path):
-    generous = SPEC.replace("trials: 6,", "trials: 60,")
-    spec = write_experiment(tmp_path / "spec", spec=generous)
-    run = tmp_path / "run"
-    result = kernelwright("run", spec, "--fleet", "local", "--run-dir", run)
-    assert result.returncode == 0, result.stderr
+def test_a_run_ends_with_a_result_an_export_and_one_last_line(finished_run):
+    run, result = finished_run
     assert last_line(result).startswith("kernelwright: outcome=")
     assert last_line(result).endswith(f"run={run}")
     assert re.search(r"search: \d+/6 trials", result.stderr)
@@ -185,7 +181,7 @@ def test_bad_input_is_told_in_one_message(tmp_path, arguments, code, words):
 
 
 SCARCE = [
-    ("exec {command} doctor > /dev/full", "No space left on device"),
+    ("exec {command} --version > /dev/full", "No space left on device"),
     ("ulimit -n 8; exec {command} doctor", "Too many open files"),
     ('cd "$(mktemp -d)"; rmdir "$PWD"; exec {command} doctor', "current folder was deleted"),
 ]
@@ -324,22 +320,14 @@ def test_a_bug_is_one_line_and_a_file(monkeypatch, capsys):
     assert line.startswith("kernelwright: bug: ZeroDivisionError: surprise (traceback in ")
 
 
-LONG = SPEC.replace("trials: 6, seconds: 60", "trials: 5000, seconds: 600")
-WIDE = TEMPLATE.replace("[1, 2, 4]", str(list(range(1, 100)))).replace(
-    "[16, 64]", "[8, 16, 32, 64]"
-)
-
-
 @pytest.fixture
-def begin(tmp_path):
+def begin():
     """Starts a long run as a process group of its own, and waits until trials came in."""
     started = []
 
-    def start(text, finished=1):
-        spec = write_experiment(tmp_path / "spec", spec=text, template=WIDE)
-        run = tmp_path / "run"
+    def start(run, *words, finished=1):
         process = subprocess.Popen(
-            command("run", spec, "--fleet", "local", "--run-dir", run),
+            command(*words),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -352,7 +340,7 @@ def begin(tmp_path):
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < until
             time.sleep(0.05)
-        return process, run
+        return process
 
     yield start
     for process in started:
@@ -361,45 +349,67 @@ def begin(tmp_path):
             process.communicate()
 
 
+@pytest.fixture
+def long_run(tmp_path):
+    """The words that begin a run which ends only if it is made to."""
+    text = SPEC.replace("trials: 6, seconds: 60", "trials: 5000, seconds: 600")
+    values = str(list(range(1, 100)))
+    wide = TEMPLATE.replace("[1, 2, 4]", values).replace("[16, 64]", "[8, 16, 32, 64]")
+    spec = write_experiment(tmp_path / "spec", spec=text, template=wide)
+    return ("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run")
+
+
 def outcomes(run):
-    if not (run / "journal.jsonl").exists():
-        return 0
-    return sum(fact.kind == "trial.finished" for fact in RunView.open(run).facts())
+    """How many trials have finished so far."""
+    journal = run / "journal.jsonl"
+    return journal.read_bytes().count(b'"trial.finished"') if journal.exists() else 0
+
+
+def finished(run):
+    return [fact for fact in RunView.open(run).facts() if fact.kind == "trial.finished"]
 
 
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
 )
-def test_a_signal_keeps_all_and_prints_how_to_go_on(begin, number, code):
-    process, run = begin(LONG)
+def test_interrupted_killed_and_stopped_it_loses_and_repeats_no_trial(
+    tmp_path, begin, long_run, number, code
+):
+    run = tmp_path / "run"
+    process = begin(run, *long_run)
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code, errors
     assert f"kernelwright resume {run}\n" in errors
     assert "Traceback" not in errors
-    assert outcomes(run) >= 1
 
-
-def test_kill_9_loses_no_finished_trial_and_repeats_none(begin):
-    process, run = begin(SPEC)
+    first = finished(run)
+    process = begin(run, "resume", run, finished=len(first) + 1)
     process.kill()
-    process.communicate()
-    before = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
+    _, errors = process.communicate()
+    assert "starting Ray" not in errors
+    assert f"then {396 - len(first)} of 396 configurations" in errors
+    second = finished(run)
+    assert second[: len(first)] == first
     cut_short = last_line(kernelwright("report", run))
     assert re.match(r"kernelwright: outcome=unfinished unconfirmed=\d", cut_short)
     assert "speedup=" not in cut_short
-    result = kernelwright("resume", run)
-    assert result.returncode == 0, result.stderr
-    assert re.search(" speedup=[0-9]", last_line(result))
-    assert "starting Ray" not in result.stderr
-    rest = 6 - len(before)
-    assert (f"then {rest} of 396 configurations" if rest else "then confirming") in result.stderr
-    after = [f for f in RunView.open(run).facts() if f.kind == "trial.finished"]
-    assert after[: len(before)] == before
+
+    process = begin(run, "resume", run, finished=len(second) + 1)
+    assert kernelwright("stop", run).returncode == 0
+    result, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert re.match("kernelwright: outcome=.* speedup=[0-9]", result.strip().splitlines()[-1])
+    assert [f.reason for f in RunView.open(run).facts() if f.kind == "search.ended"] == ["stopped"]
+    third = finished(run)
+    assert third[: len(second)] == second
+    assert len({fact.trial for fact in third}) == len(third)
     environment = json.loads((run / "environment" / "000.json").read_text())
     assert set(environment["compilers"]) <= {"pyopencl", "pocl-binary-distribution"}
-    assert sorted(fact.trial for fact in after) == list(range(6))
+    too_late = kernelwright("stop", run)
+    assert too_late.returncode == 3
+    assert "is not running" in too_late.stderr
 
 
 def test_an_option_beats_the_fleet_that_a_run_was_begun_with(tmp_path, monkeypatch):
@@ -415,23 +425,21 @@ def test_an_option_beats_the_fleet_that_a_run_was_begun_with(tmp_path, monkeypat
     "closed", [pytest.param("2>&-", marks=pytest.mark.slow), ">&- 2>&-"], ids=["stderr", "both"]
 )
 def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
-    spec = write_experiment(tmp_path / "spec")
-    words = shlex.join(map(str, command("validate", spec)))
-    good = subprocess.run(["/bin/sh", "-c", f"{words} {closed}"], cwd=ROOT, check=False)
-    assert good.returncode == 0
-    words = shlex.join(map(str, command("resume", tmp_path / "none")))
+    run = tmp_path / "run"
+    words = shlex.join(map(str, command("resume", run)))
     bad = subprocess.run(["/bin/sh", "-c", f"{words} {closed}"], cwd=ROOT, check=False)
     assert bad.returncode == 2
-    words = shlex.join(
-        map(str, command("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run"))
-    )
-    run = subprocess.run(["/bin/sh", "-c", f"{words} {closed}"], cwd=ROOT, check=False)
-    assert run.returncode == 0
-    assert any(fact.kind == "run.finished" for fact in RunView.open(tmp_path / "run").facts())
+    spec = write_experiment(tmp_path / "spec")
+    options = ("--fleet", "local", "--run-dir", run, "--trials", 1)
+    words = shlex.join(map(str, command("run", spec, *options)))
+    good = subprocess.run(["/bin/sh", "-c", f"{words} {closed}"], cwd=ROOT, check=False)
+    assert good.returncode == 0
+    assert any(fact.kind == "run.finished" for fact in RunView.open(run).facts())
 
 
-def test_stopped_before_anything_was_measured_it_goes_on_later(begin):
-    process, run = begin(LONG, finished=0)
+def test_stopped_before_anything_was_measured_it_goes_on_later(tmp_path, begin, long_run):
+    run = tmp_path / "run"
+    process = begin(run, *long_run, finished=0)
     until = time.monotonic() + 120
     while not (run / "journal.jsonl").exists():
         assert time.monotonic() < until
@@ -441,15 +449,3 @@ def test_stopped_before_anything_was_measured_it_goes_on_later(begin):
     assert process.returncode == 130, errors
     assert "stopped before anything was measured; continue with: kernelwright resume" in errors
     assert not any(fact.kind == "search.ended" for fact in RunView.open(run).facts())
-
-
-def test_stop_confirms_what_was_found(begin):
-    process, run = begin(LONG)
-    assert kernelwright("stop", run).returncode == 0
-    result, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert result.strip().splitlines()[-1].startswith("kernelwright: outcome=")
-    assert [f.reason for f in RunView.open(run).facts() if f.kind == "search.ended"] == ["stopped"]
-    too_late = kernelwright("stop", run)
-    assert too_late.returncode == 3
-    assert "is not running" in too_late.stderr

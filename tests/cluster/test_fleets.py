@@ -19,19 +19,22 @@ class OpenClConformance(FleetConformance):
         Configuration.of({"ITEMS": 4, "BLOCK": 16}),
     )
 
-    @pytest.fixture(autouse=True)
-    def _experiment(self, tmp_path):
-        self.experiment = load_experiment(write_experiment(tmp_path))
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _experiment(cls, tmp_path_factory):
+        cls.experiment = load_experiment(write_experiment(tmp_path_factory.mktemp("scale")))
 
 
 class TestLocalFleet(OpenClConformance):
-    async def open_fleet(self):
+    @classmethod
+    async def open_fleet(cls):
         return await open_local_fleet("opencl")
 
 
 @pytest.mark.usefixtures("ray_cluster")
 class TestRayFleet(OpenClConformance):
-    async def open_fleet(self):
+    @classmethod
+    async def open_fleet(cls):
         from cluster.fleets.ray import open_ray_fleet
 
         return await open_ray_fleet("opencl")

@@ -61,32 +61,6 @@ def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path):
     assert len(facts(run, "run.finished")) == 1
 
 
-@pytest.mark.usefixtures("ray_cluster")
-def test_kill_9_of_the_driver_actor_loses_nothing(tmp_path):
-    from ray.util.state import list_actors
-
-    from cluster.ray_driver import RemoteRun
-    from tuner.errors import EnvironmentProblem
-
-    run = begin(tmp_path)
-
-    async def follow(kill):
-        async for progress in RemoteRun(run).progress():
-            if kill and progress.finished:
-                alive = [("class_name", "=", "DriverActor"), ("state", "=", "ALIVE")]
-                (driver,) = list_actors(filters=alive)
-                os.kill(driver.pid, signal.SIGKILL)
-
-    with pytest.raises(EnvironmentProblem, match="kernelwright resume"):
-        asyncio.run(follow(kill=True))
-    before = facts(run, "trial.finished")
-    assert before
-    asyncio.run(follow(kill=False))
-    after = facts(run, "trial.finished")
-    assert after[: len(before)] == before
-    assert sorted(fact.trial for fact in after) == list(range(6))
-
-
 def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resumed():
     from ray.exceptions import OutOfMemoryError
 

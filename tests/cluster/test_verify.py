@@ -11,16 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.kernels import ROOT, command, kernelwright, write_experiment
+from tests.cluster.kernels import ROOT, command, kernelwright
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("verified")
-    spec = write_experiment(folder / "spec")
-    done = kernelwright("run", spec, "--fleet", "local", "--run-dir", folder / "run")
-    assert done.returncode == 0, done.stderr
-    return folder / "run"
+@pytest.fixture
+def run(finished_run):
+    return finished_run[0]
 
 
 def test_claims_are_measured_again_from_the_export_alone(run):

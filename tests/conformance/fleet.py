@@ -6,8 +6,10 @@ them, and it never blocks for longer than it was told to.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+
+import pytest
 
 from tuner.candidate import BASELINE, Candidate
 from tuner.engine.fleet import Fleet
@@ -37,6 +39,8 @@ UNCOMPILABLE = 90
 
 PATIENCE = 120.0
 
+Body = Callable[[Fleet], Awaitable[None]]
+
 
 class FleetConformance:
     """Inherit, set :attr:`experiment` and :attr:`configurations`, override :meth:`open_fleet`."""
@@ -47,18 +51,20 @@ class FleetConformance:
     configurations: tuple[Configuration, ...]
     """At least three, feasible on every shape and right."""
 
-    async def open_fleet(self) -> Fleet:
+    @classmethod
+    async def open_fleet(cls) -> Fleet:
         raise NotImplementedError
 
-    def run(self, body: Callable[[Fleet], Awaitable[None]]) -> None:
-        async def opened() -> None:
-            fleet = await self.open_fleet()
+    @pytest.fixture(scope="class")
+    @classmethod
+    def run(cls) -> Iterator[Callable[[Body], None]]:
+        """Runs a test on the one fleet of the class; each leaves it idle."""
+        with asyncio.Runner() as runner:
+            fleet = runner.run(cls.open_fleet())
             try:
-                await body(fleet)
+                yield lambda body: runner.run(body(fleet))
             finally:
-                await fleet.close()
-
-        asyncio.run(opened())
+                runner.run(fleet.close())
 
     def plan(self, fleet: Fleet, number: int) -> tuple[Configuration, Plan]:
         shapes = (*self.experiment.shapes.tune, *self.experiment.shapes.held_out)
@@ -103,7 +109,7 @@ class FleetConformance:
         assert isinstance(answer, BaselinePrepared), answer
         return answer
 
-    def test_it_has_slots_a_device_and_a_clock_that_never_goes_back(self):
+    def test_it_has_slots_a_device_and_a_clock_that_never_goes_back(self, run):
         async def body(fleet: Fleet) -> None:
             assert fleet.compile_slots >= 1
             assert fleet.bench_slots >= 1
@@ -112,9 +118,9 @@ class FleetConformance:
             assert await fleet.answers(timeout=0.05) == ()
             assert fleet.now() >= before + 0.04
 
-        self.run(body)
+        run(body)
 
-    def test_source_that_is_no_program_is_rejected_and_the_next_compiles(self):
+    def test_source_that_is_no_program_is_rejected_and_the_next_compiles(self, run):
         async def body(fleet: Fleet) -> None:
             _, plan = self.plan(fleet, 0)
             broken = replace(plan.builds[0], source="this is no program")
@@ -129,9 +135,9 @@ class FleetConformance:
             assert answer.span.ended >= answer.span.began
             assert len(await self.candidates(fleet, (0,))) == 1
 
-        self.run(body)
+        run(body)
 
-    def test_it_prepares_times_and_confirms(self):
+    def test_it_prepares_times_and_confirms(self, run):
         tune = len(self.experiment.shapes.tune)
         every = tune + len(self.experiment.shapes.held_out)
 
@@ -185,17 +191,18 @@ class FleetConformance:
             assert examined.trials == (0, 1)
             assert not examined.failed
 
-        self.run(body)
+        run(body)
 
     def test_closing_drops_what_is_pending_and_may_be_repeated(self):
-        async def body(fleet: Fleet) -> None:
+        async def opened_and_closed() -> None:
+            fleet = await self.open_fleet()
             _, plan = self.plan(fleet, 0)
             for trial in range(4):
                 fleet.submit(_compile(trial, plan))
             await fleet.close()
             await fleet.close()
 
-        self.run(body)
+        asyncio.run(opened_and_closed())
 
 
 def _compile(trial: int, plan: Plan) -> CompileWork:

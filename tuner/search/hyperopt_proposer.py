@@ -4,8 +4,12 @@ An algorithm is a callable ``suggest(new_ids, domain, trials, seed)`` that retur
 Those made here know the feasible set; :class:`Constrained` keeps Hyperopt's own inside it.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -44,6 +48,7 @@ class HyperoptProposer:
         algorithm: Callable[[DiscreteSpace], Algorithm],
         first: Sequence[int] = (),
     ) -> None:
+        _import_hyperopt()
         from hyperopt import Trials
         from hyperopt.base import Domain
 
@@ -177,6 +182,20 @@ def bounded(documents: Sequence[Mapping[str, Any]]) -> list[Any]:
     best = np.argsort(losses, kind="stable")[: VIEW // 2].tolist()
     others = np.delete(np.arange(len(documents)), best)[-(VIEW - len(best)) :].tolist()
     return [documents[index] for index in sorted([*best, *others])]
+
+
+def _import_hyperopt() -> None:
+    """Import Hyperopt without ``scipy.stats``, which takes most of its import, a second.
+
+    Only its adaptive TPE uses that, as an attribute of SciPy, which imports it then.
+    """
+    statistics = "scipy.stats"
+    if {"hyperopt", statistics} & sys.modules.keys():
+        return
+    sys.modules[statistics] = ModuleType(statistics)
+    with suppress(ImportError):  # of a release that needs it: imported as usual
+        import_module("hyperopt")
+    del sys.modules[statistics]
 
 
 def _never_called(_: object) -> float:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -96,44 +95,37 @@ def test_another_folder_is_no_mailbox(tmp_path: Path, server: Server) -> None:
         relay(tmp_path, server)
 
 
-def test_the_command(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    post(tmp_path, request_at())
-    words = ["relay", tmp_path, "--once", "--seed", 3]
-    words += ["--model", "openai/gpt-4o-mini", "--base-url", server.url]
-    with subprocess.Popen(
-        command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        beside = kernelwright(*words)
-        said = process.communicate(timeout=120)[0]
-    assert (process.returncode, beside.returncode) == (0, 0), said + beside.stderr
-    assert len(server.seen) == 1
-    assert server.seen[0]["seed"] == 3
-    assert server.authorizations == [f"Bearer {KEY}"]
-    assert "demo-aaaaaaaa-r1-d0-planning-a0: 1000 tokens read, 500 written" in said + beside.stdout
-    assert isinstance(collect(tmp_path, request_at()), Reply)
-    for path in filter(Path.is_file, tmp_path.rglob("*")):
-        assert KEY not in path.read_text(), path
-    assert json.loads(next((tmp_path / "accepted").iterdir()).read_text())["text"] == "Hello."
-
-
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
 )
-def test_a_signal_ends_the_command(tmp_path: Path, server: Server, number: int, code: int) -> None:
-    post(tmp_path, request_at())
-    options = ["--model", "openai/gpt-4o-mini", "--base-url", server.url]
+def test_the_command_beside_another_until_a_signal_ends_it(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    post(tmp_path, request_at(1))
+    words = ["relay", tmp_path, "--seed", 3]
+    words += ["--model", "openai/gpt-4o-mini", "--base-url", server.url]
     with subprocess.Popen(
-        command("relay", tmp_path, *options),
-        cwd=ROOT,
-        env=os.environ | {"OPENAI_API_KEY": KEY},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert "1000 tokens read" in process.stdout.readline()
+        beside = kernelwright(*words, "--once")
+        assert beside.returncode == 0, beside.stderr
+        post(tmp_path, request_at(2))
+        said = beside.stdout
+        while "r2-d0-planning-a0: 1000 tokens read, 500 written" not in said:
+            said += (line := process.stdout.readline())
+            assert line
         process.send_signal(number)
-        said, errors = process.communicate(timeout=60)
-    assert (process.returncode, said, errors) == (code, "", "kernelwright: interrupted\n")
+        rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, rest, errors) == (code, "", "kernelwright: interrupted\n")
+    assert said.count("r1-d0-planning-a0: 1000 tokens read, 500 written") == 1
+    assert all(isinstance(collect(tmp_path, request_at(each)), Reply) for each in (1, 2))
+    assert len(server.seen) == 2
+    assert {body["seed"] for body in server.seen} == {3}
+    assert set(server.authorizations) == {f"Bearer {KEY}"}
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        assert KEY not in path.read_text(), path
+    kept = [json.loads(path.read_text())["text"] for path in (tmp_path / "accepted").iterdir()]
+    assert kept == ["Hello."] * 2

@@ -29,7 +29,8 @@ class TestSimulatedFleet(FleetConformance):
     experiment = small()
     configurations = tuple(Configuration.of({"B": block}) for block in (32, 64, 128))
 
-    async def open_fleet(self) -> Fleet:
+    @classmethod
+    async def open_fleet(cls) -> Fleet:
         return SimulatedFleet(
             device=opencl_cpu(),
             baseline_ns=(100.0, 200.0, 300.0),
