@@ -29,8 +29,10 @@ def allowed_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def module_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The allowed variables, with this project first on ``PYTHONPATH``."""
+    """The allowed variables, those of the backends, and this project first on ``PYTHONPATH``."""
     kept = allowed_environment(environment)
+    for one in backends():
+        kept |= one.child_environment
     root = str(Path(__file__).resolve().parent.parent)
     kept["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [kept.get("PYTHONPATH")])])
     return kept
@@ -43,5 +45,4 @@ def private_environment(backend: str, folder: Path) -> dict[str, str]:
     trusted: a kernel on a CPU device can write files.
     """
     kept = os.environ.get("KERNELWRIGHT_DRIVER_CACHE") or folder
-    variables = traits_of(backend).child_environment
-    return {name: value.format(folder=kept) for name, value in variables.items()}
+    return dict.fromkeys(traits_of(backend).cache_variables, str(kept))

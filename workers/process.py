@@ -1,47 +1,33 @@
 """Child processes for everything that may hang, crash or send wrong data.
 
-Owns spawning (``python -m``, an own session, an environment of allowed names), the channel
-(length-prefixed frames on a socket, never stdout), deadlines, the limit on resident memory, and
-killing: a child dies with its parent and with all that it started. A frame is a JSON text and raw
-blobs of bounded length. Nothing from a child is unpickled, since candidate code runs in it.
+Owns the channel (length-prefixed frames on a socket, never stdout), deadlines, retries, the limit
+on resident memory, and killing: a child dies with its parent and with all that it started. Starting
+is left to :mod:`workers.forking`. A frame is a JSON text and raw blobs of bounded length. Nothing
+from a child is unpickled, since candidate code runs in it.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame
-from workers.child_environment import module_environment
-from workers.process_tree import kill_tree, tree_tag
-
-START_SECONDS = 60.0
-_LOG_BYTES = 64 * 1024
-_PR_SET_PDEATHSIG = 1
-
-Ending = Literal["died", "killed", "hung", "memory", "garbage"]
-"""``killed``: by SIGKILL, hence externally or because the machine is out of memory."""
-
-
-class ChildFailed(Exception):
-    """The child gave no valid answer and has been killed; ``detail`` is for people."""
-
-    def __init__(self, how: Ending, detail: str) -> None:
-        super().__init__(detail)
-        self.how = how
-        self.detail = detail
-
+from workers.forking import (
+    START_SECONDS,
+    ChildFailed,
+    Ending,
+    ForkedProcess,
+    OutputTail,
+    ending,
+    fork_child,
+)
+from workers.process_tree import kill_tagged, tree_tag
 
 _RETRIED = ("died", "killed")
 """Endings that may have an external cause."""
@@ -95,16 +81,27 @@ class Child:
         *,
         environment: Mapping[str, str] | None = None,
         memory_limit: int | None = None,
+        preload: Sequence[str] = (),
     ) -> None:
+        """The child runs ``main(channel, arguments)`` of a module.
+
+        Args:
+            module: its name.
+            arguments: for ``main``.
+            environment: variables besides the allowed ones of this process.
+            memory_limit: bytes of resident memory; by default half of the machine's.
+            preload: modules to import before the fork; that must start no thread and no driver.
+        """
         self._module = module
         self._arguments = tuple(arguments)
-        self._environment = dict(environment or {})
         self._tag = tree_tag()
+        self._environment = {**(environment or {}), **self._tag}
+        self._preload = tuple(preload)
         self._memory_limit = memory_limit or physical_memory() // 2
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
         self._channel: Channel | None = None
         self._memory = _Memory(0, self._memory_limit)
-        self._log = _Log()
+        self._log: OutputTail | None = None
         self._closed = False
         self._guard = threading.Lock()
 
@@ -121,7 +118,7 @@ class Child:
     @property
     def log(self) -> str:
         """The end of what the child wrote to stdout and stderr."""
-        return self._log.text()
+        return self._log.text() if self._log else ""
 
     def start(self) -> None:
         """Start the process if none runs, and wait until it is ready.
@@ -144,11 +141,7 @@ class Child:
                 raise ChildFailed("died", "closed")
             if self._process is not None:
                 return
-            ours, theirs = socket.socketpair()
-            self._log = _Log()
-            with theirs:
-                self._process = _spawner.submit(self._spawn, theirs.fileno()).result()
-            self._channel = Channel(ours)
+            self._process, self._channel = self._forked()
             self._memory = _Memory(self._process.pid, self._memory_limit)
         self.receive(timeout=START_SECONDS, limit=0)
 
@@ -202,7 +195,7 @@ class Child:
             if self._channel is not None and grace:
                 self._channel.close()
             if self._process is not None and grace:
-                with contextlib.suppress(subprocess.TimeoutExpired):
+                with contextlib.suppress(TimeoutError):
                     self._process.wait(grace)
             self._kill()
 
@@ -221,35 +214,39 @@ class Child:
             self.kill()
             raise self._with_log(error.how, error.detail) from None
         except ChannelClosed:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1.0)
-            status = process.poll()
+            status = None
+            with contextlib.suppress(TimeoutError):
+                status = process.wait(1.0)
             self.kill()
             how: Ending = "killed" if status == -signal.SIGKILL else "died"
-            raise self._with_log(how, _ending(status)) from None
+            raise self._with_log(how, ending(status)) from None
         except ValueError as error:
             self.kill()
             raise self._with_log("garbage", f"sent {error}") from None
 
     def _with_log(self, how: Ending, text: str) -> ChildFailed:
-        lines = self._log.text().strip().splitlines()
-        return ChildFailed(how, f"{text}; last words: {lines[-1][:300]}" if lines else text)
+        return ChildFailed(how, f"{text}{self._log.last_words()}" if self._log else text)
 
-    def _spawn(self, descriptor: int) -> "subprocess.Popen[bytes]":
-        environment = module_environment(os.environ) | self._environment | self._tag
-        command = [sys.executable, "-P", "-m", self._module, str(descriptor), str(os.getpid())]
-        process = subprocess.Popen(
-            [*command, *self._arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-            env=environment,
-            pass_fds=(descriptor,),
-            start_new_session=True,
-        )
-        self._log.follow(process)
-        return process
+    def _forked(self) -> tuple[ForkedProcess, Channel]:
+        ours, theirs = socket.socketpair()
+        reader, writer = os.pipe()
+        self._log = OutputTail(reader)
+        try:
+            process = fork_child(
+                self._module,
+                self._arguments,
+                environment=self._environment,
+                preload=self._preload,
+                channel=theirs.fileno(),
+                log=writer,
+            )
+        except ChildFailed:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(writer)
+        return process, Channel(ours)
 
     def _kill(self) -> None:
         process, channel = self._process, self._channel
@@ -257,51 +254,10 @@ class Child:
         if channel is not None:
             channel.close()
         if process is not None:
-            kill_tree(process, self._tag)
-            self._log.finish()
-
-
-class _Log:
-    """The last bytes of a child's stdout and stderr, read in a thread so that it never blocks."""
-
-    def __init__(self) -> None:
-        self._tail = bytearray()
-        self._thread: threading.Thread | None = None
-
-    def follow(self, process: "subprocess.Popen[bytes]") -> None:
-        self._thread = threading.Thread(target=self._drain, args=(process,), daemon=True)
-        self._thread.start()
-
-    def finish(self) -> None:
-        if self._thread is not None:
-            self._thread.join(1.0)
-
-    def text(self) -> str:
-        return bytes(self._tail).decode(errors="replace")
-
-    def _drain(self, process: "subprocess.Popen[bytes]") -> None:
-        assert process.stdout is not None
-        with process.stdout as stream:
-            while piece := os.read(stream.fileno(), 4096):
-                self._tail += piece
-                del self._tail[:-_LOG_BYTES]
-
-
-_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernelwright-spawn")
-"""A child dies with the thread that spawned it; this one lives as long as the process."""
-
-
-def serve_as_child() -> tuple[Channel, list[str]]:
-    """In the child: tie its life to its parent's; return the channel and its arguments.
-
-    Exits at once if the parent is gone already.
-    """
-    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
-    os.set_inheritable(descriptor, False)
-    return Channel(socket.socket(fileno=descriptor)), sys.argv[3:]
+            process.kill()
+            kill_tagged(self._tag)
+            if self._log is not None:
+                self._log.finish()
 
 
 def physical_memory() -> int:
@@ -316,14 +272,3 @@ def resident_bytes(pid: int) -> int:
     except (OSError, IndexError):
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _ending(status: int | None) -> str:
-    if status is None:
-        return "closed its channel and went on running"
-    if status < 0:
-        try:
-            return f"killed by {signal.Signals(-status).name}"
-        except ValueError:
-            return f"killed by signal {-status}"
-    return f"exited with status {status} without an answer"

@@ -8,7 +8,7 @@ that its signature does not have are left out. It returns a dict with an array f
 
 A **fill** is ``function(shape: dict, argument: str, seed: int) -> array``.
 
-Run as ``python -m workers.reference`` this module is that process.
+That process runs :func:`main` of this module.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ import inspect
 import json
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from tuner.errors import SpecError
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
-from workers.channel import ChannelClosed
-from workers.process import Child, ChildFailed, serve_as_child
+from workers.channel import Channel, ChannelClosed
+from workers.forking import ChildFailed
+from workers.process import Child
 from workers.scratch import PrivateFolder
 
 REFERENCE_SECONDS = 300.0
@@ -143,9 +144,9 @@ def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> 
     return arrays
 
 
-def main() -> None:
+def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
-    channel, (folder,) = serve_as_child()
+    (folder,) = arguments
     channel.send(b"ready")
     functions = _Functions(Path(folder))
     while True:
@@ -165,7 +166,3 @@ def main() -> None:
         heads = {name: [array.dtype.str, array.shape] for name, array in found.items()}
         views = [array.reshape(-1).view(np.uint8).data for array in found.values()]
         channel.send(json.dumps({"arrays": heads}).encode(), views)
-
-
-if __name__ == "__main__":
-    main()

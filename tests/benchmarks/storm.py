@@ -142,15 +142,16 @@ class _StormBench(ThreadBench):
 
 
 def left_behind() -> list[str]:
-    """Command lines of children that outlived the run."""
+    """Forked children that outlived the run; they have the fork server's command line."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
+            words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-        if str(os.getpid()) in words and any(word.startswith("workers.") for word in words):
-            found.append(" ".join(words))
+        if parent != os.getpid() and {"workers.fork_server", str(os.getpid())} <= set(words):
+            found.append(path.name)
     return found
 
 

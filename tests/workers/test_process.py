@@ -1,4 +1,6 @@
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from workers import forking
+from workers.backends.registry import preloaded_modules
 from workers.child_environment import allowed_environment, module_environment
-from workers.process import Child, ChildFailed
+from workers.forking import ChildFailed
+from workers.process import Child
 
 MODULE = "tests.workers.children"
 
@@ -51,6 +56,7 @@ def test_frames_come_back_whole(child) -> None:
     ("text", "how", "says"),
     [
         ("exit", "died", "exited with status 0 without an answer; last words: result: speedup=99"),
+        ("fail", "died", "exited with status 1 without an answer; last words: ValueError: no such"),
         ("crash", "died", "killed by SIGSEGV"),
         ("kill", "killed", "killed by SIGKILL"),
         ("garbage", "garbage", "sent a frame of"),
@@ -109,6 +115,7 @@ def test_one_killed_while_it_starts_is_started_once_more(tmp_path) -> None:
 
 
 def test_no_key_reaches_a_child(child, monkeypatch) -> None:
+    monkeypatch.setenv("LC_TEST", "for a new fork server")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("CUDA_SECRET_THING", "x")
     monkeypatch.setenv("RANDOM_SETTING", "x")
@@ -116,6 +123,24 @@ def test_no_key_reaches_a_child(child, monkeypatch) -> None:
     assert "sk-1" not in seen
     assert "CUDA_SECRET_THING" not in seen
     assert "RANDOM_SETTING" not in seen
+    for started_with in child.request(b"started with", timeout=20)[1]:
+        names = {entry.partition(b"=")[0].decode() for entry in started_with.split(b"\0")}
+        assert "LC_TEST" in names
+        assert not names & {"OPENAI_API_KEY", "CUDA_SECRET_THING", "RANDOM_SETTING"}
+
+
+def test_a_child_sees_the_environment_as_it_is_when_it_starts(child, monkeypatch) -> None:
+    for value in "ab":
+        monkeypatch.setenv("LC_TEST", value)
+        assert json.loads(ask(child, "environment"))["LC_TEST"] == value
+        child.kill()
+
+
+def test_variables_of_one_child_are_its_own(tmp_path, child) -> None:
+    own = Child(MODULE, environment={"TMPDIR": str(tmp_path)})
+    assert json.loads(ask(own, "random"))[-1].startswith(str(tmp_path))
+    assert json.loads(ask(child, "environment")).get("TMPDIR") != str(tmp_path)
+    own.close()
 
 
 def test_the_allow_list_keeps_what_python_and_devices_need() -> None:
@@ -137,8 +162,9 @@ def test_the_whole_process_group_dies(child) -> None:
 
 
 @pytest.mark.parametrize("end", ["kill", "close", "crash"])
-def test_what_left_the_group_dies_too(child, end) -> None:
-    pid = int(ask(child, "detached"))
+@pytest.mark.parametrize("how", ["detached", "forked"])
+def test_what_left_the_group_dies_too(child, end, how) -> None:
+    pid = int(ask(child, how))
     assert os.getsid(pid) != child.pid
     if end == "crash":
         with pytest.raises(ChildFailed):
@@ -181,15 +207,96 @@ def test_a_child_dies_with_its_parent(doing: str) -> None:
         "from workers.process import Child\n"
         f"child = Child({MODULE!r})\n"
         "child.request(b'echo', timeout=20)\n"
-        "print(child.pid, flush=True)\n"
+        "print(child.pid, child.request(b'server', timeout=20)[0].decode(), flush=True)\n"
         f"child.request({doing.encode()!r}, timeout=600)\n"
         "time.sleep(600)\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
     )
-    pid = int(parent.stdout.readline())
-    assert alive(pid)
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert all(alive(pid) for pid in pids)
     parent.kill()
     parent.wait()
-    assert wait_for(lambda: not alive(pid))
+    assert wait_for(lambda: not any(alive(pid) for pid in pids))
+
+
+@pytest.fixture
+def server(child) -> int:
+    """The process that forks children."""
+    return int(ask(child, "server"))
+
+
+def test_a_fork_server_that_is_killed_takes_its_children_with_it_and_is_replaced(
+    child, server
+) -> None:
+    idle = Child(MODULE)
+    assert int(ask(idle, "server")) == server
+    pids = [child.pid, idle.pid, int(ask(idle, "forked"))]
+    os.kill(server, signal.SIGKILL)
+    for one in (child, idle):
+        with pytest.raises(ChildFailed, match="killed by SIGKILL") as failed:
+            ask(one, "hang")
+        assert failed.value.how == "killed"
+    assert wait_for(lambda: not any(alive(pid) for pid in pids))
+    assert int(ask(child, "server")) not in (server, os.getpid())
+    idle.close()
+
+
+def test_a_fork_server_that_hangs_is_replaced(child, server, monkeypatch) -> None:
+    monkeypatch.setattr(forking, "START_SECONDS", 0.2)
+    monkeypatch.setattr(forking, "KILL_SECONDS", 0.2)
+    pid = child.pid
+    os.kill(server, signal.SIGSTOP)
+    with pytest.raises(ChildFailed, match="forked nothing within") as failed:
+        Child(MODULE).start()
+    assert failed.value.how == "hung"
+    child.kill()
+    assert wait_for(lambda: not alive(server) and not alive(pid))
+    monkeypatch.undo()
+    assert ask(child, "echo") == "echo"
+
+
+@pytest.mark.parametrize(
+    ("python", "says"),
+    [
+        ("/nowhere/python", "the fork server does not start: .*No such file"),
+        (shutil.which("false"), "the fork server exited with status 1"),
+    ],
+)
+def test_a_fork_server_that_does_not_start_says_so(monkeypatch, python, says) -> None:
+    monkeypatch.setenv("LC_TEST", python)
+    monkeypatch.setattr(sys, "executable", python)
+    with pytest.raises(ChildFailed, match=says):
+        Child(MODULE).start()
+
+
+def test_a_module_that_does_not_import_is_told_by_its_child() -> None:
+    with pytest.raises(
+        ChildFailed, match=r"exited with status 1 .*No module named 'tests\.nothing'"
+    ):
+        Child("tests.nothing").start()
+
+
+def test_a_fork_server_runs_one_thread_and_no_driver() -> None:
+    child = Child(MODULE, preload=preloaded_modules("opencl"))
+    server = Path("/proc", ask(child, "server"))
+    assert len(list((server / "task").iterdir())) == 1
+    mapped = (server / "maps").read_text()
+    assert "pyopencl" in mapped
+    assert "pocl-" not in mapped
+    child.close()
+
+
+def test_a_forked_child_holds_its_channel_and_nothing_else(child) -> None:
+    other = Child(MODULE)
+    ask(other, "echo")
+    assert len(json.loads(ask(child, "descriptors"))) == 4
+    other.close()
+
+
+def test_no_random_state_is_shared(child) -> None:
+    other = Child(MODULE)
+    drawn = [json.loads(ask(one, "random")) for one in (child, other)]
+    assert not set(drawn[0]) & set(drawn[1])
+    other.close()

@@ -79,5 +79,7 @@ OPENCL = BackendTraits(
     offers="OpenCL for the processor",
     environment_prefixes=("OCL_ICD_", "OPENCL_", "POCL_", "PYOPENCL_"),
     # Kernels compiled by another run are not read, so that none can be forged there.
-    child_environment={"POCL_CACHE_DIR": "{folder}", "PYOPENCL_NO_CACHE": "1"},
+    child_environment={"PYOPENCL_NO_CACHE": "1"},
+    preloaded_packages=("pyopencl",),
+    cache_variables=("POCL_CACHE_DIR",),
 )

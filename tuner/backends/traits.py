@@ -97,4 +97,11 @@ class BackendTraits:
     environment_prefixes: tuple[str, ...]
     """Beginnings of environment variables that child processes may see."""
     child_environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of child processes; ``{folder}`` stands for a private folder."""
+    """Environment variables of every child process."""
+    preloaded_packages: tuple[str, ...] = ()
+    """Python packages to import before child processes are forked.
+
+    Their import starts no thread and no driver, and depends on no variable that differs by child.
+    """
+    cache_variables: tuple[str, ...] = ()
+    """Environment variables that name the folder where a child process keeps compiled kernels."""

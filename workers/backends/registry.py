@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from tuner.backends.registry import backends
+from tuner.backends.registry import backends, traits_of
 from tuner.device import Device
 from tuner.errors import SpecError
 from workers.backends.port import BackendAdapter
@@ -21,6 +21,11 @@ def register(name: str, module: str) -> None:
 def module_of(name: str) -> str:
     """The module of a backend's adapter."""
     return _MODULES[name]
+
+
+def preloaded_modules(name: str) -> tuple[str, ...]:
+    """What to import before the child processes of a backend are forked."""
+    return (module_of(name), *traits_of(name).preloaded_packages)
 
 
 def load(module: str) -> BackendAdapter:

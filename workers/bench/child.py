@@ -1,11 +1,11 @@
-"""The bench child, a thin server of one device: ``python -m workers.bench.child ADAPTER INDEX``.
+"""The bench child, a thin server of one device. Its arguments are the adapter and the index.
 
 Holds the device context alone and executes one request after the other. Decides nothing and knows
 no expected value, because candidate code runs in this process.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tuner.errors import EnvironmentProblem
@@ -35,7 +35,7 @@ from workers.bench.protocol import (
     decode_requests,
     encode_reply,
 )
-from workers.channel import ChannelClosed
+from workers.channel import Channel, ChannelClosed
 from workers.devices.port import (
     BufferSets,
     DeviceBackend,
@@ -44,7 +44,6 @@ from workers.devices.port import (
     Module,
     Staged,
 )
-from workers.process import serve_as_child
 
 
 class _Server:
@@ -149,9 +148,9 @@ class _Server:
                 self._buffer_sets.pop(handle).release()
 
 
-def main() -> None:
+def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
-    channel, (module, index) = serve_as_child()
+    module, index = arguments
     server = _Server(load(module), int(index))
     channel.send(b"ready")
     while True:
@@ -165,7 +164,3 @@ def main() -> None:
             channel.send(encode_reply(reply), answers)
             if isinstance(reply, Failed | Broken):
                 break
-
-
-if __name__ == "__main__":
-    main()

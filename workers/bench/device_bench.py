@@ -46,9 +46,9 @@ from workers.checkers.examination import Site, examine, profile
 from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
+from workers.forking import ChildFailed
 from workers.integrity.launch_checks import VerificationCase, rejected
 from workers.integrity.trivial_answers import trivial_answer_rejection
-from workers.process import ChildFailed
 from workers.scratch import PrivateFolder, device_lock
 
 _SWITCH_SECONDS = 0.0001

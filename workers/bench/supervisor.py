@@ -14,7 +14,7 @@ from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Code
-from workers.backends.registry import module_of
+from workers.backends.registry import module_of, preloaded_modules
 from workers.bench import protocol
 from workers.comparison import Expected
 from workers.devices.port import (
@@ -26,8 +26,9 @@ from workers.devices.port import (
     StagedNull,
     StagedScalar,
 )
+from workers.forking import ChildFailed
 from workers.integrity.time_bounds import refuse_implausible
-from workers.process import Child, ChildFailed
+from workers.process import Child
 
 _CODES: Mapping[str, Code] = {
     "hung": Code.HANG,
@@ -120,7 +121,10 @@ class Supervisor:
         self, backend: str, index: int, deadlines: Deadlines, environment: Mapping[str, str]
     ) -> None:
         self._child = Child(
-            "workers.bench.child", [module_of(backend), str(index)], environment=environment
+            "workers.bench.child",
+            [module_of(backend), str(index)],
+            environment=environment,
+            preload=preloaded_modules(backend),
         )
         self._deadlines = deadlines
         self._handles = itertools.count()

@@ -30,7 +30,7 @@ from workers.checkers.tool import Tool
 from workers.child_environment import module_environment, private_environment
 from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
 from workers.devices.staging import staged
-from workers.process_tree import kill_tree, tree_tag
+from workers.process_tree import kill_group, kill_tagged, tree_tag
 
 SECONDS = 90.0
 """A checker is stopped after this, which gives a note."""
@@ -236,7 +236,9 @@ def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
                 process.wait(_POLL_SECONDS)
         code = process.poll()
     finally:
-        kill_tree(process, mark)
+        kill_group(process.pid)
+        process.wait()
+        kill_tagged(mark)
     problem = ""
     if code != 0:
         lines = output.read_text(errors="replace").strip().splitlines()

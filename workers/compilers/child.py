@@ -1,10 +1,11 @@
-"""The compile process: ``python -m workers.compilers.child ADAPTER OPENING``.
+"""The compile process. Its arguments are the adapter and an encoded opening.
 
 One build in, one result out. No candidate code runs here, but a compiler may crash or hang on it.
 Reports that it is ready once the compiler is, which takes as long as a few compiles.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.device import Device
@@ -12,7 +13,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Build
 from workers.backends.port import BackendAdapter
 from workers.backends.registry import load
-from workers.channel import ChannelClosed
+from workers.channel import Channel, ChannelClosed
 from workers.compilers.cache import CachedCompiler
 from workers.compilers.port import Compiler
 from workers.compilers.protocol import (
@@ -22,7 +23,6 @@ from workers.compilers.protocol import (
     decode_opening,
     encode_result,
 )
-from workers.process import serve_as_child
 
 _NICENESS = 10
 """All cores compile, but a device that is timing must not wait for one."""
@@ -59,9 +59,9 @@ def _compiled(compiler: Compiler | CompilerUnavailable, build: Build) -> Result:
         return CompilerUnavailable(str(problem))
 
 
-def main() -> None:
+def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
-    channel, (module, opening) = serve_as_child()
+    module, opening = arguments
     os.nice(_NICENESS)
     compiler = _opened(module, *decode_opening(opening))
     channel.send(b"ready")
@@ -71,7 +71,3 @@ def main() -> None:
         except ChannelClosed:
             return
         channel.send(*encode_result(_compiled(compiler, decode_build(text))))
-
-
-if __name__ == "__main__":
-    main()

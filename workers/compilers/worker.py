@@ -8,7 +8,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
-from workers.backends.registry import module_of
+from workers.backends.registry import module_of, preloaded_modules
 from workers.child_environment import private_environment
 from workers.compilers.protocol import (
     CompilerUnavailable,
@@ -16,7 +16,8 @@ from workers.compilers.protocol import (
     encode_build,
     encode_opening,
 )
-from workers.process import Child, ChildFailed, physical_memory
+from workers.forking import ChildFailed
+from workers.process import Child, physical_memory
 from workers.scratch import PrivateFolder
 
 _MAX_BINARY = 1 << 28
@@ -51,6 +52,7 @@ class CompileWorker:
             "workers.compilers.child",
             [module_of(device.backend), encode_opening(device, cache)],
             environment=environment,
+            preload=preloaded_modules(device.backend),
             memory_limit=min(MEMORY_BYTES, physical_memory() // 2),
         )
 

@@ -1,6 +1,6 @@
 """Which devices this machine has, found in a short-lived child so that no driver is loaded here.
 
-Run as ``python -m workers.devices.discover BACKEND ADAPTER`` it is that child.
+That child runs :func:`main` of this module; its arguments are the backend and the adapter.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,11 @@ from tuner.backends.registry import backends as known_backends
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from workers.backends.port import BackendAdapter
-from workers.backends.registry import load, module_of
+from workers.backends.registry import load, module_of, preloaded_modules
+from workers.channel import Channel
 from workers.child_environment import private_environment
-from workers.process import Child, ChildFailed, serve_as_child
+from workers.forking import ChildFailed
+from workers.process import Child
 from workers.scratch import PrivateFolder
 
 _SECONDS = 60.0
@@ -62,6 +64,7 @@ def _ask(backend: str) -> tuple[Found, ...]:
         "workers.devices.discover",
         [backend, module_of(backend)],
         environment=private_environment(backend, folder.path),
+        preload=preloaded_modules(backend),
     )
     try:
         text, _ = child.request(b"list", timeout=_SECONDS, limit=0, attempts=2)
@@ -92,13 +95,9 @@ def _problem(backend: str, index: int, text: str) -> Found:
     return Found(backend=backend, index=index, problem=text)
 
 
-def main() -> None:
+def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Answer one request."""
-    channel, (backend, module) = serve_as_child()
+    backend, module = arguments
     channel.send(b"ready")
     channel.receive(0)
     channel.send(_FOUND.dump_json(_look(backend, load(module))))
-
-
-if __name__ == "__main__":
-    main()

@@ -39,6 +39,7 @@ TRAITS = replace(
     distributions=(),
     environment_prefixes=("FAKE_",),
     child_environment={},
+    cache_variables=(),
 )
 DEVICE = Device(
     backend="fake",

@@ -2,19 +2,23 @@
 
 import pytest
 
-from workers.backends.registry import register
+from workers.backends.registry import module_of, register
 from workers.bench.supervisor import Deadlines, Supervisor
-from workers.process import ChildFailed
+from workers.forking import ChildFailed
 
 
 def test_a_child_killed_while_it_starts_is_told_from_one_that_cannot_start(monkeypatch, tmp_path):
-    (tmp_path / "killed.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    (tmp_path / "killed.py").write_text(
+        "import os, signal\n\ndef __getattr__(name):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    register("killed", "killed")
-    supervisor = Supervisor("killed", 0, Deadlines(), {})
+    adapter = module_of("opencl")
+    register("opencl", "killed")
+    supervisor = Supervisor("opencl", 0, Deadlines(), {})
     try:
         with pytest.raises(ChildFailed) as failed:
             supervisor.start()
         assert failed.value.how == "killed"
     finally:
+        register("opencl", adapter)
         supervisor.close()

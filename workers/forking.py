@@ -1,0 +1,245 @@
+"""Starts child processes through a fork server, and says how they end.
+
+Owns the servers of this process: one for each environment that children are to start in, started
+with the first such child and replaced when it is lost. See :mod:`workers.fork_server`.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+from workers.child_environment import module_environment
+from workers.process_tree import NO_TREE, kill_group
+
+START_SECONDS = 60.0
+"""A child must be ready then."""
+KILL_SECONDS = 60.0
+"""A killed process that still runs then, in a driver, is given up together with its server."""
+_LOG_BYTES = 64 * 1024
+_MAX_MESSAGE = 4096
+
+Ending = Literal["died", "killed", "hung", "memory", "garbage"]
+"""``killed``: by SIGKILL, hence externally or because the machine is out of memory."""
+
+
+class ChildFailed(Exception):
+    """The child gave no valid answer and has been killed; ``detail`` is for people."""
+
+    def __init__(self, how: Ending, detail: str) -> None:
+        super().__init__(detail)
+        self.how = how
+        self.detail = detail
+
+
+class OutputTail:
+    """The end of what is written to a pipe, read in a thread so that the writer never blocks."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Reads and closes the pipe's read end."""
+        self._tail = bytearray()
+        self._thread = threading.Thread(target=self._drain, args=(descriptor,), daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the pipe's end, at most a second."""
+        self._thread.join(1.0)
+
+    def text(self) -> str:
+        """The last 64 KiB."""
+        return bytes(self._tail).decode(errors="replace")
+
+    def last_words(self) -> str:
+        """The last line as the end of a message, empty if there is none."""
+        lines = self.text().strip().splitlines()
+        return f"; last words: {lines[-1][:300]}" if lines else ""
+
+    def _drain(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            while piece := stream.read(4096):
+                self._tail += piece
+                del self._tail[:-_LOG_BYTES]
+
+
+class _Server:
+    """A fork server of this process."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-P", "-m", "workers.fork_server"]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env={**environment, **NO_TREE},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            self._log = OutputTail(os.dup(output.fileno()))
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def fork(self, request: bytes, channel: int, log: int) -> "ForkedProcess":
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.suppress(ConnectionError):  # the status socket ends, too
+            socket.send_fds(self._requests, [request], [channel, log, theirs.fileno()])
+        return ForkedProcess(self, ours)
+
+    def kill(self) -> None:
+        """Kill it, and with it every child that it forked."""
+        self._process.kill()
+
+    def failure(self) -> ChildFailed:
+        """Why it is lost."""
+        self.kill()
+        status = self._process.wait()
+        self._log.finish()
+        how: Ending = "killed" if status == -signal.SIGKILL else "died"
+        return ChildFailed(how, f"the fork server {ending(status)}{self._log.last_words()}")
+
+
+class ForkedProcess:
+    """A forked child. ``pid`` names no other process before :meth:`kill` has returned."""
+
+    def __init__(self, server: _Server, status_socket: socket.socket) -> None:
+        """Wait until it is set up. Raises :class:`ChildFailed`."""
+        self._server = server
+        self._socket = status_socket
+        self._guard = threading.RLock()
+        self._status: int | None = None
+        self._killed = False
+        self.pid = self._started()
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, or the negated number of the signal that ended it.
+
+        SIGKILL if its server was lost, since it dies with that.
+
+        Raises:
+            TimeoutError: it runs on.
+        """
+        with self._guard:
+            if self._status is None:
+                message = self._message(timeout)
+                self._status = int(message.get("status", -signal.SIGKILL))
+                self._killed = not message
+            return self._status
+
+    def kill(self) -> None:
+        """Kill it and its process group, and wait for its end. Safe to call twice."""
+        with self._guard:
+            with contextlib.suppress(TimeoutError):
+                self.wait(0.0)
+            if self._killed:
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            kill_group(self.pid)
+            try:
+                self.wait(KILL_SECONDS)
+            except TimeoutError:
+                self._server.kill()
+            self._killed = True
+            self._socket.close()
+
+    def _started(self) -> int:
+        try:
+            message = self._message(START_SECONDS)
+        except TimeoutError:
+            self._server.kill()
+            detail = f"the fork server forked nothing within {START_SECONDS:.3g} s"
+            raise ChildFailed("hung", detail) from None
+        if not message:
+            raise self._server.failure()
+        if "pid" in message:
+            return int(message["pid"])
+        status = message.get("status")
+        how: Ending = "killed" if status == -signal.SIGKILL else "died"
+        raise ChildFailed(how, str(message.get("error", ending(status))))
+
+    def _message(self, timeout: float) -> dict[str, Any]:
+        """The next message of the server, empty if it is lost; raises ``TimeoutError``."""
+        self._socket.settimeout(timeout)
+        try:
+            text = self._socket.recv(_MAX_MESSAGE)
+        except BlockingIOError:
+            raise TimeoutError from None
+        except ConnectionError:
+            return {}
+        found: dict[str, Any] = json.loads(text) if text else {}
+        return found
+
+
+_servers: dict[tuple[tuple[str, str], ...], _Server] = {}
+"""By the environment that they were started with; touched by the spawner's thread alone."""
+
+_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernelwright-spawn")
+"""A server dies with the thread that spawned it; this one lives as long as the process."""
+
+
+def fork_child(
+    module: str,
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    preload: Sequence[str],
+    channel: int,
+    log: int,
+) -> ForkedProcess:
+    """Fork a process that runs ``main(channel, arguments)`` of a module.
+
+    Args:
+        module: imported in the server.
+        arguments: for ``main``.
+        environment: variables besides the allowed ones of this process.
+        preload: further modules to import in the server.
+        channel: descriptor of a socket, for a :class:`workers.channel.Channel`.
+        log: descriptor that becomes stdout and stderr.
+
+    Raises:
+        ChildFailed: the server does not start, or was lost.
+    """
+    request = {
+        "module": module,
+        "arguments": list(arguments),
+        "environment": dict(environment),
+        "preload": list(preload),
+    }
+    return _spawner.submit(_fork, json.dumps(request).encode(), channel, log).result()
+
+
+def _fork(request: bytes, channel: int, log: int) -> ForkedProcess:
+    environment = module_environment(os.environ)
+    key = tuple(sorted(environment.items()))
+    if key not in _servers or not _servers[key].alive:
+        try:
+            _servers[key] = _Server(environment)
+        except OSError as error:
+            raise ChildFailed("died", f"the fork server does not start: {error}") from None
+    return _servers[key].fork(request, channel, log)
+
+
+def ending(status: int | None) -> str:
+    """How a process ended, in words."""
+    if status is None:
+        return "closed its channel and went on running"
+    if status < 0:
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
+    return f"exited with status {status} without an answer"
