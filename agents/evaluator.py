@@ -42,7 +42,7 @@ class TemplateEvaluator(Protocol):
         suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
-        """Search the experiment's template to its end, confirmation included.
+        """Search the experiment's template to its end, confirmed on the tune shapes.
 
         Called again for a search that was cut off, it continues from what was measured.
 
@@ -75,4 +75,12 @@ class TemplateEvaluator(Protocol):
         self, best: Variant, incumbents: tuple[IncumbentEntered, ...], suffix: str
     ) -> Verdict | None:
         """Confirm what :meth:`search_meanwhile` found; ``None`` if it found no new leader."""
+        ...
+
+    async def confirm_finally(self, best: Variant, suffix: str) -> Verdict:
+        """Confirm a variant's search on all that is reported, as another search of its round.
+
+        Raises:
+            DeviceNeeded: There is no device.
+        """
         ...

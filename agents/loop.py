@@ -9,6 +9,7 @@ model call is paid for twice. Owns the order of steps and their names:
     r1-d0-admission-a2     the admission of draft 0's attempt 2
     r1-d0-rung1            the search of draft 0 on rung 1
     r1-meanwhile           what devices found while models were asked
+    r1-final1              the confirmation of round 1's winners on all that is reported
 """
 
 import asyncio
@@ -49,6 +50,7 @@ from agents.replies import Suggestion, Unusable
 from agents.static_profile import roofline
 from agents.step_journal import CALLS, CallRecord, CallTotals, StepFiles, StepJournal, Steps
 from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
+from tuner.engine.confirmation import has_rest
 from tuner.errors import DeviceNeeded
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment, Template
@@ -111,7 +113,31 @@ async def run_rounds(
                 reason, detail, state = stop.reason, str(stop), one.state
             except StopRequested:
                 reason, detail = "stopped", _DETAILS["stopped"]
+        if reason not in PARKED:
+            try:
+                state = await _finally_confirmed(task, state, evaluator, steps)
+            except DeviceNeeded as error:
+                reason, detail = "device", f"the last confirmation: {error}"
+            except StopRequested:
+                reason, detail = "stopped", _DETAILS["stopped"]
         return Ending(reason=reason, detail=detail, state=state, spent=steps.spent)
+
+
+async def _finally_confirmed(
+    task: Task, state: RoundsState, evaluator: TemplateEvaluator, steps: Steps
+) -> RoundsState:
+    """The state once its result is confirmed on all that is reported; rounds leave that out."""
+    wanted = has_rest(task.experiment, task.device)
+    while wanted and (shown := state.shown) is not None:
+        suffix = f"{shown.suffix}-final{shown.round}"
+        verdict = await steps.take(
+            f"r{shown.round}{suffix}",
+            VERDICTS,
+            partial(evaluator.confirm_finally, shown, suffix),
+        )
+        state = state.finally_confirmed(verdict, suffix)
+        wanted = verdict.configuration is None
+    return state
 
 
 def recorded_brief(steps: Path, round_number: int) -> Brief:
@@ -330,9 +356,9 @@ class _Round:
         summary = RoundSummary(
             number=self._number,
             suggestion=suggestion,
-            verdict=_words(verdict),
+            verdict=verdict.words,
             speedup=verdict.speedup,
-            interval=_interval(verdict),
+            interval=verdict.interval,
             gain=verdict.gain if compared else None,
             portfolio_gain=verdict.portfolio_gain if compared else None,
             roofline=roofline(self._task.floor_us, verdict.best_us),
@@ -350,27 +376,6 @@ class _Round:
         }
         tried = variants.pop(result.winner)
         return self.state.after(summary, tried, tuple(variants.values()))
-
-
-def _interval(verdict: Verdict) -> tuple[float, float] | None:
-    if verdict.low is None or verdict.high is None:
-        return None
-    return verdict.low, verdict.high
-
-
-def _words(verdict: Verdict) -> str:
-    """The verdict in words, for people and for later briefs."""
-    if verdict.speedup is None:
-        words = f"nothing valid: {'; '.join(verdict.advice) or 'no configuration passed'}"
-    elif verdict.gained:
-        words = "improved"
-    else:
-        words = "no significant gain"
-        if verdict.serves_better:
-            words += " over all shapes, but the portfolio with it is faster"
-    if verdict.incumbent_failure:
-        words += f"; the incumbent failed in confirmation: {verdict.incumbent_failure}"
-    return words
 
 
 _NO_SUGGESTION = Suggestion(

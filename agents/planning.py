@@ -138,6 +138,41 @@ class RoundsState:
         """What a search must beat."""
         return self.result_variant.verdict.incumbents if self.result_variant else ()
 
+    @property
+    def shown(self) -> Variant | None:
+        """The variant whose search holds the result, or the fastest if none is a gain."""
+        valid = [one for one in self.variants if one.verdict.speedup is not None]
+        return self.result_variant or max(valid, key=lambda one: one.speedup, default=None)
+
+    def finally_confirmed(self, verdict: Verdict, suffix: str) -> "RoundsState":
+        """The state after :attr:`shown` was confirmed on all that is reported.
+
+        If nothing of its search passed, the best before it holds the result.
+        """
+        shown = self.shown
+        passed = verdict.configuration is not None
+        assert shown is not None
+        before = shown.verdict
+        if not passed:
+            verdict = verdict.unconfirmed("nothing of it passed on all shapes")
+        verdict = replace(
+            verdict,
+            trials=before.trials,
+            seconds=before.seconds,
+            device_seconds=before.device_seconds,
+            observations=before.observations,
+        )
+        now = replace(shown, verdict=verdict, suffix=suffix)
+        left = now if passed else None
+        first = self.best is None and verdict.gained
+        best = left if first or self.best is shown else self.best
+        return replace(
+            self,
+            variants=tuple(now if one is shown else one for one in self.variants),
+            best=best,
+            result_variant=left if passed and self.result_variant is shown else best,
+        )
+
     def with_more_of_best(self, verdict: Verdict, suffix: str) -> "RoundsState":
         """The state after a further search of the best variant."""
         assert self.best is not None

@@ -44,8 +44,7 @@ class RoundsSummary:
     def of(cls, ending: Ending) -> "RoundsSummary":
         """The summary of a loop that ended."""
         state = ending.state
-        valid = [v for v in state.variants if v.verdict.speedup is not None]
-        shown = state.result_variant or max(valid, key=lambda v: v.speedup, default=None)
+        shown = state.shown
         return cls(
             reason=ending.reason,
             detail=ending.detail,

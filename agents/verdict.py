@@ -123,6 +123,26 @@ class Verdict:
         """Whether this search holds the run's result from now on."""
         return self.gained or self.serves_better or self.member_failed
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the speedup, if it is known."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def words(self) -> str:
+        """The verdict in words, for people and for later briefs."""
+        if self.speedup is None:
+            words = f"nothing valid: {'; '.join(self.advice) or 'no configuration passed'}"
+        elif self.gained:
+            words = "improved"
+        else:
+            words = "no significant gain"
+            if self.serves_better:
+                words += " over all shapes, but the portfolio with it is faster"
+        if self.incumbent_failure:
+            words += f"; the incumbent failed in confirmation: {self.incumbent_failure}"
+        return words
+
     def unconfirmed(self, why: str) -> "Verdict":
         """The verdict with nothing confirmed; ``why`` is added to the advice."""
         return replace(

@@ -36,11 +36,15 @@ from tuner.experiment.model import Experiment, SearchSettings, Template
 from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.facts import (
     BaselinePrepared,
+    ConfirmationSampled,
     EpochOpened,
+    Fact,
     IncumbentEntered,
+    SearchEnded,
     TrialCompiled,
     TrialFinished,
     TrialProposed,
+    WinnersExamined,
 )
 from tuner.journal.file import Journal
 from tuner.journal.history import History
@@ -192,16 +196,10 @@ class EngineEvaluator:
         """Search the best variant's template further, in an unbounded copy of its search."""
         before = round_path(self._directory.path, best.round, best.suffix)
         path = round_path(self._directory.path, best.round, suffix)
-        if not begun(path):
-            view = RunView.open(before)
-            further = replace(view.experiment, search=_endless(view.experiment.search))
-            copy = RunDirectory.create(path, further, "", secret=self._directory.secret)
-            with closing(copy), copy.journal() as journal:
-                for entry in view.entries():
-                    if isinstance(
-                        entry.fact, EpochOpened | BaselinePrepared | TrialProposed | TrialFinished
-                    ):
-                        journal.append(entry)
+        view = RunView.open(before)
+        further = replace(view.experiment, search=_endless(view.experiment.search))
+        searched = (EpochOpened, BaselinePrepared, TrialProposed, TrialFinished)
+        self._copy(view, path, further, searched)
 
         def asked() -> StopReason | None:
             return "interrupted" if until() or self._asked() is not None else None
@@ -229,6 +227,44 @@ class EngineEvaluator:
             raise StopRequested
         return verdict
 
+    async def confirm_finally(self, best: Variant, suffix: str) -> Verdict:
+        """Confirm a search's winners on the rest, in a copy of it that is not finished.
+
+        Raises:
+            StopRequested: it was left before its end.
+            DeviceNeeded: there is none.
+        """
+        view = RunView.open(round_path(self._directory.path, best.round, best.suffix))
+        path = round_path(self._directory.path, best.round, suffix)
+        facts = (
+            EpochOpened,
+            IncumbentEntered,
+            TrialProposed,
+            TrialFinished,
+            SearchEnded,
+            ConfirmationSampled,
+            WinnersExamined,
+        )
+        self._copy(view, path, view.experiment, facts)
+        verdict = await self._search(path, best.round, suffix, self._asked, (), rest=True)
+        if verdict is None:
+            raise StopRequested
+        return verdict
+
+    def _copy(
+        self, view: RunView, path: Path, experiment: Experiment, kinds: tuple[type[Fact], ...]
+    ) -> None:
+        """Copy facts of these kinds to a new search, or what a killed process left out."""
+        if begun(path):
+            copy = RunDirectory.open(path)
+        else:
+            copy = RunDirectory.create(path, experiment, "", secret=self._directory.secret)
+        with closing(copy), copy.journal() as journal:
+            wanted = [entry for entry in view.entries() if isinstance(entry.fact, kinds)]
+            for entry in wanted[len(journal.entries) :]:
+                journal.append(entry)
+            journal.sync()
+
     async def _search(
         self,
         path: Path,
@@ -236,6 +272,8 @@ class EngineEvaluator:
         suffix: str,
         asked: Callable[[], StopReason | None],
         incumbents: tuple[IncumbentEntered, ...],
+        *,
+        rest: bool = False,
     ) -> Verdict | None:
         """The verdict of a search once it has come to its end; ``None`` if it was left."""
         found: list[Verdict] = []
@@ -245,7 +283,7 @@ class EngineEvaluator:
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
-            search = run_search(directory, self._engine, asked, ended, incumbents)
+            search = run_search(directory, self._engine, asked, ended, incumbents, rest=rest)
             async with aclosing(search) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number, suffix=suffix))

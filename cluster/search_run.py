@@ -118,6 +118,8 @@ async def run_search(
     asked: Callable[[], StopReason | None],
     ended: Callable[[History, Result], None] = lambda *_: None,
     incumbents: Sequence[IncumbentEntered] = (),
+    *,
+    rest: bool = True,
 ) -> AsyncGenerator[RunProgress, None]:
     """Search the template of a run directory, and keep what follows from it there.
 
@@ -127,10 +129,12 @@ async def run_search(
         asked: whether an end was asked for; looked at after each step.
         ended: called with history and result once the search has finished.
         incumbents: what is to be beaten; those not entered yet are.
+        rest: whether winners are timed on held-out shapes too, and in the other cache state.
     """
     fleet = await engine.fleet()
     with directory.journal() as journal:
-        session, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
+        history, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
+        session = Session(history, directory.secret, rest=rest)
         assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
@@ -170,8 +174,8 @@ def _restore(
     engine: Engine,
     fleet: Fleet,
     incumbents: Sequence[IncumbentEntered],
-) -> tuple[Session, Proposer, Estimate]:
-    """Session and proposer as the journal left them, in a new epoch."""
+) -> tuple[History, Proposer, Estimate]:
+    """History and proposer as the journal left them, in a new epoch."""
     experiment, device = directory.experiment, fleet.device
     if experiment.template is None:
         raise SpecError(f"{directory.path}: the experiment that it keeps has no template")
@@ -196,7 +200,7 @@ def _restore(
         compile_slots=fleet.compile_slots,
         bench_slots=fleet.bench_slots,
     )
-    return Session(history, directory.secret), proposer, expected
+    return history, proposer, expected
 
 
 def epoch_opened(directory: RunDirectory, fleet: Fleet) -> EpochOpened:

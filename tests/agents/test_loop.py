@@ -35,6 +35,7 @@ from tuner.journal.facts import (
     EpochOpened,
     Fact,
     IncumbentEntered,
+    RunFinished,
     TrialProposed,
 )
 from tuner.journal.history import History
@@ -203,10 +204,28 @@ class SimulatedEvaluator:
         suffix: str = "",
         incumbents: tuple[IncumbentEntered, ...] = (),
     ) -> Verdict:
+        return await self._run(experiment, seeds, f"{round_number}{suffix}", incumbents, rest=False)
+
+    async def confirm_finally(self, best: Variant, suffix: str) -> Verdict:
+        experiment, name = replace(plain(), template=best.template), f"{best.round}{suffix}"
+        if name not in self._disk.facts:
+            before = self._disk.facts[str(best.round)]
+            self._disk.facts[name] = [f for f in before if not isinstance(f, RunFinished)]
+        return await self._run(experiment, (), name, (), rest=True)
+
+    async def _run(
+        self,
+        experiment: Experiment,
+        seeds: tuple[dict[str, Value], ...],
+        name: str,
+        incumbents: tuple[IncumbentEntered, ...],
+        *,
+        rest: bool,
+    ) -> Verdict:
         template = experiment.template
         assert template is not None
         best = float(template.rationale.removeprefix("takes "))
-        speed = self.speeds.get(round_number, 1.0)
+        speed = self.speeds.get(int(name[0]), 1.0)
 
         def cost(point: Configuration, shape: int) -> float:
             part = self.part(point.as_dict()) * self.uneven(point.as_dict(), shape)
@@ -222,9 +241,9 @@ class SimulatedEvaluator:
         )
         space = feasible_set(experiment, template, CPU)
         proposer = make_proposer(replace(experiment.search, seeds=seeds), space)
-        journal = RoundJournal(self._disk, f"{round_number}{suffix}")
+        journal = RoundJournal(self._disk, name)
         history = History(experiment)
-        for fact in self._disk.facts.setdefault(f"{round_number}{suffix}", []):
+        for fact in self._disk.facts.setdefault(name, []):
             history.apply(Entry(fact))
             if isinstance(fact, TrialProposed):
                 proposer.record(fact.trial, fact.configuration)
@@ -236,7 +255,7 @@ class SimulatedEvaluator:
         opened = EpochOpened(device=CPU, environment="same")
         for fact in (opened, *incumbents[len(history.incumbents) :]):
             history.apply(engine.append(journal, fact))
-        async for _ in engine.drive(Session(history, secret=1), journal, proposer):
+        async for _ in engine.drive(Session(history, secret=1, rest=rest), journal, proposer):
             pass
         self._seconds += fleet.now()
         found = round_verdict(history, summarise(history))
@@ -310,9 +329,7 @@ def test_rounds_build_on_the_best_confirmed() -> None:
     assert ending.spent.calls == 9
     assert ending.spent.cost_usd == 1.125
     assert ending.spent.output_tokens == 90
-    trials = [
-        fact for facts in disk.facts.values() for fact in facts if fact.kind == "trial.proposed"
-    ]
+    trials = [fact for name in "123" for fact in disk.facts[name] if fact.kind == "trial.proposed"]
     assert len(trials) == 9
     first = {"VEC": 8, "BLOCK": 16, "MODE": "sum", "PART": 80}
     assert trials[0].configuration.as_dict() == first
@@ -344,6 +361,42 @@ def test_what_was_there_is_met_in_the_same_processes_and_decides() -> None:
     assert ending.state.rounds[1].verdict == "no significant gain"
     assert confirmed_again(disk, "1") == [False] * 3
     assert confirmed_again(disk, "2") == [True] * 3
+
+
+def confirmed_shapes(disk: Disk, search: str) -> list[set[int]]:
+    """The shapes that each of a search's confirming processes timed."""
+    found = [fact for fact in disk.facts[search] if isinstance(fact, ConfirmationSampled)]
+    return [{sample.shape for sample in fact.samples} for fact in found]
+
+
+def test_held_out_shapes_are_timed_once_the_rounds_are_over() -> None:
+    disk = Disk()
+    ending = run(GOOD, disk)
+    for search in "123":
+        assert confirmed_shapes(disk, search) == [{0, 1}] * 3
+    assert sorted(disk.facts) == ["1", "2", "2-final2", "3"]
+    assert confirmed_shapes(disk, "2-final2") == [{0, 1}] * 3 + [{2}] * 3
+    summary = RoundsSummary.of(ending)
+    assert (summary.searched, summary.suffix) == (2, "-final2")
+    assert ending.best is not None
+    assert ending.best.verdict.trials == 3
+
+
+def test_what_fails_on_held_out_shapes_gives_way_to_the_round_before() -> None:
+    class WrongThere(SimulatedEvaluator):
+        async def confirm_finally(self, best: Variant, suffix: str) -> Verdict:
+            if best.round == 2:
+                return best.verdict.unconfirmed("wrong on a held-out shape")
+            return await super().confirm_finally(best, suffix)
+
+    disk = Disk()
+    ending = asyncio.run(run_rounds(task(), Counting(GOOD, disk), WrongThere(disk), disk))
+    assert ending.best is not None
+    assert (ending.best.round, ending.best.speedup) == (1, pytest.approx(1.25, rel=0.02))
+    summary = RoundsSummary.of(ending)
+    assert (summary.searched, summary.suffix) == (1, "-final1")
+    assert confirmed_shapes(disk, "1-final1")[-1] == {2}
+    assert ending.state.variants[1].verdict.speedup is None
 
 
 class Uneven(SimulatedEvaluator):
@@ -642,7 +695,7 @@ def test_drafts_are_searched_against_each_other_on_one_budget() -> None:
     assert ending.best is not None
     assert ending.best.template.rationale == "takes 0.3"
     rungs = ["d0-rung0", "d1-rung0", "d1-rung1", "d2-rung0", "d2-rung1", "d3-rung0"]
-    assert sorted(disk.facts) == ["1", *(f"1-{name}" for name in rungs)]
+    assert sorted(disk.facts) == ["1", *(f"1-{name}" for name in rungs), "1-final1"]
     assert len(ending.state.variants) == 4
     assert 20 <= ending.state.trials <= 24
     assert len(ending.state.rounds) == 1
@@ -675,7 +728,7 @@ def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
     assert (evaluator.further, better.reason) == (1, "planned")
     assert better.best is not None
     assert better.best.verdict.trials == 99
-    assert better.best.suffix == "-meanwhile2"
+    assert better.best.suffix == "-meanwhile2-final1"
     assert better.state.trials == ending.state.trials
     assert better.state.variants == (better.best,)
     again, evaluator = go(disk, overlap=True)
@@ -712,7 +765,7 @@ def test_a_bad_draft_does_not_hold_up_the_others() -> None:
     ending = wide(drafts("?", draft(0.5)), disk, width=2)
     assert ending.best is not None
     assert ending.best.template.rationale == "takes 0.5"
-    assert sorted(disk.facts) == ["1"]
+    assert sorted(disk.facts) == ["1", "1-final1"]
 
 
 def test_a_contest_killed_anywhere_ends_the_same() -> None:

@@ -194,8 +194,9 @@ def test_a_step_of_endless_digits_is_damage(tmp_path):
 def test_what_lies_beside_an_export_and_is_no_text_is_named(tmp_path):
     path = begin(tmp_path / "run")
     follow(path)
+    ledger = read_summary(path)
     (path / "rounds.json").unlink()
-    stray = path / "rounds" / "01" / "export" / "stray"
+    stray = path / "rounds" / f"{ledger.searched:02d}{ledger.suffix}" / "export" / "stray"
     stray.write_bytes(b"\xff")
     with pytest.raises(EnvironmentProblem, match="stray is not UTF-8"):
         follow(path)
@@ -525,7 +526,7 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
     assert further_on
     assert not any("left" in line or "1000000000 s" in line for line in further_on)
     ledger = read_summary(path)
-    assert (ledger.searched, ledger.suffix) == (1, "-meanwhile2")
+    assert (ledger.searched, ledger.suffix) == (1, "-meanwhile2-final1")
     best = json.loads((path / "llm" / "r2-meanwhile.json").read_text())["result"]
     assert best["speedup"] == pytest.approx(10, rel=0.1)
     assert best["trials"] == 20

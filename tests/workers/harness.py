@@ -13,7 +13,12 @@ from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape
-from tuner.journal.facts import BaselinePrepared, ConfirmationSampled, WinnersExamined
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    ConfirmScope,
+    WinnersExamined,
+)
 from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Outcome, Rejected
@@ -96,11 +101,13 @@ class Laboratory:
             return candidate
         return self.bench.run(candidate).outcome
 
-    def confirmed(self, *finalists: Candidate, process: int = 0) -> ConfirmationSampled:
+    def confirmed(
+        self, *finalists: Candidate, process: int = 0, scope: ConfirmScope = "all"
+    ) -> ConfirmationSampled:
         """One process of confirmation."""
         extra = () if process else tuple(candidate.trial for candidate in finalists)
         return self.bench.confirm(
-            ConfirmWork(process=process, finalists=finalists, extra_checks=extra)
+            ConfirmWork(process=process, scope=scope, finalists=finalists, extra_checks=extra)
         )
 
     def examined(self, *winners: Candidate) -> WinnersExamined:

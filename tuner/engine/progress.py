@@ -64,7 +64,7 @@ class RunProgress:
             speedup=_speedup(history, leader),
             leader="" if leader is None else str(history.trials[leader].configuration),
             confirmations=len(history.confirmations),
-            processes=session.experiment.confirm.processes,
+            processes=session.processes,
             again=_again(session),
         )
 

@@ -69,7 +69,9 @@ def _answer(work: Work, rejected: Rejected) -> Answer:
         case MeasureWork(candidates=candidates):
             return TrialFinished(work=work.id, trial=candidates[0].trial, outcome=rejected)
         case ConfirmWork():
-            return ConfirmationSampled(work=work.id, process=work.process, samples=())
+            return ConfirmationSampled(
+                work=work.id, process=work.process, scope=work.scope, samples=()
+            )
         case ExamineWork():
             note = f"the winners were not examined: {rejected.detail}"
             return WinnersExamined(work=work.id, trials=work.trials, notes=(note,))

@@ -53,9 +53,10 @@ class Session:
         history: what the journal holds, with the ``EpochOpened`` of this process and the incumbents
             that enter with it. Open trials are queued.
         secret: the seed of the inputs.
+        rest: whether winners are timed on all that is reported, or only on what makes them winners.
     """
 
-    def __init__(self, history: History, secret: int) -> None:
+    def __init__(self, history: History, secret: int, *, rest: bool = True) -> None:
         if history.epoch is None:
             raise ValueError("the history has no EpochOpened")
         device, self._benches = history.epoch.device, history.epoch.bench_slots
@@ -76,7 +77,7 @@ class Session:
         self._duplicates: dict[int, list[Candidate]] = {}
         """Candidates that wait for the outcome of an equal one, by its number."""
         self._bench_queue = BenchQueue(history, self._benches)
-        self._confirmation = ConfirmationQueue(history, self._benches)
+        self._confirmation = ConfirmationQueue(history, self._benches, rest=rest)
         self._due: list[Fact] = []
         self._told: set[int] = set()
         self._untold = {n for n, t in history.trials.items() if t.outcome is not None}
@@ -97,6 +98,11 @@ class Session:
     def again(self) -> list[Trial]:
         """Open trials that were measured before: elsewhere, or only until they were cut short."""
         return [self.history.trials[n] for n in self._open_trials if self.history.trials[n].bench]
+
+    @property
+    def processes(self) -> int:
+        """In how many processes the finalists are confirmed if none fails."""
+        return self._confirmation.processes
 
     def searched(self, t: float) -> float:
         """Seconds of searching up to ``t``, over resumes; constant once searching has ended."""

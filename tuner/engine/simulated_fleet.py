@@ -25,7 +25,7 @@ from tuner.engine.work import (
     PrepareWork,
     Work,
 )
-from tuner.experiment.model import Experiment
+from tuner.experiment.model import Cache, Experiment
 from tuner.journal.facts import (
     Answer,
     BaselinePrepared,
@@ -225,8 +225,9 @@ class SimulatedFleet:
         if fault in _REJECTIONS:
             result = self._rejection(fault)
         else:
-            shapes = range(len(self.baseline_ns))
-            result = tuple(self._full(BASELINE, shape, self.baseline_ns[shape]) for shape in shapes)
+            result = tuple(
+                self._full(BASELINE, shape, self.baseline_ns[shape]) for shape in self._shapes()
+            )
         self._answer(span.ended, BaselinePrepared(work=work.id, result=result, span=span))
 
     def _measure(self, work: MeasureWork) -> None:
@@ -257,9 +258,10 @@ class SimulatedFleet:
 
     def _confirm(self, work: ConfirmWork) -> None:
         span = self._on_bench(self.durations.confirm * (1 + len(work.finalists)))
+        timed = self._timed(work)
         samples = [
-            self._sample(BASELINE, shape, time, work.process)
-            for shape, time in enumerate(self.baseline_ns)
+            self._sample(BASELINE, shape, self.baseline_ns[shape], work.process, cache)
+            for shape, cache in timed
         ]
         failed: list[tuple[int, Rejected]] = []
         for candidate in work.finalists:
@@ -268,14 +270,19 @@ class SimulatedFleet:
                 continue
             samples += [
                 self._sample(
-                    candidate.trial, shape, self.cost(candidate.configuration, shape), work.process
+                    candidate.trial,
+                    shape,
+                    self.cost(candidate.configuration, shape),
+                    work.process,
+                    cache,
                 )
-                for shape, cell in enumerate(candidate.plan.cells[: len(self.baseline_ns)])
-                if not isinstance(cell, Infeasible)
+                for shape, cache in timed
+                if not isinstance(candidate.plan.cells[shape], Infeasible)
             ]
         sampled = ConfirmationSampled(
             work=work.id,
             process=work.process,
+            scope=work.scope,
             extra_checks=work.extra_checks,
             samples=tuple(samples),
             failed=tuple(failed),
@@ -291,9 +298,7 @@ class SimulatedFleet:
         self._answer(span.ended, examined)
 
     def _outcome(self, candidate: Candidate, cutoffs: Losses) -> Measured:
-        if self._experiment is None:
-            raise RuntimeError("a candidate is to be measured before the fleet was prepared")
-        tune = self._experiment.shapes.tune
+        tune = self._prepared().shapes.tune
         full = Measured(
             cells=tuple(
                 plan
@@ -321,8 +326,29 @@ class SimulatedFleet:
             baseline_ns=self.baseline_ns[shape],
         )
 
-    def _sample(self, trial: int, shape: int, time: float, process: int) -> Sample:
-        cache = self._experiment.measure.cache if self._experiment else "cold"
+    def _timed(self, work: ConfirmWork) -> list[tuple[int, Cache]]:
+        """The shapes and cache states that a process of confirmation times."""
+        experiment = self._prepared()
+        own, tune = experiment.measure.cache, len(experiment.shapes.tune)
+        other: list[Cache] = [] if self.device.is_cpu else ["hot" if own == "cold" else "cold"]
+        found: list[tuple[int, Cache]] = []
+        for shape in self._shapes():
+            part = "tune" if shape < tune else "rest"
+            found += [(shape, own)] if work.scope in (part, "all") else []
+            found += [(shape, cache) for cache in other if work.scope != "tune"]
+        return found
+
+    def _shapes(self) -> range:
+        """The tune and held-out shapes of the prepared experiment."""
+        shapes = self._prepared().shapes
+        return range(len(shapes.tune) + len(shapes.held_out))
+
+    def _prepared(self) -> Experiment:
+        if self._experiment is None:
+            raise RuntimeError("candidates were sent before the fleet was prepared")
+        return self._experiment
+
+    def _sample(self, trial: int, shape: int, time: float, process: int, cache: Cache) -> Sample:
         median = time * self._factor(trial, shape, process)
         return Sample(trial=trial, shape=shape, cache=cache, median_ns=median)
 

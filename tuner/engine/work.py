@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from tuner.candidate import Candidate
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings
-from tuner.journal.facts import Fact, WorkKind
+from tuner.journal.facts import ConfirmScope, Fact, WorkKind
 from tuner.plan import Plan
 from tuner.search.port import Losses
 from tuner.trial import Configuration
@@ -103,15 +103,17 @@ class MeasureWork(_Numbered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmWork(_Numbered):
-    """Time finalists and baseline interleaved, in one fresh process, on tune and held-out shapes.
+    """Time finalists and baseline interleaved, in one fresh process, on what is in ``scope``.
 
     Answered by ``ConfirmationSampled``. ``process`` numbers the replication. The finalists, with
-    the incumbents among them, have plans with cells like the baseline's; odd shapes are checked but
-    not timed. Those in ``extra_checks`` are checked on further inputs first, once in a run.
+    the incumbents among them, have plans with cells like the baseline's. Those in ``extra_checks``
+    are checked on further inputs first, once in a run for each shape; with the tune shapes on odd
+    shapes too, which are not timed.
     """
 
     kind: ClassVar[WorkKind] = "confirm"
     process: int
+    scope: ConfirmScope = "all"
     finalists: tuple[Candidate, ...]
     extra_checks: tuple[int, ...] = ()
 

@@ -176,9 +176,17 @@ class SearchEnded:
     reason: Reason
 
 
+ConfirmScope = Literal["tune", "rest", "all"]
+"""What a process of confirmation times.
+
+``tune``: the tune shapes in the experiment's cache state, by which finalists are compared.
+``rest``: the held-out shapes and, on a GPU, the other cache state, reported of winners. Or both.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationSampled:
-    """One fresh process timed all finalists, the incumbents and the baseline.
+    """One fresh process timed finalists, incumbents and the baseline, on what is in ``scope``.
 
     ``extra_checks`` are the finalists that were given the extra checks in it; ``failed`` maps those
     that failed to the reason. ``notes`` are for the report: what was not checked and why.
@@ -188,6 +196,7 @@ class ConfirmationSampled:
     kind: Literal["confirmation.sampled"] = "confirmation.sampled"
     work: int | None = None
     process: int
+    scope: ConfirmScope = "all"
     extra_checks: tuple[int, ...] = ()
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()

@@ -80,8 +80,12 @@ def spans(facts: Iterable[Fact]) -> Iterator[tuple[WorkKind, Span]]:
 
 
 def timeline(journals: Sequence[Sequence[Entry]]) -> Timeline:
-    """The timeline of a run: of its own journal, and those of its rounds."""
-    entries = sorted((entry for journal in journals for entry in journal), key=lambda one: one.at)
+    """The timeline of a run: of its own journal, and those of its rounds.
+
+    A search that goes on with a copy of another one's facts counts only what it adds.
+    """
+    distinct = {(e.at, e.t, repr(e.fact)): e for journal in journals for e in journal}
+    entries = sorted(distinct.values(), key=lambda one: one.at)
     done = list(spans(entry.fact for entry in entries))
     stopped = [
         (before.at, after.at - after.t)

@@ -16,7 +16,7 @@ from tuner.candidate import BASELINE, Candidate
 from tuner.engine.work import ConfirmWork
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
-from tuner.journal.facts import ConfirmationSampled, Sample
+from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
@@ -78,16 +78,17 @@ class Confirmation:
             finalists = [c for c in work.finalists if c.trial not in failed]
             vitals: list[Vitals] = []
             try:
-                samples = self._once(finalists, work.extra_checks, notes, vitals)
+                samples = self._once(finalists, work, notes, vitals)
             except _CandidateFailed as out:
                 if out.trial == BASELINE:
-                    failed |= self._culprits(finalists, out.reason)
+                    failed |= self._culprits(finalists, work, out.reason)
                 else:
                     failed[out.trial] = out.reason
             else:
                 return ConfirmationSampled(
                     work=work.id,
                     process=work.process,
+                    scope=work.scope,
                     extra_checks=work.extra_checks,
                     samples=samples,
                     failed=tuple(failed.items()),
@@ -95,16 +96,19 @@ class Confirmation:
                     vitals=tuple(vitals),
                 )
 
-    def _culprits(self, finalists: Sequence[Candidate], reason: Rejected) -> dict[int, Rejected]:
+    def _culprits(
+        self, finalists: Sequence[Candidate], work: ConfirmWork, reason: Rejected
+    ) -> dict[int, Rejected]:
         """The finalists beside which the baseline fails: on a CPU they share its memory.
 
         Raises:
             EnvironmentProblem: it fails alone, or beside none of them.
         """
         found = {}
+        plain = replace(work, extra_checks=())
         for one in (None, *finalists):
             try:
-                self._once([one] if one else [], (), {}, [])
+                self._once([one] if one else [], plain, {}, [])
             except _CandidateFailed as out:
                 if one is None:
                     break
@@ -118,27 +122,27 @@ class Confirmation:
     def _once(
         self,
         finalists: Sequence[Candidate],
-        extra_checks: Sequence[int],
+        work: ConfirmWork,
         notes: dict[str, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         """Check and time; retry once if the child was killed externally."""
         try:
-            return self._attempt(finalists, extra_checks, notes, vitals)
+            return self._attempt(finalists, work, notes, vitals)
         except _CandidateFailed as out:
             if not out.lost:
                 raise
-        return self._attempt(finalists, extra_checks, notes, vitals)
+        return self._attempt(finalists, work, notes, vitals)
 
     def _attempt(
         self,
         finalists: Sequence[Candidate],
-        extra_checks: Sequence[int],
+        work: ConfirmWork,
         notes: dict[str, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
-        checked_further = [c.trial for c in finalists if c.trial in extra_checks]
-        extra = self._extra_cases(notes) if checked_further else {}
+        checked_further = [c.trial for c in finalists if c.trial in work.extra_checks]
+        extra = self._extra_cases(work.scope, notes) if checked_further else {}
         self._oracle.end_children()
         session = self._open_session()
         loaded_by_trial: dict[int, LoadedCandidate] = {}
@@ -149,13 +153,18 @@ class Confirmation:
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
         for shape in range(len(self._prep.bindings)):
+            caches = self._caches(shape, work.scope)
+            if shape in self._prep.timed and not caches:
+                continue
             cases = self._prep.cases.get(shape, ())[:-1]  # the last is for the timing recheck
             checked = (*cases, *extra.get(shape, ()))
             if not checked:
                 continue
             runners = {t: loaded for t, loaded in loaded_by_trial.items() if _runs(loaded, shape)}
             with self._attribute_failure(BASELINE, shape):
-                session.stage(checked[0], self._caches(), self._prep.measure.repeats)
+                session.stage(
+                    checked[0], caches or (self._prep.measure.cache,), self._prep.measure.repeats
+                )
             for number, case in enumerate(checked):
                 is_extra = number >= len(cases)
                 for trial, loaded in runners.items():
@@ -166,7 +175,7 @@ class Confirmation:
                         for exact in (True, False) if is_extra else (True,):
                             session.check(loaded, case, known, exact=exact)
             if shape in self._prep.timed:
-                for cache in self._caches():
+                for cache in caches:
                     samples += self._time(session, runners, shape, cache)
                 for case in (one for one in cases if one.launches > 1):
                     for trial, loaded in runners.items():
@@ -253,13 +262,15 @@ class Confirmation:
             if case.launches == 1:
                 session.check(loaded, case, self._prep.baseline_ns[shape], exact=False)
 
-    def _extra_cases(self, notes: dict[str, None]) -> dict[int, list[VerificationCase]]:
+    def _extra_cases(
+        self, scope: ConfirmScope, notes: dict[str, None]
+    ) -> dict[int, list[VerificationCase]]:
         """The extra cases by shape, where the baseline gives outputs."""
         cells = self._prep.setup.baseline.plan.cells
         wanted = [
             (shape, spec)
             for shape, cell in enumerate(cells)
-            if isinstance(cell, CellPlan)
+            if isinstance(cell, CellPlan) and scope in (self._part(shape), "all")
             for spec in extra_specs(self._prep, shape)
         ]
         found: dict[int, list[VerificationCase]] = {}
@@ -280,12 +291,20 @@ class Confirmation:
             lost = isinstance(failure, ChildLost)
             raise _CandidateFailed(trial, rejected(failure, known), lost=lost) from None
 
-    def _caches(self) -> tuple[Cache, ...]:
-        """The experiment's cache state; on a GPU the other one as well, for the report."""
+    def _part(self, shape: int) -> ConfirmScope:
+        """Odd shapes are checked with the tune shapes."""
+        held_out = shape in self._prep.timed and shape not in self._prep.tune
+        return "rest" if held_out else "tune"
+
+    def _caches(self, shape: int, scope: ConfirmScope) -> tuple[Cache, ...]:
+        """The cache states in which a scope times a shape: on a GPU both, for the report."""
+        if shape not in self._prep.timed:
+            return ()
         wanted = self._prep.measure.cache
-        if self._prep.device.is_cpu:
-            return (wanted,)
-        return (wanted, "hot" if wanted == "cold" else "cold")
+        own = (wanted,) if scope in (self._part(shape), "all") else ()
+        if self._prep.device.is_cpu or scope == "tune":
+            return own
+        return (*own, "hot" if wanted == "cold" else "cold")
 
 
 def _runs(loaded: LoadedCandidate, shape: int) -> bool:

@@ -96,7 +96,11 @@ def test_a_run_goes_from_baseline_through_search_and_confirmation_to_its_end():
     assert len(session.history.trials) == 12
     assert all(isinstance(t.outcome, Measured) for t in session.history.trials.values())
     assert session.history.ended == "trials"
-    assert len(session.history.confirmations) == 3
+    assert scopes(session.history) == ["tune"] * 3 + ["rest"] * 3
+
+
+def scopes(history: History) -> list[str]:
+    return [confirmation.scope for confirmation in history.confirmations]
 
 
 @pytest.mark.parametrize("device", [GPU, CPU])
@@ -154,9 +158,9 @@ ENTERED = IncumbentEntered(template=OTHER, configuration=Configuration.of({"x": 
 
 
 def entrants(busy: SimulatedFleet) -> list[list[int]]:
-    """Who is in each confirming process."""
+    """Who is in each process that times the tune shapes."""
     works = [work for work in busy.submitted if isinstance(work, ConfirmWork)]
-    return [list(work.trials) for work in works]
+    return [list(work.trials) for work in works if work.scope != "rest"]
 
 
 def test_the_incumbent_is_in_every_process_that_confirms_and_is_no_trial():
@@ -185,7 +189,11 @@ def test_who_is_confirmed_later_meets_the_incumbent_too():
     assert len(entrants(busy)) > 3
     assert all(trials[-1] == INCUMBENT for trials in entrants(busy))
     for finalist in history.finalists():
-        together = [c for c in history.confirmations if {finalist, INCUMBENT} <= trials_of(c)]
+        together = [
+            c
+            for c in history.confirmations
+            if c.scope == "tune" and {finalist, INCUMBENT} <= trials_of(c)
+        ]
         assert len(together) >= 3
 
 
@@ -207,7 +215,8 @@ def test_an_incumbent_that_fails_leaves_the_others_alone(fault, processes, faile
     assert history.finished
     assert sum(INCUMBENT in trials for trials in entrants(busy)) == processes
     assert (INCUMBENT in history.failed_later) is failed_later
-    assert {c.process for c in history.confirmations if trials_of(c)} == {0, 1, 2}
+    tuned = [c for c in history.confirmations if c.scope == "tune"]
+    assert {c.process for c in tuned if trials_of(c)} == {0, 1, 2}
 
 
 def test_where_nothing_is_valid_there_is_nobody_to_beat_the_incumbent():
@@ -350,7 +359,7 @@ def test_stopped_confirms_the_best_so_far():
     session = run.drive(fleet(), stops)
     assert session.history.ended == "stopped"
     assert 0 < len(session.history.trials) < 1000
-    assert len(session.history.confirmations) == 3
+    assert scopes(session.history).count("tune") == 3
     assert session.history.finished
 
 
@@ -417,8 +426,12 @@ def test_a_finalist_that_fails_confirmation_is_replaced_by_the_next_best():
     assert history.ranking()[0] == best[1]
     assert best[0] not in history.finalists()
     for number in history.finalists():
-        seen = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
-        assert len(seen) == 3
+        assert scopes_of(history, number).count("tune") == 3
+
+
+def scopes_of(history: History, trial: int) -> list[str]:
+    """What the processes that timed a trial were for."""
+    return [c.scope for c in history.confirmations if trial in trials_of(c)]
 
 
 def test_the_checkers_do_not_see_again_what_was_there():
@@ -442,8 +455,7 @@ def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_th
     assert set(seen) == {best, *winners(history)}
     assert len(seen) == len(set(seen)), "nobody is examined twice"
     for number in winners(history):
-        confirmed = [c for c in history.confirmations if any(s.trial == number for s in c.samples)]
-        assert len(confirmed) == 3
+        assert scopes_of(history, number) == ["tune"] * 3 + ["rest"] * 3
 
 
 @pytest.mark.parametrize("seed", [4, 14, 16, 25])
@@ -492,7 +504,7 @@ def test_confirmation_gives_up_when_every_finalist_fails():
     assert len(history.confirmations) <= 12
 
 
-def test_held_out_shapes_are_for_finalists_alone():
+def test_held_out_shapes_are_for_winners_alone():
     run = Run(experiment())
     simulated = fleet()
     run.drive(simulated)
@@ -501,8 +513,52 @@ def test_held_out_shapes_are_for_finalists_alone():
             assert all(len(candidate.plan.cells) == 2 for candidate in work.candidates)
         if isinstance(work, ConfirmWork):
             assert all(len(candidate.plan.cells) == 3 for candidate in work.finalists)
-    sampled = next(fact for fact in run.facts if isinstance(fact, ConfirmationSampled))
-    assert {sample.shape for sample in sampled.samples} == {0, 1, 2}
+    history = History.of(run.experiment, run.entries)
+    assert set(winners(history)) < set(history.finalists())
+    for sampled in history.confirmations:
+        seen = {(sample.shape, sample.cache) for sample in sampled.samples}
+        if sampled.scope == "tune":
+            assert seen == {(0, "cold"), (1, "cold")}
+        else:
+            assert seen == {(2, "cold"), (0, "hot"), (1, "hot"), (2, "hot")}
+            assert trials_of(sampled) == {BASELINE, *winners(history)}
+
+
+def test_a_finalist_without_rival_is_timed_on_all_shapes_at_once():
+    history = Run(experiment(trials=1)).drive(fleet()).history
+    assert scopes(history) == ["all"] * 3
+    assert {s.shape for c in history.confirmations for s in c.samples} == {0, 1, 2}
+
+
+def test_without_held_out_shapes_and_another_cache_state_there_is_no_rest():
+    problem = experiment()
+    problem = replace(problem, shapes=replace(problem.shapes, held_out=()))
+    assert scopes(Run(problem, CPU).drive(fleet(CPU)).history) == ["tune"] * 3
+
+
+def test_a_winner_that_fails_on_a_held_out_shape_gives_way_to_the_next_best():
+    best = winners(Run(experiment(trials=20)).drive(fleet()).history)[0]
+
+    class WrongElsewhere(SimulatedFleet):
+        async def answers(self, timeout):
+            return tuple(
+                replace(answer, failed=((best, WRONG),))
+                if isinstance(answer, ConfirmationSampled) and answer.scope == "rest"
+                else answer
+                for answer in await super().answers(timeout)
+            )
+
+    simulated = fleet()
+    wrong = WrongElsewhere(
+        device=GPU, baseline_ns=simulated.baseline_ns, cost=simulated.cost, compile_slots=2
+    )
+    history = Run(experiment(trials=20)).drive(wrong).history
+    assert history.finished
+    assert best in history.failed_later
+    assert winners(history)
+    assert best not in winners(history)
+    for number in winners(history):
+        assert scopes_of(history, number).count("rest") >= 3
 
 
 def test_another_environment_measures_the_incumbents_again_and_forgets_old_leads():
@@ -533,7 +589,7 @@ def test_another_environment_after_the_search_confirms_only_what_was_measured_in
     run.environment = "two"
     history = run.drive(fleet(seed=5)).history
     assert set(history.ranking()) <= set(incumbents)
-    assert len(history.confirmations) == 3
+    assert scopes(history) == ["tune"] * 3 + ["rest"] * 3
     assert history.finished
 
 

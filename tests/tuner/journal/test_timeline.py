@@ -62,6 +62,14 @@ def test_the_journals_of_rounds_are_put_together_with_that_of_the_run():
     assert (found.seconds, found.waiting, found.processes) == (40.0, 0.0, 1)
 
 
+def test_what_a_search_copied_of_another_counts_once():
+    first = [compiled(0, "c0", 100.0, 101.0), finished(1, "gpu", 101.0, 103.0)]
+    further = [*first, finished(2, "gpu", 103.0, 104.0)]
+    found = timeline([first, further])
+    assert [(one.kind, one.count) for one in found.kinds] == [("compile", 1), ("measure", 2)]
+    assert found.seconds == 4.0
+
+
 def test_a_reused_preparation_took_no_time():
     assert timeline([[Entry(BaselinePrepared(work=1, result=()))]]).kinds == ()
 
@@ -81,7 +89,7 @@ def test_a_run_of_the_engine_adds_up_and_reads_well():
     assert list(kinds) == ["compile", "prepare", "measure", "confirm", "examine"]
     assert kinds["prepare"].count == 1
     assert kinds["measure"].count == 19
-    assert kinds["confirm"].count == 3
+    assert kinds["confirm"].count == 6
     assert sum(one.busy for one in found.workers) == pytest.approx(
         sum(one.busy for one in found.kinds)
     )

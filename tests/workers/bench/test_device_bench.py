@@ -347,6 +347,20 @@ def test_confirmation_names_who_failed_and_times_the_rest(laboratory) -> None:
     assert isinstance(laboratory.outcome(GOOD), Measured)
 
 
+def test_a_process_of_confirmation_times_its_part_alone(laboratory) -> None:
+    """Wrong on the held-out shape alone: found with the rest."""
+    held_out = laboratory.experiment.shapes.held_out[0].symbols["n"]
+    wrong = GOOD.replace("y[i];", f"y[i] + (n == {held_out});")
+    candidate = laboratory.candidate(wrong, trial=7)
+    tuned = laboratory.confirmed(candidate, process=1, scope="tune")
+    assert (tuned.scope, tuned.failed) == ("tune", ())
+    seen = {(sample.trial, sample.shape) for sample in tuned.samples}
+    assert seen == {(trial, shape) for trial in (BASELINE, 7) for shape in (0, 1)}
+    rest = laboratory.confirmed(candidate, process=2, scope="rest")
+    assert {trial: why.code for trial, why in rest.failed} == {7: Code.WRONG_RESULT}
+    assert {(s.trial, s.shape) for s in rest.samples} == {(BASELINE, 2)}
+
+
 def test_a_device_whose_canary_dies_twice_is_quarantined() -> None:
     laboratory = Laboratory(AFFINE)
     bench = laboratory.bench
