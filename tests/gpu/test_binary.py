@@ -11,7 +11,7 @@ from tuner.journal.facts import BaselinePrepared
 from tuner.plan import Build, Usage
 from tuner.trial import Measured
 from workers.backends.cuda.compiler import open_compiler
-from workers.backends.cuda.device import open_device
+from workers.devices.discover import find
 
 pytestmark = pytest.mark.gpu
 
@@ -69,9 +69,8 @@ PTX = """.version 7.0
 
 @cache
 def cubin() -> tuple[bytes, int]:
-    device = open_device(0)
-    found = device.device
-    device.close()
+    found = find("cuda")[0].device
+    assert found is not None
     build = Build(language="cuda", file="k.cu", source=BODY, entries=("scale",))
     return open_compiler(found).compile(build).code, found.compute_capability
 
