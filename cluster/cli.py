@@ -276,6 +276,29 @@ def export(
     """Write the tuned sources and a C header that dispatches by shape."""
 
 
+@_command("apply.apply")
+def apply(
+    run_dir: Run,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The source that defines the kernel.")
+    ],
+    *,
+    write: Annotated[
+        bool,
+        typer.Option("--write", help="Change the files, and keep a copy FILE.orig."),
+    ] = False,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            "--root",
+            help="The application's folder, which paths in the diff start from. The default is "
+            "FILE's repository, or else the current folder.",
+        ),
+    ] = None,
+) -> None:
+    """Put a run's tuned kernels into an application's source: print the diff, or write it."""
+
+
 @_command("verify.verify")
 def verify(run_dir: Run, *, device: DeviceOption = None, as_json: Json = False) -> None:
     """Measure a run's claims again, from its exported sources."""

@@ -31,6 +31,8 @@ def first_problem(error: ValidationError) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` atomically and durably, replacing an existing file.
 
+    An existing file keeps its permissions.
+
     Raises:
         EnvironmentProblem: the folder is full, missing or not writable; no temporary file is left.
     """
@@ -40,6 +42,8 @@ def write_whole(path: Path, text: str) -> None:
         # Unlike tempfile's, readable by others as umask allows: they read run directories.
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            if path.is_file():
+                os.fchmod(handle, stat.S_IMODE(path.stat().st_mode))
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

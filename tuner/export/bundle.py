@@ -13,6 +13,7 @@ from tuner.errors import NothingValid
 from tuner.experiment.model import Template
 from tuner.export.header import render_header
 from tuner.export.record import NAME, render_record
+from tuner.export.tuned_file import TunedFile, render_tuned
 from tuner.export.variant import ExportVariant, identifier
 from tuner.journal.history import History
 from tuner.results.portfolio import choose
@@ -37,6 +38,36 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
     Raises:
         NothingValid: no configuration was confirmed.
     """
+    return _export(history, result).files()
+
+
+def tuned_file(history: History, *, file: str, macros: frozenset[str], run: str) -> TunedFile:
+    """The file of tuned kernels for an application's source (:mod:`tuner.export.tuned_file`).
+
+    Args:
+        history: the run.
+        file: its name.
+        macros: the macros that the application's source defines.
+        run: the name of the run, for people.
+
+    Raises:
+        NothingValid: no configuration was confirmed, or the original serves every shape.
+        SpecError: the kernel cannot be launched from an application's source.
+    """
+    made = _export(history, None)
+    return render_tuned(
+        made.experiment,
+        made.device,
+        made.variants,
+        made.rule,
+        made.fallback,
+        file=file,
+        macros=macros,
+        run=run,
+    )
+
+
+def _export(history: History, result: Result | None) -> "_Export":
     device = history.device
     result = result or summarise(history)
     confirmed = result.confirmed or any(s and s.cell.comparison for s in result.specialised)
@@ -45,7 +76,7 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
             "there is nothing to export: no configuration was confirmed against the baseline; "
             "continue an interrupted run with `kernelwright resume`"
         )
-    return _Export(history, device, result).files()
+    return _Export(history, device, result)
 
 
 class _Export:

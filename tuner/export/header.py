@@ -22,6 +22,12 @@ HELPERS = f"""\
 #ifndef KERNELWRIGHT_HELPERS
 #define KERNELWRIGHT_HELPERS
 {C_HELPERS}\
+#endif
+"""
+
+APPEND = """\
+#ifndef KERNELWRIGHT_APPEND
+#define KERNELWRIGHT_APPEND
 static inline int kw_append(char *text, size_t size, int length, const char *format, ...)
 {{
     size_t used = (size_t)length < size ? (size_t)length : size;
@@ -44,18 +50,38 @@ def render_header(
     fallback: int,
 ) -> str:
     """The header's text, for variants by trial; ``fallback`` serves where ``rule`` cannot."""
-    return _Header(experiment, device, variants).text(rule, fallback)
+    return _Header(experiment, device, variants, named=True).text(rule, fallback)
+
+
+def render_dispatch(
+    experiment: Experiment,
+    device: Device,
+    variants: Mapping[int, ExportVariant],
+    rule: Sequence[DispatchRule],
+    fallback: int,
+) -> str:
+    """The part of the header that chooses a variant and sizes its launches; needs no ``#include``.
+
+    Also C++. Steps have sizes only: no ``entry`` and no ``arguments``.
+    """
+    return _Header(experiment, device, variants, named=False).dispatch(rule, fallback)
 
 
 class _Header:
     def __init__(
-        self, experiment: Experiment, device: Device, variants: Mapping[int, ExportVariant]
+        self,
+        experiment: Experiment,
+        device: Device,
+        variants: Mapping[int, ExportVariant],
+        *,
+        named: bool,
     ) -> None:
         self.experiment = experiment
         self.device = device
         self.variants = variants
+        self.named = named
         self.prefix = identifier(experiment.name)
-        self.launching = LaunchCode(experiment, device, list(variants.values()))
+        self.launching = LaunchCode(experiment, device, list(variants.values()), named=named)
 
     def text(self, rule: Sequence[DispatchRule], fallback: int) -> str:
         p, launching = self.prefix, self.launching
@@ -70,12 +96,30 @@ class _Header:
                 "#include <stdint.h>",
                 "#include <stdio.h>",
                 "",
-                HELPERS,
-                *self.declarations(),
-                *self.function("int", "in_domain", self.domain(), "const {p}_shape *s"),
+                APPEND,
+                self.dispatch(rule, fallback),
                 *self.function(
                     "const char *", "file", launching.each(lambda v: quoted(v.file), '""')
                 ),
+                *self.function(
+                    "int",
+                    "options",
+                    launching.options(),
+                    "const {p}_shape *s, char *text, size_t size",
+                ),
+                *self.function("int", "scratches", launching.each(launching.count_scratch, "0")),
+                "#endif",
+                "",
+            ]
+        )
+
+    def dispatch(self, rule: Sequence[DispatchRule], fallback: int) -> str:
+        launching = self.launching
+        return "\n".join(
+            [
+                HELPERS,
+                *self.declarations(),
+                *self.function("int", "in_domain", self.domain(), "const {p}_shape *s"),
                 *self.function("int", "steps", launching.each(launching.count_steps, "0")),
                 *launching.fits(),
                 *self.function(
@@ -87,21 +131,12 @@ class _Header:
                 *self.function("int", "feasible", launching.feasible(), "const {p}_shape *s"),
                 *self.function("int", "select", self.select(rule, fallback), "@"),
                 *self.function(
-                    "int",
-                    "options",
-                    launching.options(),
-                    "const {p}_shape *s, char *text, size_t size",
-                ),
-                *self.function("int", "scratches", launching.each(launching.count_scratch, "0")),
-                *self.function(
                     "long long",
                     "scratch_bytes",
                     launching.scratch(),
                     "int index, const {p}_shape *s",
                 ),
                 *self.aligned(),
-                "#endif",
-                "",
             ]
         )
 
@@ -129,11 +164,13 @@ class _Header:
         yield f"enum {{ {listed} }};"
         fields = " ".join(f"long long {name};" for name in self.launching.symbols)
         yield f"typedef struct {{ {fields} }} {p}_shape;"
-        yield "/* A launch of `entry`; or, if `memset`, a fill of `arguments` with `byte`. */"
+        if self.named:
+            yield "/* A launch of `entry`; or, if `memset`, a fill of `arguments` with `byte`. */"
         yield "typedef struct {"
         yield "    int memset, byte, cooperative;"
-        yield "    char entry[512];"
-        yield "    const char *arguments;"
+        if self.named:
+            yield "    char entry[512];"
+            yield "    const char *arguments;"
         yield "    long long grid[3], block[3], shared_bytes;"
         yield f"}} {p}_step;"
         yield ""
@@ -186,11 +223,7 @@ class _Header:
             yield f"return {self.prefix}_feasible({instead}, s) ? {instead} : {baseline};"
 
     def condition(self, one: DispatchCondition) -> str:
-        value = (
-            f"{self.prefix.upper()}_{one.symbol}_{one.value}"
-            if isinstance(one.value, str)
-            else f"{int(one.value)}LL"
-        )
+        value = self.launching.value(one.symbol, one.value)
         return f"s->{one.symbol} {one.relation} {value}"
 
     def constant(self, trial: int) -> str:

@@ -16,14 +16,24 @@ from tuner.expressions import Expression
 from tuner.plan import Shape
 from tuner.space.lower import parameter_defines
 from tuner.space.requirements import constraints, launch_limits
+from tuner.trial import Value
 
 
 class LaunchCode:
-    """Writes the bodies; ``types`` holds each combination of type symbols in the spec's shapes."""
+    """Writes the bodies; ``types`` holds each combination of type symbols in the spec's shapes.
+
+    With ``named``, steps name their kernel or buffer.
+    """
 
     def __init__(
-        self, experiment: Experiment, device: Device, variants: Sequence[ExportVariant]
+        self,
+        experiment: Experiment,
+        device: Device,
+        variants: Sequence[ExportVariant],
+        *,
+        named: bool = True,
     ) -> None:
+        self.named = named
         self.experiment = experiment
         self.device = device
         self.variants = variants
@@ -67,8 +77,14 @@ class LaunchCode:
                     yield "}"
 
     def typed(self, types: Shape) -> list[str]:
-        """C conditions: the shape has these types."""
-        return [f"s->{name} == {self.prefix.upper()}_{name}_{v}" for name, v in types.items()]
+        """C conditions: the shape has these types, or other values of symbols."""
+        return [f"s->{name} == {self.value(name, v)}" for name, v in types.items()]
+
+    def value(self, name: str, value: Value) -> str:
+        """The C constant of a symbol's value."""
+        if isinstance(value, str):
+            return f"{self.prefix.upper()}_{name}_{value}"
+        return f"{int(value)}LL"
 
     def c(self, expression: Expression, types: Shape, variant: ExportVariant | None = None) -> str:
         """An expression over a shape, with types and the variant's parameters filled in."""
@@ -117,16 +133,18 @@ class LaunchCode:
     def _memset(self, step: Memset) -> Iterator[str]:
         yield "out->memset = 1;"
         yield f"out->byte = {step.byte};"
-        yield f"out->arguments = {quoted(step.memset)};"
+        if self.named:
+            yield f"out->arguments = {quoted(step.memset)};"
         yield "return 1;"
 
     def _launch(self, step: Launch, variant: ExportVariant, types: Shape) -> Iterator[str]:
-        entry = step.entry or variant.subject(self.experiment).entry
-        form, values = self._entry(entry, variant, types)
-        listed = "".join(f", {value}" for value in values)
-        names = step.arguments or kernel_arguments(self.experiment, variant.template)
-        yield f"snprintf(out->entry, sizeof out->entry, {quoted(form)}{listed});"
-        yield f"out->arguments = {quoted(', '.join(names))};"
+        if self.named:
+            entry = step.entry or variant.subject(self.experiment).entry
+            form, values = self._entry(entry, variant, types)
+            listed = "".join(f", {value}" for value in values)
+            names = step.arguments or kernel_arguments(self.experiment, variant.template)
+            yield f"snprintf(out->entry, sizeof out->entry, {quoted(form)}{listed});"
+            yield f"out->arguments = {quoted(', '.join(names))};"
         for what, axes in (("grid", step.grid), ("block", step.block)):
             sizes = [self.c(e, types, variant) for e in axes]
             for axis, size in enumerate([*sizes, "1", "1"][:3]):

@@ -51,6 +51,37 @@ def finished_run(
 
     ``told`` adds to each fact.
     """
+    facts = finished_facts(
+        experiment,
+        device,
+        baseline,
+        trials,
+        processes=processes,
+        noise=noise,
+        seed=seed,
+        failed=failed,
+        confirmed=confirmed,
+        incumbents=incumbents,
+    )
+    ends = itertools.accumulate(isinstance(fact, TrialFinished) for fact in facts)
+    entries = (Entry(told(fact), t=float(t)) for fact, t in zip(facts, ends, strict=True))
+    return History.of(experiment, entries)
+
+
+def finished_facts(
+    experiment: Experiment,
+    device: Device,
+    baseline: Sequence[float],
+    trials: Sequence[tuple[Mapping[str, Value], Times | Rejected]],
+    *,
+    processes: int = 5,
+    noise: float = 0.0,
+    seed: int = 0,
+    failed: Mapping[int, Rejected] | None = None,
+    confirmed: Callable[[int], bool] = lambda trial: True,
+    incumbents: Sequence[tuple[IncumbentEntered, Times]] = (),
+) -> list[Fact]:
+    """The facts of :func:`finished_run`."""
     random = np.random.default_rng(seed)
     tune = len(experiment.shapes.tune)
     facts: list[Fact] = [
@@ -103,6 +134,4 @@ def finished_run(
             )
         )
     facts.append(RunFinished())
-    ends = itertools.accumulate(isinstance(fact, TrialFinished) for fact in facts)
-    entries = (Entry(told(fact), t=float(t)) for fact, t in zip(facts, ends, strict=True))
-    return History.of(experiment, entries)
+    return facts
