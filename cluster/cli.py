@@ -363,6 +363,34 @@ def capture(
     """Run an application and record launches of a kernel, with memory before and after."""
 
 
+@_command("inject.inject", runs_application=True)
+def inject(
+    run_dir: Run,
+    application: ApplicationLine,
+    *,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Run both kernels, compare, and hand the original's results on."
+        ),
+    ] = False,
+    repeat: Annotated[
+        int,
+        typer.Option(
+            "--repeat",
+            min=0,
+            help="Time so many runs with and without, in alternation.",
+        ),
+    ] = 0,
+    kernel: Annotated[
+        str | None,
+        typer.Option("--kernel", help="The kernel's mangled name, if the application has another."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an application with a run's kernels in place of its own, by the dispatch rule."""
+
+
 @_command("patterns.list_all", patterns_app, "list")
 def patterns_list() -> None:
     """List all patterns, one per line."""

@@ -33,7 +33,7 @@ _LIKELY_INTEGER = 1 << 26
 
 def profile(application: list[str], *, as_json: bool) -> None:
     """Run an application and print its kernels."""
-    with _recording_folder() as folder:
+    with recording_folder() as folder:
         ended = run_application(
             application,
             InterposerSettings(mode="profile"),
@@ -42,12 +42,12 @@ def profile(application: list[str], *, as_json: bool) -> None:
         )
         traces = read_traces(folder)
     kernels = profile_of(traces)
-    _tell(ended, traces)
+    tell(ended, traces)
     if kernels and as_json:
         typer.echo(json.dumps(_document(ended, kernels), indent=2))
     elif kernels:
         typer.echo("\n".join(_table(kernels)))
-    _end(ended, "" if kernels else _nothing_launched(traces))
+    end(ended, "" if kernels else _nothing_launched(traces))
 
 
 def capture(
@@ -63,25 +63,25 @@ def capture(
     with capture_folder(output or Path("captures") / stem) as folder:
         ended = run_application(application, settings, folder.raw)
         traces = read_traces(folder.raw)
-        _tell(ended, traces)
+        tell(ended, traces)
         trace = _captured_process(ended, traces)
         if trace is None:
-            _end(ended, _nothing_captured(kernel, traces))
+            end(ended, _nothing_captured(kernel, traces))
             return
         recording = assemble(folder, trace, ended, kernel)
         for name in device_launching(folder.part, recording):
-            _say(
+            say(
                 f"{readable_name(name)}: its module launches kernels from the device; a replay "
                 "may miss them"
             )
         folder.finish()
     _say_truncated(recording, max_mib)
     typer.echo("\n".join(_captures(recording, folder.final)))
-    _end(ended, "")
+    end(ended, "")
 
 
 @contextmanager
-def _recording_folder() -> Iterator[Path]:
+def recording_folder() -> Iterator[Path]:
     """A private folder that is removed afterwards."""
     try:
         with TemporaryDirectory(prefix="kernelwright-profile-") as folder:
@@ -90,29 +90,30 @@ def _recording_folder() -> Iterator[Path]:
         raise EnvironmentProblem(f"no temporary folder can be used: {error}") from error
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell the user on stderr."""
     typer.echo(f"kernelwright: {text}", err=True)
 
 
-def _tell(ended: Ended, traces: Sequence[Trace]) -> None:
+def tell(ended: Ended, traces: Sequence[Trace]) -> None:
     """Say what was noted, and how the application ended if it failed."""
     for note in dict.fromkeys(note for trace in traces for note in trace.notes):
         about = f"{readable_name(note.about)}: " if note.about else ""
-        _say(about + note.note)
+        say(about + note.note)
     if ended.exit_code < 0:
-        _say(f"the application was ended by signal {-ended.exit_code}")
+        say(f"the application was ended by signal {-ended.exit_code}")
     elif ended.exit_code:
-        _say(f"the application ended with exit code {ended.exit_code}")
+        say(f"the application ended with exit code {ended.exit_code}")
     if len(traces) > 1:
-        _say(f"{len(traces)} processes used CUDA")
+        say(f"{len(traces)} processes used CUDA")
 
 
-def _end(ended: Ended, problem: str) -> None:
+def end(ended: Ended, problem: str) -> None:
     """Pass the application's exit status on; if it is 0, raise for a problem."""
     if problem and ended.exit_code == 0:
         raise NothingValid(problem)
     if problem:
-        _say(f"error: {problem}")
+        say(f"error: {problem}")
     if ended.status:
         raise typer.Exit(ended.status)
 
@@ -133,7 +134,7 @@ def _captured_process(ended: Ended, traces: Sequence[Trace]) -> Trace | None:
         return None
     kept = max(capturing, key=lambda trace: (trace.pid == ended.pid, len(trace.captures)))
     if len(capturing) > 1:
-        _say(f"kept what process {kept.pid} recorded, of {len(capturing)} processes")
+        say(f"kept what process {kept.pid} recorded, of {len(capturing)} processes")
     return kept
 
 
@@ -153,9 +154,9 @@ def _nothing_captured(kernel: str, traces: Sequence[Trace]) -> str:
 def _say_truncated(recording: Recording, max_mib: int) -> None:
     truncated = sum(buffer.truncated for launch in recording.launches for buffer in launch.buffers)
     if truncated:
-        _say(f"{truncated} buffers were cut at {max_mib} MiB; raise --max-mib for all of them")
+        say(f"{truncated} buffers were cut at {max_mib} MiB; raise --max-mib for all of them")
     for note in dict.fromkeys(note for launch in recording.launches for note in launch.notes):
-        _say(f"a replay is incomplete: {note}")
+        say(f"a replay is incomplete: {note}")
 
 
 def _captures(recording: Recording, folder: Path) -> Iterator[str]:

@@ -5,6 +5,7 @@ baseline outside the domain, and where nothing is confirmed faster or feasible.
 """
 
 import json
+from typing import Self
 
 from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE, INCUMBENT
@@ -38,7 +39,7 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
     Raises:
         NothingValid: no configuration was confirmed.
     """
-    return _export(history, result).files()
+    return Export.of(history, result).files()
 
 
 def tuned_file(history: History, *, file: str, macros: frozenset[str], run: str) -> TunedFile:
@@ -54,7 +55,7 @@ def tuned_file(history: History, *, file: str, macros: frozenset[str], run: str)
         NothingValid: no configuration was confirmed, or the original serves every shape.
         SpecError: the kernel cannot be launched from an application's source.
     """
-    made = _export(history, None)
+    made = Export.of(history)
     return render_tuned(
         made.experiment,
         made.device,
@@ -67,19 +68,30 @@ def tuned_file(history: History, *, file: str, macros: frozenset[str], run: str)
     )
 
 
-def _export(history: History, result: Result | None) -> "_Export":
-    device = history.device
-    result = result or summarise(history)
-    confirmed = result.confirmed or any(s and s.cell.comparison for s in result.specialised)
-    if device is None or not confirmed:
-        raise NothingValid(
-            "there is nothing to export: no configuration was confirmed against the baseline; "
-            "continue an interrupted run with `kernelwright resume`"
-        )
-    return _Export(history, device, result)
+class Export:
+    """What a run exports.
 
+    ``variants`` holds each exported kernel by trial, the baseline among them; ``rule`` dispatches a
+    shape to a trial, and ``fallback`` serves where that trial cannot.
+    """
 
-class _Export:
+    @classmethod
+    def of(cls, history: History, result: Result | None = None) -> Self:
+        """The export of a run; ``result`` is its summary, if already made.
+
+        Raises:
+            NothingValid: no configuration was confirmed.
+        """
+        device = history.device
+        result = result or summarise(history)
+        confirmed = result.confirmed or any(s and s.cell.comparison for s in result.specialised)
+        if device is None or not confirmed:
+            raise NothingValid(
+                "there is nothing to export: no configuration was confirmed against the baseline; "
+                "continue an interrupted run with `kernelwright resume`"
+            )
+        return cls(history, device, result)
+
     def __init__(self, history: History, device: Device, result: Result) -> None:
         self.history = history
         self.experiment = experiment = history.experiment
@@ -92,18 +104,18 @@ class _Export:
         self.fallback = portfolio.fallback if portfolio else BASELINE
         binary = experiment.kernel.binary
         yours = f"your kernel, measured as in {binary.file.name}" if binary else "your kernel"
-        self.variants = {BASELINE: self.variant("baseline", Configuration(()), yours, None)}
+        self.variants = {BASELINE: self._variant("baseline", Configuration(()), yours, None)}
         general = result.general
         if general and general.comparison:
             comparison = general.comparison
             note = f"{general.configuration}; {comparison} {comparison.verdict}"
-            self.variants[general.trial] = self.variant(
+            self.variants[general.trial] = self._variant(
                 "general", general.configuration, note, history.template(general.trial)
             )
         if portfolio:
-            self.add(portfolio)
+            self._add(portfolio)
 
-    def add(self, portfolio: Portfolio) -> None:
+    def _add(self, portfolio: Portfolio) -> None:
         """Add the portfolio's members."""
         for member in portfolio.members:
             if member.trial in self.variants:
@@ -117,23 +129,24 @@ class _Export:
             name = f"trial{member.trial}"
             if member.trial <= INCUMBENT:
                 name = f"incumbent{INCUMBENT - member.trial or ''}"
-            self.variants[member.trial] = self.variant(
+            self.variants[member.trial] = self._variant(
                 name, member.configuration, note, self.history.template(member.trial)
             )
 
     def files(self) -> dict[str, str]:
+        """The text of each file by name, see :func:`export_files`."""
         header = render_header(
             self.experiment, self.device, self.variants, self.rule, self.fallback
         )
         return {
             f"{self.stem}.h": header,
-            **{variant.file: self.source(variant) for variant in self.variants.values()},
+            **{variant.file: self._source(variant) for variant in self.variants.values()},
             **dict(self.experiment.kernel.headers),
-            "export.json": self.manifest(),
+            "export.json": self._manifest(),
             NAME: render_record(self.experiment, self.device, self.variants, self.result),
         }
 
-    def variant(
+    def _variant(
         self, name: str, configuration: Configuration, note: str, template: Template | None
     ) -> ExportVariant:
         return ExportVariant(
@@ -144,7 +157,7 @@ class _Export:
             note=note,
         )
 
-    def source(self, variant: ExportVariant) -> str:
+    def _source(self, variant: ExportVariant) -> str:
         """The variant's source, preceded by its parameter values as macros."""
         subject = variant.subject(self.experiment)
         if variant.template is None:
@@ -168,7 +181,7 @@ class _Export:
         lines += [f'#line 1 "{subject.source.name}"', subject.source.text]
         return "\n".join(lines)
 
-    def manifest(self) -> str:
+    def _manifest(self) -> str:
         shapes = self.experiment.shapes
         data = {
             "experiment": self.experiment.name,

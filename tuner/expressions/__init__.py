@@ -17,7 +17,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from tuner.device import Device
-from tuner.expressions import c, fold, mask, scalar, tree
+from tuner.expressions import c, fold, mask, postfix, scalar, tree
 from tuner.expressions.c import C_HELPERS
 from tuner.expressions.mask import Bools, Column, Values
 from tuner.expressions.tree import RESERVED, ExpressionError, Kind, closest, nearest
@@ -152,6 +152,17 @@ class Expression:
             ExpressionError: It still holds a name literal or reads the device.
         """
         return c.render(self.root, rename)
+
+    def to_postfix(self, variable: Callable[[str], str]) -> list[str]:
+        """The words of a postfix program (see :mod:`tuner.expressions.postfix`).
+
+        ``variable`` gives each name's word. Names and device limits have no form: :meth:`bind` them
+        first.
+
+        Raises:
+            ExpressionError: It still holds a name literal or reads the device.
+        """
+        return postfix.render(self.root, variable)
 
     def __str__(self) -> str:
         return self.text

@@ -66,7 +66,7 @@ class Ended:
 
 def run_application(
     argv: Sequence[str],
-    settings: InterposerSettings,
+    settings: InterposerSettings | None,
     folder: Path,
     *,
     stdout: int | None = None,
@@ -79,7 +79,7 @@ def run_application(
 
     Args:
         argv: the command and its arguments.
-        settings: what the library does.
+        settings: what the library does; ``None`` runs the application without it.
         folder: an existing folder, readable by its owner only.
         stdout: a descriptor for the application's output, instead of this process's.
         environment: the application's, to which the library is added.
@@ -90,6 +90,23 @@ def run_application(
     """
     if not argv:
         raise SpecError("name the application after --: kernelwright profile -- ./app --its-option")
+    child = dict(environment)
+    if settings is not None:
+        child |= _loading(settings, folder, environment)
+    try:
+        process = subprocess.Popen(argv, env=child, stdout=stdout)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise SpecError(f"{argv[0]}: cannot be run ({why})") from error
+    with _signals_to(process):
+        code = process.wait()
+    return Ended(argv=tuple(argv), directory=str(Path.cwd()), pid=process.pid, exit_code=code)
+
+
+def _loading(
+    settings: InterposerSettings, folder: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Write the settings; the variables with which the library is loaded and finds them."""
     if "\n" in settings.kernel:
         raise SpecError("--kernel: the name has a line break")
     if environment.get(_PROFILER):
@@ -101,19 +118,7 @@ def run_application(
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(settings.text())
     preload = [*filter(None, [environment.get("LD_PRELOAD")]), str(library)]
-    child = {
-        **environment,
-        "LD_PRELOAD": os.pathsep.join(preload),
-        VARIABLE: str(folder.resolve()),
-    }
-    try:
-        process = subprocess.Popen(argv, env=child, stdout=stdout)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise SpecError(f"{argv[0]}: cannot be run ({why})") from error
-    with _signals_to(process):
-        code = process.wait()
-    return Ended(argv=tuple(argv), directory=str(Path.cwd()), pid=process.pid, exit_code=code)
+    return {"LD_PRELOAD": os.pathsep.join(preload), VARIABLE: str(folder.resolve())}
 
 
 @contextmanager

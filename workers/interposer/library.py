@@ -19,7 +19,7 @@ from tuner.files import make_folder
 SOURCES = Path(__file__).parent / "native"
 COMPILER = "cc"
 _OPTIONS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
-_LIBRARIES = ("-ldl",)
+_LIBRARIES = ("-ldl", "-lm")
 _SECONDS = 120.0
 _DIGITS = 16
 """Hex digits of the digest in the library's name."""

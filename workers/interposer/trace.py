@@ -115,6 +115,38 @@ class CaptureLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionLine:
+    """Whether launches of a shape are replaced; ``decision`` is the slot of their counter.
+
+    ``reason`` says why not; ``image`` is the tuned kernel's file.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    decision: Count
+    shape: Count
+    substituted: bool
+    reason: Line
+    image: Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceLine:
+    """How a tuned kernel's results differed, for one launch of the shape ``difference``.
+
+    Of the buffer in ``parameter``: elements beyond the tolerance, elements that are not equal bit
+    for bit, their largest distance, and bytes changed outside of what the spec says is written.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    difference: Count
+    parameter: Count
+    failures: Count
+    unequal: Count
+    worst: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
+    outside: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoteLine:
     """Something for the user; ``about`` is a kernel's name, or empty."""
 
@@ -123,7 +155,17 @@ class NoteLine:
     about: Line
 
 
-LogLine = DeviceLine | KernelLine | PointersLine | ShapeLine | ImageLine | CaptureLine | NoteLine
+LogLine = (
+    DeviceLine
+    | KernelLine
+    | PointersLine
+    | ShapeLine
+    | ImageLine
+    | CaptureLine
+    | DecisionLine
+    | DifferenceLine
+    | NoteLine
+)
 
 
 def _kind(given: Any) -> str | None:
@@ -139,6 +181,8 @@ _LINE: TypeAdapter[LogLine] = TypeAdapter(
         | Annotated[ShapeLine, Tag("shape")]
         | Annotated[ImageLine, Tag("image")]
         | Annotated[CaptureLine, Tag("capture")]
+        | Annotated[DecisionLine, Tag("decision")]
+        | Annotated[DifferenceLine, Tag("difference")]
         | Annotated[NoteLine, Tag("note")],
         Discriminator(_kind),
     ]
@@ -147,7 +191,11 @@ _LINE: TypeAdapter[LogLine] = TypeAdapter(
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """Launches of a shape: eager, as nodes of launched graphs, timed, and the time of those."""
+    """Four numbers of a slot.
+
+    Of a shape: launches into streams, launches as nodes of launched graphs, launches that were
+    timed, and their time. Of a decision they are read by ``injection``.
+    """
 
     eager: int = 0
     in_graphs: int = 0
@@ -171,6 +219,8 @@ class Trace:
     shapes: dict[int, ShapeLine] = field(default_factory=dict)
     images: dict[int, ImageLine] = field(default_factory=dict)
     captures: dict[int, CaptureLine] = field(default_factory=dict)
+    decisions: list[DecisionLine] = field(default_factory=list)
+    differences: list[DifferenceLine] = field(default_factory=list)
     notes: list[NoteLine] = field(default_factory=list)
     counters: Mapping[int, Counter] = field(default_factory=dict)
 
@@ -195,6 +245,14 @@ class Trace:
                 if slot not in self.shapes:
                     return f"capture of shape {slot}, which is not there"
                 self.captures[slot] = line
+            case DecisionLine(shape=slot):
+                if slot not in self.shapes:
+                    return f"decision on shape {slot}, which is not there"
+                self.decisions.append(line)
+            case DifferenceLine(difference=slot):
+                if slot not in self.shapes:
+                    return f"difference of shape {slot}, which is not there"
+                self.differences.append(line)
             case NoteLine():
                 self.notes.append(line)
         return ""

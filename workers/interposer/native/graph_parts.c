@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "observe.h"
 #include "record.h"
 
 enum { MOST_TIMED = 4096 };
@@ -148,7 +149,8 @@ int kw_graph_launch_timed(kw_graph *graph, CUstream stream, CUresult *result)
 /* One part: nodes of the clone by index, instantiated. */
 typedef struct {
     CUgraphExec exec;
-    const kw_graph_node *captured; /* the kernel that is this part, if it is to be captured */
+    const kw_graph_node *observed; /* the kernel that is this part, if it is to be observed */
+    CUstream stream;
 } kw_part;
 
 typedef struct {
@@ -171,7 +173,7 @@ static void free_plan(kw_plan *plan)
 }
 
 /* Adds the nodes in `keep` that are not done as a part; nothing if there are none. */
-static int add_part(kw_plan *plan, CUgraph graph, const kw_graph_node *captured)
+static int add_part(kw_plan *plan, CUgraph graph, const kw_graph_node *observed)
 {
     kw_part *part = &plan->parts[plan->part_count];
     CUgraph clone = NULL;
@@ -188,7 +190,7 @@ static int add_part(kw_plan *plan, CUgraph graph, const kw_graph_node *captured)
     }
     if (good && kept) {
         good = !KW_CU(cuGraphInstantiateWithFlags, &part->exec, clone, 0);
-        part->captured = captured;
+        part->observed = observed;
         plan->part_count += good;
     }
     if (clone)
@@ -241,15 +243,15 @@ static const kw_graph_node *next_wanted(const kw_graph *graph, kw_plan *plan,
     return NULL;
 }
 
-/* Marks the first node of each shape that is to be captured; returns how many. */
+/* Marks the first node of each shape that is to be observed; returns how many. */
 static unsigned choose(const kw_graph *graph, unsigned char *wanted)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < graph->count; i++) {
-        int seen = !graph->nodes[i].handle || !kw_capture_wants(graph->nodes[i].shape);
+        int seen = !graph->nodes[i].handle || !kw_observes(graph->nodes[i].shape);
         for (unsigned j = 0; j < i && !seen; j++)
             seen = wanted[j] && graph->nodes[j].shape == graph->nodes[i].shape;
-        wanted[i] = !seen && count < kw_settings.shapes;
+        wanted[i] = !seen;
         count += wanted[i];
     }
     return count;
@@ -286,6 +288,13 @@ static int make_plan(const kw_graph *graph, kw_plan *plan)
     return good;
 }
 
+static CUresult launch_part(void *context)
+{
+    const kw_part *part = context;
+    CUresult result = KW_CU(cuGraphLaunch, part->exec, part->stream);
+    return result ? result : kw_settle(part->stream);
+}
+
 int kw_graph_launch_parts(kw_graph *graph, CUstream stream, CUresult *result)
 {
     static unsigned char area[KW_MOST_PARAMETER_BYTES + 8];
@@ -293,27 +302,22 @@ int kw_graph_launch_parts(kw_graph *graph, CUstream stream, CUresult *result)
     if (!make_plan(graph, &plan)) {
         free_plan(&plan);
         for (unsigned i = 0; i < graph->count; i++)
-            if (kw_capture_wants(graph->nodes[i].shape)) {
-                graph->nodes[i].shape->captured = 1;
-                kw_record_note(graph->nodes[i].shape->kernel->name,
-                               "not captured: its graph cannot be run in parts");
-            }
+            if (kw_observes(graph->nodes[i].shape))
+                kw_unobserve(graph->nodes[i].shape, "its graph cannot be run in parts");
         return 0;
     }
     *result = CUDA_SUCCESS;
     kw_settle(stream);
     for (unsigned i = 0; i < plan.part_count && !*result; i++) {
-        const kw_graph_node *node = plan.parts[i].captured;
-        kw_capture *capture = NULL;
+        const kw_graph_node *node = plan.parts[i].observed;
         kw_launch launch;
-        if (node && kw_graph_node_launch(node->handle, &launch) &&
-            kw_arguments(node->shape->kernel, &launch, area))
-            capture = kw_capture_begin(node->shape, area, 1);
-        *result = KW_CU(cuGraphLaunch, plan.parts[i].exec, stream);
-        if (!*result)
-            *result = kw_settle(stream);
-        if (capture)
-            kw_capture_end(capture, *result);
+        plan.parts[i].stream = stream;
+        if (node && kw_observes(node->shape) && kw_graph_node_launch(node->handle, &launch) &&
+            kw_arguments(node->shape->kernel, &launch, area)) {
+            launch.stream = stream;
+            *result = kw_observe(node->shape, &launch, area, 1, launch_part, &plan.parts[i]);
+        } else
+            *result = launch_part(&plan.parts[i]);
     }
     free_plan(&plan);
     return 1;

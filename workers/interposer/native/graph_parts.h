@@ -2,7 +2,6 @@
 #ifndef KW_GRAPH_PARTS_H
 #define KW_GRAPH_PARTS_H
 
-#include "capture.h"
 #include "driver.h"
 #include "kernels.h"
 
@@ -31,7 +30,7 @@ int kw_graph_launch_timed(kw_graph *graph, CUstream stream, CUresult *result);
 /* Frees the events and the graph that holds them. */
 void kw_graph_untime(kw_graph *graph);
 
-/* Launches the graph in parts, and captures the kernels that are wanted; 0 if nothing ran. */
+/* Launches the graph in parts, and observes the kernels that are wanted; 0 if nothing ran. */
 int kw_graph_launch_parts(kw_graph *graph, CUstream stream, CUresult *result);
 
 #endif

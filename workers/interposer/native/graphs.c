@@ -6,6 +6,7 @@
 
 #include "graph_parts.h"
 #include "hooks.h"
+#include "observe.h"
 #include "record.h"
 
 enum { MOST_NODES = 1 << 16, MOST_DEPTH = 4, TIMED_LAUNCHES = 3 };
@@ -87,8 +88,10 @@ static void list(kw_graph *graph, CUgraph from, int depth)
 
 void kw_graph_instantiated(CUgraphExec exec, CUgraph from)
 {
-    kw_graph *graph = calloc(1, sizeof *graph);
+    if (kw_settings.mode == KW_INJECT)
+        return; /* what is recorded into graphs is replaced already */
     kw_graph_destroyed(exec);
+    kw_graph *graph = calloc(1, sizeof *graph);
     if (!graph)
         return;
     graph->exec = exec;
@@ -144,16 +147,15 @@ void kw_graph_changed(CUgraphExec exec)
         graph->nodes[i].handle = NULL;
 }
 
-static int wants_capture(const kw_graph *graph)
+static int is_observed(const kw_graph *graph)
 {
     for (unsigned i = 0; i < graph->count; i++)
-        if (kw_capture_wants(graph->nodes[i].shape)) {
+        if (kw_observes(graph->nodes[i].shape)) {
             if (graph->nodes[i].handle)
                 return 1;
-            graph->nodes[i].shape->captured = 1;
-            kw_record_note(graph->nodes[i].shape->kernel->name,
-                           "not captured: its graph is nested, has nodes that cannot be cloned, "
-                           "or was changed after it was instantiated");
+            kw_unobserve(graph->nodes[i].shape,
+                         "its graph is nested, has nodes that cannot be cloned, or was changed "
+                         "after it was instantiated");
         }
     return 0;
 }
@@ -165,7 +167,7 @@ int kw_graph_launched(CUgraphExec exec, CUstream stream, CUresult *result)
         return 0;
     for (unsigned i = 0; i < graph->count; i++)
         kw_record_counter(graph->nodes[i].shape->slot)->in_graph++;
-    if (kw_settings.mode == KW_CAPTURE && wants_capture(graph))
+    if (is_observed(graph))
         return kw_graph_launch_parts(graph, stream, result);
     if (graph->timed_left && graph->clone) {
         graph->timed_left--;

@@ -17,6 +17,7 @@
 #include "lookup.h"
 #include "memory.h"
 #include "record.h"
+#include "rules.h"
 #include "timing.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,6 +42,7 @@ static void in_forked_child(void)
     kw_capture_forget();
     kw_graphs_forget();
     kw_timing_forget();
+    kw_rules_forget();
     state = UNKNOWN;
 }
 
@@ -49,6 +51,8 @@ static void start(void)
     static int registered;
     state = OFF;
     if (!kw_driver_open() || !kw_record_open())
+        return;
+    if ((kw_settings.mode == KW_INJECT || kw_settings.mode == KW_VERIFY) && !kw_rules_read())
         return;
     state = ON;
     if (!registered) {
@@ -93,14 +97,6 @@ int kw_is_recording(CUstream stream)
     int status = 0;
     return KW_CU(cuStreamIsCapturing, stream, &status) || status;
 }
-
-/* The driver's own function, looked up at the first call. */
-#define REAL(name) \
-    static typeof(&name) real; \
-    if (!real) \
-        *(void **)&real = kw_driver_symbol(#name); \
-    if (!real) \
-        return CUDA_ERROR_NOT_FOUND
 
 #define PARAMETERS \
     CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
@@ -149,7 +145,7 @@ static void read_attributes(kw_launch *launch)
 #define PLAIN(name, per_thread) \
     KW_EXPORT CUresult name(PARAMETERS, void **extra) \
     { \
-        REAL(name); \
+        KW_REAL(name); \
         kw_launch launch = LAUNCH(per_thread); \
         launch.extra = extra; \
         return kw_launched(&launch, call_plain, (void *)real); \
@@ -157,7 +153,7 @@ static void read_attributes(kw_launch *launch)
 #define COOPERATIVE(name, per_thread) \
     KW_EXPORT CUresult name(PARAMETERS) \
     { \
-        REAL(name); \
+        KW_REAL(name); \
         kw_launch launch = LAUNCH(per_thread); \
         launch.cooperative = 1; \
         return kw_launched(&launch, call_cooperative, (void *)real); \
@@ -166,7 +162,7 @@ static void read_attributes(kw_launch *launch)
     KW_EXPORT CUresult name(const CUlaunchConfig *config, CUfunction function, void **parameters, \
                             void **extra) \
     { \
-        REAL(name); \
+        KW_REAL(name); \
         if (!config) \
             return real(config, function, parameters, extra); \
         kw_launch launch = {.function = function, \
@@ -191,136 +187,70 @@ COOPERATIVE(cuLaunchCooperativeKernel_ptsz, 1)
 EX(cuLaunchKernelEx, 0)
 EX(cuLaunchKernelEx_ptsz, 1)
 
-/* A function whose effect is noted after the driver's own has succeeded. */
-#define AFTER(name, arguments, values, effect) \
-    KW_EXPORT CUresult name arguments \
-    { \
-        REAL(name); \
-        CUresult result = real values; \
-        if (result == CUDA_SUCCESS && kw_enter()) { \
-            effect; \
-            kw_leave(); \
-        } \
-        return result; \
-    }
-/* A function whose effect is noted before. */
-#define BEFORE(name, arguments, values, effect) \
-    KW_EXPORT CUresult name arguments \
-    { \
-        REAL(name); \
-        if (kw_enter()) { \
-            effect; \
-            kw_leave(); \
-        } \
-        return real values; \
-    }
-
-AFTER(cuModuleLoad, (CUmodule * module, const char *path), (module, path),
+KW_AFTER(cuModuleLoad, (CUmodule * module, const char *path), (module, path),
       kw_image_keep_file(*module, path))
-AFTER(cuModuleLoadData, (CUmodule * module, const void *image), (module, image),
+KW_AFTER(cuModuleLoadData, (CUmodule * module, const void *image), (module, image),
       kw_image_keep(*module, image))
-AFTER(cuModuleLoadFatBinary, (CUmodule * module, const void *image), (module, image),
+KW_AFTER(cuModuleLoadFatBinary, (CUmodule * module, const void *image), (module, image),
       kw_image_keep(*module, image))
-AFTER(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned n, int *o, void **v),
+KW_AFTER(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned n, int *o, void **v),
       (module, image, n, o, v), kw_image_keep(*module, image))
-AFTER(cuLibraryLoadData,
+KW_AFTER(cuLibraryLoadData,
       (CUlibrary * library, const void *image, int *a, void **b, unsigned c, int *d, void **e,
        unsigned f),
       (library, image, a, b, c, d, e, f), kw_image_keep(*library, image))
-AFTER(cuLibraryLoadFromFile,
+KW_AFTER(cuLibraryLoadFromFile,
       (CUlibrary * library, const char *path, int *a, void **b, unsigned c, int *d, void **e,
        unsigned f),
       (library, path, a, b, c, d, e, f), kw_image_keep_file(*library, path))
-AFTER(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),
+KW_AFTER(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),
       (kernel, library, name), kw_kernel_is_library_kernel(*kernel))
-BEFORE(cuModuleUnload, (CUmodule module), (module),
+KW_BEFORE(cuModuleUnload, (CUmodule module), (module),
        (kw_image_unloaded(module), kw_kernels_forget_handles()))
-BEFORE(cuLibraryUnload, (CUlibrary library), (library),
+KW_BEFORE(cuLibraryUnload, (CUlibrary library), (library),
        (kw_image_unloaded(library), kw_kernels_forget_handles()))
 
-AFTER(cuTexObjectCreate, (uint64_t * handle, const void *a, const void *b, const void *c),
+KW_AFTER(cuTexObjectCreate, (uint64_t * handle, const void *a, const void *b, const void *c),
       (handle, a, b, c), kw_capture_saw_texture(*handle))
-AFTER(cuSurfObjectCreate, (uint64_t * handle, const void *a), (handle, a),
+KW_AFTER(cuSurfObjectCreate, (uint64_t * handle, const void *a), (handle, a),
       kw_capture_saw_texture(*handle))
-AFTER(cuTensorMapEncodeTiled,
+KW_AFTER(cuTensorMapEncodeTiled,
       (void *map, int type, unsigned rank, void *address, const uint64_t *a, const uint64_t *b,
        const unsigned *c, const unsigned *d, int e, int f, int g, int h),
       (map, type, rank, address, a, b, c, d, e, f, g, h), kw_capture_saw_tensor_map(map))
-
-AFTER(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
-      (exec, graph, flags), kw_graph_instantiated(*exec, graph))
-AFTER(cuGraphInstantiateWithParams, (CUgraphExec * exec, CUgraph graph, void *params),
-      (exec, graph, params), kw_graph_instantiated(*exec, graph))
-AFTER(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * exec, CUgraph graph, void *params),
-      (exec, graph, params), kw_graph_instantiated(*exec, graph))
-AFTER(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, void *info), (exec, graph, info),
-      kw_graph_updated(exec, graph))
-AFTER(cuGraphExecKernelNodeSetParams_v2,
-      (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params),
-      (exec, node, params), kw_graph_node_set(exec, node, params))
-AFTER(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, void *params),
-      (exec, node, params), kw_graph_changed(exec))
-BEFORE(cuGraphExecDestroy, (CUgraphExec exec), (exec), kw_graph_destroyed(exec))
-
-#define GRAPH_LAUNCH(name, per_thread) \
-    KW_EXPORT CUresult name(CUgraphExec exec, CUstream stream) \
-    { \
-        CUresult result; \
-        CUstream own = (per_thread) && !stream ? CU_STREAM_PER_THREAD : stream; \
-        REAL(name); \
-        if (kw_enter()) { \
-            int launched = kw_graph_launched(exec, own, &result); \
-            kw_leave(); \
-            if (launched) \
-                return result; \
-        } \
-        return real(exec, stream); \
-    }
-GRAPH_LAUNCH(cuGraphLaunch, 0)
-GRAPH_LAUNCH(cuGraphLaunch_ptsz, 1)
 
 KW_EXPORT CUresult cuGetProcAddress(const char *, void **, int, uint64_t);
 KW_EXPORT CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 
 void *kw_replacement(const char *name)
 {
-#define HOOK(name) {#name, (void *)name}
-    static const struct {
-        const char *name;
-        void *function;
-    } hooks[] = {
-        HOOK(cuGetProcAddress),
-        HOOK(cuGetProcAddress_v2),
-        HOOK(cuLaunchKernel),
-        HOOK(cuLaunchKernel_ptsz),
-        HOOK(cuLaunchKernelEx),
-        HOOK(cuLaunchKernelEx_ptsz),
-        HOOK(cuLaunchCooperativeKernel),
-        HOOK(cuLaunchCooperativeKernel_ptsz),
-        HOOK(cuModuleLoad),
-        HOOK(cuModuleLoadData),
-        HOOK(cuModuleLoadDataEx),
-        HOOK(cuModuleLoadFatBinary),
-        HOOK(cuModuleUnload),
-        HOOK(cuLibraryLoadData),
-        HOOK(cuLibraryLoadFromFile),
-        HOOK(cuLibraryGetKernel),
-        HOOK(cuLibraryUnload),
-        HOOK(cuTexObjectCreate),
-        HOOK(cuSurfObjectCreate),
-        HOOK(cuTensorMapEncodeTiled),
-        HOOK(cuGraphInstantiateWithFlags),
-        HOOK(cuGraphInstantiateWithParams),
-        HOOK(cuGraphInstantiateWithParams_ptsz),
-        HOOK(cuGraphExecUpdate_v2),
-        HOOK(cuGraphExecKernelNodeSetParams_v2),
-        HOOK(cuGraphExecNodeSetParams),
-        HOOK(cuGraphExecDestroy),
-        HOOK(cuGraphLaunch),
-        HOOK(cuGraphLaunch_ptsz),
+    static const kw_hook hooks[] = {
+        KW_HOOK(cuGetProcAddress),
+        KW_HOOK(cuGetProcAddress_v2),
+        KW_HOOK(cuLaunchKernel),
+        KW_HOOK(cuLaunchKernel_ptsz),
+        KW_HOOK(cuLaunchKernelEx),
+        KW_HOOK(cuLaunchKernelEx_ptsz),
+        KW_HOOK(cuLaunchCooperativeKernel),
+        KW_HOOK(cuLaunchCooperativeKernel_ptsz),
+        KW_HOOK(cuModuleLoad),
+        KW_HOOK(cuModuleLoadData),
+        KW_HOOK(cuModuleLoadDataEx),
+        KW_HOOK(cuModuleLoadFatBinary),
+        KW_HOOK(cuModuleUnload),
+        KW_HOOK(cuLibraryLoadData),
+        KW_HOOK(cuLibraryLoadFromFile),
+        KW_HOOK(cuLibraryGetKernel),
+        KW_HOOK(cuLibraryUnload),
+        KW_HOOK(cuTexObjectCreate),
+        KW_HOOK(cuSurfObjectCreate),
+        KW_HOOK(cuTensorMapEncodeTiled),
     };
     for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
         if (!strcmp(hooks[i].name, name))
             return hooks[i].function;
+    for (const kw_hook *hook = kw_graph_hooks; hook->name; hook++)
+        if (!strcmp(hook->name, name))
+            return hook->function;
     return NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "driver.h"
 #include "kernels.h"
+#include "lookup.h"
 
 #define KW_EXPORT __attribute__((visibility("default")))
 
@@ -20,5 +21,47 @@ void kw_continue(void);
 
 /* Whether work in the stream is being recorded into a graph instead of run. */
 int kw_is_recording(CUstream stream);
+
+typedef struct {
+    const char *name;
+    void *function;
+} kw_hook;
+
+#define KW_HOOK(name) {#name, (void *)name}
+
+/* The functions on graphs, ending with a NULL name. */
+extern const kw_hook kw_graph_hooks[];
+
+/* The driver's own function, looked up at the first call. */
+#define KW_REAL(name) \
+    static typeof(&name) real; \
+    if (!real) \
+        *(void **)&real = kw_driver_symbol(#name); \
+    if (!real) \
+        return CUDA_ERROR_NOT_FOUND
+
+/* A function whose effect is noted after the driver's own has succeeded. */
+#define KW_AFTER(name, arguments, values, effect) \
+    KW_EXPORT CUresult name arguments \
+    { \
+        KW_REAL(name); \
+        CUresult result = real values; \
+        if (result == CUDA_SUCCESS && kw_enter()) { \
+            effect; \
+            kw_leave(); \
+        } \
+        return result; \
+    }
+/* A function whose effect is noted before. */
+#define KW_BEFORE(name, arguments, values, effect) \
+    KW_EXPORT CUresult name arguments \
+    { \
+        KW_REAL(name); \
+        if (kw_enter()) { \
+            effect; \
+            kw_leave(); \
+        } \
+        return real values; \
+    }
 
 #endif

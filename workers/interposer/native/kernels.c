@@ -8,6 +8,7 @@
 #include "images.h"
 #include "memory.h"
 #include "record.h"
+#include "rules.h"
 
 enum { HANDLES = 1 << 16, MOST_SHAPES = 512, LONGEST_NAME = 4096 };
 
@@ -182,6 +183,7 @@ static kw_kernel *new_kernel(CUfunction handle)
         log_device();
     kernel->id = kernel_count++;
     kernel->wanted = kw_settings.mode == KW_CAPTURE && matches(kw_settings.kernel, kernel->name);
+    kernel->rule = kw_rule_for(kernel->name);
     if (kernel->wanted)
         kernel->image = kw_image_of(handle, library);
     kernel->next = kernels;

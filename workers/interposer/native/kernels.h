@@ -20,6 +20,8 @@ typedef struct {
 } kw_launch;
 
 struct kw_kernel;
+struct kw_rule;
+struct kw_substitution;
 
 /* Launches with the same grid, block, shared bytes and scalar arguments. */
 typedef struct kw_shape {
@@ -31,6 +33,7 @@ typedef struct kw_shape {
     unsigned slot;      /* of its counter */
     unsigned pending;   /* launches whose time is not known yet */
     int captured;       /* its memory was recorded, or that was tried in vain */
+    struct kw_substitution *substitution; /* what replaces it; NULL: not decided */
 } kw_shape;
 
 typedef struct kw_kernel {
@@ -42,6 +45,7 @@ typedef struct kw_kernel {
     unsigned char *is_pointer; /* for each 8-byte word of the parameter area */
     int unreadable;            /* the driver cannot tell the parameters */
     int wanted;                /* to be captured */
+    struct kw_rule *rule;      /* by which it is replaced, or NULL */
     kw_shape *shapes, *last;
     unsigned shape_count;
     unsigned image; /* 1 + its number; 0: unknown */

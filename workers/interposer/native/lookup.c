@@ -76,6 +76,7 @@ static void exported_name(const char *name, int version, uint64_t flags, char *f
     } versioned[] = {
         {"cuGetProcAddress", "cuGetProcAddress_v2", 12000},
         {"cuGraphAddKernelNode", "cuGraphAddKernelNode_v2", 12000},
+        {"cuGraphKernelNodeSetParams", "cuGraphKernelNodeSetParams_v2", 12000},
         {"cuGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams_v2", 12000},
         {"cuGraphExecUpdate", "cuGraphExecUpdate_v2", 12000},
         {"cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000},

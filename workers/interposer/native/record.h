@@ -22,12 +22,25 @@ typedef struct {
 
 extern kw_settings_table kw_settings;
 
-/* Counters of one slot, in a file that is mapped into memory. */
-typedef struct {
-    uint64_t eager;    /* launches into a stream */
-    uint64_t in_graph; /* kernel nodes of launched graphs */
-    uint64_t timed;    /* launches that were timed */
-    uint64_t ns;       /* their time */
+/* Counters of one slot, in a file that is mapped into memory: of a shape, or of a decision. */
+typedef union {
+    struct {
+        uint64_t eager;    /* launches into a stream */
+        uint64_t in_graph; /* kernel nodes of launched graphs */
+        uint64_t timed;    /* launches that were timed */
+        uint64_t ns;       /* their time */
+    };
+    struct {
+        uint64_t substituted; /* launches of the tuned kernel, also into graphs */
+        uint64_t recorded;    /* those of them that were recorded into graphs */
+        uint64_t fell_back;   /* launches that failed, after which the original ran */
+        uint64_t original;    /* launches of the original */
+    };
+    struct {
+        uint64_t equal;     /* launches whose results were equal within the tolerance */
+        uint64_t different; /* and those whose results were not */
+        uint64_t unused, uncompared; /* launches of the original alone are uncompared */
+    };
 } kw_counter;
 
 enum { KW_SLOTS = 16384 };

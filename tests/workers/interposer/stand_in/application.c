@@ -225,6 +225,7 @@ static void explicit_graph(int updated)
     for (int i = 0; i < 4; i++) {
         if (updated && i == 2) {
             b.parameters = changed;
+            b.grid[0] = blocks(fewer, 256);
             CU(cuGraphExecKernelNodeSetParams, exec, nodes[1], &b);
         }
         CU(cuGraphLaunch, exec, NULL);

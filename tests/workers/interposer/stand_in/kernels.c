@@ -30,6 +30,48 @@ void _Z5scale3boxfi(const unsigned *grid, const unsigned *block, void **p)
         out[i] *= factor;
 }
 
+/* Tuned kernels with the arguments of silu: four elements a thread. */
+const int silu_tuned_params[] = {8, 8, 4, 0};
+void silu_tuned(const unsigned *grid, const unsigned *block, void **p)
+{
+    unsigned four[] = {4 * grid[0], 1, 1};
+    _Z4siluPKfPfi(four, block, p);
+}
+
+/* A first element that is wrong. */
+const int silu_wrong_params[] = {8, 8, 4, 0};
+void silu_wrong(const unsigned *grid, const unsigned *block, void **p)
+{
+    silu_tuned(grid, block, p);
+    (*(float **)p[1])[0] += 1;
+}
+
+/* Differs by rounding. */
+const int silu_close_params[] = {8, 8, 4, 0};
+void silu_close(const unsigned *grid, const unsigned *block, void **p)
+{
+    silu_tuned(grid, block, p);
+    float *out = *(float **)p[1];
+    int n = *(int *)p[2];
+    for (int i = 0; i < n; i++)
+        out[i] *= 1.000001f;
+}
+
+/* Writes one element too many. */
+const int silu_stray_params[] = {8, 8, 4, 0};
+void silu_stray(const unsigned *grid, const unsigned *block, void **p)
+{
+    silu_tuned(grid, block, p);
+    (*(float **)p[1])[*(int *)p[2]] = 0x1p+100f * 1.2345678f;
+}
+
+/* Takes a long where silu takes an int. */
+const int silu_layout_params[] = {8, 8, 8, 0};
+void silu_layout(const unsigned *grid, const unsigned *block, void **p)
+{
+    silu_wrong(grid, block, p);
+}
+
 /* gather(float *const *rows, float *out): pointers inside device memory. */
 const int gather_params[] = {8, 8, 0};
 void gather(const unsigned *grid, const unsigned *block, void **p)
