@@ -101,6 +101,7 @@ def steps() -> dict[str, Step]:
         "loop_merge": Step(
             500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "loop_merge", *replay)
         ),
+        "applications": Step(590, python("-m", "tests.gpu.applications", out("applications"))),
         "templates": Step(550, python("-m", "tests.gpu.measure", "templates")),
     }
 
