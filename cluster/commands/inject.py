@@ -59,6 +59,9 @@ def inject(
             runs.injected()
     assert runs.ended is not None
     tell(runs.ended, runs.traces)
+    devices = {trace.device.device for trace in runs.traces if trace.device}
+    if other := sorted(devices - {export.device.name}):
+        say(f"the run tuned for {export.device.name}, but the application used {other[0]}")
     kernels = injected_kernels(runs.traces, verified=verify)
     if as_json:
         typer.echo(json.dumps(_document(kernels, runs), indent=2))

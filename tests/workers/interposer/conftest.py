@@ -45,7 +45,9 @@ def built(tmp_path_factory) -> Rig:
     _cc(app, "-o", folder / "app_gpa", "-lm", "-ldl")
     _cc("-DDLSYM", app, "-o", folder / "app_dlsym", "-lm", "-ldl")
     _cc("-DLINKED", app, "-o", folder / "app_plt", driver, "-lm", "-ldl")
-    _cc(STAND_IN / "next_symbol.c", "-o", folder / "next_symbol", "-ldl")
+    lookups = STAND_IN / "next_symbol.c"
+    _cc(lookups, "-o", folder / "next_symbol", "-ldl")
+    _cc("-DFORWARDER", "-fPIC", "-shared", lookups, "-o", folder / "forwarder.so", "-ldl")
     cache = tmp_path_factory.mktemp("cache")
     interposer_library({"XDG_CACHE_HOME": str(cache)})
     return Rig(folder, cache)

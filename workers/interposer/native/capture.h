@@ -13,7 +13,7 @@ int kw_capture_wants(const kw_shape *shape);
  * which is then noted. */
 kw_capture *kw_capture_begin(kw_shape *shape, const unsigned char *area, int from_graph);
 
-/* Records the memory after the launch, when it has finished, or drops what it began if it failed. */
+/* Records the memory after the launch, when it has finished; drops the capture if it failed. */
 void kw_capture_end(kw_capture *capture, CUresult result);
 
 /* Notes objects whose handle or content, as an argument, stands for memory that is not seen. */

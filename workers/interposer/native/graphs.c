@@ -1,4 +1,4 @@
-/* Keeps a clone of each instantiated graph, from which its nodes are counted, timed and captured. */
+/* Keeps a clone of each instantiated graph, to count, time and observe its kernels. */
 #include "graphs.h"
 
 #include <stdlib.h>

@@ -50,13 +50,14 @@ void kw_kernel_is_library_kernel(CUkernel kernel)
 void kw_kernels_forget_handles(void)
 {
     memset(handles, 0, sizeof handles);
-    memset(library_kernels, 0, sizeof library_kernels);
-    handle_count = library_count = 0;
+    handle_count = 0;
 }
 
 void kw_kernels_forget(void)
 {
     kw_kernels_forget_handles();
+    memset(library_kernels, 0, sizeof library_kernels);
+    library_count = 0;
     kernels = NULL; /* their memory belongs to the parent's state, which may be inconsistent */
     kernel_count = 0;
 }
@@ -156,14 +157,21 @@ static int same_kernel(const kw_kernel *a, const kw_kernel *b)
            !memcmp(a->offsets, b->offsets, count * sizeof *a->offsets);
 }
 
+static CUresult read_name(CUfunction handle, int library, const char **name)
+{
+    CUresult result = library ? KW_CU(cuKernelGetName, name, (CUkernel)handle)
+                              : KW_CU(cuFuncGetName, name, handle);
+    return result || *name ? result : CUDA_ERROR_NOT_FOUND;
+}
+
 /* Reads a kernel from the driver; one that is already known under another handle is reused. */
 static kw_kernel *new_kernel(CUfunction handle)
 {
     const char *name = NULL;
+    /* A CUkernel may be launched in place of a CUfunction. After its library was unloaded, the
+     * driver may give its address to a handle of the other kind. */
     int library = is_library_kernel(handle);
-    if (!library && (KW_CU(cuFuncGetName, &name, handle) || !name))
-        library = 1; /* a CUkernel may be launched in place of a CUfunction */
-    if (library && (KW_CU(cuKernelGetName, &name, (CUkernel)handle) || !name))
+    if (read_name(handle, library, &name) && read_name(handle, library = !library, &name))
         name = "?", library = 0;
     kw_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel || !(kernel->name = strndup(name, LONGEST_NAME)))
@@ -202,7 +210,10 @@ kw_kernel *kw_kernel_of(CUfunction handle)
         kw_kernels_forget_handles();
         i = bucket(handle);
     }
+    int mode = CU_CAPTURE_MODE_RELAXED; /* asking may load the kernel while a graph is recorded */
+    KW_CU(cuThreadExchangeStreamCaptureMode, &mode);
     kw_kernel *kernel = new_kernel(handle);
+    KW_CU(cuThreadExchangeStreamCaptureMode, &mode);
     if (kernel) {
         handles[i].handle = handle;
         handles[i].kernel = kernel;
@@ -326,14 +337,14 @@ kw_shape *kw_shape_of(kw_kernel *kernel, const kw_launch *launch, const unsigned
     kw_shape *shape = known_shape(kernel, hash);
     if (shape)
         return shape;
+    if (kernel->shape_count >= MOST_SHAPES)
+        return kernel->last = kernel->shapes; /* the last: shapes beyond are not told apart */
     if (find_pointers(kernel, area)) {
         /* A word that was null at first: with it set to 0, the shape may be a known one. */
         hash = hashed(kernel, launch, area);
         if ((shape = known_shape(kernel, hash)))
             return shape;
     }
-    if (kernel->shape_count >= MOST_SHAPES)
-        return kernel->last = kernel->shapes; /* the last: shapes beyond are not told apart */
     if (!(shape = calloc(1, sizeof *shape)))
         return NULL;
     memcpy(shape->grid, launch->grid, sizeof shape->grid);

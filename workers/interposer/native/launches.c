@@ -41,8 +41,9 @@ static CUresult timed(kw_shape *shape, request *wanted)
 }
 
 /* Launches what replaces the launch, or the original where nothing does or that fails. */
-static CUresult replaced(kw_shape *shape, unsigned char *area, request *wanted, int recorded)
+static CUresult replaced(kw_shape *shape, unsigned char *area, request *wanted)
 {
+    int recorded = kw_is_recording(wanted->launch->stream);
     void *parameters[KW_MOST_ARGUMENTS];
     kw_launch tuned;
     int replaces = kw_substitute(shape, wanted->launch, area, &tuned, parameters);
@@ -69,11 +70,11 @@ CUresult kw_launched(const kw_launch *launch, kw_call call, void *real)
     CUresult result;
     if (!kw_enter())
         return call(launch, real);
-    kw_kernel *kernel = kw_kernel_of(launch->function);
     int injects = kw_settings.mode == KW_INJECT;
-    int recorded = kernel && (!injects || kernel->rule) && kw_is_recording(launch->stream);
     /* What is recorded into a graph is counted when the graph is launched. */
-    if (!kernel || (injects ? !kernel->rule : recorded)) {
+    int recorded = !injects && kw_is_recording(launch->stream);
+    kw_kernel *kernel = recorded ? NULL : kw_kernel_of(launch->function);
+    if (!kernel || (injects && !kernel->rule)) {
         kw_pause();
         result = call(launch, real);
         kw_continue();
@@ -87,7 +88,7 @@ CUresult kw_launched(const kw_launch *launch, kw_call call, void *real)
     if (!shape)
         result = call(launch, real);
     else if (injects)
-        result = replaced(shape, area, &wanted, recorded);
+        result = replaced(shape, area, &wanted);
     else if (kw_observes(shape))
         result = observed(shape, area, &wanted);
     else if (kw_settings.mode == KW_PROFILE)

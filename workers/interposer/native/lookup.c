@@ -45,7 +45,9 @@ __attribute__((visibility("hidden"), used)) void *kw_dlsym_answer(void *handle, 
     if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name || name[0] != 'c' || name[1] != 'u')
         return NULL;
     void *ours = kw_replacement(name);
-    return ours && kw_dlsym_next && kw_dlsym_next(handle, name) ? ours : NULL;
+    void *found = ours && kw_dlsym_next ? kw_dlsym_next(handle, name) : NULL;
+    void *driver = found ? kw_driver_symbol(name) : NULL;
+    return found && (!driver || found == driver) ? ours : NULL; /* not another library's function */
 }
 
 /* dlsym(handle in rdi, name in rsi). */

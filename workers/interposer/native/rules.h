@@ -1,8 +1,8 @@
 /* Rules that say which launches are replaced, and by what; read from the file of rules.
  *
- * A rule is about one kernel. From a launch's arguments and grid it computes the values of symbols;
- * programs over these say whether the launch is one that the rule is about, which variant serves it,
- * and how that is launched.
+ * A rule is about one kernel. From a launch's arguments and grid it computes the values of symbols.
+ * Programs over these say whether the launch is one that the rule is about, which variant serves
+ * it, and how that is launched.
  */
 #ifndef KW_RULES_H
 #define KW_RULES_H

@@ -1,7 +1,7 @@
 /* An application of the stand-in driver: `application KERNELS SCENARIO…`.
  *
- * Finds the driver like a static cudart (dlopen, dlsym, cuGetProcAddress), like a program that calls
- * dlsym for each function (DLSYM), or by linking it (LINKED). Prints a checksum of its results.
+ * Finds the driver like a static cudart (dlopen, dlsym, cuGetProcAddress), like a program that
+ * calls dlsym for each function (DLSYM), or by linking it (LINKED). Prints a checksum.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -167,7 +167,8 @@ static void launch_scale(int n, CUstream stream)
     } box = {out, 0};
     float factor = 0.5f;
     void *params[] = {&box, &factor, &n};
-    CUlaunchConfig config = {.grid = {blocks(n, 128), 1, 1}, .block = {128, 1, 1}, .stream = stream};
+    CUlaunchConfig config = {
+        .grid = {blocks(n, 128), 1, 1}, .block = {128, 1, 1}, .stream = stream};
     CU(cuLaunchKernelEx, &config, scale, params, NULL);
 }
 

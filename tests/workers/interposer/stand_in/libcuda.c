@@ -194,7 +194,8 @@ API cuModuleGetFunction(CUfunction *f, CUmodule module, const char *name)
 }
 API cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
-    CUresult result = get_function((function **)kernel, library, ((CUmodule)library)->library, name);
+    void *symbols = ((CUmodule)library)->library;
+    CUresult result = get_function((function **)kernel, library, symbols, name);
     ((function *)*kernel)->is_kernel = 1;
     return result;
 }
