@@ -17,16 +17,9 @@ from agents.llm.port import Reply
 from agents.settings import Mode
 from tuner.backends.registry import backends
 from tuner.csource.tree import is_truncated
+from tuner.experiment.contents import STRICT, Name
 from tuner.experiment.fields import MAX_FILE_BYTES, Source
-from tuner.experiment.model import (
-    STRICT,
-    CompilerFlag,
-    Launch,
-    Memset,
-    Name,
-    ScratchArgument,
-    Template,
-)
+from tuner.experiment.model import CompilerFlag, Launch, Memset, ScratchArgument, Template
 from tuner.expressions import Expression
 from tuner.trial import Value
 

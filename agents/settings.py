@@ -19,8 +19,9 @@ from pydantic import (
 )
 
 from tuner.errors import SpecError
+from tuner.experiment.contents import STRICT, Positive
 from tuner.experiment.fields import OneOrMany
-from tuner.experiment.model import STRICT, Experiment, Positive
+from tuner.experiment.model import Experiment
 from tuner.experiment.redaction import has_secret, hidden
 from tuner.files import first_problem
 

@@ -96,6 +96,8 @@ def _type(schema: dict[str, Any]) -> str:
             return f"({', '.join(map(_type, items))})"
         case {"type": "array", "items": item}:
             return f"list of {_type(item)}"
+        case {"type": "object", "properties": {"file": _}}:
+            return "`{file: PATH}`"
         case {"type": "object", "properties": _}:
             return "symbols by name"
         case {"type": "object", "additionalProperties": value}:

@@ -5,8 +5,8 @@ This comparer runs in the supervisor; a backend that compares on its device obey
 The rules. ``close``: where either side is not finite both must be the same (NaN with NaN, an
 infinity with the same infinity); elsewhere ``|got - want| <= atol + rtol * |want|`` in float64.
 ``exact``: equal values (NaN equals NaN, -0 equals 0). ``ulp``: at most ``ulp`` representable values
-apart in the output's own type, NaN with NaN. ``unordered``: as ``close`` after sorting both sides.
-Every element is compared.
+apart in the output's own type, NaN with NaN. ``unordered``: as ``close`` after sorting both sides
+within their groups, which must be equal. Every element is compared.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.elements import holding
+from workers.groups import Groups
 
 Mode = Literal["close", "exact", "ulp", "unordered"]
 _CHUNK = 1 << 16
@@ -30,7 +31,8 @@ class Expected:
 
     ``dtype`` is the type of the file's elements (float64 where a float64 reference made them, the
     output's own otherwise); ``rtol`` and ``atol`` are already widened by the baseline's own error.
-    One path always holds the same bytes, so a backend may keep them in pinned memory by path.
+    One path always holds the same bytes, so a backend may keep them in pinned memory by path. The
+    bytes of an output that is ``returned`` are needed besides its own comparison.
     """
 
     path: str
@@ -39,6 +41,7 @@ class Expected:
     rtol: float = 0.0
     atol: float = 0.0
     ulp: int = 0
+    returned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,11 @@ class ArrayComparison:
 
 
 def compare(
-    got: NDArray[Any], want: NDArray[Any], expected: Expected, poison: int | None = None
+    got: NDArray[Any],
+    want: NDArray[Any],
+    expected: Expected,
+    poison: int | None = None,
+    groups: Groups | None = None,
 ) -> ArrayComparison:
     """Compare an output with its oracle, element by element.
 
@@ -70,18 +77,28 @@ def compare(
         want: the oracle, of the same shape; ``float64`` or the argument's own type.
         expected: the tolerance; its path is not read.
         poison: the byte that the output held before the launch, if it was poisoned.
+        groups: of an unordered output; without them the whole array is one group.
     """
     if got.shape != want.shape:
         raise ValueError(f"an output of shape {got.shape} for an oracle of shape {want.shape}")
     got, want = got.reshape(-1), want.reshape(-1)
     if got.dtype == bool:
         got, want = got.view(np.uint8), want.astype(np.uint8)
+    order, misplaced = None, None
     if expected.mode == "unordered":
-        got, want = np.sort(got), np.sort(want)
+        order, other = (
+            _order(side, None if groups is None else groups[number])
+            for number, side in enumerate((got, want))
+        )
+        got, want = got[order], want[other]
+        if groups is not None:
+            misplaced = groups[0][order] != groups[1][other]
     worst, place, failures, unwritten, poisoned = -1.0, 0, 0, 0, 0
     for start in range(0, got.size, _CHUNK):
         part, goal = got[start : start + _CHUNK], want[start : start + _CHUNK]
         errors = _errors(part, goal, expected)
+        if misplaced is not None:
+            errors = np.where(misplaced[start : start + _CHUNK], np.inf, errors)
         wrong = ~(errors <= 1.0)
         failures += int(np.count_nonzero(wrong))
         if poison is not None:
@@ -95,11 +112,17 @@ def compare(
         failures=failures,
         unwritten=unwritten,
         poisoned=poisoned,
-        index=place,
+        index=place if order is None else int(order[place]),
         got=float(got[place]),
         want=float(want[place]),
         error=worst,
     )
+
+
+def _order(values: NDArray[Any], groups: NDArray[Any] | None) -> NDArray[np.intp]:
+    """The order by group, then by value; NaN is last."""
+    plain = values if values.dtype.kind in "iub" else values.astype(np.float64)
+    return np.lexsort((plain,) if groups is None else (plain, groups))
 
 
 def _errors(got: NDArray[Any], want: NDArray[Any], expected: Expected) -> NDArray[np.float64]:

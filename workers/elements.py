@@ -1,7 +1,7 @@
 """Element types in NumPy, and conversion between dense arrays and strided storage."""
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -11,14 +11,25 @@ from tuner.experiment.arguments import ResolvedArgument
 
 Array = NDArray[np.generic]
 
+_ML_DTYPES = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+}
+
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
     """The NumPy type of an element type of the format."""
-    if name == "bfloat16":
+    if name in _ML_DTYPES:
         import ml_dtypes
 
-        return cast("np.dtype[np.generic]", np.dtype(ml_dtypes.bfloat16))
+        return cast("np.dtype[np.generic]", np.dtype(getattr(ml_dtypes, _ML_DTYPES[name])))
     return np.dtype(name)
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The format's name of a NumPy type."""
+    return next((name for name, theirs in _ML_DTYPES.items() if theirs == dtype.name), dtype.name)
 
 
 def is_float(name: str) -> bool:

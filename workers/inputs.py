@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import IntegerRange, ResolvedArgument, integer_limits
-from tuner.experiment.model import FromFile, FromPython
+from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument, integer_limits
+from tuner.experiment.contents import FromFile, FromPython
 from workers.elements import is_float, numpy_dtype
 
 Distribution = Literal["default", "large", "small", "outliers", "zeros", "few", "ends", "specials"]
@@ -88,7 +88,7 @@ def flipped(
     contents: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator
 ) -> NDArray[Any]:
     """The same contents with a few elements drawn anew (swapped, in a permutation)."""
-    if argument.fill in ("offsets", "zeros") or is_foreign(argument):
+    if argument.fill == "zeros" or isinstance(argument.fill, OffsetsTo) or is_foreign(argument):
         return contents
     changed = contents.copy().reshape(-1)
     if argument.fill == "permutation":
@@ -198,8 +198,8 @@ def _values(
         return rng.integers(lo, hi, size=shape, endpoint=True, dtype=_wide(argument))
     if argument.fill == "permutation":
         return rng.permutation(argument.elements).reshape(shape)
-    if argument.fill == "offsets":
-        return _offsets(argument, rng)
+    if isinstance(argument.fill, OffsetsTo):
+        return _offsets(argument, argument.fill.last, rng)
     if argument.fill == "zeros" or distribution == "zeros":
         return np.zeros(shape)
     if distribution == "ends" and argument.range is not None:
@@ -244,10 +244,10 @@ def _wide(argument: ResolvedArgument) -> type[np.int64 | np.uint64]:
     return np.uint64 if argument.dtype == "uint64" else np.int64
 
 
-def _offsets(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
-    last = int(argument.range[1]) if argument.range else argument.elements - 1
+def _offsets(argument: ResolvedArgument, last: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Sorted integers; the first is 0 unless it is the last, which is ``last``."""
     inner = np.sort(rng.integers(0, last, size=max(0, argument.elements - 2), endpoint=True))
-    return np.concatenate([[0], inner, [last]])[: argument.elements].reshape(argument.shape)
+    return np.concatenate([[0], inner, [last]])[-argument.elements :].reshape(argument.shape)
 
 
 def _foreign(

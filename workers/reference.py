@@ -2,8 +2,9 @@
 
 A **reference** is a plain function in a file beside the spec. It is called with keyword arguments:
 every ``in``, ``constant`` and ``inout`` argument as an array (float64 where the kernel has any
-float type, the kernel's own type for integers and bools) and every scalar as a Python number; names
-that its signature does not have are left out. It returns a dict with an array for every ``out`` and
+float type, the kernel's own type for integers and bools), every scalar as a Python number and every
+struct as a dict of its fields (raw bytes as an array); names that its signature does not have are
+left out. It returns a dict with an array for every ``out`` and
 ``inout`` argument, or the one array where there is one such argument.
 
 A **fill** is ``function(shape: dict, argument: str, seed: int) -> array``.
@@ -50,7 +51,9 @@ class ReferenceProcess:
         self._seconds = seconds
 
     def call(
-        self, function: PythonFunction, arguments: Mapping[str, NDArray[Any] | Value | float]
+        self,
+        function: PythonFunction,
+        arguments: Mapping[str, NDArray[Any] | Value | float | dict[str, Any]],
     ) -> dict[str, NDArray[Any]]:
         """Call with keyword arguments; a single array comes back under the empty name.
 

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 
 from tuner.csource.tree import without_directives
 from tuner.device import Backend
+from tuner.experiment.contents import Offsets
 from tuner.experiment.model import Experiment
 
 Access = Literal["contiguous", "neighbours", "gathered"]
@@ -81,7 +82,8 @@ def distance(first: Features, second: Features) -> float:
 
 def _access(experiment: Experiment, code: str) -> Access:
     indices = any(
-        argument.kind == "in" and argument.values in ("permutation", "offsets")
+        argument.kind == "in"
+        and (argument.values == "permutation" or isinstance(argument.values, Offsets))
         for argument in experiment.arguments
     )
     if indices:

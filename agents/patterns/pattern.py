@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.patterns.features import Features, distance
-from tuner.experiment.model import STRICT, Name
+from tuner.experiment.contents import STRICT, Name
 from tuner.trial import Value
 
 FARTHEST = 3.0

@@ -17,6 +17,7 @@ from workers.backends.cuda.driver import TO_DEVICE, import_cuda
 from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
 from workers.comparison import Expected
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
+from workers.elements import dtype_name
 
 _USED = """
 from workers.backends.cuda.driver import import_cuda
@@ -30,7 +31,7 @@ def buffer(name, kind, data, align=None) -> tuple[StagedBuffer, np.ndarray]:
     staged = StagedBuffer(
         name=name,
         kind=kind,
-        dtype=str(data.dtype),
+        dtype=dtype_name(data.dtype),
         shape=data.shape,
         strides=tuple(step // data.itemsize for step in data.strides),
         size=data.nbytes,

@@ -4,6 +4,7 @@ Everything that leaves a device in a bad state runs in a child of its own.
 """
 
 import math
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,15 @@ from tuner.trial import Code
 from workers.backends.cuda.compiler import open_compiler
 from workers.backends.cuda.driver import TO_DEVICE, TO_HOST
 from workers.comparison import Expected, compare
-from workers.devices.port import GUARD_BYTES, Damage, DeviceFailure, StagedNull, StagedScalar
-from workers.elements import numpy_dtype
+from workers.devices.port import (
+    GUARD_BYTES,
+    Damage,
+    DeviceFailure,
+    StagedNull,
+    StagedScalar,
+    StagedStruct,
+)
+from workers.elements import dtype_name, numpy_dtype
 
 pytestmark = pytest.mark.gpu
 
@@ -206,6 +214,30 @@ namespace deep { template <int K> __global__ void run(float* out, float* work, i
     buffer_sets.release()
 
 
+def test_a_struct_arrives_as_it_was_laid_out(rig, tmp_path):
+    source = """struct pair { int n; double x; float v[3]; };
+extern "C" __global__ void run(double* out, const __grid_constant__ pair p, int last) {
+  out[0] = p.n; out[1] = p.x; out[2] = p.v[2]; out[3] = last;
+}"""
+    packed = struct.pack("<i4xd3f4x", 7, 0.25, 1.0, 2.0, 3.5)
+    buffer_sets = rig.stage(
+        tmp_path,
+        [
+            buffer("out", "out", np.empty(4, np.float64)),
+            StagedStruct(name="p", data=packed.hex()),
+            StagedScalar(name="last", dtype="int32", value=-9),
+        ],
+        sets=2,
+    )
+    bound = launchable(rig, buffer_sets, source, kernel(("out", "p", "last")))
+    buffer_sets.restore([0, 1], 0)
+    bound.burst((1,))
+    out = np.frombuffer(buffer_sets.inspect(1, {}).outputs["out"])
+    assert out.tolist() == [7, 0.25, 3.5, -9]
+    bound.release()
+    buffer_sets.release()
+
+
 def test_a_cooperative_launch_synchronises_its_grid(rig, tmp_path):
     source = """#include <cooperative_groups.h>
 extern "C" __global__ void run(int* out, int n) {
@@ -236,7 +268,19 @@ extern "C" __global__ void run(int* out, int n) {
 
 @pytest.mark.parametrize("mode", ["close", "exact", "ulp"])
 @pytest.mark.parametrize(
-    "dtype", ["float16", "bfloat16", "float32", "float64", "int8", "int32", "uint64", "bool"]
+    "dtype",
+    [
+        "float8_e4m3",
+        "float8_e5m2",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "int8",
+        "int32",
+        "uint64",
+        "bool",
+    ],
 )
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_device_compares_as_the_supervisor_does(rig, tmp_path, dtype, mode, wide):
@@ -262,7 +306,7 @@ def test_the_device_compares_as_the_supervisor_does(rig, tmp_path, dtype, mode, 
     path = tmp_path / "want"
     want.tofile(path)
     expected = Expected(
-        path=str(path), dtype=str(want.dtype), mode=mode, rtol=1e-3, atol=1e-5, ulp=2
+        path=str(path), dtype=dtype_name(want.dtype), mode=mode, rtol=1e-3, atol=1e-5, ulp=2
     )
     buffer_sets.restore([0], poison)
     rig.write(buffer_sets, "out", got)

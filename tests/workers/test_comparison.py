@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from workers.comparison import Expected, Mode, compare
+from workers.elements import numpy_dtype
 
 NAN, INF = math.nan, math.inf
 
@@ -101,6 +102,40 @@ def test_zeros_of_both_signs_are_one_step_from_the_least_number() -> None:
 def test_unordered_ignores_order_and_nothing_else() -> None:
     assert failures([3, 1, 2], [1, 2, 3], mode="unordered") == 0
     assert failures([3, 1, 1], [1, 2, 3], mode="unordered") == 1
+
+
+def grouped(got, want, groups, other=None) -> int:
+    pair = np.asarray(groups), np.asarray(groups if other is None else other)
+    want = np.asarray(want, np.float64)
+    found = compare(np.asarray(got, np.float32), want, expected("unordered"), groups=pair)
+    return found.failures
+
+
+def test_unordered_within_groups_exchanges_nothing_between_them() -> None:
+    assert grouped([2, 1, 4, 3], [1, 2, 3, 4], [0, 0, 1, 1]) == 0
+    assert grouped([1, 3, 2, 4], [1, 2, 3, 4], [0, 0, 1, 1]) == 2
+    assert grouped([3, 1, 4, 2], [1, 2, 3, 4], [1, 0, 1, 0], [0, 0, 1, 1]) == 0
+    assert grouped([3, 1, 4, 2], [1, 2, 3, 4], [1, 0, 1, 1], [0, 0, 1, 1]) == 1
+
+
+def test_the_worst_unordered_element_is_named_by_its_own_place() -> None:
+    got = np.array([9, 1, 2], np.float32)
+    found = compare(got, np.array([1.0, 2.0, 3.0]), expected("unordered"))
+    assert (found.index, found.got, found.want) == (0, 9, 3)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3", "float8_e5m2"])
+def test_eight_bit_floats_are_compared_as_numbers(name) -> None:
+    every = np.arange(256, dtype=np.uint8).view(numpy_dtype(name))
+    wide = every.astype(np.float64)
+    for mode in ("close", "exact", "ulp", "unordered"):
+        assert compare(every, wide, expected(mode)).failures == 0
+    assert compare(every[::-1], wide, expected("unordered")).failures == 0
+    ordinary = np.isfinite(wide) & np.isfinite(np.roll(wide, -1)) & (wide != 0)
+    steps = compare(np.roll(every, -1)[ordinary], wide[ordinary], expected("ulp", ulp=1))
+    assert steps.failures == 0
+    poisoned = np.full(8, 0xFF, np.uint8).view(every.dtype)
+    assert compare(poisoned, np.ones(8), expected(), poison=0xFF).unwritten == 8
 
 
 def test_shapes_must_agree() -> None:

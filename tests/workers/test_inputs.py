@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import IntegerRange, ResolvedArgument
+from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
+from tuner.experiment.contents import FromFile, FromPython
 from tuner.experiment.fields import PythonFunction
-from tuner.experiment.model import FromFile, FromPython
-from workers.elements import numpy_dtype
+from workers.elements import dtype_name, numpy_dtype
 from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
 
 
@@ -24,13 +24,19 @@ def drawn(given: ResolvedArgument, distribution="default", secret=1, label="a") 
     return fill(given, stream(secret, label), distribution, no_python)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint64"])
-@pytest.mark.parametrize("kind", ["normal", "uniform", "zeros", "permutation", "offsets"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "int8", "uint64"],
+)
+@pytest.mark.parametrize("kind", ["normal", "uniform", "zeros", "permutation", OffsetsTo(last=90)])
 def test_every_fill_has_the_arguments_shape_and_type(kind, dtype) -> None:
     shape = (16,) if dtype == "int8" else (64, 32)
     values = drawn(argument(kind, dtype, shape))
     assert values.shape == shape
-    assert values.dtype.name == dtype
+    assert dtype_name(values.dtype) == dtype
+    if dtype.startswith("float8") and kind in ("normal", "uniform"):
+        for distribution in ("large", "small", "outliers"):
+            assert np.isfinite(drawn(argument(kind, dtype, shape), distribution)).all()
 
 
 def test_the_same_secret_gives_the_same_numbers_and_another_gives_others() -> None:
@@ -131,10 +137,11 @@ def test_a_permutation_holds_each_index_once() -> None:
 
 
 def test_offsets_rise_from_zero_to_the_end() -> None:
-    values = drawn(argument("offsets", "int32", (9,), range=(0, 100)))
+    values = drawn(argument(OffsetsTo(last=100), "int32", (9,)))
     assert values[0] == 0
     assert values[-1] == 100
     assert (np.diff(values) >= 0).all()
+    assert drawn(argument(OffsetsTo(last=7), "int32", (1,))).tolist() == [7]
 
 
 def test_flips_change_a_few_elements() -> None:

@@ -29,8 +29,18 @@ CUDA = BackendTraits(
         "bfloat16": "__nv_bfloat16",
         "float32": "float",
         "float64": "double",
+        "float8_e4m3": "__nv_fp8_e4m3",
+        "float8_e5m2": "__nv_fp8_e5m2",
     },
     unsupported={},
+    unsupported_parameters={
+        "cudaTextureObject_t": "a texture",
+        "CUtexObject": "a texture",
+        "cudaSurfaceObject_t": "a surface",
+        "CUsurfObject": "a surface",
+        "CUtensorMap": "a tensor map",
+        "CUtensorMap_st": "a tensor map",
+    },
     options={
         "--use_fast_math": _NONE,
         "--extra-device-vectorization": _NONE,

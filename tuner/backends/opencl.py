@@ -32,8 +32,15 @@ OPENCL = BackendTraits(
         "cooperative": "OpenCL has no cooperative launch",
         "dynamic_shared": "OpenCL kernels declare their local memory themselves",
         "constant": "OpenCL cannot set a program's constants; pass it with kind: in",
-        "bfloat16": "OpenCL has no bfloat16",
         "binary": "a binary as baseline is CUDA's alone; OpenCL compiles kernel.source",
+    },
+    unsupported_parameters={
+        **{
+            f"image{kind}_t": "an image"
+            for kind in ("1d", "1d_array", "1d_buffer", "2d", "2d_array", "2d_depth", "3d")
+        },
+        "sampler_t": "a sampler",
+        "pipe": "a pipe",
     },
     options={
         "-cl-fast-relaxed-math": _NONE,

@@ -7,7 +7,7 @@ from typing import Literal
 Grammar = Literal["cuda", "opencl"]
 """Which words sources use for indices, barriers and address spaces."""
 
-Feature = Literal["cooperative", "dynamic_shared", "constant", "bfloat16", "binary"]
+Feature = Literal["cooperative", "dynamic_shared", "constant", "binary"]
 """Features of the spec that a backend may lack."""
 
 
@@ -46,6 +46,8 @@ class BackendTraits:
     """Element types by dtype."""
     unsupported: Mapping[Feature, str]
     """Features of the spec that it lacks, with the message for users."""
+    unsupported_parameters: Mapping[str, str]
+    """Types of parameters that cannot be passed, with what they are."""
 
     options: Mapping[str, tuple[str, ...]]
     """Allowed compiler options with the values each takes; empty: it takes none."""
@@ -105,3 +107,9 @@ class BackendTraits:
     """
     cache_variables: tuple[str, ...] = ()
     """Environment variables that name the folder where a child process keeps compiled kernels."""
+
+    def vector_align(self, item_bytes: int, lanes: int) -> int:
+        """The alignment in bytes of a vector type, such as ``float4``, of so many elements."""
+        if self.grammar == "opencl":
+            return item_bytes * (4 if lanes == 3 else lanes)
+        return item_bytes if lanes == 3 else min(16, item_bytes * lanes)

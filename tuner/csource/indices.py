@@ -17,6 +17,8 @@ _THREAD = r"get_(?:global|local)_id\s*\(\s*{0}\s*\)|\bthreadIdx\s*\.\s*{1}\b"
 _BLOCK = r"get_(?:global|group)_id\s*\(\s*{0}\s*\)|\bblockIdx\s*\.\s*{1}\b"
 _ELEMENT = r"\b(\w+)\s*\[[^;={}]*\]\s*"
 _INDEX = re.compile(r"\b(\w+)\s*\[([^\[\];]*)\]")
+_NESTED = re.compile(r"\b(\w+)\s*\[((?:[^\[\];{}]|\[[^\[\];{}]*\])*)\]")
+_WORD = re.compile(r"[A-Za-z_]\w*")
 _ATOMIC = re.compile(r"\batomic\w*\s*\(\s*(?:\([^()]*\)\s*)?&?\s*(\w+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=(?!=)\s*([^;,]*)")
 _COMPARED = re.compile(r"\b(\w+)\s*(?:<|>=)\s*(\w+)\s*(?=[);&|?])")
@@ -81,6 +83,32 @@ class Indices:
         found = set(re.findall(_ELEMENT + r"(?:[-+*/%&|^]|<<|>>)=", self._code))
         found |= set(_ATOMIC.findall(self._code))
         return frozenset(found - set(re.findall(_ELEMENT + r"=(?!=)", self._code)))
+
+    @property
+    def used_as_index(self) -> dict[str, str]:
+        """Names of arrays whose elements index another array, each with such an index.
+
+        Follows elements through variables.
+        """
+        holders: dict[str, set[str]] = defaultdict(set)
+        sources = [
+            (variable, {name for name, _ in _INDEX.findall(value)}, set(_WORD.findall(value)))
+            for variable, value in _ASSIGNED.findall(self._code)
+        ]
+        grown = True
+        while grown:
+            grown = False
+            for variable, read, words in sources:
+                found = read.union(*(holders[word] for word in words & holders.keys()))
+                grown |= not found <= holders[variable]
+                holders[variable] |= found
+        used: dict[str, str] = {}
+        for array, index in _NESTED.findall(self._code):
+            words = set(_WORD.findall(index)) & holders.keys()
+            read = {name for name, _ in _INDEX.findall(index)}
+            for name in read.union(*(holders[word] for word in words)):
+                used.setdefault(name, f"{array}[{index.strip()}]")
+        return used
 
     def factors(self, array: str) -> frozenset[str]:
         """The names and numbers that something is multiplied by in an array's indices."""

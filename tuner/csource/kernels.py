@@ -39,17 +39,19 @@ _DTYPES = {
         "uint16": "ushort, unsigned short, uint16_t",
         "int32": "int, signed, int32_t",
         "uint32": "uint, unsigned, unsigned int, uint32_t",
-        "int64": "long, long long, int64_t, ptrdiff_t",
-        "uint64": "ulong, unsigned long, unsigned long long, uint64_t, size_t",
+        "int64": "long, long long, longlong, int64_t, ptrdiff_t",
+        "uint64": "ulong, unsigned long, unsigned long long, ulonglong, uint64_t, size_t",
         "float16": "half, __half",
         "bfloat16": "__nv_bfloat16, nv_bfloat16",
         "float32": "float",
         "float64": "double",
+        "float8_e4m3": "__nv_fp8_e4m3, float8_e4m3_t",
+        "float8_e5m2": "__nv_fp8_e5m2, float8_e5m2_t",
     }.items()
     for name in names.split(", ")
 }
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n\\]|\\\r?\n)*", re.MULTILINE)
-_VECTOR = re.compile(r"(.*[a-z_])(?:2|3|4|8|16)")
+_VECTOR = re.compile(r"(.*?(?:[a-z_]|bfloat16))(2|3|4|8|16)")
 _LOCAL = frozenset({"__local", "local"})
 _CONST = frozenset({"const", "constant", "__constant"})
 _FUNCTIONS = ("function_definition", "declaration")
@@ -58,11 +60,15 @@ _TYPEDEFS = ("type_definition", "alias_declaration")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter: ``dtype`` is that of the elements, or ``None`` for a type not understood."""
+    """One parameter: ``dtype`` is that of the elements, or ``None`` for a type not understood.
+
+    A vector type has so many ``lanes`` of it.
+    """
 
     name: str
     type: str
     dtype: str | None
+    lanes: int
     pointer: bool
     const: bool
     local: bool
@@ -121,6 +127,15 @@ class KernelSource:
         return self.source[slice(*span)]
 
 
+def unsupported_parameters(source: str, language: str) -> Iterator[tuple[str, str, str]]:
+    """Kernel, parameter and what it is, of those that no spec can pass."""
+    refused = traits_of(language).unsupported_parameters
+    for signature in signatures(source, language):
+        for parameter in signature.parameters:
+            if what := refused.get(parameter.type.rpartition("::")[2]):
+                yield signature.name, parameter.name, what
+
+
 def signatures(source: str, language: str) -> tuple[Signature, ...]:
     """The kernels that the source defines or declares, in order; at most :data:`MAX_KERNELS`.
 
@@ -143,6 +158,20 @@ def kernels(source: str, language: str) -> tuple[KernelSource, ...]:
         return ()
     reader = _Reader(parse(source, language), source, language)
     return tuple(islice(reader.kernels(), MAX_KERNELS))
+
+
+def element_type(name: str) -> tuple[str | None, int]:
+    """The element type of a type as C names it, and how many a value has: 4 in a ``float4``.
+
+    ``None`` if it is not understood.
+    """
+    base = name.rpartition("::")[2]
+    if dtype := _DTYPES.get(base) or _DTYPES.get(base.removesuffix(" int")):
+        return dtype, 1
+    vector = _VECTOR.fullmatch(base)
+    if vector and (dtype := _DTYPES.get(vector[1])):
+        return dtype, int(vector[2])
+    return None, 1
 
 
 def reachable_code(kernel: KernelSource) -> str:
@@ -175,7 +204,7 @@ class _Reader:
         found = list(tree.find(*_FUNCTIONS, *_TYPEDEFS))
         self._functions = [node for node in found if node.type in _FUNCTIONS]
         self._types = {**macros, **_typedefs(tree, found)}
-        self._dtype = cache(self._element_type)  # bounds what many macros of many meanings cost
+        self._element = cache(self._element_type)  # bounds what many macros of many meanings cost
         words = traits_of(language).kernel_qualifiers
         self._qualifier = re.compile(rf"\b(?:{'|'.join(words)})\b")
 
@@ -229,25 +258,27 @@ class _Reader:
 
     def _parameter(self, text: str, base: str, name: str) -> Parameter:
         pointee = text[: text.rfind("*")] if "*" in text else text
+        dtype, lanes = self._element(base)
         return Parameter(
             name=name,
             type=base,
-            dtype=self._dtype(base),
+            dtype=dtype,
+            lanes=lanes,
             pointer="*" in text or "[" in text,
             const=bool(_CONST & set(re.findall(r"\w+", pointee))),
             local=bool(_LOCAL & set(re.findall(r"\w+", text))),
         )
 
-    def _element_type(self, base: str, depth: int = 4) -> str | None:
-        """The element type, looked up through the macros and typedefs that agree on one."""
+    def _element_type(self, base: str, depth: int = 4) -> tuple[str | None, int]:
+        """Element type and lanes, looked up through macros and typedefs that agree on one."""
+        found = element_type(base)
+        if found[0] or not depth:
+            return found
         base = base.rpartition("::")[2]
-        vector = _VECTOR.fullmatch(base)
-        single = base.removesuffix(" int") if base not in _DTYPES else base
-        dtype = _DTYPES.get(single) or (_DTYPES.get(vector[1]) if vector else None)
-        if dtype or not depth:
-            return dtype
-        meant = {self._dtype(type_, depth - 1) for type_ in self._types.get(base, ())}
-        return meant.pop() if len(meant) == 1 else None
+        meant = [self._element(type_, depth - 1) for type_ in self._types.get(base, ())]
+        dtypes, lanes = {dtype for dtype, _ in meant}, {lanes for _, lanes in meant}
+        dtype = dtypes.pop() if len(dtypes) == 1 else None
+        return dtype, lanes.pop() if dtype and len(lanes) == 1 else 1
 
 
 def _parts(listed: str, language: str) -> tuple[list[tuple[str, str, str]], bool]:

@@ -10,18 +10,18 @@ from typing import Literal
 
 from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
-from tuner.experiment.model import (
-    ITEM_BYTES,
-    Argument,
+from tuner.experiment.contents import (
     Compare,
-    Experiment,
     Fill,
     FromFile,
     FromPython,
     Integers,
-    Template,
+    Number,
+    Offsets,
     Tolerance,
 )
+from tuner.experiment.fields import MAX_STRUCT_BYTES
+from tuner.experiment.model import ITEM_BYTES, Argument, Experiment, Template
 from tuner.experiment.tolerances import EXACT, default_tolerance
 from tuner.expressions import Expression, ExpressionError
 from tuner.plan import Scratch
@@ -41,9 +41,27 @@ class IntegerRange:
     hi: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsTo:
+    """Integers that never decrease, from 0 to exactly ``last``."""
+
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedField:
+    """One field of a struct: ``values`` of one type from ``offset``, in bytes, on."""
+
+    name: str
+    dtype: str
+    offset: int
+    values: tuple[int | float, ...]
+
+
 ResolvedFill = (
-    Literal["normal", "uniform", "zeros", "permutation", "offsets"]
+    Literal["normal", "uniform", "zeros", "permutation"]
     | IntegerRange
+    | OffsetsTo
     | FromFile
     | FromPython
 )
@@ -55,11 +73,12 @@ class ResolvedArgument:
 
     ``shape`` and ``strides`` are in elements, row-major by default; ``align`` is in bytes. ``fill``
     gives the initial contents of an ``in``, ``constant`` or ``inout`` argument, ``value`` that of a
-    scalar. ``dtype`` is empty for a null pointer.
+    scalar. A struct of ``struct_bytes`` has ``fields``, or ``contents`` as hexadecimal digits.
+    ``dtype`` is empty for a struct and a null pointer.
     """
 
     name: str
-    kind: Literal["in", "out", "inout", "scalar", "scratch", "constant", "null"]
+    kind: Literal["in", "out", "inout", "scalar", "struct", "scratch", "constant", "null"]
     dtype: str
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
@@ -71,6 +90,9 @@ class ResolvedArgument:
     compare: Compare = "close"
     value: int | float | None = None
     symbol: str | None = None
+    struct_bytes: int = 0
+    fields: tuple[ResolvedField, ...] = ()
+    contents: str = ""
 
     @property
     def elements(self) -> int:
@@ -106,6 +128,8 @@ def passed_bytes(argument: Argument | None, symbols: Mapping[str, Value]) -> int
     """The bytes of a kernel's parameter: a value's, or (for ``None``) a pointer's."""
     if argument is None:
         return POINTER_BYTES
+    if argument.kind == "struct":
+        return _resolved_struct(argument, symbols).struct_bytes
     return item_bytes(str(symbols.get(argument.dtype, argument.dtype)))
 
 
@@ -142,6 +166,8 @@ def resolve_argument(argument: Argument, symbols: Mapping[str, Value]) -> Resolv
 def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgument:
     if argument.kind == "null":
         return ResolvedArgument(name=argument.name, kind="null", dtype="")
+    if argument.kind == "struct":
+        return _resolved_struct(argument, symbols)
     dtype = str(symbols.get(argument.dtype, argument.dtype))
     item = item_bytes(dtype)
     if argument.kind == "scalar":
@@ -150,7 +176,7 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
             kind="scalar",
             dtype=dtype,
             align=item,
-            value=_scalar(argument, dtype, symbols),
+            value=_number(argument.value, dtype, symbols),
         )
     shape = tuple(_integer(extent, symbols, "shape", 1) for extent in argument.shape)
     strides = _row_major(shape)
@@ -217,6 +243,8 @@ def _integer(
 
 
 def _fill(fill: Fill, symbols: Mapping[str, Value]) -> ResolvedFill:
+    if isinstance(fill, Offsets):
+        return OffsetsTo(last=_integer(fill.offsets, symbols, "offsets", 0))
     if not isinstance(fill, Integers):
         return fill
     lo, hi = (_integer(end, symbols, "integers") for end in fill.integers)
@@ -225,8 +253,34 @@ def _fill(fill: Fill, symbols: Mapping[str, Value]) -> ResolvedFill:
     return IntegerRange(lo=lo, hi=hi)
 
 
-def _scalar(argument: Argument, dtype: str, symbols: Mapping[str, Value]) -> int | float:
-    given = argument.value
+def _resolved_struct(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgument:
+    """A struct with its fields laid out as in C."""
+    fields, end, widest = [], 0, 1
+    for field in argument.fields:
+        dtype = str(symbols.get(field.dtype, field.dtype))
+        item = item_bytes(dtype)
+        align = field.align or item
+        start = -(-end // align) * align
+        try:
+            values = tuple(_number(value, dtype, symbols) for value in field.value)
+        except SpecError as error:
+            raise SpecError(f"field '{field.name}': {error}") from None
+        fields.append(ResolvedField(name=field.name, dtype=dtype, offset=start, values=values))
+        end, widest = start + item * len(values), max(widest, align)
+    size = -(-end // widest) * widest if fields else len(argument.bytes or "") // 2
+    if not 1 <= size <= MAX_STRUCT_BYTES:
+        raise SpecError(f"a struct of {size} bytes; 1 to {MAX_STRUCT_BYTES} can be passed by value")
+    return ResolvedArgument(
+        name=argument.name,
+        kind="struct",
+        dtype="",
+        struct_bytes=size,
+        fields=tuple(fields),
+        contents=argument.bytes or "",
+    )
+
+
+def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> int | float:
     if given is None:
         raise SpecError("a scalar needs a value")
     if dtype.startswith(("float", "bfloat")):
@@ -246,6 +300,11 @@ def integer_limits(dtype: str) -> tuple[int, int]:
         return 0, 1
     bits = 8 * item_bytes(dtype)
     return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def module_variables(experiment: Experiment) -> tuple[str, ...]:
+    """The module's variables that constants fill."""
+    return tuple(dict.fromkeys(a.symbol for a in experiment.arguments if a.symbol))
 
 
 def moved_bytes(experiment: Experiment, symbols: Mapping[str, Value]) -> int | None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_argument
-from tuner.experiment.model import Argument, FromFile, ShapeBinding
+from tuner.experiment.contents import FromFile
+from tuner.experiment.model import Argument, ShapeBinding
 
 _KINDS = "fiub"
 

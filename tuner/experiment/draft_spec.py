@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.backends.registry import backends
+from tuner.backends.registry import backends, traits_of
 from tuner.csource.indices import MAX_AXES, Axis, Indices
-from tuner.csource.kernels import KernelSource, Parameter, kernels
+from tuner.csource.kernels import KernelSource, Parameter, kernels, unsupported_parameters
+from tuner.csource.structs import StructMember, struct_members
 from tuner.errors import SpecError
 from tuner.experiment.fields import read_text
+from tuner.experiment.model import ITEM_BYTES
 from tuner.expressions import RESERVED, nearest
 
 _AMBIGUOUS = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
@@ -17,6 +19,7 @@ _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
 multiples of any block that is guessed."""
 _DIM = "n"
+_INDEX_TYPES = frozenset({"int32", "int64", "uint32", "uint64", "int16", "uint16"})
 _GUESS = re.compile(r"#\s*guess\b")
 
 
@@ -56,6 +59,11 @@ def draft_spec(kernel: Path, entry: str | None = None) -> str:
     if name not in found:
         hint = nearest(name, found) or f"; there are: {', '.join(found)}"
         raise SpecError(f"{kernel}: no kernel '{name}'{hint}")
+    for of, parameter, what in unsupported_parameters(source, traits.name):
+        if of == name:
+            raise SpecError(
+                f"{kernel}: parameter '{parameter}' of {name} is {what}, which is not supported"
+            )
     draft = _Draft(found[name], Indices(found[name]))
     return "\n".join(_lines(draft, kernel.name)) + "\n"
 
@@ -94,6 +102,10 @@ class _Draft:
             return _quoted(name)
         values = [f"{{{n}}}" if n in self.types else "1" for n, _ in signature.template]
         return f'"{name}<{", ".join(values)}>"'
+
+    def align(self, dtype: str, lanes: int) -> int:
+        """The alignment of a vector type, in bytes."""
+        return traits_of(self.kernel.language).vector_align(ITEM_BYTES[dtype], lanes)
 
     def symbol(self, name: str) -> str:
         return f"{name}_" if name in RESERVED or name == "weight" or name in self.types else name
@@ -223,15 +235,50 @@ def _argument(draft: _Draft, name: str, parameter: Parameter) -> str:
             kind, why = "in", "const, so read"
         elif name in draft.indices.updated:
             kind, why = "inout", "updated in place, so read and written"
-        shape = ", ".join(map(_quoted, draft.extents(name)))
-        text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]}}"
-        return f"{text}    # guess: {why}" + (f"; {doubt}" if doubt else "")
+        *outer, last = draft.extents(name)
+        if parameter.lanes > 1:
+            last = f"{parameter.lanes} * {last}"
+        shape = ", ".join(map(_quoted, (*outer, last)))
+        text = f"{head}kind: {kind}, dtype: {dtype}, shape: [{shape}]"
+        if parameter.lanes > 1:
+            text += f", align: {draft.align(dtype, parameter.lanes)}"
+            why += f"; in elements of {dtype}, {parameter.lanes} to a {parameter.type}"
+        if kind != "out" and dtype in _INDEX_TYPES and name in draft.indices.used_as_index:
+            key = "values" if kind == "in" else "initial"
+            text += f', {key}: {{integers: [0, "{draft.shape[0]} - 1"]}}'
+            why += f"; an index: {draft.indices.used_as_index[name]}"
+        return f"{text}}}    # guess: {why}" + (f"; {doubt}" if doubt else "")
+    if parameter.lanes > 1:
+        return _vector(draft, head, parameter)
     if not parameter.dtype:
-        said = f"structs by value cannot be passed: '{parameter.type}'"
-        return f"{head}kind: scalar, dtype: {dtype}, value: 0}}    # {said}"
+        return _struct(draft, head, parameter)
     value = draft.symbol(name) if _is_integer(parameter) else "1"
     note = "    # a symbol, bound by each shape" if _is_integer(parameter) else "    # guess"
     return f"{head}kind: scalar, dtype: {dtype}, value: {_quoted(value)}}}{note}"
+
+
+def _vector(draft: _Draft, head: str, parameter: Parameter) -> str:
+    """A vector that is passed by value."""
+    assert parameter.dtype is not None
+    member = StructMember("value", parameter.dtype, parameter.lanes, parameter.lanes)
+    return f"{head}kind: struct, fields: [{_member(draft, member)}]}}    # guess: its value"
+
+
+def _struct(draft: _Draft, head: str, parameter: Parameter) -> str:
+    """A struct by value: its fields where the source defines it, or else one byte."""
+    found = struct_members(draft.kernel.tree, parameter.type)
+    if found is None:
+        said = f"guess: the bytes of '{parameter.type}', which is not understood"
+        return f'{head}kind: struct, bytes: "00"}}    # {said}'
+    lines = [f"      {_member(draft, member)}," for member in found]
+    return "\n".join([f"{head}kind: struct, fields: [    # guess: the values", *lines, "    ]}"])
+
+
+def _member(draft: _Draft, member: StructMember) -> str:
+    values = ", ".join("0" * member.count)
+    align = f", align: {draft.align(member.dtype, member.lanes)}" if member.lanes > 1 else ""
+    value = f"[{values}]" if member.count > 1 else values
+    return f"{{name: {_quoted(member.name)}, dtype: {member.dtype}, value: {value}{align}}}"
 
 
 def _quoted(text: str) -> str:

@@ -6,11 +6,13 @@ a context, as for the copy in a run directory, files are refused: only inline te
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
@@ -28,6 +30,9 @@ MAX_FILE_BYTES = 1 << 20
 MAX_BINARY_BYTES = 64 << 20
 MAX_PACKED_CHARACTERS = 6 << 20
 """A binary is part of the resolved spec, which may have 8 MiB."""
+
+MAX_STRUCT_BYTES = 32764
+"""The most that a CUDA kernel takes by value."""
 
 SEEDS_FROM_A_RUN = 5
 """How many of an earlier run's best configurations become seeds."""
@@ -130,6 +135,49 @@ SourceFile = Annotated[
     WithJsonSchema({"type": "string", "description": "path of the file, relative to this one"}),
 ]
 """A :class:`Source` that is written as a path."""
+
+
+def _read_bytes(given: object, info: ValidationInfo) -> object:
+    if not (isinstance(given, dict) and given.keys() == {"file"}):
+        return given
+    path = directory_of(info, str(given["file"])) / str(given["file"])
+    try:
+        found = read_bytes(path, MAX_STRUCT_BYTES, follow=True)
+    except UnreadableFile as error:
+        raise ValueError(f"{path} {error}") from None
+    if found is None:
+        raise ValueError(f"no such file: {path}")
+    return found.hex()
+
+
+def _check_bytes(given: str) -> str:
+    digits = re.sub(r"[\s_]", "", given).lower()
+    if not re.fullmatch(r"(?:[0-9a-f]{2})+", digits):
+        raise ValueError("should be pairs of hexadecimal digits, or {file: PATH}")
+    if len(digits) > 2 * MAX_STRUCT_BYTES:
+        raise ValueError(f"more than {MAX_STRUCT_BYTES} bytes, the most that a kernel takes")
+    return digits
+
+
+HexBytes = Annotated[
+    str,
+    AfterValidator(_check_bytes),
+    BeforeValidator(_read_bytes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "description": "hexadecimal digits"},
+                {
+                    "type": "object",
+                    "properties": {"file": {"type": "string"}},
+                    "required": ["file"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+"""Bytes as hexadecimal digits, or the path of a file that holds them raw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

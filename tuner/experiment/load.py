@@ -15,9 +15,10 @@ import yaml
 
 from tuner.experiment.array_file import check_array_file
 from tuner.experiment.check import ANYTHING, Finding, check
+from tuner.experiment.contents import Fill, FromFile
 from tuner.experiment.fields import read_text
 from tuner.experiment.headers import find_headers
-from tuner.experiment.model import Argument, Experiment, Fill, FromFile, Template
+from tuner.experiment.model import Argument, Experiment, Template
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.validation import adapter, validate
 from tuner.experiment.yaml_document import Data, Document, parse

@@ -11,10 +11,22 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from tuner.experiment.contents import (
+    STRICT,
+    Compare,
+    Fill,
+    Name,
+    Number,
+    Positive,
+    StructField,
+    Tolerance,
+    VariableName,
+)
 from tuner.experiment.fields import (
     BackendName,
     BinaryFile,
     FunctionName,
+    HexBytes,
     OneOrMany,
     Seeds,
     SourceFile,
@@ -22,20 +34,14 @@ from tuner.experiment.fields import (
 from tuner.expressions import Expression
 from tuner.trial import Value
 
-STRICT = ConfigDict(extra="forbid", strict=True)
 NO_BYTES = Expression.constant(0)
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
-VariableName = Annotated[
-    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
-]
-Positive = Annotated[int, Field(ge=1)]
 Axes = Annotated[tuple[Expression, ...], OneOrMany(1, 3)]
 
 ITEM_BYTES = (
     {"bool": 1}
     | {f"{kind}{8 * size}": size for kind in ("int", "uint") for size in (1, 2, 4, 8)}
-    | {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+    | {"float8_e4m3": 1, "float8_e5m2": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 )
 """Element types and their sizes."""
 DTYPES = tuple(ITEM_BYTES)
@@ -121,76 +127,18 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """An element passes if ``|x - r| <= atol + rtol * |r|``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    rtol: Annotated[float, Field(ge=0)]
-    """The relative part."""
-    atol: Annotated[float, Field(ge=0)]
-    """The absolute part."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ulp:
-    """Compare within ``ulp`` units in the last place of the element type."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    ulp: Annotated[int, Field(ge=0)]
-    """Allowed distance, in units in the last place of the element type."""
-
-
-Compare = Literal["close", "exact", "unordered"] | Ulp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integers:
-    """Uniform integers from ``lo`` to ``hi``, both included."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    integers: tuple[Expression, Expression]
-    """Lowest and highest value, both included."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FromFile:
-    """The contents of a ``.npy`` file beside the spec; its shape and type must match."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    file: str
-    """Path of the file, relative to the spec. Shape and dtype must match."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FromPython:
-    """``function(shape: dict, argument: str, seed: int) -> ndarray``, in a file by the spec."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    python: FunctionName
-    """The function, as `FILE.py:FUNCTION`."""
-
-
-Fill = (
-    Literal["normal", "uniform", "zeros", "permutation", "offsets"]
-    | Integers
-    | FromFile
-    | FromPython
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
     """One kernel argument."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     name: Name
     """Name of the argument, for messages and the reference function."""
-    kind: Literal["in", "out", "inout", "scalar", "scratch", "constant", "null"]
+    kind: Literal["in", "out", "inout", "scalar", "struct", "scratch", "constant", "null"]
     """`in` is read. `out` is written in every element. `inout` is read too, or written in part.
-    `scalar` is passed by value. `scratch` is work space of any contents. `constant` is a module's
-    `__constant__` variable. `null` passes a null pointer."""
+    `scalar` and `struct` are passed by value. `scratch` is work space of any contents. `constant`
+    is a module's `__constant__` variable. `null` passes a null pointer."""
     dtype: Name = ""
-    """Element type, or a symbol that names one. Only a `null` has none."""
+    """Element type, or a symbol that names one. A `struct` and a `null` have none."""
     shape: Annotated[tuple[Expression, ...], OneOrMany(0, 8)] = ()
     """Extents: expressions over the symbols."""
     strides: Annotated[tuple[Expression, ...], OneOrMany(0, 8)] = ()
@@ -210,10 +158,14 @@ class Argument:
     tolerance: Tolerance | None = None
     """Largest error of an output; a default for its dtype if left out."""
     compare: Compare = "close"
-    """How an output is compared: within the tolerance, bit for bit, as a multiset, or within some
-    units in the last place."""
-    value: Expression | float | None = None
+    """How an output is compared: within the tolerance, bit for bit, within some units in the last
+    place, or in any order within groups."""
+    value: Number | None = None
     """Value of a scalar: an expression over the symbols, or a number."""
+    fields: tuple[StructField, ...] = ()
+    """Fields of a struct, in C's order. Give these or `bytes`."""
+    bytes: HexBytes | None = None
+    """Contents of a struct as hexadecimal digits, or `{file: PATH}`, a file that holds them raw."""
     symbol: VariableName | None = None
     """Name of the module's variable that a `constant` fills before each launch, with its namespace
     (`ns::table`). The contents may be shorter than the variable."""
@@ -222,6 +174,11 @@ class Argument:
     def is_buffer(self) -> bool:
         """Whether it occupies device memory."""
         return self.kind in ("in", "out", "inout", "scratch", "constant")
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether the kernel takes a pointer to it, not its value."""
+        return self.kind not in ("scalar", "struct")
 
     @property
     def is_output(self) -> bool:

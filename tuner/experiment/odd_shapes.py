@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
-from tuner.experiment.model import Experiment, FromFile, ShapeBinding
+from tuner.experiment.contents import FromFile
+from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.expressions import ExpressionError
 from tuner.trial import Value
 

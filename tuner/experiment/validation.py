@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tuner.experiment import model as vocabulary
+from tuner.experiment import contents, model
 from tuner.experiment.model import ShapeBinding
 from tuner.experiment.problems import Problem
 from tuner.experiment.yaml_document import Data, Document, Path
@@ -23,19 +23,27 @@ from tuner.expressions import closest, nearest
 
 T = TypeVar("T")
 
-_CLASSES = {name: thing for name, thing in vars(vocabulary).items() if isinstance(thing, type)}
+_CLASSES = {
+    name: thing
+    for name, thing in (*vars(contents).items(), *vars(model).items())
+    if isinstance(thing, type)
+}
 _NOT_SUPPORTED = {
     "clusters": "thread-block clusters",
     "cluster": "thread-block clusters",
     "programmatic": "programmatic dependent launch",
     "textures": "textures",
-    "structs": "structs by value",
-    "struct": "structs by value",
     "hip": "HIP",
     "texture": "a texture",
     "tensor_map": "a tensor map",
     "surface": "a surface",
 }
+_CHANGED = {
+    "unordered": "name the groups within which order is free: {unordered: whole}, {unordered: "
+    "rows}, {unordered: {segments: ARGUMENT}} or {unordered: {key: ARGUMENT}}",
+    "offsets": "give the last value: {offsets: END}",
+}
+"""Words that take a value."""
 _TYPES = {
     "bool_type": "true or false",
     "int_type": "an integer",
@@ -218,6 +226,8 @@ def _message(errors: list[_Located]) -> str:
             return str(error.error["ctx"]["error"])
     if isinstance(first.data, str) and first.data in _NOT_SUPPORTED:
         return f"'{first.data}': {_NOT_SUPPORTED[first.data]} is not supported yet"
+    if isinstance(first.data, str) and first.data in _CHANGED and _union(errors):
+        return _CHANGED[first.data]
     given = _shown(first.data)
     if first.type == "string_pattern_mismatch":
         return f"{given} is not a name: letters, digits and underscores only"
@@ -227,6 +237,11 @@ def _message(errors: list[_Located]) -> str:
     wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
     choices = [choice for error in errors for choice in _choices(error)]
     return f"should be {wanted}, not {given}{nearest(str(first.data), choices)}"
+
+
+def _union(errors: list[_Located]) -> bool:
+    """Whether a value of another form could stand there."""
+    return any(error.type in ("dataclass_type", "dataclass_exact_type") for error in errors)
 
 
 def _choices(error: _Located) -> list[str]:

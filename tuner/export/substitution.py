@@ -13,13 +13,8 @@ from typing import Literal
 from tuner.candidate import BASELINE
 from tuner.errors import SpecError
 from tuner.experiment.arguments import item_bytes, kernel_arguments, passed_bytes
-from tuner.experiment.model import (
-    Argument,
-    CompilerFlag,
-    Launch,
-    ShapeBinding,
-    Ulp,
-)
+from tuner.experiment.contents import Compare, Ulp, Unordered
+from tuner.experiment.model import Argument, CompilerFlag, Launch, ShapeBinding
 from tuner.experiment.tolerances import default_tolerance
 from tuner.export.bundle import Export
 from tuner.export.variant import ExportVariant
@@ -179,7 +174,7 @@ class _RuleMaker:
 
     def _size(self, name: str) -> int:
         argument = self._arguments[name]
-        return passed_bytes(argument if argument.kind == "scalar" else None, self._types)
+        return passed_bytes(None if argument.is_pointer else argument, self._types)
 
     def _dtype(self, argument: Argument) -> str:
         return str(self._types.get(argument.dtype, argument.dtype))
@@ -230,7 +225,7 @@ class _RuleMaker:
                 align=argument.align or item_bytes(element),
                 kind=argument.kind,
                 element=element,
-                mode="ulp" if isinstance(compare, Ulp) else compare,
+                mode=_mode(compare),
                 rtol=tolerance.rtol,
                 atol=tolerance.atol,
                 ulp=compare.ulp if isinstance(compare, Ulp) else 0,
@@ -354,3 +349,14 @@ class _RuleMaker:
             block=(bx, by, bz),
             shared_bytes=self._program(launch.shared_bytes, known),
         )
+
+
+def _mode(compare: Compare) -> Literal["close", "exact", "unordered", "ulp"]:
+    """How a buffer is compared beside a running application: without groups."""
+    match compare:
+        case Ulp():
+            return "ulp"
+        case Unordered():
+            return "unordered"
+        case mode:
+            return mode

@@ -18,7 +18,7 @@ from tuner.csource.expansion import Line, expanded, spliced
 from tuner.csource.kernels import Parameter, Signature, signatures
 from tuner.csource.tree import without_comments
 from tuner.errors import SpecError
-from tuner.experiment.arguments import kernel_arguments
+from tuner.experiment.arguments import item_bytes, kernel_arguments
 from tuner.experiment.model import DTYPES, Argument, Experiment, Launch, Template
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -234,6 +234,7 @@ def _signatures(experiment: Experiment, template: Template) -> Iterator[str]:
     found = {s.name: s for s in defined if s.certain and often[s.name] == 1}
     arguments = {argument.name: argument for argument in experiment.arguments}
     scratch = {argument.name: argument.dtype for argument in template.scratch}
+    scratch_align = {argument.name: argument.align for argument in template.scratch}
     default = kernel_arguments(experiment, template)
     for launch in template.steps:
         if not isinstance(launch, Launch):
@@ -252,23 +253,42 @@ def _signatures(experiment: Experiment, template: Template) -> Iterator[str]:
         for name, parameter in zip(names, signature.parameters, strict=True):
             argument = arguments.get(name)
             dtype = argument.dtype if argument else scratch.get(name, "")
-            if problem := _mismatch(name, argument, dtype, parameter, signature):
+            align = argument.align if argument else scratch_align.get(name)
+            problem = _mismatch(name, argument, dtype, parameter, signature)
+            problem = problem or _misaligned(name, align, parameter, signature, experiment)
+            if problem:
                 yield problem
 
 
 def _mismatch(
     name: str, argument: Argument | None, dtype: str, parameter: Parameter, signature: Signature
 ) -> str | None:
-    scalar = argument is not None and argument.kind == "scalar"
+    by_value = argument is not None and not argument.is_pointer
     if parameter.local:
         return f"{signature.name}: {name} must not be local memory"
-    if parameter.pointer == scalar:
-        wanted = "a value" if scalar else "a pointer"
+    if parameter.pointer == by_value:
+        wanted = "a value" if by_value else "a pointer"
         return f"{signature.name}: {name} must be {wanted}, not {parameter.type}"
     known = parameter.dtype if parameter.type not in dict(signature.template) else None
-    is_null = argument is not None and argument.kind == "null"
+    untyped = argument is not None and argument.kind in ("null", "struct")
     symbolic = dtype not in DTYPES
     byte = dtype == "bool" and known == "uint8"  # OpenCL knows no pointers to bool
-    if known is None or is_null or symbolic or known == dtype or byte:
+    if known is None or untyped or symbolic or known == dtype or byte:
         return None
     return f"{signature.name}: {name} must have elements of {dtype}, not {parameter.type}"
+
+
+def _misaligned(
+    name: str, align: int | None, parameter: Parameter, signature: Signature, experiment: Experiment
+) -> str | None:
+    """A pointer to vectors, though the argument's alignment allows none."""
+    if not parameter.pointer or parameter.lanes == 1 or parameter.dtype is None:
+        return None
+    item = item_bytes(parameter.dtype)
+    needed = traits_of(experiment.kernel.language).vector_align(item, parameter.lanes)
+    if (align or item) >= needed:
+        return None
+    return (
+        f"{signature.name}: {name} must not be {parameter.type}*: that needs pointers aligned to "
+        f"{needed} bytes, and {align or item} are promised"
+    )

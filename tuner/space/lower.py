@@ -13,6 +13,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import (
     item_bytes,
     kernel_arguments,
+    module_variables,
     passed_bytes,
     resolve_argument,
     type_name,
@@ -187,7 +188,7 @@ class _Scope:
             defines=tuple(defines.items()),
             options=self._options(),
             headers=kernel.headers,
-            variables=tuple(dict.fromkeys(c.symbol for c in self._constants if c.symbol)),
+            variables=module_variables(self._experiment),
             image=binary.file.data if binary else "",
             symbols=tuple(binary.symbols.items()) if binary else (),
         )
@@ -216,7 +217,7 @@ class _Scope:
 
     def _launch(self, launch: Launch) -> KernelStep:
         names = launch.arguments or kernel_arguments(self._experiment, self._template)
-        scalars = {a.name: a for a in self._experiment.arguments if a.kind == "scalar"}
+        values = {a.name: a for a in self._experiment.arguments if not a.is_pointer}
         return KernelStep(
             entry=self._entry(launch),
             grid=self._axes(launch.grid),
@@ -224,7 +225,7 @@ class _Scope:
             shared_bytes=self._integer(launch.shared_bytes),
             cooperative=launch.cooperative,
             arguments=names,
-            argument_bytes=tuple(passed_bytes(scalars.get(name), self._symbols) for name in names),
+            argument_bytes=tuple(passed_bytes(values.get(name), self._symbols) for name in names),
         )
 
     def _axes(self, expressions: Sequence[Expression]) -> Dim3:

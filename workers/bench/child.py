@@ -90,7 +90,7 @@ class _Server:
                 )
                 return Rotated(rotation=rotation), []
             case StageBuffers():
-                arguments: list[Staged] = [*request.buffers, *request.scalars, *request.nulls]
+                arguments: list[Staged] = [*request.buffers, *request.values, *request.nulls]
                 self._buffer_sets[request.buffer_sets] = device.stage(arguments, request.sets)
             case Refill():
                 self._buffer_sets[request.buffer_sets].refill(request.contents)

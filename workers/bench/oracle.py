@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import ResolvedArgument
-from tuner.experiment.model import FromPython, Ulp
+from tuner.experiment.arguments import ResolvedArgument, item_bytes
+from tuner.experiment.contents import FromPython, Ulp, Unordered
 from tuner.experiment.tolerances import BASELINE_ERRORS
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
@@ -38,7 +38,8 @@ from workers.bench.supervisor import BurstRequest, ChildLost, Deadlines, Supervi
 from workers.comparison import ArrayComparison, Expected, Mode, compare
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
-from workers.elements import from_storage, is_float, to_storage
+from workers.elements import dtype_name, from_storage, is_float, to_storage
+from workers.groups import group_source, groups
 from workers.inputs import fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
 from workers.reference import ReferenceProcess
@@ -168,11 +169,16 @@ class Oracle:
         expected: dict[str, Expected] = {}
         once = spec.launches == 1
         reference = self._call_reference(shape, inputs, notes) if once else {}
+        outputs = [a for a in arguments if a.is_output]
+        sources = {source for a in outputs if (source := group_source(a))}
+        kept = {name: inputs[name] for name in sources & inputs.keys()}
         inputs.clear()
+        after = [kept | {a.name: from_storage(run[a.name], a) for a in outputs} for run in runs]
+        wanted = after[0] | reference
         for argument in arguments:
             if not argument.is_output:
                 continue
-            first, second = (from_storage(run[argument.name], argument) for run in runs)
+            first, second = (found[argument.name] for found in after)
             if (problem := unwritten(argument, first, second)) is not None:
                 return replace(problem, shape=shape)
             if once and spec.distribution == "default" and holds_no_number(argument, first):
@@ -182,12 +188,16 @@ class Oracle:
                 want = want.astype(first.dtype)
             elif want is not first:
                 want = _no_wider_than_needed(want, argument)
-            own = self._own_bound(argument, want, shape, spec)
-            error = _AGREE if want is first else compare(first, want, own)
+            own = replace(
+                self._own_bound(argument, want, shape, spec), returned=argument.name in sources
+            )
+            grouped = [groups(argument, found.__getitem__, wanted.__getitem__) for found in after]
+            error = _AGREE if want is first else compare(first, want, own, groups=grouped[0])
             if error.failures:
                 return disagreement(argument, error, own, shape, spec)
             same = runs[0][argument.name] == runs[1][argument.name]
-            noise = _AGREE if same else compare(second, first, own)
+            between = groups(argument, after[1].__getitem__, after[0].__getitem__)
+            noise = _AGREE if same else compare(second, first, own, groups=between)
             if noise.failures and not once:
                 continue  # differences grow too fast to compare
             if math.isinf(noise.error):
@@ -198,7 +208,7 @@ class Oracle:
             expected[argument.name] = replace(
                 own,
                 path=self._files.expect(name, argument.name, np.ascontiguousarray(want)),
-                dtype=str(want.dtype),
+                dtype=dtype_name(want.dtype),
                 rtol=own.rtol * factor,
                 atol=own.atol * factor,
             )
@@ -212,13 +222,20 @@ class Oracle:
         An absolute tolerance in the spec is meant for the first case, a default one for numbers
         around 1: outputs of larger magnitude may have larger errors.
         """
-        mode: Mode = "ulp" if isinstance(argument.compare, Ulp) else argument.compare
+        mode: Mode
+        match argument.compare:
+            case Ulp():
+                mode = "ulp"
+            case Unordered():
+                mode = "unordered"
+            case asked:
+                mode = asked
         unit = 1.0
         if argument.name in self._given:
             first = (self._timed[0], FIRST)
-            asked = None if (shape, spec) == first else self.case(*first)
+            case = None if (shape, spec) == first else self.case(*first)
             unit = magnitude(
-                asked.wants[argument.name] if isinstance(asked, VerificationCase) else want
+                case.wants[argument.name] if isinstance(case, VerificationCase) else want
             )
         growth = magnitude(want) / unit if unit and is_float(argument.dtype) else 1.0
         return Expected(
@@ -314,6 +331,8 @@ class Oracle:
             if argument.name in inputs:
                 wide = np.float64 if is_float(argument.dtype) else inputs[argument.name].dtype
                 call[argument.name] = inputs[argument.name].astype(wide)
+            elif argument.kind == "struct":
+                call[argument.name] = _as_mapping(argument)
             elif argument.value is not None:
                 call[argument.name] = argument.value
         with self._referring:
@@ -331,6 +350,16 @@ class Oracle:
         return {a.name: answer[a.name] for a in outputs}
 
 
+def _as_mapping(argument: ResolvedArgument) -> dict[str, Any] | NDArray[np.uint8]:
+    """A struct for the reference: its fields by name, or its raw bytes."""
+    if not argument.fields:
+        return np.frombuffer(bytes.fromhex(argument.contents), np.uint8)
+    return {
+        field.name: field.values[0] if len(field.values) == 1 else list(field.values)
+        for field in argument.fields
+    }
+
+
 def magnitude(values: NDArray[Any]) -> float:
     """The median magnitude of an array's finite numbers other than 0; 0 if there are none.
 
@@ -343,7 +372,8 @@ def magnitude(values: NDArray[Any]) -> float:
 
 
 def _no_wider_than_needed(want: NDArray[Any], argument: ResolvedArgument) -> NDArray[Any]:
-    """As float32 where outputs have 16 bits: half the bytes to move, and precise enough."""
-    narrow = argument.dtype in ("float16", "bfloat16") and argument.compare == "close"
+    """As float32 where outputs have 16 bits or 8: fewer bytes to move, and precise enough."""
+    small = is_float(argument.dtype) and item_bytes(argument.dtype) <= 2
+    narrow = small and argument.compare == "close"
     with np.errstate(over="ignore"):
         return want.astype(np.float32) if narrow else want

@@ -19,7 +19,7 @@ from tuner.plan import Binary, CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.comparison import ArrayComparison, Expected
-from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedScalar
+from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class StageBuffers:
     kind: Literal["stage"] = "stage"
     buffer_sets: int
     buffers: tuple[StagedBuffer, ...]
-    scalars: tuple[StagedScalar, ...]
+    values: tuple[StagedValue, ...]
     nulls: tuple[StagedNull, ...]
     sets: int
 

@@ -24,7 +24,7 @@ from workers.devices.port import (
     Staged,
     StagedBuffer,
     StagedNull,
-    StagedScalar,
+    StagedValue,
 )
 from workers.forking import ChildFailed
 from workers.integrity.time_bounds import refuse_implausible
@@ -176,7 +176,7 @@ class Supervisor:
             protocol.StageBuffers(
                 buffer_sets=handle,
                 buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
-                scalars=tuple(a for a in arguments if isinstance(a, StagedScalar)),
+                values=tuple(a for a in arguments if isinstance(a, StagedValue)),
                 nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
                 sets=sets,
             )

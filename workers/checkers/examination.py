@@ -28,7 +28,7 @@ from workers.backends.registry import adapter_of, module_of
 from workers.checkers.job import JOB, Job
 from workers.checkers.tool import Tool
 from workers.child_environment import module_environment, private_environment
-from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
+from workers.devices.port import StagedBuffer, StagedNull, StagedValue
 from workers.devices.staging import staged
 from workers.process_tree import kill_group, kill_tagged, tree_tag
 
@@ -201,7 +201,7 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
             symbols=binary.symbols,
             cell=replace(cell, build=0),
             buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
-            scalars=tuple(a for a in arguments if isinstance(a, StagedScalar)),
+            values=tuple(a for a in arguments if isinstance(a, StagedValue)),
             nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
         )
         path = code.with_suffix(".json")

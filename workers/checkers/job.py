@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from tuner.plan import Build, CellPlan
-from workers.devices.port import StagedBuffer, StagedNull, StagedScalar
+from workers.devices.port import StagedBuffer, StagedNull, StagedValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Job:
     symbols: tuple[tuple[str, str], ...]
     cell: CellPlan
     buffers: tuple[StagedBuffer, ...]
-    scalars: tuple[StagedScalar, ...]
+    values: tuple[StagedValue, ...]
     nulls: tuple[StagedNull, ...]
 
 

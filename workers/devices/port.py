@@ -87,13 +87,25 @@ class StagedScalar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StagedStruct:
+    """A struct argument, passed by value: its bytes as hexadecimal digits."""
+
+    name: str
+    data: str
+
+
+StagedValue = StagedScalar | StagedStruct
+"""An argument that is passed by value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedNull:
     """A null pointer argument."""
 
     name: str
 
 
-Staged = StagedBuffer | StagedScalar | StagedNull
+Staged = StagedBuffer | StagedValue | StagedNull
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

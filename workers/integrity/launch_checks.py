@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.comparison import ArrayComparison, Expected, compare
 from workers.devices.port import Damage, DeviceFailure, Inspection
-from workers.elements import from_storage, gaps_changed
+from workers.elements import Array, from_storage, gaps_changed
+from workers.groups import groups
 
 _STAGES = {
     Code.WRONG_RESULT: Stage.VERIFY,
@@ -94,11 +96,11 @@ def check(
     """
     if inspection.damage is not None:
         raise damaged(inspection.damage, case.label)
-    for name, expected in case.expected.items():
+    for name in case.expected:
         argument = arguments[name]
         found = inspection.comparisons.get(name)
         if found is None:
-            found = _compare(argument, inspection, case, expected, poison)
+            found = _compare(argument, inspection, case, arguments, poison)
         if found.failures > (argument.elements // _GROWN if case.launches > 1 else 0):
             raise _wrong(argument, found, case)
 
@@ -140,9 +142,10 @@ def _compare(
     argument: ResolvedArgument,
     inspection: Inspection,
     case: VerificationCase,
-    expected: Expected,
+    arguments: Mapping[str, ResolvedArgument],
     poison: int | None,
 ) -> ArrayComparison:
+    expected = case.expected[argument.name]
     storage = inspection.outputs.get(argument.name)
     if storage is None or len(storage) != argument.size:
         raise DeviceFailure(
@@ -154,7 +157,27 @@ def _compare(
             Code.OUT_OF_BOUNDS, f"writes between the elements of {argument.name} (its strides)"
         )
     got = from_storage(storage, argument)
-    return compare(got, case.wants[argument.name], expected, poison if fresh else None)
+    want = partial(_wanted, case, arguments)
+
+    def after(name: str) -> Array:
+        if not arguments[name].is_output:
+            return want(name)
+        return from_storage(inspection.outputs[name], arguments[name])
+
+    return compare(
+        got,
+        case.wants[argument.name],
+        expected,
+        poison if fresh else None,
+        groups(argument, after, want),
+    )
+
+
+def _wanted(case: VerificationCase, arguments: Mapping[str, ResolvedArgument], name: str) -> Array:
+    """What an argument should hold after the launch."""
+    if name in case.wants:
+        return case.wants[name]
+    return from_storage(Path(case.contents[name]).read_bytes(), arguments[name])
 
 
 def damaged(damage: Damage, label: str) -> DeviceFailure:

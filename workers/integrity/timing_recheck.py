@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.experiment.arguments import ResolvedArgument
-from tuner.experiment.model import FromPython
+from tuner.experiment.contents import FromPython
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, to_storage

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.comparison import Expected, compare
-from workers.elements import from_storage, is_float, numpy_dtype
+from workers.elements import dtype_name, from_storage, is_float, numpy_dtype
+from workers.groups import Groups, groups
 from workers.integrity.launch_checks import VerificationCase
 
 _FEW = 4096
@@ -74,8 +75,10 @@ def trivial_answer(
         if not argument.is_output:
             continue
         want, expected = case.wants[argument.name], case.expected[argument.name]
+        known = {**inputs, **case.wants}
+        grouped = groups(argument, known.__getitem__, known.__getitem__)
         for what, answer in _answers(argument, want, inputs):
-            if _passes(answer, want, expected):
+            if _passes(answer, want, expected, grouped):
                 return Rejected(
                     stage=Stage.VERIFY,
                     code=Code.WRONG_RESULT,
@@ -86,7 +89,9 @@ def trivial_answer(
     return None
 
 
-def _passes(answer: NDArray[Any], want: NDArray[Any], expected: Expected) -> bool:
+def _passes(
+    answer: NDArray[Any], want: NDArray[Any], expected: Expected, grouped: Groups | None
+) -> bool:
     """Whether every element is within its bound; most answers fail within the first few."""
     few = slice(_FEW)
     if (
@@ -94,7 +99,7 @@ def _passes(answer: NDArray[Any], want: NDArray[Any], expected: Expected) -> boo
         and compare(answer.reshape(-1)[few], want.reshape(-1)[few], expected).failures
     ):
         return False
-    return compare(answer, want, expected).failures == 0
+    return compare(answer, want, expected, groups=grouped).failures == 0
 
 
 def _answers(
@@ -114,7 +119,7 @@ def _answers(
     for name, values in inputs.items():
         if name == argument.name or values.shape != argument.shape:
             continue
-        if not (is_float(argument.dtype) and is_float(str(values.dtype))):
+        if not (is_float(argument.dtype) and is_float(dtype_name(values.dtype))):
             continue
         for what, answer in (("a copy of", values), ("the negation of", -values)):
             converted = answer.astype(dtype)

@@ -14,8 +14,9 @@ from tuner.experiment.arguments import (
     resolve_arguments,
     type_name,
 )
+from tuner.experiment.contents import Tolerance
 from tuner.experiment.load import load_experiment
-from tuner.experiment.model import DTYPES, Argument, Tolerance
+from tuner.experiment.model import DTYPES, Argument
 from tuner.experiment.tolerances import DEFAULT_TOLERANCES, EXACT, default_tolerance
 from tuner.expressions import Expression
 from tuner.plan import Scratch

@@ -14,16 +14,9 @@ from hypothesis import strategies as st
 from tests.tuner.experiment import specs
 from tuner.errors import SpecError
 from tuner.experiment.array_file import check_array_file
+from tuner.experiment.contents import FromFile, Integers, Tolerance, Ulp
 from tuner.experiment.load import dump_resolved, load_experiment, load_resolved
-from tuner.experiment.model import (
-    Argument,
-    FromFile,
-    Integers,
-    Memset,
-    ShapeBinding,
-    Tolerance,
-    Ulp,
-)
+from tuner.experiment.model import Argument, Memset, ShapeBinding
 from tuner.experiment.odd_shapes import odd_shapes
 from tuner.experiment.problems import SpecProblems
 from tuner.expressions import Expression

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from tests.agents.briefs import twice
-from tuner.experiment.model import ShapeBinding, Shapes, Tolerance, Ulp
+from tuner.experiment.contents import Keys, Segments, Tolerance, Ulp, Unordered
+from tuner.experiment.model import ShapeBinding, Shapes
 from tuner.experiment.tolerances import comparison_rules
 
 
@@ -26,4 +27,9 @@ def test_each_way_to_compare_has_its_words():
     assert said(dtype="T") == {"the default of each shape's element type"}
     assert said(dtype="T", tolerance=given) == {"rtol 0.5, atol 0.25 (given)"}
     assert said(compare=Ulp(ulp=3)) == {"within 3 units in the last place"}
-    assert said(compare="unordered") == {"unordered"}
+    assert said(compare=Unordered(unordered="whole")) == {"in any order"}
+    assert said(compare=Unordered(unordered="rows")) == {"in any order within each row"}
+    by = Unordered(unordered=Segments(segments="ends"))
+    assert said(compare=by) == {"in any order within each segment of ends"}
+    by = Unordered(unordered=Keys(key="ids"))
+    assert said(compare=by) == {"in any order among equal keys in ids"}

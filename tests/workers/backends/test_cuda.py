@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from workers.backends.cuda.launch import (
     CudaLaunchable,
     CudaModule,
     LateWork,
-    scalar_bytes,
     warm_up_ns,
 )
 from workers.backends.cuda.memory import CudaBufferSets, laid_out
@@ -29,7 +29,9 @@ from workers.devices.port import (
     StagedBuffer,
     StagedNull,
     StagedScalar,
+    StagedStruct,
 )
+from workers.devices.staging import value_bytes
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 
@@ -495,13 +497,31 @@ def test_a_burst_is_long_enough_for_its_start_to_weigh_nothing(size, repeats, la
 
 def test_scalars_are_packed_in_their_own_type():
     def packed(dtype, value):
-        return scalar_bytes(StagedScalar(name="s", dtype=dtype, value=value))
+        return value_bytes(StagedScalar(name="s", dtype=dtype, value=value))
 
-    assert packed("int32", -1) == b"\xff\xff\xff\xff\0\0\0\0"
-    assert packed("float32", 1e-6)[:4] == np.float32(1e-6).tobytes()
-    assert packed("bfloat16", 1.0) == b"\x80\x3f" + b"\0" * 6
-    assert packed("bool", 1) == b"\1" + b"\0" * 7
+    assert packed("int32", -1) == b"\xff\xff\xff\xff"
+    assert packed("float32", 1e-6) == np.float32(1e-6).tobytes()
+    assert packed("bfloat16", 1.0) == b"\x80\x3f"
+    assert packed("float8_e4m3", 1.0) == b"\x38"
+    assert packed("bool", 1) == b"\1"
     assert packed("float64", 0.5) == np.float64(0.5).tobytes()
+
+
+def test_a_struct_is_passed_by_its_bytes(tmp_path):
+    rig = Rig(tmp_path, arguments=[StagedStruct(name="pair", data="0102030405060708090a0b0c")])
+    seen = []
+    rig.driver.kernels["double"] = lambda grid, block, table: seen.append(
+        view(int(view(table + 8, 1, "u8")[0]), 12).tobytes()
+    )
+    rig.bind(step(arguments=("out", "pair"))).burst((2,))
+    assert seen == [bytes(range(1, 13))]
+
+
+def test_a_key_is_returned_besides_its_own_comparison(rig):
+    oracle = want(rig, 2.0 * rig.data.astype(np.float64), rtol=1e-6)
+    keyed = {"out": replace(oracle["out"], returned=True)}
+    rig.buffer_sets.restore([0], 1)
+    assert rig.buffer_sets.inspect(0, keyed).outputs.keys() == {"out"}
 
 
 def test_arguments_point_at_their_values():

@@ -10,7 +10,7 @@ from tuner.experiment.check.expressions import check_expressions
 from tuner.experiment.check.finding import ANYTHING, Finding
 from tuner.experiment.check.names import check_names, check_shapes
 from tuner.experiment.check.options import check_features, check_options
-from tuner.experiment.check.program import check_programs
+from tuner.experiment.check.program import check_parameters, check_programs
 from tuner.experiment.check.template import check_template
 from tuner.experiment.model import Experiment
 
@@ -19,6 +19,9 @@ __all__ = ["ANYTHING", "Finding", "check"]
 
 def check(experiment: Experiment) -> Iterator[Finding]:
     """Yield everything that is wrong with an experiment."""
+    if refused := list(check_parameters(experiment)):
+        yield from refused
+        return
     found = [
         *check_shapes(experiment),
         *check_names(experiment),

@@ -1,22 +1,25 @@
 """Arguments: the keys that each kind takes, and their values on every shape."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import (
     IntegerRange,
+    OffsetsTo,
     ResolvedArgument,
     integer_limits,
     item_bytes,
     resolve_argument,
 )
 from tuner.experiment.check.expressions import places
-from tuner.experiment.check.finding import Finding
+from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings, nearest_dtype, type_symbols
-from tuner.experiment.model import DTYPES, Argument, Experiment, ShapeBinding, Ulp
+from tuner.experiment.contents import Keys, Offsets, Segments, Ulp, Unordered
+from tuner.experiment.model import DTYPES, Argument, Experiment, ShapeBinding
 from tuner.experiment.yaml_document import Path
-from tuner.expressions import Expression, ExpressionError
+from tuner.expressions import Expression, ExpressionError, nearest
 
 _FILLED = frozenset({"range", "specials"})
 _COMPARED = frozenset({"tolerance", "compare"})
@@ -26,6 +29,7 @@ _KEYS: dict[str, frozenset[str]] = {
     "out": _LAYOUT | _COMPARED,
     "inout": _LAYOUT | _FILLED | _COMPARED | {"initial"},
     "scalar": frozenset({"dtype", "value"}),
+    "struct": frozenset({"fields", "bytes"}),
     "scratch": frozenset({"dtype", "shape", "align"}),
     "constant": frozenset({"dtype", "shape", "values", "symbol"}) | _FILLED,
     "null": frozenset(),
@@ -40,9 +44,12 @@ def check_arguments(experiment: Experiment) -> Iterator[Finding]:
     for index, argument in enumerate(experiment.arguments):
         path: Path = ("arguments", index)
         yield from _keys(path, argument)
-        if argument.kind != "null":
+        if argument.kind == "struct":
+            yield from _struct(path, argument, types)
+        elif argument.kind != "null":
             yield from check_dtype((*path, "dtype"), argument.dtype, types)
         yield from _consistent(path, argument)
+        yield from _groups((*path, "compare"), argument, experiment)
     if not any(argument.is_output for argument in experiment.arguments):
         message = "no argument is out or inout: nothing could be compared"
         yield Finding(("arguments",), message)
@@ -73,28 +80,69 @@ def _keys(path: Path, argument: Argument) -> Iterator[Finding]:
             yield Finding(path, f"missing key '{key}': a {argument.kind} argument needs it", key)
 
 
+def _struct(path: Path, argument: Argument, types: frozenset[str]) -> Iterator[Finding]:
+    if bool(argument.fields) == (argument.bytes is not None):
+        yield Finding(path, "a struct needs 'fields' or 'bytes', one of them", "fields")
+    seen: set[str] = set()
+    for number, field in enumerate(argument.fields):
+        at: Path = (*path, "fields", number)
+        yield from check_dtype((*at, "dtype"), field.dtype, types)
+        yield from _align((*at, "align"), field.align)
+        if field.name in seen:
+            yield Finding((*at, "name"), f"two fields are named '{field.name}'")
+        seen.add(field.name)
+
+
+def _groups(path: Path, argument: Argument, experiment: Experiment) -> Iterator[Finding]:
+    """Within what an unordered output may be in any order."""
+    if not isinstance(argument.compare, Unordered) or argument.compare.unordered == "whole":
+        return
+    how = argument.compare.unordered
+    if how == "rows":
+        if len(argument.shape) < 2:
+            yield Finding(path, "'rows' needs two dimensions; say {unordered: whole} for one")
+        return
+    name = how.segments if isinstance(how, Segments) else how.key
+    known = {a.name: a for a in experiment.arguments if a.is_buffer and a.kind != "scratch"}
+    if name not in known or name == argument.name:
+        others = known.keys() - {argument.name}
+        there = nearest(name, others) or f"; there are: {listed(sorted(others))}"
+        yield Finding((*path, "unordered"), f"no other array '{name}'{there}")
+    elif isinstance(how, Segments):
+        if len(argument.shape) != 1:
+            said = "segments are of an output of one dimension; 'rows' and 'key' take more"
+            yield Finding((*path, "unordered"), said)
+        if known[name].dtype.startswith(("float", "bfloat", "bool")):
+            said = f"segments begin at integers, but '{name}' is {known[name].dtype}"
+            yield Finding((*path, "unordered"), said)
+
+
+def _align(path: Path, align: int | None) -> Iterator[Finding]:
+    if align is not None and (align & (align - 1) or align > MAX_ALIGN):
+        yield Finding(path, f"align must be a power of two of at most {MAX_ALIGN} bytes")
+
+
 def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:
     floats = not argument.dtype.startswith(("int", "uint", "bool"))
     fill_key = "initial" if argument.kind == "inout" else "values"
     fill = getattr(argument, fill_key)
-    if argument.align is not None:
-        power = argument.align & (argument.align - 1) == 0
-        if not power or argument.align > MAX_ALIGN:
-            message = f"align must be a power of two of at most {MAX_ALIGN} bytes"
-            yield Finding((*path, "align"), message)
-        elif argument.dtype in DTYPES and argument.align < item_bytes(argument.dtype):
-            yield Finding((*path, "align"), f"align is smaller than one {argument.dtype}")
+    yield from _align((*path, "align"), argument.align)
+    if argument.align and argument.dtype in DTYPES and argument.align < item_bytes(argument.dtype):
+        yield Finding((*path, "align"), f"align is smaller than one {argument.dtype}")
     if argument.range is not None:
         low, high = argument.range
         if not float("-inf") < low <= high < float("inf"):
             yield Finding((*path, "range"), "range must be [low, high], both finite")
     if argument.specials and not floats:
         yield Finding((*path, "specials"), f"{argument.dtype} has neither inf nor nan")
-    if fill in ("permutation", "offsets") and argument.dtype in DTYPES and floats:
+    whole = "permutation" if fill == "permutation" else "offsets" * isinstance(fill, Offsets)
+    if whole and argument.dtype in DTYPES and floats:
         yield Finding(
-            (*path, fill_key), f"'{fill}' fills with integers, but the type is {argument.dtype}"
+            (*path, fill_key), f"'{whole}' fills with integers, but the type is {argument.dtype}"
         )
-    if argument.tolerance and argument.compare not in ("close", "unordered"):
+    if argument.tolerance and not (
+        argument.compare == "close" or isinstance(argument.compare, Unordered)
+    ):
         yield Finding((*path, "tolerance"), "tolerance does not apply with this 'compare'")
     if isinstance(argument.compare, Ulp) and not floats:
         yield Finding((*path, "compare"), f"ulp applies to floating point, not to {argument.dtype}")
@@ -142,7 +190,8 @@ def _sizes(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> I
         except SpecError as error:
             yield Finding(path, str(error))
             continue
-        if message := _fill_problem(resolved):
+        message = _fill_problem(resolved) or _key_problem(argument, experiment, binding)
+        if message:
             yield Finding(path, f"argument '{argument.name}': {message}")
     for key in ("bytes", "flops"):
         cost = getattr(experiment.cost, key) if experiment.cost else None
@@ -155,7 +204,7 @@ def _sizes(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> I
 
 
 def _fill_problem(argument: ResolvedArgument) -> str | None:
-    if argument.kind in ("scalar", "null") or argument.dtype.startswith(("float", "bfloat")):
+    if not argument.is_buffer or argument.dtype.startswith(("float", "bfloat")):
         return None
     low, high = integer_limits(argument.dtype)
     fill = argument.fill
@@ -163,6 +212,22 @@ def _fill_problem(argument: ResolvedArgument) -> str | None:
         return f"integers from {fill.lo} to {fill.hi} do not fit {argument.dtype}"
     if fill == "permutation" and argument.elements - 1 > high:
         return f"a permutation of {argument.elements} does not fit {argument.dtype}"
+    if isinstance(fill, OffsetsTo) and fill.last > high:
+        return f"offsets up to {fill.last} do not fit {argument.dtype}"
+    return None
+
+
+def _key_problem(argument: Argument, experiment: Experiment, binding: ShapeBinding) -> str | None:
+    if not isinstance(argument.compare, Unordered):
+        return None
+    how = argument.compare.unordered
+    if not isinstance(how, Keys):
+        return None
+    keys = next((a for a in experiment.arguments if a.name == how.key), None)
+    with suppress(SpecError):
+        shapes = [resolve_argument(a, binding.symbols).shape for a in (argument, keys) if a]
+        if len(shapes) == 2 and shapes[0] != shapes[1]:
+            return f"its shape is {list(shapes[0])}, but that of its keys {list(shapes[1])}"
     return None
 
 

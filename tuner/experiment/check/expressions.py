@@ -6,15 +6,8 @@ from typing import Literal
 
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import type_symbols
-from tuner.experiment.model import (
-    DTYPES,
-    CompilerFlag,
-    Experiment,
-    Integers,
-    Kernel,
-    Launch,
-    Template,
-)
+from tuner.experiment.contents import Integers, Offsets
+from tuner.experiment.model import DTYPES, CompilerFlag, Experiment, Kernel, Launch, Template
 from tuner.experiment.yaml_document import Path
 from tuner.expressions import Expression, ExpressionError, nearest
 
@@ -42,6 +35,12 @@ def places(experiment: Experiment) -> Iterator[Place]:
         for key, fill in (("values", argument.values), ("initial", argument.initial)):
             if isinstance(fill, Integers):
                 yield from _each((*path, key, "integers"), fill.integers, "shape")
+            if isinstance(fill, Offsets):
+                yield Place((*path, key, "offsets"), fill.offsets, "shape")
+        for number, field in enumerate(argument.fields):
+            for at, value in enumerate(field.value):
+                if isinstance(value, Expression):
+                    yield Place((*path, "fields", number, "value", at), value, "shape")
     yield from _each(("shapes", "domain"), experiment.shapes.domain, "shape")
     if experiment.cost:
         for key in ("bytes", "flops"):

@@ -24,7 +24,7 @@ _OTHER_NAMES = dict(
     for pair in (
         "half:float16 fp16:float16 f16:float16 bf16:bfloat16 float:float32 fp32:float32 f32:float32"
         " double:float64 fp64:float64 f64:float64 int:int32 uint:uint32 long:int64 char:int8"
-        " uchar:uint8 size_t:uint64"
+        " uchar:uint8 size_t:uint64 fp8:float8_e4m3 float8:float8_e4m3 float8_e4m3fn:float8_e4m3"
     ).split()
 )
 

@@ -7,16 +7,19 @@ from tuner.backends.traits import BackendTraits, Feature
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings
-from tuner.experiment.model import NO_BYTES, CompilerFlag, Experiment, Kernel, Template
+from tuner.experiment.model import DTYPES, NO_BYTES, CompilerFlag, Experiment, Kernel, Template
 from tuner.experiment.yaml_document import Path
 
 
 def check_features(experiment: Experiment) -> Iterator[Finding]:
     """Features that the spec uses and the backend lacks."""
-    unsupported = traits_of(experiment.kernel.language).unsupported
+    traits = traits_of(experiment.kernel.language)
     for feature, path in _features(experiment):
-        if feature in unsupported:
-            yield Finding(path, unsupported[feature])
+        if feature in traits.unsupported:
+            yield Finding(path, traits.unsupported[feature])
+    for dtype, path in _dtypes(experiment):
+        if dtype in DTYPES and dtype not in traits.type_names:
+            yield Finding(path, f"{traits.title} has no {dtype}")
 
 
 def _features(experiment: Experiment) -> Iterator[tuple[Feature, Path]]:
@@ -35,12 +38,17 @@ def _features(experiment: Experiment) -> Iterator[tuple[Feature, Path]]:
     for index, argument in enumerate(experiment.arguments):
         if argument.kind == "constant":
             yield "constant", ("arguments", index, "kind")
-        if argument.dtype == "bfloat16":
-            yield "bfloat16", ("arguments", index, "dtype")
+
+
+def _dtypes(experiment: Experiment) -> Iterator[tuple[str, Path]]:
+    """The element types that the spec names, where it does."""
+    for index, argument in enumerate(experiment.arguments):
+        yield argument.dtype, ("arguments", index, "dtype")
+        for number, field in enumerate(argument.fields):
+            yield field.dtype, ("arguments", index, "fields", number, "dtype")
     for path, binding in bindings(experiment):
         for name, value in binding.symbols.items():
-            if value == "bfloat16":
-                yield "bfloat16", (*path, name)
+            yield str(value), (*path, name)
 
 
 def check_options(experiment: Experiment) -> Iterator[Finding]:

@@ -8,18 +8,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tuner.backends.registry import traits_of
-from tuner.csource.kernels import Parameter, Signature, signatures
+from tuner.csource.indices import Indices
+from tuner.csource.kernels import (
+    Parameter,
+    Signature,
+    find_kernel,
+    signatures,
+    unsupported_parameters,
+)
 from tuner.csource.mangling import source_name
 from tuner.csource.tree import without_comments
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
+from tuner.experiment.contents import FromPython
 from tuner.experiment.fields import PythonFunction
 from tuner.experiment.model import (
     DTYPES,
     Argument,
     Experiment,
-    FromPython,
     Kernel,
     KernelBinary,
     Launch,
@@ -51,6 +58,16 @@ class _Program:
         )
 
 
+def check_parameters(experiment: Experiment) -> Iterator[Finding]:
+    """The kernel that is launched takes nothing that no spec can pass."""
+    kernel = experiment.kernel
+    launched = {_base(step.entry or kernel.entry) for _, step in launches(("kernel",), kernel)}
+    for name, parameter, what in unsupported_parameters(kernel.source.text, kernel.language):
+        if name in launched:
+            said = f"parameter '{parameter}' of {name} is {what}, which is not supported"
+            yield Finding(("kernel", "entry"), said)
+
+
 def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
     """Baseline, template, reference and fills.
 
@@ -64,6 +81,8 @@ def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Fin
     yield from _program(experiment, baseline)
     miscalled = list(_calls(experiment, baseline)) if clear else []
     yield from miscalled
+    if clear and not miscalled:
+        yield from _index_arrays(experiment, baseline)
     if template := experiment.template:
         appended = {**own, **{buffer.name: buffer for buffer in template.scratch}}
         variant = _Program(("template",), template, appended)
@@ -71,7 +90,7 @@ def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Fin
         if clear and not miscalled:
             yield from _calls(experiment, variant)
     if experiment.reference and clear:
-        kinds = ("in", "inout", "constant", "scalar")
+        kinds = ("in", "inout", "constant", "scalar", "struct")
         given = [argument.name for argument in experiment.arguments if argument.kind in kinds]
         yield from _function(("reference",), experiment.reference, given)
     for index, argument in enumerate(experiment.arguments):
@@ -116,9 +135,38 @@ def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
         called = [s for s in found if s.name == _base(launch.entry or subject.entry)]
         if len(called) == 1 and called[0].certain and not unknown:
             passed = launch.arguments or program.passed
-            said = _call_problem(called[0], passed, program.arguments, several)
+            said = _call_problem(called[0], passed, program.arguments, several) or next(
+                _misaligned(called[0], passed, program.arguments, experiment), None
+            )
             if said:
                 yield Finding(path if launch.arguments else (*root, "entry"), said)
+
+
+def _index_arrays(experiment: Experiment, baseline: _Program) -> Iterator[Finding]:
+    """Integer inputs that index other arrays must say which values they hold."""
+    kernel = experiment.kernel
+    places = {argument.name: index for index, argument in enumerate(experiment.arguments)}
+    used: dict[str, str] = {}
+    for _, launch in launches(baseline.root, kernel):
+        found = find_kernel(kernel.source.text, launch.entry or kernel.entry, kernel.language)
+        if found is None or not found.signature.certain:
+            continue
+        names = [parameter.name for parameter in found.signature.parameters]
+        passed = dict(zip(names, launch.arguments or baseline.passed, strict=False))
+        for name, example in Indices(found).used_as_index.items():
+            used.setdefault(passed.get(name, ""), example)
+    for name, example in used.items():
+        argument = baseline.arguments.get(name)
+        if not isinstance(argument, Argument) or argument.range is not None:
+            continue
+        key = {"in": "values", "inout": "initial"}.get(argument.kind, "")
+        drawn = key and getattr(argument, key) == "normal"
+        if drawn and argument.dtype.startswith(("int", "uint")):
+            message = (
+                f"'{name}' is used as an index ({example}), so say which integers it holds: "
+                f"{key}: {{integers: [0, LAST]}}, permutation, {{offsets: END}}, or those of a file"
+            )
+            yield Finding(("arguments", places[name]), message, key)
 
 
 def _symbols(binary: KernelBinary, entries: list[str]) -> Iterator[Finding]:
@@ -209,6 +257,27 @@ def _call_problem(
     return None
 
 
+def _misaligned(
+    signature: Signature,
+    passed: tuple[str, ...],
+    arguments: dict[str, Argument | ScratchArgument],
+    experiment: Experiment,
+) -> Iterator[str]:
+    """Pointers to vectors whose arguments promise less alignment than these need."""
+    for parameter, name in zip(signature.parameters, passed, strict=True):
+        argument = arguments[name]
+        kind = argument.kind if isinstance(argument, Argument) else "scratch"
+        if kind == "null" or not parameter.pointer or not parameter.dtype:
+            continue
+        item = item_bytes(parameter.dtype)
+        needed = traits_of(experiment.kernel.language).vector_align(item, parameter.lanes)
+        if parameter.lanes > 1 and (argument.align or item) < needed:
+            yield (
+                f"parameter '{parameter.name}' of {signature.name} points to {parameter.type}:"
+                f" give '{name}' align: {needed}, if your application's pointers have it"
+            )
+
+
 def _pass_problem(
     signature: Signature,
     parameter: Parameter,
@@ -217,12 +286,17 @@ def _pass_problem(
 ) -> str | None:
     if parameter.local:
         return "is local memory: declare it inside the kernel"
-    scalar = isinstance(argument, Argument) and argument.kind == "scalar"
+    kind = argument.kind if isinstance(argument, Argument) else "scratch"
+    scalar, by_value = kind == "scalar", kind in ("scalar", "struct")
     generic = parameter.type in dict(signature.template)
-    if scalar and parameter.pointer:
-        return f"is a pointer, but '{argument.name}' is a scalar"
-    if not scalar and not parameter.pointer and parameter.dtype:
+    if by_value and parameter.pointer:
+        return f"is a pointer, but '{argument.name}' is a {kind}"
+    if not by_value and not parameter.pointer and parameter.dtype:
         return f"is a {parameter.type}, but '{argument.name}' is a buffer"
+    if kind == "struct" and parameter.dtype and parameter.lanes == 1 and not generic:
+        return f"is a {parameter.type}, but '{argument.name}' is a struct"
+    if scalar and parameter.lanes > 1:
+        return f"is a {parameter.type}: pass '{argument.name}' as a struct of {parameter.lanes}"
     written = isinstance(argument, Argument) and argument.is_output
     if written and parameter.const and not several and not generic:
         return f"is const, so '{argument.name}' can never be written"

@@ -22,6 +22,8 @@ DTYPES = (
     "bfloat16",
     "float32",
     "float64",
+    "float8_e4m3",
+    "float8_e5m2",
 )
 
 NO_DRIVER = "none: limits from the table of architectures"

@@ -11,9 +11,9 @@ from tuner.device import Device
 from tuner.experiment.arguments import item_bytes
 from tuner.plan import CellPlan, KernelStep, MemsetStep
 from workers.backends.cuda.driver import TO_DEVICE, Cuda, import_cuda, select
-from workers.backends.cuda.launch import scalar_bytes
 from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described
+from workers.devices.staging import value_bytes
 
 MISSING = (
     "winners were not examined for races and stray accesses: compute-sanitizer, which comes with "
@@ -88,8 +88,9 @@ def launch(job: Job) -> None:
             where = cuda.driver.moduleGetGlobal(module, symbols.get(name, name))
         data = np.fromfile(buffer.contents, np.uint8)
         cuda.runtime.memcpy(where, data.ctypes.data, data.nbytes, TO_DEVICE)
-    scalars = {s.name: int.from_bytes(scalar_bytes(s), "little") for s in job.scalars}
-    values = {**addresses, **scalars, **{null.name: 0 for null in job.nulls}}
+    pointers = {**addresses, **{null.name: 0 for null in job.nulls}}
+    values = {name: address.to_bytes(8, "little") for name, address in pointers.items()}
+    values |= {value.name: value_bytes(value) for value in job.values}
     _run(cuda, module, job.cell, symbols, values, sizes)
     cuda.runtime.deviceSynchronize()
 
@@ -99,18 +100,19 @@ def _run(
     module: int,
     cell: CellPlan,
     symbols: dict[str, str],
-    values: dict[str, int],
+    values: dict[str, bytes],
     sizes: dict[str, int],
 ) -> None:
     for step in cell.steps:
         if isinstance(step, MemsetStep):
             size = sizes[step.argument]
-            cuda.runtime.memset(values[step.argument], step.byte, size)
+            place = int.from_bytes(values[step.argument], "little")
+            cuda.runtime.memset(place, step.byte, size)
             continue
         assert isinstance(step, KernelStep)
         function = cuda.function(module, symbols[step.entry], step.shared_bytes)
-        held = np.array([values[name] for name in step.arguments] or [0], np.uint64)
-        table = (held.ctypes.data + 8 * np.arange(held.size)).astype(np.uint64)
+        held = [np.frombuffer(values[name], np.uint8) for name in step.arguments]
+        table = np.array([one.ctypes.data for one in held] or [0], np.uint64)
         geometry = (function, *step.grid, *step.block, step.shared_bytes, 0)
         if step.cooperative:
             cuda.driver.launchCooperativeKernel(*geometry, table.ctypes.data)

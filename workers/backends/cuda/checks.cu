@@ -7,7 +7,8 @@ typedef long long Int;
 typedef unsigned long long Word;
 
 enum Type {
-  BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64
+  BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64,
+  FLOAT8_E4M3, FLOAT8_E5M2
 };
 enum Mode { CLOSE, EXACT, ULP };
 constexpr int THREADS = 256;
@@ -111,6 +112,39 @@ struct Worst {
   Int poisoned;
 };
 
+// A format of 8 bits: bits of the mantissa, the least exponent of a normal number, the greatest
+// number, and what greater ones become.
+struct Small {
+  int mantissa, least;
+  double most, beyond;
+};
+
+__device__ Small small(int type) {
+  if (type == FLOAT8_E4M3) return {3, -6, 448.0, __longlong_as_double(0x7ff8000000000000ll)};
+  return {2, -14, 57344.0, infinity()};
+}
+
+__device__ int exponent(double x, const Small& format) {
+  return x == 0.0 ? format.least : max(ilogb(x), format.least);
+}
+
+// The nearest number of the format, the even one of two.
+__device__ double rounded(double x, const Small& format) {
+  if (isnan(x)) return x;
+  if (!finite(x)) return copysign(format.beyond, x);
+  const double step = scalbn(1.0, exponent(x, format) - format.mantissa);
+  const double near = rint(x / step) * step;
+  return fabs(near) > format.most ? copysign(format.beyond, x) : near;
+}
+
+// A number by its bits. Those of E5M2 are the upper half of a float16; E4M3 has another bias.
+__device__ double small_value(unsigned char bits, int type) {
+  if (type == FLOAT8_E5M2) return __half2float(__ushort_as_half(bits << 8));
+  if ((bits & 0x7f) == 0x7f) return __longlong_as_double(0x7ff8000000000000ll);
+  const double size = 256.0 * __half2float(__ushort_as_half((bits & 0x7f) << 7));
+  return bits & 0x80 ? -size : size;
+}
+
 struct Value {
   bool whole;    // an integer
   Int integer;   // its value, modulo 2^64
@@ -137,13 +171,15 @@ __device__ Value value(const void* array, Int at, int type) {
     case FLOAT16: return real(__half2float(static_cast<const __half*>(array)[at]));
     case BFLOAT16: return real(__bfloat162float(static_cast<const __nv_bfloat16*>(array)[at]));
     case FLOAT32: return real(static_cast<const float*>(array)[at]);
+    case FLOAT8_E4M3:
+    case FLOAT8_E5M2: return real(small_value(static_cast<const unsigned char*>(array)[at], type));
     default: return real(static_cast<const double*>(array)[at]);
   }
 }
 
 __device__ int bytes_of(int type) {
   switch (type) {
-    case BOOL: case INT8: case UINT8: return 1;
+    case BOOL: case INT8: case UINT8: case FLOAT8_E4M3: case FLOAT8_E5M2: return 1;
     case INT16: case UINT16: case FLOAT16: case BFLOAT16: return 2;
     case INT32: case UINT32: case FLOAT32: return 4;
     default: return 8;
@@ -158,6 +194,14 @@ __device__ double place(double x, int type) {
     case FLOAT16: bits = __half_as_ushort(__double2half(x)), width = 16; break;
     case BFLOAT16: bits = __bfloat16_as_ushort(__double2bfloat16(x)), width = 16; break;
     case FLOAT32: bits = __float_as_uint(float(x)), width = 32; break;
+    case FLOAT8_E4M3:
+    case FLOAT8_E5M2: {
+      const Small format = small(type);
+      const double near = rounded(x, format);
+      const int e = exponent(near, format), m = format.mantissa;
+      const double rank = scalbn(double(e - format.least), m) + scalbn(fabs(near), m - e);
+      return copysign(rank, near);
+    }
     default: bits = __double_as_longlong(x), width = 64;
   }
   const Word sign = Word(1) << (width - 1);
@@ -169,6 +213,8 @@ __device__ double rounded(double x, int type) {
     case FLOAT16: return __half2float(__double2half(x));
     case BFLOAT16: return __bfloat162float(__double2bfloat16(x));
     case FLOAT32: return float(x);
+    case FLOAT8_E4M3:
+    case FLOAT8_E5M2: return rounded(x, small(type));
     default: return x;
   }
 }

@@ -27,7 +27,7 @@ from workers.comparison import ArrayComparison, Expected
 from workers.devices.port import NOISE, StagedBuffer
 
 MODES = ("close", "exact", "ulp")
-"""Modes compared on the device; ``unordered`` outputs go to the supervisor."""
+"""Modes compared on the device; ``unordered`` outputs go to the supervisor, with their keys."""
 
 _SOURCE = "checks.cu"
 _ENTRIES = ("restore_sets", "spoil_shared", "find_damage", "digest", "compare", "sweep", "busy")

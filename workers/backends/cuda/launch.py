@@ -20,8 +20,8 @@ from workers.backends.cuda.checks import Checks
 from workers.backends.cuda.driver import Cuda, classified
 from workers.backends.cuda.memory import CudaBufferSets, Slab
 from workers.backends.cuda.streams import KeptGraphs, Streams
-from workers.devices.port import DeviceFailure, StagedScalar, check_launch
-from workers.elements import numpy_dtype
+from workers.devices.port import DeviceFailure, check_launch
+from workers.devices.staging import value_bytes
 
 _NOT_SUPPORTED = 801
 
@@ -40,12 +40,6 @@ _THAW_NS = 50_000_000
 _LATE_NS, _LATE_SHARE, _LATE_BURSTS = 50_000, 0.05, 6
 """Work so long after the stop event on so many bursts in a row of one launchable is no delay of the
 host; three in a row were, for 3 honest configurations of 384 on an H100."""
-
-
-def scalar_bytes(scalar: StagedScalar) -> bytes:
-    """A scalar as the kernel reads it, padded to eight bytes."""
-    value = np.array(scalar.value).astype(numpy_dtype(scalar.dtype))
-    return value.tobytes().ljust(8, b"\0")
 
 
 def warm_up_ns(idle_seconds: float) -> int:
@@ -159,7 +153,7 @@ class CudaLaunchable:
         self._late_work = LateWork()
         self._graphs = KeptGraphs(cuda, clock.streams, _GRAPHS)
         self._constants: list[tuple[str, int]] = []
-        self._kept: list[NDArray[np.uint64]] = []
+        self._kept: list[NDArray[np.uint64] | NDArray[np.uint8]] = []
         with cuda.translated():
             self._scratch = buffer_sets.attach(cell.scratch)
         try:
@@ -226,17 +220,19 @@ class CudaLaunchable:
     def _table(self, names: Sequence[str]) -> NDArray[np.uint64]:
         """Addresses of the arguments' values: a row per set, as the driver reads them."""
         sets = self._buffer_sets.sets
-        values = np.zeros((sets, max(len(names), 1)), np.uint64)
+        pointers = np.zeros((sets, max(len(names), 1)), np.uint64)
+        places = (pointers.ctypes.data + 8 * np.arange(pointers.size)).astype(np.uint64)
+        table = places.reshape(pointers.shape)
+        self._kept += [pointers, table]
         for column, name in enumerate(names):
-            if name in self._buffer_sets.scalars:
-                packed = scalar_bytes(self._buffer_sets.scalars[name])
-                values[:, column] = np.frombuffer(packed, np.uint64)[0]
+            if name in self._buffer_sets.values:
+                packed = value_bytes(self._buffer_sets.values[name]).ljust(8, b"\0")
+                value = np.frombuffer(packed, np.uint8)
+                table[:, column] = value.ctypes.data
+                self._kept.append(value)
             elif name not in self._buffer_sets.nulls:
                 owner = self._owner(name)
-                values[:, column] = [owner.address(index, name) for index in range(sets)]
-        places = (values.ctypes.data + 8 * np.arange(values.size)).astype(np.uint64)
-        table = places.reshape(values.shape)
-        self._kept += [values, table]
+                pointers[:, column] = [owner.address(index, name) for index in range(sets)]
         return table
 
     def _owner(self, name: str) -> Slab | CudaBufferSets:

@@ -25,7 +25,7 @@ from workers.devices.port import (
     Staged,
     StagedBuffer,
     StagedNull,
-    StagedScalar,
+    StagedValue,
 )
 
 
@@ -172,7 +172,7 @@ class CudaBufferSets:
     ) -> None:
         self._cuda, self._checks, self._pinned, self._sets = cuda, checks, pinned, sets
         self.buffers = {a.name: a for a in arguments if isinstance(a, StagedBuffer)}
-        self.scalars = {a.name: a for a in arguments if isinstance(a, StagedScalar)}
+        self.values = {a.name: a for a in arguments if isinstance(a, StagedValue)}
         self.nulls = {a.name for a in arguments if isinstance(a, StagedNull)}
         self._scratch: list[Slab] = []
         self._poison: int | None = None
@@ -252,7 +252,8 @@ class CudaBufferSets:
                 if buffer.kind not in ("out", "inout"):
                     continue
                 wanted = expected.get(buffer.name)
-                if wanted is None or wanted.mode not in MODES or not _dense(buffer):
+                elsewhere = wanted is None or wanted.mode not in MODES or wanted.returned
+                if wanted is None or elsewhere or not _dense(buffer):
                     outputs[buffer.name] = self._slab.read(set_index, buffer.name)
                     continue
                 comparisons[buffer.name] = self._checks.compare(

@@ -124,5 +124,5 @@ def launch(job: Job) -> None:
     binary = OpenCLCompiler(device.handle).compile(build)
     if not isinstance(binary, Binary):
         raise SystemExit(f"does not compile for {device.device.name}: {binary.detail}")
-    buffer_sets = device.stage([*job.buffers, *job.scalars, *job.nulls], 1)
+    buffer_sets = device.stage([*job.buffers, *job.values, *job.nulls], 1)
     device.bind(device.load([binary]), job.cell, buffer_sets).burst((0,))

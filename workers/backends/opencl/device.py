@@ -38,10 +38,10 @@ from workers.devices.port import (
     Staged,
     StagedBuffer,
     StagedNull,
-    StagedScalar,
+    StagedValue,
     check_launch,
 )
-from workers.elements import numpy_dtype
+from workers.devices.staging import value_bytes
 
 _COLD_BYTES = 16 << 20
 _POLL_SECONDS = 0.0005
@@ -215,9 +215,9 @@ class OpenCLBufferSets:
         self._files: dict[str, Bytes] = {}
         self._scratch: list[Regions] = []
         self.values: dict[str, Any] = {
-            a.name: numpy_dtype(a.dtype).type(a.value)
+            a.name: np.frombuffer(value_bytes(a), np.uint8)
             for a in arguments
-            if isinstance(a, StagedScalar)
+            if isinstance(a, StagedValue)
         } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
         self.regions: Regions = [
             {

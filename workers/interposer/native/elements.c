@@ -8,7 +8,7 @@
 
 enum { SAMPLES = 1 << 16 };
 
-typedef enum { SIGNED, UNSIGNED, FLOATING, BRAIN, RAW } kind;
+typedef enum { SIGNED, UNSIGNED, FLOATING, BRAIN, E4M3, E5M2, RAW } kind;
 
 typedef struct {
     kind kind;
@@ -25,7 +25,7 @@ static element element_of(const char *name)
         {"int32", {SIGNED, 4}},      {"int64", {SIGNED, 8}},     {"uint8", {UNSIGNED, 1}},
         {"uint16", {UNSIGNED, 2}},   {"uint32", {UNSIGNED, 4}},  {"uint64", {UNSIGNED, 8}},
         {"float16", {FLOATING, 2}},  {"float32", {FLOATING, 4}}, {"float64", {FLOATING, 8}},
-        {"bfloat16", {BRAIN, 2}},
+        {"bfloat16", {BRAIN, 2}},    {"float8_e4m3", {E4M3, 1}}, {"float8_e5m2", {E5M2, 1}},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name))
@@ -50,6 +50,13 @@ static double brain(uint16_t bits)
     return value;
 }
 
+/* float16 with another bias, and a NaN where that has its greatest numbers. */
+static double e4m3(uint8_t bits)
+{
+    double size = (bits & 127) == 127 ? NAN : 256 * half((uint16_t)((bits & 127) << 7));
+    return bits >> 7 ? -size : size;
+}
+
 static double number(element type, const unsigned char *at)
 {
     uint64_t bits = 0;
@@ -61,6 +68,10 @@ static double number(element type, const unsigned char *at)
         return (double)((int64_t)(bits << (64 - 8 * type.size)) >> (64 - 8 * type.size));
     case BRAIN:
         return brain((uint16_t)bits);
+    case E4M3:
+        return e4m3((uint8_t)bits);
+    case E5M2:
+        return half((uint16_t)(bits << 8)); /* the upper half of a float16 */
     case FLOATING:
         if (type.size == 2)
             return half((uint16_t)bits);
@@ -79,7 +90,7 @@ static int64_t place(element type, const unsigned char *at)
     memcpy(&bits, at, type.size);
     if (type.kind == SIGNED)
         return (int64_t)(bits << (64 - 8 * type.size)) >> (64 - 8 * type.size);
-    if (type.kind != FLOATING && type.kind != BRAIN)
+    if (type.kind == UNSIGNED || type.kind == RAW)
         return (int64_t)bits;
     return bits & sign ? -(int64_t)(bits & ~sign) : (int64_t)bits;
 }

@@ -1,0 +1,132 @@
+"""What arguments hold and how outputs are compared: fills, fields of structs, tolerances."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from tuner.experiment.fields import FunctionName, OneOrMany
+from tuner.expressions import Expression
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
+VariableName = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
+]
+Positive = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """An element passes if ``|x - r| <= atol + rtol * |r|``."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    rtol: Annotated[float, Field(ge=0)]
+    """The relative part."""
+    atol: Annotated[float, Field(ge=0)]
+    """The absolute part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ulp:
+    """Compare within ``ulp`` units in the last place of the element type."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    ulp: Annotated[int, Field(ge=0)]
+    """Allowed distance, in units in the last place of the element type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segments:
+    """Groups of consecutive elements of an output of one dimension."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    segments: Name
+    """An integer argument: group `k` begins at its element `k` and ends before its element `k + 1`.
+    Elements outside all groups keep their places."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Groups of elements that have the same key, wherever they are."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    key: Name
+    """An argument of the output's shape: the key of each element. If it is an output, both sides
+    are grouped by their own keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unordered:
+    """Compare the elements of each group within the tolerance, in any order."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    unordered: Literal["whole", "rows"] | Segments | Keys
+    """The groups: the whole array, each row along the last dimension, segments, or keys. Name the
+    smallest that is right: the order within a group is not checked."""
+
+
+Compare = Literal["close", "exact"] | Ulp | Unordered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integers:
+    """Uniform integers from ``lo`` to ``hi``, both included."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    integers: tuple[Expression, Expression]
+    """Lowest and highest value, both included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """Integers that never decrease, from 0 to exactly ``offsets``: where segments begin."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    offsets: Expression
+    """The last value, such as the number of elements in all segments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFile:
+    """The contents of a ``.npy`` file beside the spec; its shape and type must match."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    file: str
+    """Path of the file, relative to the spec. Shape and dtype must match."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromPython:
+    """``function(shape: dict, argument: str, seed: int) -> ndarray``, in a file by the spec."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    python: FunctionName
+    """The function, as `FILE.py:FUNCTION`."""
+
+
+Fill = (
+    Literal["normal", "uniform", "zeros", "permutation"]
+    | Integers
+    | Offsets
+    | FromFile
+    | FromPython
+)
+
+Number = Expression | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructField:
+    """One field of a struct, laid out as in C: each at the next multiple of its alignment."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    name: Name
+    """Name of the field."""
+    dtype: Name
+    """Its type, or the type of an array's elements."""
+    value: Annotated[tuple[Number, ...], OneOrMany(1, 1024)]
+    """Its value: an expression over the symbols, or a number. A list for an array or a vector."""
+    align: Positive | None = None
+    """Alignment in bytes, the element size by default: 16 for a `float4`."""
