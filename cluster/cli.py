@@ -363,7 +363,7 @@ def capture(
     """Run an application and record launches of a kernel, with memory before and after."""
 
 
-@_command("inject.inject", runs_application=True)
+@_command("inject.inject")
 def inject(
     run_dir: Run,
     application: ApplicationLine,

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from cluster.cli import app as cli
 from cluster.commands.inject import inject
 from tests.tuner.results.runs import finished_run
 from tests.workers.interposer.test_injection import ALL, SILU, experiment
@@ -112,6 +114,21 @@ def test_the_exit_status_of_the_application_is_passed_on(app, tmp_path):
     with pytest.raises(typer.Exit) as ended:
         inject(run, app("eager", "exit"), **options())
     assert ended.value.exit_code == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inject", "missing", "--verify", "--repeat", "1", "--", "true", "--json"], "--repeat"),
+        (["inject", "missing", "--", "true", "--verify", "--repeat", "1"], "not a run directory"),
+        (["profile", "./missing", "--json"], "./missing: cannot be run"),
+        (["capture", "--kernel", "k", "--", "./missing", "--json"], "./missing: cannot be run"),
+        (["profile"], "Missing argument '-- APP …'"),
+    ],
+)
+def test_options_of_the_command_and_of_the_application_are_told_apart(rig, words, message):
+    result = CliRunner().invoke(cli, words)
+    assert message in result.output + str(result.exception)
 
 
 def test_verify_and_repeat_exclude_each_other(tmp_path):

@@ -141,7 +141,8 @@ static int compare(kw_shape *shape, const region *regions, unsigned count)
         size_t outside = repair(regions, count, one);
         int compared = 1;
         if (one->rule->is_compared)
-            compared = kw_compare_elements(one->rule, one->tuned, one->original, one->bytes, &found);
+            compared =
+                kw_compare_elements(one->rule, one->tuned, one->original, one->bytes, &found);
         if (found.unequal || outside)
             log_difference(shape, one->rule->parameter, &found, outside);
         equal = equal && compared && !found.failures && !outside;
