@@ -1,6 +1,8 @@
 """A bench with one experiment prepared on it, for tests that try candidates of their own."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,7 @@ import numpy as np
 from tuner.candidate import BASELINE, Candidate
 from tuner.device import Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
+from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape
@@ -23,7 +26,11 @@ from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Outcome, Rejected
 from workers.bench.device_bench import DeviceBench
-from workers.bench.supervisor import Deadlines
+from workers.bench.oracle import Oracle
+from workers.bench.oracle_files import OracleFiles
+from workers.bench.preparation import Preparation
+from workers.bench.supervisor import Deadlines, Supervisor
+from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
@@ -41,8 +48,9 @@ class Laboratory:
 
     def __init__(self, spec: Path, *, secret: int = 7, deadlines: Deadlines = QUICK) -> None:
         self.experiment: Experiment = load_experiment(spec)
-        self.bench = DeviceBench(self.experiment.kernel.language, 0, deadlines=deadlines)
-        self.bench._rng = np.random.default_rng(1)
+        self.bench = DeviceBench(
+            self.experiment.kernel.language, 0, deadlines=deadlines, rng=np.random.default_rng(1)
+        )
         self.device: Device = self.bench.device()
         self.compiler = compiler(self.device)
         self.plan: Plan = lower(
@@ -116,6 +124,32 @@ class Laboratory:
 
     def close(self) -> None:
         self.bench.close()
+
+
+@contextmanager
+def opened_oracle(laboratory: Laboratory, folder: Path) -> Iterator[tuple[Preparation, Oracle]]:
+    """An oracle of one's own for a laboratory's experiment, with its files in a folder."""
+    bindings = every_shape(laboratory.experiment)
+    prep = Preparation(
+        setup=laboratory.setup,
+        device=laboratory.device,
+        bindings=bindings,
+        arguments={
+            shape: resolve_arguments(laboratory.experiment, binding.symbols)
+            for shape, binding in enumerate(bindings)
+        },
+    )
+    files = OracleFiles(prep, folder, threading.Event())
+    oracle = Oracle(prep, supervisor(folder), files, QUICK)
+    try:
+        yield prep, oracle
+    finally:
+        oracle.close()
+
+
+def supervisor(folder: Path) -> Supervisor:
+    """A bench child of one's own on the device that the tests run on."""
+    return Supervisor("opencl", 0, QUICK, private_environment("opencl", folder))
 
 
 def opencl_device() -> Device:

@@ -72,7 +72,15 @@ class DeviceBench:
     that benches of several runs can share it without disturbing each other's times.
     """
 
-    def __init__(self, backend: str, index: int, *, deadlines: Deadlines | None = None) -> None:
+    def __init__(
+        self,
+        backend: str,
+        index: int,
+        *,
+        deadlines: Deadlines | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        """``rng`` decides what a kernel must not foresee; by default no seed is known."""
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._backend = backend
         self._index = index
@@ -85,7 +93,7 @@ class DeviceBench:
         self._quarantined = ""
         self._servers: list[Supervisor] = []
         self._spare: Supervisor | None = None
-        self._rng = np.random.default_rng()
+        self._rng = rng or np.random.default_rng()
         self._closed = threading.Event()
         self._guard = threading.Lock()
 

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -23,11 +24,10 @@ from tuner.trial import Code, Full, Measured, Rejected
 from workers.bench import trial_runner
 from workers.bench.confirmation import Confirmation
 from workers.bench.device_bench import DeviceBench
-from workers.bench.input_specs import FIRST
 from workers.bench.oracle import Oracle
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import Deadlines, Supervisor
-from workers.devices.port import DeviceFailure
+from workers.scratch import runtime_directory
 
 EXPLOITS = Path(__file__).parents[2] / "exploits"
 AFFINE = EXPLOITS / "experiments" / "affine" / "experiment.yaml"
@@ -39,11 +39,41 @@ WRONG = f"{HEAD} {{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i]; }}"
 BROKEN = f"{HEAD} {{ out[0] = absent; }}"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def runtime_folder(tmp_path_factory) -> Iterator[Path]:
+    """Where benches of these tests, and no others, keep their files."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("runtime")))
+        yield runtime_directory()
+
+
 @pytest.fixture(scope="module")
-def laboratory() -> Iterator[Laboratory]:
+def laboratory(runtime_folder) -> Iterator[Laboratory]:
     made = Laboratory(AFFINE)
     yield made
     made.close()
+
+
+def bench_folders(runtime_folder: Path) -> set[Path]:
+    return set(runtime_folder.glob("bench-*"))
+
+
+@pytest.fixture
+def launched(monkeypatch) -> list[int]:
+    """The process of each burst from now on."""
+    return recorded_processes(monkeypatch)
+
+
+def recorded_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    run_bursts, pids = Supervisor.run_bursts, []
+
+    def record(supervisor, *given, **more):
+        for result in run_bursts(supervisor, *given, **more):
+            pids.append(supervisor.pid)
+            yield result
+
+    monkeypatch.setattr(Supervisor, "run_bursts", record)
+    return pids
 
 
 def changed(folder: Path, **texts: dict[str, str]) -> Path:
@@ -90,35 +120,37 @@ def test_a_good_candidate_is_measured_on_every_tune_shape(laboratory) -> None:
     assert all(isinstance(cell, Full) and cell.samples >= 40 for cell in outcome.cells)
 
 
-def test_code_that_keeps_lines_in_the_cache_leaves_no_child_to_others(laboratory) -> None:
+def test_code_that_keeps_lines_in_the_cache_leaves_no_child_to_others(laboratory, launched) -> None:
     candidate = laboratory.candidate(GOOD)
     keeping = replace(
         candidate, binaries=tuple(replace(b, persists=True) for b in candidate.binaries)
     )
     assert isinstance(laboratory.bench.run(keeping).outcome, Measured)
-    assert not laboratory.bench._runner.alive
+    assert not alive(launched[-1])
     assert isinstance(laboratory.outcome(GOOD), Measured)
 
 
-def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory) -> None:
-    prep = laboratory.bench._prep
-    wants = [q.wants["out"] for shape in prep.cases.values() for q in shape]
-    assert wants
-    held = [path.read_bytes() for path in laboratory.bench._folder.path.rglob("*.raw")]
-    assert held
-    for want in wants:
-        assert want.tobytes() not in held
-        assert want.astype(np.float32).tobytes() not in held
-    for shape in prep.cases.values():
-        assert all(e.path == "" for q in shape for e in q.expected.values())
+def test_the_oracle_is_in_no_file_that_a_candidate_could_read(laboratory, runtime_folder) -> None:
+    held = {path: path.read_bytes() for path in runtime_folder.rglob("*") if path.is_file()}
+    inputs = [path for path in held if path.name.endswith(".x.raw")]
+    assert inputs
+    for path in inputs:
+        x, y = (
+            np.frombuffer(held[path.with_name(path.name.replace(".x.", f".{name}."))], np.float32)
+            for name in "xy"
+        )
+        for dtype in (np.float32, np.float64):
+            assert (2 * x.astype(dtype) + y).tobytes() not in held.values()
 
 
-def test_inputs_differ_between_runs(laboratory) -> None:
+def test_inputs_differ_between_runs(laboratory, runtime_folder) -> None:
+    (folder,) = bench_folders(runtime_folder)
     other = Laboratory(AFFINE, secret=8)
-    first = laboratory.bench._oracle._inputs(0, FIRST)["x"]
-    second = other.bench._oracle._inputs(0, FIRST)["x"]
+    (another,) = bench_folders(runtime_folder) - {folder}
+    same = [path for path in folder.glob("*.x.raw") if (another / path.name).exists()]
+    assert same
+    assert all(path.read_bytes() != (another / path.name).read_bytes() for path in same)
     other.close()
-    assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +244,9 @@ def test_a_disaster_costs_one_trial(laboratory, source, code) -> None:
     assert isinstance(laboratory.outcome(GOOD), Measured)
 
 
-def test_a_child_killed_from_outside_is_replaced(laboratory) -> None:
+def test_a_child_killed_from_outside_is_replaced(laboratory, launched) -> None:
     laboratory.outcome(GOOD)
-    os.kill(laboratory.bench._runner._server.pid, signal.SIGKILL)
+    os.kill(launched[-1], signal.SIGKILL)
     outcomes = [laboratory.outcome(GOOD) for _ in range(2)]
     assert isinstance(outcomes[-1], Measured)
 
@@ -273,15 +305,9 @@ def test_a_child_killed_within_a_confirmation_refutes_nobody(
 
 
 def test_a_child_killed_while_it_prepares_is_replaced(laboratory, monkeypatch) -> None:
-    run, ends = Oracle._run_baseline, [DeviceFailure(Code.CRASH, "killed", sticky=True)]
-
-    def killed_once(*given: object) -> object:
-        if ends:
-            raise ends.pop()
-        return run(*given)
-
-    monkeypatch.setattr(Oracle, "_run_baseline", killed_once)
+    killed = killing(monkeypatch, Oracle, "case", 2, 0)
     assert not isinstance(laboratory.bench.prepare(laboratory.setup).result, Rejected)
+    assert len(killed) == 2
 
 
 def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:
@@ -294,10 +320,12 @@ def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:
 
 def test_the_baseline_is_timed_again_now_and_then(laboratory, monkeypatch) -> None:
     monkeypatch.setattr(trial_runner, "RETIME_BASELINE_AFTER", 2)
-    before = dict(laboratory.bench._prep.baseline_ns)
+    seen = set()
     for number in range(3):
-        laboratory.outcome(GOOD + f"/* {number} */")
-    assert laboratory.bench._prep.baseline_ns != before
+        outcome = laboratory.outcome(GOOD + f"/* {number} */")
+        assert isinstance(outcome, Measured)
+        seen.add(tuple(cell.baseline_ns for cell in outcome.cells if isinstance(cell, Full)))
+    assert 1 < len(seen) <= 3
 
 
 def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
@@ -361,24 +389,26 @@ def test_a_process_of_confirmation_times_its_part_alone(laboratory) -> None:
     assert {(s.trial, s.shape) for s in rest.samples} == {(BASELINE, 2)}
 
 
-def test_a_device_whose_canary_dies_twice_is_quarantined() -> None:
+def test_a_device_whose_canary_dies_twice_is_quarantined(monkeypatch) -> None:
     laboratory = Laboratory(AFFINE)
-    bench = laboratory.bench
-    broken = tuple(replace(b, code=b"garbage") for b in laboratory.setup.baseline.binaries)
-    bench._prep.setup = replace(
-        laboratory.setup, baseline=replace(laboratory.setup.baseline, binaries=broken)
-    )
     assert isinstance(laboratory.outcome(CRASH), Rejected)
+    load = Supervisor.load
+
+    def broken(supervisor, binaries):
+        return load(supervisor, [replace(binary, code=b"garbage") for binary in binaries])
+
+    monkeypatch.setattr(Supervisor, "load", broken)
     for _ in range(2):
         with pytest.raises(EnvironmentProblem, match="quarantined"):
             laboratory.outcome(GOOD)
     laboratory.close()
 
 
-def test_closing_aborts_a_call_and_leaves_nothing_behind() -> None:
+def test_closing_aborts_a_call_and_leaves_nothing_behind(runtime_folder, launched) -> None:
+    before = bench_folders(runtime_folder)
     laboratory = Laboratory(AFFINE, deadlines=Deadlines(launch=300, first=300))
-    pids = [s.pid for s in laboratory.bench._servers if s.pid]
-    assert pids
+    assert bench_folders(runtime_folder) > before
+    assert alive(launched[-1])
     ended = threading.Event()
 
     def hang() -> None:
@@ -392,8 +422,8 @@ def test_closing_aborts_a_call_and_leaves_nothing_behind() -> None:
     laboratory.close()
     assert ended.wait(20)
     thread.join()
-    assert wait_for(lambda: not any(alive(pid) for pid in pids))
-    assert not laboratory.bench._folder.path.exists()
+    assert wait_for(lambda: not any(alive(pid) for pid in launched))
+    assert bench_folders(runtime_folder) == before
 
 
 def test_asked_before_it_is_prepared_the_bench_says_so(laboratory) -> None:
