@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tuner.candidate import BASELINE, Candidate
 from tuner.device import Device
@@ -150,6 +151,19 @@ def opened_oracle(laboratory: Laboratory, folder: Path) -> Iterator[tuple[Prepar
 def supervisor(folder: Path) -> Supervisor:
     """A bench child of one's own on the device that the tests run on."""
     return Supervisor("opencl", 0, QUICK, private_environment("opencl", folder))
+
+
+def recorded_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The process of each burst from now on."""
+    run_bursts, pids = Supervisor.run_bursts, []
+
+    def record(supervisor, *given, **more):
+        supervisor.start()
+        pids.append(supervisor.pid)
+        return run_bursts(supervisor, *given, **more)
+
+    monkeypatch.setattr(Supervisor, "run_bursts", record)
+    return pids
 
 
 def opencl_device() -> Device:

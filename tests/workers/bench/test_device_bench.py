@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workers.harness import QUICK, Laboratory
+from tests.workers.harness import QUICK, Laboratory, recorded_processes
 from tests.workers.test_process import alive, wait_for
 from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
@@ -62,18 +62,6 @@ def bench_folders(runtime_folder: Path) -> set[Path]:
 def launched(monkeypatch) -> list[int]:
     """The process of each burst from now on."""
     return recorded_processes(monkeypatch)
-
-
-def recorded_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    run_bursts, pids = Supervisor.run_bursts, []
-
-    def record(supervisor, *given, **more):
-        for result in run_bursts(supervisor, *given, **more):
-            pids.append(supervisor.pid)
-            yield result
-
-    monkeypatch.setattr(Supervisor, "run_bursts", record)
-    return pids
 
 
 def changed(folder: Path, **texts: dict[str, str]) -> Path:

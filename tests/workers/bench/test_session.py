@@ -4,21 +4,28 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.workers.bench.test_device_bench import AFFINE, GOOD, HANG
-from tests.workers.harness import Laboratory
-from tuner.experiment.model import Measure
+from tests.workers.harness import QUICK, Laboratory, opened_oracle, recorded_processes, supervisor
+from tests.workers.test_process import alive
+from tuner.experiment.model import Cache, Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
+from workers.bench.input_specs import FIRST
+from workers.bench.launcher import LoadedCandidate
 from workers.bench.protocol import InspectSet, RunBurst, decode_requests
+from workers.bench.session import BenchSession
 from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
 from workers.devices.port import DeviceFailure, Rotation
+from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.time_bounds import Bounds, refuse_implausible
+from workers.process import Child
 
 HANGS_LATER = "global int runs[65536];\n" + GOOD.replace(
     "if (i < n)", "while (runs[i] > 4) out[i] = runs[i]; runs[i]++; if (i < n)"
@@ -36,25 +43,76 @@ def laboratory() -> Iterator[Laboratory]:
     made.close()
 
 
-def recorded(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> list[BurstRequest]:
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A session in a child of its own, with the baseline loaded and checked on a staged case."""
+
+    server: Supervisor
+    session: BenchSession
+    baseline: LoadedCandidate
+    case: VerificationCase
+
+    def samples(self, measure: Measure, cache: Cache = "cold", **more: float) -> list[float]:
+        return self.session.time(self.baseline, self.case, cache, measure, 1e6, **more)
+
+
+@pytest.fixture(scope="module")
+def open_timing(laboratory, tmp_path_factory) -> Iterator[Callable[[float], Timing]]:
+    """Opens a timing on a device whose empty launch takes so many nanoseconds."""
+    folder = tmp_path_factory.mktemp("timing")
+    servers = []
+
+    def opened(launch_ns: float = 0.0) -> Timing:
+        servers.append(server := supervisor(folder))
+        session = BenchSession(
+            server,
+            prep.arguments,
+            QUICK,
+            prep.device,
+            np.random.default_rng(2),
+            replace(prep.bounds, launch_ns=launch_ns),
+        )
+        session.stage(case, ("cold", "hot"), repeats=20)
+        baseline = session.load(prep.setup.baseline)
+        session.check(baseline, case, 1e6, exact=False)
+        return Timing(server, session, baseline, case)
+
+    with opened_oracle(laboratory, folder) as (prep, oracle):
+        case = oracle.case(0, FIRST)
+        assert isinstance(case, VerificationCase)
+        yield opened
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def timing(open_timing) -> Timing:
+    return open_timing()
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[BurstRequest]:
     """Every request to launch from now on."""
-    server = laboratory.bench._runner._server
     seen: list[BurstRequest] = []
-    real = server.run_bursts
+    real = Supervisor.run_bursts
 
-    def record(shots, *more, **options):
+    def record(server, shots, *more, **options):
         seen.extend(shots)
-        return real(shots, *more, **options)
+        return real(server, shots, *more, **options)
 
-    monkeypatch.setattr(server, "run_bursts", record)
+    monkeypatch.setattr(Supervisor, "run_bursts", record)
     return seen
+
+
+@pytest.fixture
+def launched(monkeypatch) -> list[int]:
+    return recorded_processes(monkeypatch)
 
 
 @pytest.fixture
 def fired(laboratory, monkeypatch) -> list[BurstRequest]:
     """Every request to launch that a good candidate causes, on a child that is warm."""
     laboratory.outcome(f"{GOOD} /* warm */")
-    return recorded(laboratory, monkeypatch)
+    return recorded(monkeypatch)
 
 
 def bursts(fired: list[BurstRequest]) -> list[BurstRequest]:
@@ -157,24 +215,26 @@ def test_what_is_wrong_before_it_crashes_is_told_first(laboratory, monkeypatch, 
         "run_bursts",
         lambda self, shots, slowest=0.0, **_: real(self, shots, slowest, apart=apart),
     )
+    launched = recorded_processes(monkeypatch)
     outcome = laboratory.outcome(WRONG_THEN_CRASHES.replace("3 *", "4 *" if apart else "3 *"))
     assert isinstance(outcome, Rejected)
     assert outcome.code == Code.WRONG_RESULT
-    assert laboratory.bench._runner.alive is apart, "all are carried out first, or nothing behind"
+    assert alive(launched[-1]) is apart, "all are carried out first, or nothing behind"
     trial(laboratory, f"after a crash behind a wrong answer, apart: {apart}")
 
 
 def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_at(
-    laboratory, monkeypatch
+    laboratory, launched, monkeypatch
 ) -> None:
     laboratory.outcome(f"{GOOD} /* warm for frames */")
-    child, frames = laboratory.bench._runner._server._child, []
-    send = child.send
-    monkeypatch.setattr(
-        child,
-        "send",
-        lambda text, *more, **options: (frames.append(text), send(text, *more, **options))[1],
-    )
+    send, frames, bench = Child.send, [], launched[-1]
+
+    def record(child, text, *more, **options):
+        if child.pid == bench:
+            frames.append(text)
+        send(child, text, *more, **options)
+
+    monkeypatch.setattr(Child, "send", record)
     trial(laboratory, "frames")
     asked = [decode_requests(text) for text in frames]
     fires = [one for requests in asked for one in requests if isinstance(one, RunBurst)]
@@ -189,12 +249,12 @@ def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_
     )
 
 
-def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory) -> None:
+def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory, launched) -> None:
     trial(laboratory, "before it dies")
-    server = laboratory.bench._runner._server
-    os.kill(server.pid, signal.SIGKILL)
+    killed = launched[-1]
+    os.kill(killed, signal.SIGKILL)
     trial(laboratory, "after it died")
-    assert laboratory.bench._runner._server is not server
+    assert launched[-1] != killed
 
 
 def test_deadlines_follow_the_baseline() -> None:
@@ -251,7 +311,7 @@ def test_a_cold_time_that_the_memory_cannot_have_served_is_refused(laboratory) -
 def test_hot_timing_stays_on_one_set(monkeypatch) -> None:
     hot = Path(AFFINE.parent.parent) / "bias" / "experiment.yaml"
     laboratory = Laboratory(hot)
-    seen = recorded(laboratory, monkeypatch)
+    seen = recorded(monkeypatch)
     source = (hot.parent / "bias.cl").read_text() + "// again"
     assert isinstance(laboratory.outcome(source), Measured)
     laboratory.close()
@@ -265,50 +325,39 @@ def vitals(*throttled: str) -> Vitals:
 
 
 @pytest.mark.parametrize(("told", "takes"), [((), 1), (("power cap",), 2)])
-def test_a_timing_under_throttling_is_taken_again(laboratory, monkeypatch, told, takes) -> None:
-    session, baseline = laboratory.bench._runner._session, laboratory.bench._runner._baseline
+def test_a_timing_under_throttling_is_taken_again(timing, monkeypatch, told, takes) -> None:
     answers = iter([vitals(*told), vitals(), vitals()])
-    taken = []
-    take, fire = session._take, session._server.run_bursts
+    read = []
+    run_bursts = timing.server.run_bursts
 
     def told_so(shots, *more, **options):
-        for shot, seen in zip(shots, fire(shots, *more, **options), strict=True):
-            yield seen._replace(vitals=next(answers)) if shot.read_telemetry else seen
+        for shot, seen in zip(shots, run_bursts(shots, *more, **options), strict=True):
+            if shot.read_telemetry:
+                read.append(next(answers))
+            yield seen._replace(vitals=read[-1]) if shot.read_telemetry else seen
 
-    monkeypatch.setattr(session._server, "run_bursts", told_so)
-    monkeypatch.setattr(session, "_take", lambda *given: (taken.append(1), take(*given))[1])
-    case = laboratory.bench._prep.cases[0][0]
-    session.check(baseline, case, 1e6, exact=False)
-    assert session.time(baseline, case, "cold", Measure(warmup=0, repeats=3), 1e6)
-    assert len(taken) == takes
-    assert not session.notes
-
-
-def test_timing_goes_on_until_the_median_is_sure_or_the_cap_is_reached(laboratory) -> None:
-    session, baseline = laboratory.bench._runner._session, laboratory.bench._runner._baseline
-    case = laboratory.bench._prep.cases[0][0]
-    session.check(baseline, case, 1e6, exact=False)
-    few = Measure(warmup=0, repeats=16, until=1e-9, at_most=200)
-    assert len(session.time(baseline, case, "cold", few, 1e6)) >= 200
+    monkeypatch.setattr(timing.server, "run_bursts", told_so)
+    assert timing.samples(Measure(warmup=0, repeats=3))
+    assert len(read) == takes
+    assert not timing.session.notes
 
 
-def test_a_timing_that_is_surely_too_slow_stops_after_it_was_checked(laboratory, fired) -> None:
-    working = laboratory.bench._runner
-    case = laboratory.bench._prep.cases[0][0]
+def test_timing_goes_on_until_the_median_is_sure_or_the_cap_is_reached(timing) -> None:
+    assert len(timing.samples(Measure(warmup=0, repeats=16, until=1e-9, at_most=200))) >= 200
+
+
+def test_a_timing_that_is_surely_too_slow_stops_after_it_was_checked(timing, monkeypatch) -> None:
+    fired = recorded(monkeypatch)
     measure = Measure(warmup=16, repeats=160)
-    session, baseline = working._session, working._baseline
     for _ in range(4):
         fired.clear()
-        samples = session.time(baseline, case, "cold", measure, 1e6, cutoff_ns=1.0)
+        assert timing.samples(measure, cutoff_ns=1.0)
         assert len(bursts(fired)) <= 3
         assert any(each.inspect is not None and each.inspect in each.order for each in fired)
-        assert samples
-    fired.clear()
-    assert len(session.time(baseline, case, "cold", measure, 1e6, cutoff_ns=1e12)) >= 160
+    assert len(timing.samples(measure, cutoff_ns=1e12)) >= 160
 
 
 def test_a_cell_above_its_cutoff_is_given_up_unless_the_configuration_leads(laboratory) -> None:
-    working = laboratory.bench._runner
     slow, fast = 1e-6, 1e6
 
     def kinds(name: str, cutoffs: tuple[float, ...]) -> list[str]:
@@ -316,7 +365,6 @@ def test_a_cell_above_its_cutoff_is_given_up_unless_the_configuration_leads(labo
         assert isinstance(outcome.outcome, Measured)
         return [cell.kind for cell in outcome.outcome.cells]
 
-    assert working.alive
     assert kinds("neither", (slow, slow, slow)) == ["short", "short"]
     assert kinds("special", (slow, slow, fast)) == ["short", "full"]
     assert kinds("general", (fast, slow, slow)) == ["full", "full"]
@@ -329,14 +377,10 @@ def test_what_is_given_up_was_checked_all_the_same(laboratory) -> None:
     assert outcome.code == Code.WRONG_RESULT
 
 
-def test_what_is_faster_than_an_empty_launch_is_refused(laboratory, monkeypatch) -> None:
-    session, baseline = laboratory.bench._runner._session, laboratory.bench._runner._baseline
-    case = laboratory.bench._prep.cases[0][0]
-    loose, strict = (replace(session._bounds, launch_ns=ns) for ns in (1.0, 1e12))
-    for cache in ("cold", "hot"):
-        monkeypatch.setattr(session, "_bounds", loose)
-        assert session.time(baseline, case, cache, Measure(warmup=0, repeats=3), 1e6)
-        monkeypatch.setattr(session, "_bounds", strict)
-        with pytest.raises(DeviceFailure, match="an empty launch takes") as refused:
-            session.time(baseline, case, cache, Measure(warmup=0, repeats=3), 1e6)
-        assert refused.value.code == Code.IMPOSSIBLE_TIME
+@pytest.mark.parametrize("cache", ["cold", "hot"])
+def test_what_is_faster_than_an_empty_launch_is_refused(open_timing, cache) -> None:
+    measure = Measure(warmup=0, repeats=3)
+    assert open_timing(1.0).samples(measure, cache)
+    with pytest.raises(DeviceFailure, match="an empty launch takes") as refused:
+        open_timing(1e12).samples(measure, cache)
+    assert refused.value.code == Code.IMPOSSIBLE_TIME
