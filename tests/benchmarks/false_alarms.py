@@ -56,7 +56,8 @@ def alarms(spec: Path, seed: int) -> list[str]:
         found += [f"confirm: {reason.detail}" for _, reason in confirmed.failed]
         examined = laboratory.examined(*candidates)
         found += [f"examine: {reason.detail}" for _, reason in examined.failed]
-        found += [f"note: {note}" for note in laboratory.bench._oracle.notes if seed == 1]
+        notes = {*laboratory.prepared.notes, *confirmed.notes} if seed == 1 else ()
+        found += [f"note: {note}" for note in sorted(notes)]
         return found
     finally:
         laboratory.close()

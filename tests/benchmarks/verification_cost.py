@@ -24,6 +24,7 @@ from tests.benchmarks.timeline import timeline
 from tuner.experiment.load import load_experiment
 from tuner.journal.facts import TrialFinished
 from tuner.run_directory import RunDirectory, RunView
+from workers.bench.launcher import Launcher
 from workers.bench.session import BenchSession
 
 SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
@@ -35,15 +36,14 @@ SHARE, WALL = 0.5, 1.3
 def unchecked() -> Iterator[None]:
     """Launch what checks would launch within a timing, and look at nothing."""
 
-    time = BenchSession.time
+    time, run = BenchSession.time, Launcher.run
 
     def unasked(*given, check=False, **more):
         return time(*given, **more)
 
-    def blind(session: BenchSession, loaded, baseline_ns, case, placed, *, read_telemetry=False):
+    def blind(launcher: Launcher, loaded, baseline_ns, placed, expected, **more):
         unseen = [replace(one, burst=replace(one.burst, inspect=None)) for one in placed]
-        ran = session._launcher.run(loaded, baseline_ns, unseen, {}, read_telemetry=read_telemetry)
-        return (one.times for one in ran)
+        return run(launcher, loaded, baseline_ns, unseen, {}, **more)
 
     def trust(prep, session, loaded, baseline, shape, samples, *others, **more):
         return samples
@@ -51,7 +51,7 @@ def unchecked() -> Iterator[None]:
     with (
         mock.patch.object(BenchSession, "check", return_value=None),
         mock.patch.object(BenchSession, "time", unasked),
-        mock.patch.object(BenchSession, "_checked", blind),
+        mock.patch.object(Launcher, "run", blind),
         mock.patch("workers.bench.trial_runner.recheck_timing", trust),
     ):
         yield

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from agents.rounds_summary import read_summary
 from agents.settings import AgentSettings, with_agent_settings
 from agents.step_journal import recorded_exchanges
 from cluster.agent_run import AgentRun, ModelAccess, open_run
-from cluster.commands import runs
 from cluster.commands.results import export, report
 from cluster.model_choice import TRANSCRIPT, UNANSWERED
 from cluster.search_run import SearchRun
@@ -412,20 +410,17 @@ CUDA_REPLIES = {
 }
 
 
+PARKED = "a b;$(c)"
+"""A folder whose name a hint must quote for the shell."""
+
+
 def parked(tmp_path, *more):
     """A CUDA run that goes as far as it can without a GPU."""
     spec = ONE_ROUND.replace("opencl", "cuda").replace("scale.cl", "scale.cu")
     path = write_experiment(tmp_path / "spec", spec=spec)
     (path.parent / "scale.cu").write_text(CUDA_KERNEL)
     write_transcript_beside(path, CUDA_REPLIES)
-    return kernelwright("run", path, "--target", "sm_90", "--run-dir", tmp_path / "run", *more)
-
-
-def test_the_hint_to_go_on_quotes_the_folder_for_the_shell(capsys):
-    with pytest.raises(SystemExit):
-        runs._leave("interrupted", Path("a b;$(c)"), " --target sm_90", 130)
-    hint = capsys.readouterr().err
-    assert hint.endswith("continue with: kernelwright resume 'a b;$(c)' --target sm_90\n")
+    return kernelwright("run", path, "--target", "sm_90", "--run-dir", tmp_path / PARKED, *more)
 
 
 def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_path):
@@ -434,16 +429,17 @@ def test_without_the_device_it_goes_as_far_as_the_corners_and_waits_with_6(tmp_p
     assert result.returncode == 6, result.stderr
     words = "r1-d0-admission-a0: the corners compile; this needs the device itself (NVIDIA H100"
     assert words in result.stderr.splitlines()[-1]
-    assert result.stderr.endswith(f"continue with: kernelwright resume {tmp_path / 'run'}\n")
-    steps = sorted(file.stem for file in (tmp_path / "run" / "llm").rglob("*.json"))
+    run = tmp_path / PARKED
+    assert result.stderr.endswith(f"continue with: kernelwright resume '{run}'\n")
+    steps = sorted(file.stem for file in (run / "llm").rglob("*.json"))
     assert steps == ["baseline", "r1", "r1-d0-generation-a0", "r1-d0-planning-a0"]
-    baseline = json.loads((tmp_path / "run/llm/baseline.json").read_text())["result"]
+    baseline = json.loads((run / "llm/baseline.json").read_text())["result"]
     assert baseline["static"]["usage"]["registers"] > 0
     assert ["global load of 4 B", 1] in baseline["static"]["usage"]["mix"]
     assert set(baseline["times_us"]) == {None}
-    again = kernelwright("resume", tmp_path / "run", "--target", "sm_90")
+    again = kernelwright("resume", run, "--target", "sm_90")
     assert again.returncode == 6, again.stderr
-    status = json.loads(kernelwright("status", tmp_path / "run", "--json").stdout)
+    status = json.loads(kernelwright("status", run, "--json").stdout)
     assert (status["calls"], status["state"]) == (2, "waiting")
 
 
@@ -455,7 +451,7 @@ def test_a_target_that_nobody_knows_and_a_run_that_is_all_device(tmp_path, more,
     assert "bug" not in result.stderr
     assert ("continue with: kernelwright resume " in result.stderr) == (code == 6)
     if code == 6:
-        status = json.loads(kernelwright("status", tmp_path / "run", "--json").stdout)
+        status = json.loads(kernelwright("status", tmp_path / PARKED, "--json").stdout)
         assert status["state"] == "waiting"
 
 

@@ -82,10 +82,13 @@ def finished(run):
 
 async def live(run, box, deadly):
     """One driver's life, until ``deadly`` holds, if ever; whether it was killed."""
+    import ray
+
     from cluster.ray_driver import RemoteRun
 
     remote = RemoteRun(run)
-    driver = await remote._actor.__ray_call__.remote(lambda _: os.getpid())
+    (name,) = (one for one in ray.util.list_named_actors() if one.startswith(f"driver:{run}:"))
+    driver = await ray.get_actor(name).__ray_call__.remote(lambda _: os.getpid())
 
     async def follow():
         async for _ in remote.progress():

@@ -34,11 +34,18 @@ def facts(run: Path, kind: str):
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path):
-    from cluster.fleets.ray import open_ray_fleet
+def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path, monkeypatch):
+    from cluster.fleets.ray import ActorBench, open_ray_fleet
 
     run = begin(tmp_path)
-    opened = []
+    opened, processes = [], []
+    ready = ActorBench.ready
+
+    async def recorded(bench):
+        processes.append(await ready(bench))
+        return processes[-1]
+
+    monkeypatch.setattr(ActorBench, "ready", recorded)
 
     async def opener(backend):
         opened.append(await open_ray_fleet(backend, gpus=True))
@@ -49,8 +56,7 @@ def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path):
         async for progress in SearchRun(run, opener).progress():
             if progress.finished and not killed:
                 killed = True
-                life = await opened[0]._benches[0].ready()
-                os.kill(int(life.rpartition("/")[2]), signal.SIGKILL)
+                os.kill(int(processes[0].rpartition("/")[2]), signal.SIGKILL)
         assert killed
 
     asyncio.run(follow())

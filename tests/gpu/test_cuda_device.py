@@ -14,7 +14,7 @@ from tests.gpu.rig import Rig, binary_of, buffer, kernel, outcome_in_child, used
 from tuner.plan import CellPlan, MemsetStep, Scratch
 from tuner.trial import Code
 from workers.backends.cuda.compiler import open_compiler
-from workers.backends.cuda.driver import TO_DEVICE, TO_HOST
+from workers.backends.cuda.driver import TO_DEVICE, TO_HOST, import_cuda
 from workers.comparison import Expected, compare
 from workers.devices.port import (
     GUARD_BYTES,
@@ -123,10 +123,10 @@ def test_damage_is_found(rig, doubling, statement, damage):
 @pytest.mark.parametrize("distance", [0, 5, 4 * N - 1, -1, 4 * N])
 def test_a_changed_image_is_made_whole_again(rig, doubling, distance):
     buffer_sets, _ = doubling
-    slab = buffer_sets._slab
-    place = slab.image + slab.layout.offsets["x"] + distance
+    first, second = (buffer_sets.address(index, "x") for index in (0, 1))
+    place = first - (second - first) + distance
     before, other = np.zeros(1, np.uint8), np.zeros(1, np.uint8)
-    runtime = slab._cuda.runtime
+    runtime = import_cuda().runtime
     runtime.memcpy(before.ctypes.data, place, 1, TO_HOST)
     buffer_sets.refill({})
     other[0] = before[0] ^ 1

@@ -65,7 +65,7 @@ def main(channel: Channel, arguments: list[str]) -> None:
                 print("x" * 1_000_000, flush=True)
                 channel.send(b"hoarse")
             case "garbage":
-                channel._sock.sendall(b"\xff" * 64)
+                channel.send(b"", [b""] * 5000)
                 time.sleep(600)
             case "too much":
                 channel.send(b"", [b"x" * 1000])

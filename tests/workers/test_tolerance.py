@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workers.harness import Laboratory
+from tests.workers.harness import Laboratory, opened_oracle
 from tuner.trial import Measured, Rejected
 from workers.bench.input_specs import FIRST, InputSpec
 from workers.bench.oracle import magnitude
@@ -47,10 +47,9 @@ def test_sums_in_another_order_are_right_and_others_are_not(laboratory) -> None:
     assert "times the bound" in wrong.detail
 
 
-def test_the_absolute_tolerance_grows_with_the_answers(laboratory) -> None:
-    oracle = laboratory.bench._oracle
-    assert oracle is not None
-    first, large = oracle.case(0, FIRST), oracle.case(0, LARGE)
+def test_the_absolute_tolerance_grows_with_the_answers(laboratory, tmp_path) -> None:
+    with opened_oracle(laboratory, tmp_path) as (_, oracle):
+        first, large = oracle.case(0, FIRST), oracle.case(0, LARGE)
     assert isinstance(first, VerificationCase)
     assert isinstance(large, VerificationCase)
     grown = magnitude(large.wants["out"]) / magnitude(first.wants["out"])

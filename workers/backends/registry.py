@@ -1,4 +1,4 @@
-"""The adapters by backend. A new one is added to :data:`_MODULES`, or registered."""
+"""The adapters by backend. A new one is added to :data:`MODULES`, or registered."""
 
 from importlib import import_module
 
@@ -7,7 +7,7 @@ from tuner.device import Device
 from tuner.errors import SpecError
 from workers.backends.port import BackendAdapter
 
-_MODULES = {
+MODULES = {
     "cuda": "workers.backends.cuda.adapter",
     "opencl": "workers.backends.opencl.adapter",
 }
@@ -15,12 +15,12 @@ _MODULES = {
 
 def register(name: str, module: str) -> None:
     """Add the adapter of a backend, or replace it; child processes import it by this name."""
-    _MODULES[name] = module
+    MODULES[name] = module
 
 
 def module_of(name: str) -> str:
     """The module of a backend's adapter."""
-    return _MODULES[name]
+    return MODULES[name]
 
 
 def preloaded_modules(name: str) -> tuple[str, ...]:

@@ -56,6 +56,11 @@ class CompileWorker:
             memory_limit=min(MEMORY_BYTES, physical_memory() // 2),
         )
 
+    @property
+    def pid(self) -> int | None:
+        """The compile process's id while it runs."""
+        return self._child.pid
+
     def ready(self) -> None:
         """Start the process and open its compiler, which takes as long as a few compiles.
 

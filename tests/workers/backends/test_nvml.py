@@ -1,4 +1,5 @@
 import os
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -10,13 +11,15 @@ class NVMLError(Exception):
     pass
 
 
-def library(reasons: int) -> SimpleNamespace:
+def library() -> SimpleNamespace:
     return SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
         NVMLError=NVMLError,
         NVML_CLOCK_SM=1,
         NVML_CLOCK_MEM=2,
         NVML_TEMPERATURE_GPU=0,
-        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: reasons,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0,
         nvmlDeviceGetClockInfo=lambda handle, which: {1: 1980, 2: 2619}[which],
         nvmlDeviceGetPowerUsage=lambda handle: 312_400,
         nvmlDeviceGetTemperature=lambda handle, which: 51,
@@ -27,9 +30,10 @@ def library(reasons: int) -> SimpleNamespace:
     )
 
 
-def gpu(reasons: int) -> Nvml:
-    made = Nvml("no such bus")
-    made._nvml, made._handle = library(reasons), None
+@pytest.fixture
+def nvml(monkeypatch) -> SimpleNamespace:
+    made = library()
+    monkeypatch.setitem(sys.modules, "pynvml", made)
     return made
 
 
@@ -41,32 +45,32 @@ def test_without_a_driver_nothing_is_told() -> None:
     ("bits", "words"),
     [(0x1, ()), (0x2, ()), (0x4, ("power cap",)), (0x88, ("hardware slowdown", "power brake"))],
 )
-def test_only_reasons_that_spoil_a_timing_count(bits, words) -> None:
-    seen = gpu(bits).read()
+def test_only_reasons_that_spoil_a_timing_count(nvml, bits, words) -> None:
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: bits
+    seen = Nvml("a bus").read()
     assert seen is not None
     assert seen.throttled == words
     assert (seen.sm_mhz, seen.memory_mhz, seen.watts, seen.celsius) == (1980, 2619, 312.4, 51)
     assert seen.others == 1
 
 
-def test_a_library_that_fails_tells_nothing() -> None:
-    made = gpu(0)
-
+def test_a_library_that_fails_tells_nothing(nvml) -> None:
     def fail(handle: object) -> int:
         raise NVMLError
 
-    made._nvml.nvmlDeviceGetCurrentClocksThrottleReasons = fail
-    assert made.read() is None
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = fail
+    assert Nvml("a bus").read() is None
 
 
-def test_processes_are_listed_once_a_second_at_most() -> None:
-    made, lists = gpu(0), []
+def test_processes_are_listed_once_a_second_at_most(nvml) -> None:
+    lists = []
 
     def listed(handle: object) -> list[SimpleNamespace]:
         lists.append(1)
         return []
 
-    made._nvml.nvmlDeviceGetComputeRunningProcesses = listed
+    nvml.nvmlDeviceGetComputeRunningProcesses = listed
+    made = Nvml("a bus")
     for _ in range(50):
         made.read()
     assert len(lists) == 1

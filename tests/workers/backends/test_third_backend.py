@@ -41,8 +41,8 @@ kernel void affine(global float *out, global const float *x, global const float 
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setattr(traits_registry, "_TRAITS", dict(traits_registry._TRAITS))
-    monkeypatch.setattr(adapter_registry, "_MODULES", dict(adapter_registry._MODULES))
+    monkeypatch.setattr(traits_registry, "TRAITS", dict(traits_registry.TRAITS))
+    monkeypatch.setattr(adapter_registry, "MODULES", dict(adapter_registry.MODULES))
     register()
 
 

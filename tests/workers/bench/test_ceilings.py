@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.workers.bench.test_device_bench import AFFINE, GOOD
-from tests.workers.harness import Laboratory
+from tests.workers.harness import Laboratory, supervisor
 from tuner.ceilings import Ceilings
 from tuner.plan import Binary, CellPlan, KernelStep
 from tuner.trial import Measured, Rejected
@@ -65,13 +65,13 @@ def test_a_bench_measures_its_device_once_and_says_so(monkeypatch):
     assert "multiplies" not in str(ceilings)
 
 
-def test_a_product_in_opencl_is_a_product(monkeypatch):
+def test_a_product_in_opencl_is_a_product(monkeypatch, tmp_path):
     """What only a GPU is asked for, on matrices that a processor multiplies in no time."""
     laboratory = Laboratory(AFFINE)
     device = replace(laboratory.device, is_cpu=False)
     kernels = opencl.ceilings(device, 64)
     compiled = laboratory.compiler.compile((kernels.build,))
-    server = laboratory.bench._server()
+    server = supervisor(tmp_path)
     monkeypatch.setattr(ceilings_module, "SIDE", 64)
     try:
         found = measure_ceilings(server, replace(device, memory_bytes=1 << 24), lambda _: compiled)

@@ -1,5 +1,6 @@
 """Answers as files: made once by whoever comes first, mapped by the others, gone with the last."""
 
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,11 +18,11 @@ from tuner.engine.work import BenchSetup
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Plan
 from tuner.trial import Code, Configuration, Measured, Rejected, Stage
-from workers.bench.device_bench import DeviceBench
-from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
+from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
+from workers.scratch import runtime_directory
 
 PROBLEM = experiment({"n": 256})
 NOTHING = Candidate(
@@ -146,20 +147,21 @@ def test_another_secret_or_device_has_answers_of_its_own(two, tmp_path):
     assert len(made) == 3
 
 
-def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
+def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch, tmp_path):
     """OpenCL on a processor stands in for devices with memory of their own."""
-    describe, made = DeviceBench._describe, []
-    make = Oracle._make_record
+    describe, get, made = Supervisor.describe, OracleFiles.get, []
 
-    def elsewhere(bench):
-        device, identity = describe(bench)
-        return replace(device, is_cpu=False), identity
+    def elsewhere(server):
+        device, _ = describe(server)
+        return replace(device, is_cpu=False), "elsewhere"
 
-    monkeypatch.setattr(DeviceBench, "_describe", elsewhere)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Supervisor, "describe", elsewhere)
     monkeypatch.setattr("workers.bench.device_bench.measure_ceilings", lambda *_: "not here")
-    monkeypatch.setattr("workers.bench.device_bench._MEASURED", {})
     monkeypatch.setattr(
-        Oracle, "_make_record", lambda *given: (made.append(given[1]), make(*given))[1]
+        OracleFiles,
+        "get",
+        lambda files, name, make: get(files, name, lambda: (made.append(name), make())[1]),
     )
     first = Laboratory(AFFINE)
     second = Laboratory(AFFINE, secret=8)
@@ -167,7 +169,6 @@ def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
     assert count >= 2 * 7
     try:
         prepared = second.bench.prepare(first.setup)
-        folder = second.bench._oracle._files._folder
         assert len(made) == count
         assert prepared.notes == first.prepared.notes
         assert isinstance(second.outcome(GOOD), Measured)
@@ -179,9 +180,9 @@ def test_a_second_bench_of_a_host_asks_the_baseline_nothing(monkeypatch):
         assert len(made) == further
     finally:
         first.close()
-        assert list(folder.glob("*.json"))
+        assert list(runtime_directory().glob("answers-*/*.json"))
         second.close()
-    assert not folder.exists()
+    assert not list(runtime_directory().glob("answers-*"))
 
 
 def test_on_a_cpu_device_expected_values_have_no_name(tmp_path):

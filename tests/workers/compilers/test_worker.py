@@ -1,5 +1,6 @@
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from workers.compilers import worker as compile_worker
 from workers.compilers.protocol import decode_result, encode_result
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import find, list_devices
+from workers.scratch import runtime_directory
 
 ONE = build("kernel void f(global int *a) { a[0] = 1; }", "f")
 TWO = build("kernel void f(global int *a) { a[0] = 2; }", "f")
@@ -65,7 +67,7 @@ def test_macros_that_fill_memory_are_cut_off_and_the_next_one_works(monkeypatch)
 
 def test_a_compiler_that_is_killed_from_outside_costs_nothing(worker) -> None:
     worker.compile([ONE])
-    os.kill(worker._child.pid, signal.SIGKILL)
+    os.kill(worker.pid, signal.SIGKILL)
     assert isinstance(worker.compile([TWO]), tuple)
 
 
@@ -76,14 +78,16 @@ def test_a_device_that_is_not_here_is_one_message() -> None:
     worker.close()
 
 
-def test_closing_leaves_nothing_behind(worker) -> None:
+def test_closing_leaves_nothing_behind(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    worker = CompileWorker(opencl_device())
     worker.compile([ONE])
-    pid, folder = worker._child.pid, worker._folder.path
-    assert folder.is_dir()
+    pid = worker.pid
+    assert list(runtime_directory().glob("compile-*"))
     worker.close()
     worker.close()
     assert wait_for(lambda: not alive(pid))
-    assert not folder.exists()
+    assert not list(runtime_directory().glob("compile-*"))
 
 
 def test_a_result_of_another_build_is_no_result(worker) -> None:
@@ -107,4 +111,4 @@ def test_devices_are_found_by_a_child_and_problems_are_told(monkeypatch) -> None
 
 def test_whoever_times_comes_before_whoever_compiles(worker) -> None:
     worker.ready()
-    assert os.getpriority(os.PRIO_PROCESS, worker._child.pid) > os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, worker.pid) > os.getpriority(os.PRIO_PROCESS, 0)
