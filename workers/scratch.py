@@ -19,7 +19,7 @@ from tuner.errors import EnvironmentProblem
 _LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.005
-_LONG_SECONDS = 15.0
+LONG_SECONDS = 15.0
 """A wait for a device that is longer than this is logged; most turns are shorter."""
 
 
@@ -76,7 +76,7 @@ def file_lock(
         EnvironmentProblem: aborted while waiting.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    long = time.monotonic() + _LONG_SECONDS
+    long = time.monotonic() + LONG_SECONDS
     try:
         while not _taken(descriptor):
             if abort.is_set():

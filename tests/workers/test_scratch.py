@@ -61,7 +61,7 @@ def test_the_lock_of_a_device_is_host_wide(holder) -> None:
 
 
 def test_a_long_wait_is_told_with_who_has_the_device(holder, monkeypatch, caplog) -> None:
-    monkeypatch.setattr("workers.scratch._LONG_SECONDS", 0.1)
+    monkeypatch.setattr("workers.scratch.LONG_SECONDS", 0.1)
     holder.send_signal(signal.SIGSTOP)
     ended = threading.Event()
     waiting = threading.Thread(target=wait_for, args=("gpu-1", ended))

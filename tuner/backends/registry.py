@@ -5,6 +5,7 @@ from tuner.backends.opencl import OPENCL
 from tuner.backends.traits import BackendTraits
 
 TRAITS = {traits.name: traits for traits in (CUDA, OPENCL)}
+"""By name."""
 
 
 def register(traits: BackendTraits) -> None:

@@ -16,9 +16,9 @@ from workers.backends.cuda.compiler import open_compiler
 from workers.backends.opencl import adapter as opencl
 from workers.bench import ceilings as ceilings_module
 from workers.bench import device_bench as bench_module
-from workers.bench.ceilings import SIDE, _buffer, measure_ceilings
-from workers.bench.supervisor import BurstRequest
-from workers.devices.port import StagedScalar
+from workers.bench.ceilings import SIDE, measure_ceilings
+from workers.bench.supervisor import BurstRequest, Supervisor
+from workers.devices.port import StagedBuffer, StagedScalar
 
 CEILINGS = Ceilings(copy_bytes_per_second=2.5e12, launch_ns=900.0, products=(("float32", 3.1e13),))
 
@@ -41,8 +41,15 @@ def test_its_kernels_compile_for_every_gpu_without_spilling(arch):
     assert all(not usage.spill_bytes for _, usage in compiled.usage)
 
 
+@pytest.fixture
+def unmeasured(monkeypatch, tmp_path):
+    """The device by a name under which nothing was measured."""
+    describe = Supervisor.describe
+    monkeypatch.setattr(Supervisor, "describe", lambda one: (describe(one)[0], tmp_path.name))
+
+
+@pytest.mark.usefixtures("unmeasured")
 def test_a_bench_measures_its_device_once_and_says_so(monkeypatch):
-    monkeypatch.setattr(bench_module, "_MEASURED", {})
     asked = []
 
     def measured(*given):
@@ -78,7 +85,18 @@ def test_a_product_in_opencl_is_a_product(monkeypatch, tmp_path):
         assert isinstance(found, Ceilings), found
         assert [dtype for dtype, _ in found.products] == ["float32"]
         module, n = server.load(compiled), 64
-        arguments = [_buffer(name, "float32", n * n) for name in "cab"]
+        arguments = [
+            StagedBuffer(
+                name=name,
+                kind="out",
+                dtype="float32",
+                shape=(n * n,),
+                strides=(1,),
+                size=4 * n * n,
+                align=256,
+            )
+            for name in "cab"
+        ]
         case = server.stage([*arguments, StagedScalar(name="n", dtype="int32", value=n)], 1)
         grid, block = kernels.products["float32"]
         names = ("c", "a", "b", "n")
@@ -96,8 +114,8 @@ def test_a_product_in_opencl_is_a_product(monkeypatch, tmp_path):
         laboratory.close()
 
 
+@pytest.mark.usefixtures("unmeasured")
 def test_what_cannot_be_measured_is_a_note(monkeypatch):
-    monkeypatch.setattr(bench_module, "_MEASURED", {})
     monkeypatch.setattr(bench_module, "measure_ceilings", lambda *_: "they do not compile")
     laboratory = Laboratory(AFFINE)
     laboratory.close()

@@ -285,7 +285,7 @@ def test_whose_child_is_killed_again_is_called_the_reason(laboratory, monkeypatc
 def test_a_child_killed_within_a_confirmation_refutes_nobody(
     laboratory, monkeypatch, after
 ) -> None:
-    killed = killing(monkeypatch, Confirmation, "_attempt", 1, after)
+    killed = killing(monkeypatch, Confirmation, "run", 1, after)
     confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // {after}"), process=1)
     assert not confirmed.failed
     assert len(confirmed.samples) == 6
