@@ -12,8 +12,8 @@ from typing import Literal
 
 from tuner.candidate import BASELINE
 from tuner.errors import SpecError
-from tuner.experiment.arguments import item_bytes, kernel_arguments, passed_bytes
-from tuner.experiment.contents import Compare, Ulp, Unordered
+from tuner.experiment.arguments import item_bytes, kernel_arguments, passed_bytes, resolve_argument
+from tuner.experiment.contents import Compare, Number, Ulp, Unordered
 from tuner.experiment.model import Argument, CompilerFlag, Launch, ShapeBinding
 from tuner.experiment.tolerances import default_tolerance
 from tuner.export.bundle import Export
@@ -33,10 +33,15 @@ ALWAYS: Program = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A number of a launch: a parameter by its index, or an axis; ``shared`` has index 0."""
+    """A number of a launch: an axis, the shared bytes (index 0), or an integer in a parameter.
+
+    The integer has ``size`` bytes from byte ``at`` of the parameter on.
+    """
 
     kind: Literal["parameter", "grid", "block", "shared"]
     index: int
+    at: int = 0
+    size: int = 0
     unsigned: bool = False
 
 
@@ -174,7 +179,7 @@ class _RuleMaker:
 
     def _size(self, name: str) -> int:
         argument = self._arguments[name]
-        return passed_bytes(None if argument.is_pointer else argument, self._types)
+        return passed_bytes(None if argument.is_pointer else argument, self._bindings[0].symbols)
 
     def _dtype(self, argument: Argument) -> str:
         return str(self._types.get(argument.dtype, argument.dtype))
@@ -182,17 +187,33 @@ class _RuleMaker:
     def _sources(self) -> Iterator[tuple[Source, Expression]]:
         """Every number of a launch that the spec gives an expression."""
         for index, name in enumerate(self._parameters):
-            argument = self._arguments[name]
-            dtype = self._dtype(argument)
-            if isinstance(argument.value, Expression) and "int" in dtype:
-                unsigned = dtype.startswith("uint")
-                yield Source(kind="parameter", index=index, unsigned=unsigned), argument.value
+            for dtype, at, value in self._numbers(self._arguments[name]):
+                if isinstance(value, Expression) and ("int" in dtype or dtype == "bool"):
+                    source = Source(
+                        kind="parameter",
+                        index=index,
+                        at=at,
+                        size=item_bytes(dtype),
+                        unsigned=not dtype.startswith("int"),
+                    )
+                    yield source, value
         one = Expression.constant(1)
         for axis, expression in enumerate([*self._launch.grid, one, one][:3]):
             yield Source(kind="grid", index=axis), expression
         for axis, expression in enumerate([*self._launch.block, one, one][:3]):
             yield Source(kind="block", index=axis), expression
         yield Source(kind="shared", index=0), self._launch.shared_bytes
+
+    def _numbers(self, argument: Argument) -> Iterator[tuple[str, int, Number | None]]:
+        """Type, offset and value of each number that is passed by value."""
+        if argument.kind == "scalar":
+            yield self._dtype(argument), 0, argument.value
+        elif argument.kind == "struct":
+            laid_out = resolve_argument(argument, self._bindings[0].symbols).fields
+            for given, resolved in zip(argument.fields, laid_out, strict=True):
+                for place, value in enumerate(given.value):
+                    at = resolved.offset + place * item_bytes(resolved.dtype)
+                    yield resolved.dtype, at, value
 
     def _symbol(self, name: str) -> SymbolSource:
         for source, expression in self._sources():

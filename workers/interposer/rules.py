@@ -65,4 +65,5 @@ def _rule(rule: SubstitutionRule, name: str, images: Sequence[TunedImage]) -> It
 
 
 def _source(source: Source) -> str:
-    return f"{source.kind} {source.index} {'unsigned' if source.unsigned else 'signed'}"
+    sign = "unsigned" if source.unsigned else "signed"
+    return f"{source.kind} {source.index} {source.at} {source.size} {sign}"

@@ -48,10 +48,12 @@ static int read_source(const kw_rule *rule, char **line, kw_source *source)
     for (unsigned i = 0; i < 4; i++)
         if (!strcmp(kind, kinds[i])) {
             source->from = i;
-            if (!number(line, i == KW_PARAMETER ? rule->parameter_count : 3, &source->index))
+            if (!number(line, i == KW_PARAMETER ? rule->parameter_count : 3, &source->index) ||
+                !number(line, 1 << 16, &source->at) || !number(line, 9, &source->size))
                 return 0;
             source->is_unsigned = !strcmp(word(line), "unsigned");
-            return 1;
+            return i != KW_PARAMETER ||
+                   (source->size && source->at + source->size <= rule->sizes[source->index]);
         }
     return 0;
 }

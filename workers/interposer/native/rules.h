@@ -22,10 +22,10 @@ enum {
     KW_MOST_CONTEXTS = 16,
 };
 
-/* A number of a launch: a parameter, or an axis of the grid or block, or the shared bytes. */
+/* A number of a launch: an integer in a parameter, an axis of grid or block, or the shared bytes. */
 typedef struct {
     enum { KW_PARAMETER, KW_GRID, KW_BLOCK, KW_SHARED } from;
-    unsigned index;
+    unsigned index, at, size; /* of a parameter: the integer's place in it and its bytes */
     int is_unsigned;
 } kw_source;
 

@@ -20,7 +20,7 @@ static int64_t value_of(const kw_kernel *kernel, const kw_launch *launch, const 
                         kw_source source)
 {
     uint64_t word = 0;
-    size_t size;
+    unsigned size = source.size;
     switch (source.from) {
     case KW_GRID:
         return launch->grid[source.index];
@@ -29,10 +29,7 @@ static int64_t value_of(const kw_kernel *kernel, const kw_launch *launch, const 
     case KW_SHARED:
         return launch->shared_bytes;
     default:
-        size = kernel->sizes[source.index];
-        if (size > 8)
-            return 0;
-        memcpy(&word, area + kernel->offsets[source.index], size);
+        memcpy(&word, area + kernel->offsets[source.index] + source.at, size);
         if (!source.is_unsigned && size < 8 && word >> (8 * size - 1))
             word |= ~(uint64_t)0 << 8 * size;
         return (int64_t)word;
