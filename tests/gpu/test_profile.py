@@ -25,6 +25,8 @@ def test_the_winners_counters_come_with_its_examination():
         pytest.skip("; ".join(examined.notes))
     (profile,) = examined.profiles
     assert isinstance(profile, Profile)
+    shapes = laboratory.experiment.shapes
+    assert profile.shape < len(shapes.tune) + len(shapes.held_out)
     counters = dict(profile.counters)
     print(*(f"{name}: {value:g}" for name, value in counters.items()), sep="\n")
     assert len(counters) >= 18

@@ -213,8 +213,9 @@ class DeviceBench:
             failed, notes = examine(work.winners, site)
             profiles = []
             sound = [one for one in work.winners if one.trial not in failed]
+            timed = {n: one for n, one in site.arguments.items() if n in prep.timed}
             for best in sound[:1]:
-                found = profile(best, site)
+                found = profile(best, replace(site, arguments=timed))
                 if isinstance(found, str):
                     notes = (*notes, found)
                 elif found is not None:

@@ -111,7 +111,7 @@ def examine(
 
 
 def profile(candidate: Candidate, site: Site) -> Profile | str | None:
-    """Counters of one launch on the largest shape, or why there are none.
+    """Counters of one launch on the largest of the site's shapes, or why there are none.
 
     ``None`` where the backend has no profiler.
     """
