@@ -9,7 +9,6 @@ from pathlib import PurePosixPath
 from tuner.errors import SpecError
 from tuner.experiment.model import Launch
 from tuner.export.bundle import export_files, tuned_file
-from tuner.export.embedding import defined_macros
 from tuner.export.insertion import insert
 from tuner.export.measured import measured_kernel
 from tuner.export.original import kernel_name, original_launch
@@ -76,8 +75,7 @@ def _cuda(
     source = PurePosixPath(path)
     stem = source.stem if source.stem == name else f"{source.stem}_{name}"
     beside = source.with_name(f"{stem}_tuned.cuh")
-    macros = defined_macros(kernel.source)
-    tuned = tuned_file(history, file=beside.name, macros=macros, run=run)
+    tuned = tuned_file(history, file=beside.name, around=kernel.source, run=run)
     inserted = insert(clean, path, kernel, tuned, beside.name, run)
     before = existing(str(beside))
     _check_ours(str(beside), before)

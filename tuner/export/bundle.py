@@ -42,13 +42,13 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
     return Export.of(history, result).files()
 
 
-def tuned_file(history: History, *, file: str, macros: frozenset[str], run: str) -> TunedFile:
+def tuned_file(history: History, *, file: str, around: str, run: str) -> TunedFile:
     """The file of tuned kernels for an application's source (:mod:`tuner.export.tuned_file`).
 
     Args:
         history: the run.
         file: its name.
-        macros: the macros that the application's source defines.
+        around: the application's source.
         run: the name of the run, for people.
 
     Raises:
@@ -63,7 +63,7 @@ def tuned_file(history: History, *, file: str, macros: frozenset[str], run: str)
         made.rule,
         made.fallback,
         file=file,
-        macros=macros,
+        around=around,
         run=run,
     )
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 
 from tuner.candidate import BASELINE
 from tuner.csource.device_code import device_code
+from tuner.csource.renaming import with_renamed_functions
 from tuner.device import Device
 from tuner.errors import NothingValid
 from tuner.experiment.arguments import type_name
 from tuner.experiment.model import Experiment, Launch
-from tuner.export.embedding import Embedded, embedded
+from tuner.export.embedding import Embedded, defined_macros, embedded
 from tuner.export.header import render_dispatch
 from tuner.export.launch_code import LaunchCode
 from tuner.export.original import PLACEHOLDER, OriginalLaunch, kernel_name, original_launch
@@ -55,7 +56,7 @@ def render_tuned(
     fallback: int,
     *,
     file: str,
-    macros: frozenset[str],
+    around: str,
     run: str,
 ) -> TunedFile:
     """The file for variants by trial.
@@ -67,7 +68,7 @@ def render_tuned(
         rule: which variant serves a shape.
         fallback: the variant where the rule's cannot.
         file: the file's name.
-        macros: the macros that the application's source defines.
+        around: the application's source.
         run: the name of the run, for people.
 
     Raises:
@@ -80,7 +81,7 @@ def render_tuned(
     original = original_launch(experiment)
     named = replace(experiment, name=f"kernelwright_{kernel_name(experiment)}")
     used = {trial: variant for trial, variant in variants.items() if trial in serving}
-    return _TunedFile(named, device, original, used, rule, fallback).render(file, macros, run)
+    return _TunedFile(named, device, original, used, rule, fallback, around).render(file, run)
 
 
 class _TunedFile:
@@ -92,8 +93,10 @@ class _TunedFile:
         variants: Mapping[int, ExportVariant],
         rule: Sequence[DispatchRule],
         fallback: int,
+        around: str,
     ) -> None:
         self.experiment, self.device, self.original = experiment, device, original
+        self.around = around
         self.variants, self.rule, self.fallback = variants, rule, fallback
         self.tuned = {trial: one for trial, one in variants.items() if trial != BASELINE}
         self.code = LaunchCode(experiment, device, list(variants.values()), named=False)
@@ -101,7 +104,7 @@ class _TunedFile:
         self.instances = {trial: self._instances(trial) for trial in self.tuned}
         self.sources = {trial: self._source(variant) for trial, variant in self.tuned.items()}
 
-    def render(self, file: str, macros: frozenset[str], run: str) -> TunedFile:
+    def render(self, file: str, run: str) -> TunedFile:
         launch = TunedLaunch(
             self.experiment, self.device, self.original, self.code, self.variants, self.instances
         )
@@ -118,7 +121,7 @@ class _TunedFile:
             "",
             *dict.fromkeys(line for one in self.sources.values() for line in one.includes),
             "",
-            *self._kernels(file, macros),
+            *self._kernels(file),
             "#ifndef __CUDACC_RTC__",
             "#include <cuda_runtime.h>",
             "#include <stddef.h>",
@@ -157,11 +160,12 @@ class _TunedFile:
             yield source.text
             yield ""
 
-    def _kernels(self, file: str, macros: frozenset[str]) -> Iterator[str]:
+    def _kernels(self, file: str) -> Iterator[str]:
         """The namespaces of the tuned kernels.
 
         Macros of the file around mean nothing in them, and are restored behind them.
         """
+        macros = defined_macros(self.around)
         used = [set(re.findall(r"\w+", one.text)) & macros for one in self.sources.values()]
         own = [source.macros for source in self.sources.values()]
         defined = [set(one.defines) for each in self.instances.values() for one in each]
@@ -197,7 +201,10 @@ class _TunedFile:
         launches = [step for step in subject.steps if isinstance(step, Launch)]
         entries = tuple(dict.fromkeys(one.entry or subject.entry for one in launches))
         code = device_code(subject.source.name, subject.source.text, headers, entries)
-        return embedded(code.source, dict(code.headers))
+        source = embedded(code.source, dict(code.headers))
+        nearby = " ".join((self.around, *(text for _, text in headers)))
+        words = set(re.findall(r"\w+", nearby))
+        return replace(source, text=with_renamed_functions(source.text, words, "cuda"))
 
     def _instances(self, trial: int) -> tuple[Instance, ...]:
         """The builds of a variant that serve confirmed shapes."""
