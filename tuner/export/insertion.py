@@ -173,7 +173,14 @@ class _Inserter:
         head = f"static inline void {self.function}({first}{CONFIGURATION}, {parameters})"
         yield from _wrapped(head, "    ")
         yield "{"
-        launch = f"::{tuned.namespace}::launch({given}{GRID}, {BLOCK}, {SHARED}, {STREAM}, {names})"
+        structs = [one.kind == "struct" for one in tuned.original.arguments]
+        passed = ", ".join(
+            f"&{one.name}" if struct else one.name
+            for one, struct in zip(kernel.signature.parameters, structs, strict=False)
+        )
+        launch = (
+            f"::{tuned.namespace}::launch({given}{GRID}, {BLOCK}, {SHARED}, {STREAM}, {passed})"
+        )
         yield from _wrapped(f"    if (!{launch})", "        ")
         original = f"{instance}<<<{GRID}, {BLOCK}, {SHARED}, {STREAM}>>>({names});"
         yield from _wrapped(f"        {original}", "            ")

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from tuner.candidate import BASELINE
 from tuner.csource.device_code import device_code
 from tuner.csource.renaming import with_renamed_functions
-from tuner.device import Device
 from tuner.errors import NothingValid
 from tuner.experiment.arguments import type_name
-from tuner.experiment.model import Experiment, Launch
+from tuner.experiment.model import Launch
+from tuner.export.bundle import Export
 from tuner.export.embedding import Embedded, defined_macros, embedded
 from tuner.export.header import render_dispatch
 from tuner.export.launch_code import LaunchCode
@@ -27,7 +27,6 @@ from tuner.export.tuned_launch import Instance, TunedLaunch
 from tuner.export.variant import ExportVariant
 from tuner.plan import KernelStep
 from tuner.results.portfolio import choose
-from tuner.results.result import DispatchRule
 from tuner.space.lower import lower
 from tuner.trial import Infeasible, Value
 
@@ -48,25 +47,11 @@ class TunedFile:
     notes: tuple[str, ...]
 
 
-def render_tuned(
-    experiment: Experiment,
-    device: Device,
-    variants: Mapping[int, ExportVariant],
-    rule: Sequence[DispatchRule],
-    fallback: int,
-    *,
-    file: str,
-    around: str,
-    run: str,
-) -> TunedFile:
-    """The file for variants by trial.
+def render_tuned(export: Export, *, file: str, around: str, run: str) -> TunedFile:
+    """The file for an export.
 
     Args:
-        experiment: the experiment of the run.
-        device: the device of the run.
-        variants: the exported variants, as :mod:`tuner.export.bundle` makes them.
-        rule: which variant serves a shape.
-        fallback: the variant where the rule's cannot.
+        export: variants, and the rule that dispatches between them.
         file: the file's name.
         around: the application's source.
         run: the name of the run, for people.
@@ -75,29 +60,21 @@ def render_tuned(
         NothingValid: the original serves every shape.
         SpecError: the experiment cannot be launched from an application's source.
     """
-    serving = {case.trial for case in rule} | {fallback, BASELINE}
+    serving = {case.trial for case in export.rule} | {export.fallback, BASELINE}
     if serving == {BASELINE}:
         raise NothingValid("there is nothing to apply: the original kernel serves every shape")
-    original = original_launch(experiment)
-    named = replace(experiment, name=f"kernelwright_{kernel_name(experiment)}")
-    used = {trial: variant for trial, variant in variants.items() if trial in serving}
-    return _TunedFile(named, device, original, used, rule, fallback, around).render(file, run)
+    used = {trial: variant for trial, variant in export.variants.items() if trial in serving}
+    return _TunedFile(export, used, around).render(file, run)
 
 
 class _TunedFile:
-    def __init__(
-        self,
-        experiment: Experiment,
-        device: Device,
-        original: OriginalLaunch,
-        variants: Mapping[int, ExportVariant],
-        rule: Sequence[DispatchRule],
-        fallback: int,
-        around: str,
-    ) -> None:
-        self.experiment, self.device, self.original = experiment, device, original
+    def __init__(self, export: Export, variants: Mapping[int, ExportVariant], around: str) -> None:
+        named = f"kernelwright_{kernel_name(export.experiment)}"
+        self.experiment = experiment = replace(export.experiment, name=named)
+        self.device = device = export.device
+        self.original = original_launch(experiment)
+        self.variants, self.rule, self.fallback = variants, export.rule, export.fallback
         self.around = around
-        self.variants, self.rule, self.fallback = variants, rule, fallback
         self.tuned = {trial: one for trial, one in variants.items() if trial != BASELINE}
         self.code = LaunchCode(experiment, device, list(variants.values()), named=False)
         self.prefix = self.code.prefix
@@ -126,6 +103,7 @@ class _TunedFile:
             "#include <cuda_runtime.h>",
             "#include <stddef.h>",
             "#include <stdint.h>",
+            "#include <string.h>",
             "",
             dispatch,
             "namespace {",
@@ -258,6 +236,11 @@ class _TunedFile:
                 yield (
                     f"tuned kernels serve {argument.name} = {argument.value} alone, which is what "
                     "the run passed"
+                )
+            if argument.kind == "struct":
+                yield (
+                    f"tuned kernels serve a {argument.name} with the contents that the spec gives "
+                    "it alone"
                 )
         if not self.experiment.shapes.domain:
             yield "the spec has no domain: tuned kernels serve the confirmed shapes alone"
