@@ -45,6 +45,7 @@ class ConfirmationQueue:
         self._refused: set[int] = set()
         self._processes: dict[int, ConfirmWork] = {}
         self._examining = False
+        self._winning: tuple[int, tuple[int, ...]] = (-1, ())
 
     @property
     def over(self) -> bool:
@@ -152,7 +153,7 @@ class ConfirmationQueue:
             return "all" if self._alone else "tune", [*unsure, *self._incumbents()]
         if not self._has_rest or any(work.scope != "rest" for work in self._processes.values()):
             return "rest", []
-        winning = [n for n in winners(self._history) if n not in self._refused]
+        winning = [n for n in self._winners() if n not in self._refused]
         return "rest", self._lacking("rest", [n for n in winning if self._serves_rest(n)])
 
     def _lacking(self, part: Literal["tune", "rest"], trials: Sequence[int]) -> list[int]:
@@ -185,4 +186,10 @@ class ConfirmationQueue:
         """Confirmed winners that no checker has seen; incumbents were seen in their own search."""
         seen = {number for fact in self._history.examinations for number in fact.trials}
         passed = self._refused | seen | set(self._history.incumbent_numbers)
-        return tuple(n for n in winners(self._history) if n not in passed)
+        return tuple(n for n in self._winners() if n not in passed)
+
+    def _winners(self) -> tuple[int, ...]:
+        """The winners so far, found once for each state of the history: every step asks."""
+        if self._winning[0] != self._history.applied:
+            self._winning = (self._history.applied, winners(self._history))
+        return self._winning[1]

@@ -74,6 +74,8 @@ class History:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
+        self.applied = 0
+        """How many entries it adds up."""
         self.weights: tuple[float, ...] = tuple(s.weight for s in experiment.shapes.tune)
         self.epoch: EpochOpened | None = None
         self.incumbents: list[IncumbentEntered] = []
@@ -111,6 +113,7 @@ class History:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry; a journal's own order is always accepted."""
         self._clock.apply(entry)
+        self.applied += 1
         fact = entry.fact
         match fact:
             case EpochOpened():

@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tuner.engine.driving import BASELINE_NS, CPU, GPU, KilledError, Run, experiment, fleet
@@ -128,7 +128,6 @@ def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
         assert all(given_up(before[trial]) for trial in again), "measured again"
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     cuts=st.lists(st.integers(1, 25), min_size=2, max_size=5),
     compile_slots=st.integers(1, 3),
@@ -669,7 +668,6 @@ def test_what_was_given_up_is_chosen_only_after_it_is_measured_in_full():
     assert History.of(run.experiment, run.entries).trials == history.trials
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     faults=st.dictionaries(st.integers(0, 24), st.sampled_from(list(Fault)), max_size=20),
     seed=st.integers(0, 5),
