@@ -73,9 +73,12 @@ def test_a_profile_counts_every_launch_by_shape_however_the_driver_is_found(rig,
         assert all(shape["timed"] and shape["mean_ns"] > 0 for shape in kernel["shapes"])
 
 
-@pytest.mark.parametrize("variable", ["AS_LIBRARY", "PER_THREAD_STREAM"])
-def test_libraries_and_per_thread_streams_are_seen(rig, capfd, monkeypatch, variable):
-    monkeypatch.setenv(variable, "1")
+@pytest.mark.parametrize(
+    "variables", [["AS_LIBRARY"], ["AS_LIBRARY", "ENUMERATED"], ["PER_THREAD_STREAM"]]
+)
+def test_libraries_and_per_thread_streams_are_seen(rig, capfd, monkeypatch, variables):
+    for variable in variables:
+        monkeypatch.setenv(variable, "1")
     argv = rig.app(*ALL)
     expected = plain(argv)
     document, printed = profiled(argv, capfd)

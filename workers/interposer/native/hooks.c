@@ -205,6 +205,14 @@ KW_AFTER(cuLibraryLoadFromFile,
       (library, path, a, b, c, d, e, f), kw_image_keep_file(*library, path))
 KW_AFTER(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),
       (kernel, library, name), kw_kernel_is_library_kernel(*kernel))
+static void saw_kernels(const CUkernel *kernels, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (kernels[i])
+            kw_kernel_is_library_kernel(kernels[i]);
+}
+KW_AFTER(cuLibraryEnumerateKernels, (CUkernel * kernels, unsigned count, CUlibrary library),
+         (kernels, count, library), saw_kernels(kernels, count))
 KW_BEFORE(cuModuleUnload, (CUmodule module), (module),
        (kw_image_unloaded(module), kw_kernels_forget_handles()))
 KW_BEFORE(cuLibraryUnload, (CUlibrary library), (library),
@@ -241,6 +249,7 @@ void *kw_replacement(const char *name)
         KW_HOOK(cuLibraryLoadData),
         KW_HOOK(cuLibraryLoadFromFile),
         KW_HOOK(cuLibraryGetKernel),
+        KW_HOOK(cuLibraryEnumerateKernels),
         KW_HOOK(cuLibraryUnload),
         KW_HOOK(cuTexObjectCreate),
         KW_HOOK(cuSurfObjectCreate),

@@ -25,6 +25,7 @@ enum { ELEMENTS = 60000, REFUSED_GRID = 77777 };
     F(cuLibraryLoadData, , \
       (CUlibrary *, const void *, int *, void **, unsigned, int *, void **, unsigned)) \
     F(cuLibraryGetKernel, , (CUkernel *, CUlibrary, const char *)) \
+    F(cuLibraryEnumerateKernels, , (CUkernel *, unsigned, CUlibrary)) \
     F(cuKernelGetFunction, , (CUfunction *, CUkernel)) \
     F(cuTexObjectCreate, , (uint64_t *, const void *, const void *, const void *)) \
     F(cuLaunchKernel, , \
@@ -106,7 +107,7 @@ static void *read_file(const char *path, size_t *size)
 static void load_as_library(const void *cubin, size_t size)
 {
     CUlibrary library;
-    CUkernel kernel;
+    CUkernel kernels[2];
     unsigned char *fatbin = calloc(1, 16 + size);
     *(uint32_t *)fatbin = 0xba55ed50;
     *(uint16_t *)(fatbin + 4) = 1;
@@ -121,10 +122,14 @@ static void load_as_library(const void *cubin, size_t size)
     wrapper->version = 1;
     wrapper->data = fatbin;
     CU(cuLibraryLoadData, &library, wrapper, NULL, NULL, 0, NULL, NULL, 0);
-    CU(cuLibraryGetKernel, &kernel, library, "_Z4siluPKfPfi");
-    silu = (CUfunction)kernel; /* launched as it is */
-    CU(cuLibraryGetKernel, &kernel, library, "_Z5scale3boxfi");
-    CU(cuKernelGetFunction, &scale, kernel);
+    if (getenv("ENUMERATED"))
+        CU(cuLibraryEnumerateKernels, kernels, 2, library);
+    else {
+        CU(cuLibraryGetKernel, &kernels[0], library, "_Z4siluPKfPfi");
+        CU(cuLibraryGetKernel, &kernels[1], library, "_Z5scale3boxfi");
+    }
+    silu = (CUfunction)kernels[0]; /* launched as it is */
+    CU(cuKernelGetFunction, &scale, kernels[1]);
 }
 
 static void load_as_module(const void *cubin)
