@@ -153,8 +153,30 @@ def init(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of specs, for editors.")
     ] = False,
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            "--capture",
+            metavar="DIR",
+            help="A capture of the kernel: its launches are replayed, its binary is the baseline. "
+            "The spec is written there by default.",
+        ),
+    ] = None,
+    commands: Annotated[
+        Path | None,
+        typer.Option(
+            "--compile-commands",
+            metavar="FILE",
+            help="With --capture: a compile_commands.json, for headers and options of KERNEL.",
+        ),
+    ] = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option("-I", metavar="DIR", help="With --capture: a folder of headers."),
+    ] = None,
+    device: DeviceOption = None,
 ) -> None:
-    """Write a commented spec for a kernel, guessed from its signature."""
+    """Write a commented spec for a kernel, guessed from its signature or derived from a capture."""
 
 
 @_command("specs.validate")

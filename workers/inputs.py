@@ -259,10 +259,16 @@ def _foreign(
     else:
         assert isinstance(argument.fill, FromFile)
         source = argument.fill.file
+        repeated = argument.repeats and not Path(source).exists()
+        if repeated:
+            source = argument.fill.sample
         try:
             values = np.load(Path(source), allow_pickle=False)
         except (OSError, ValueError) as error:
             raise SpecError(f"argument '{argument.name}': cannot read {source}: {error}") from None
+        if repeated:
+            start = int(rng.integers(values.size))
+            values = np.resize(np.roll(values.reshape(-1), start), argument.shape)
     if values.shape != argument.shape:
         raise SpecError(
             f"argument '{argument.name}': {source} holds shape {values.shape}, not {argument.shape}"

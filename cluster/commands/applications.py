@@ -173,6 +173,7 @@ def _captures(recording: Recording, folder: Path) -> Iterator[str]:
             f"{launch.eager + launch.in_graphs} ×, {done}",
         )
     yield f"written to {folder} (readable by you only; it may hold secrets of the application)"
+    yield f"next: kernelwright init SOURCE.cu --capture {folder}"
 
 
 def _table(kernels: Sequence[KernelProfile]) -> Iterator[str]:

@@ -201,8 +201,20 @@ def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) 
     return attempts
 
 
-def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema: bool) -> None:
+def init(
+    kernel: Path | None,
+    *,
+    entry: str | None,
+    output: Path | None,
+    schema: bool,
+    capture: Path | None,
+    commands: Path | None,
+    include: list[Path] | None,
+    device: str | None,
+) -> None:
     """Write a commented spec for a kernel, or the JSON schema of specs; to stdout by default.
+
+    With ``capture`` the spec is drafted from that, see :mod:`cluster.commands.captures`.
 
     Raises:
         SpecError: no kernel is named, it cannot be understood, or the output exists.
@@ -213,6 +225,21 @@ def init(kernel: Path | None, *, entry: str | None, output: Path | None, schema:
 
         _write(json.dumps(json_schema(SECTIONS), indent=2) + "\n", output)
         return
+    if capture is not None:
+        from cluster.commands.captures import draft_capture
+
+        draft_capture(
+            capture,
+            kernel,
+            entry=entry,
+            output=output,
+            commands=commands,
+            include=include or [],
+            device=device,
+        )
+        return
+    if commands or include or device:
+        raise SpecError("--compile-commands, -I and --device go with --capture")
     if kernel is None:
         raise SpecError("name a kernel file (.cu or .cl), or use --schema")
     from tuner.experiment.draft_spec import draft_spec

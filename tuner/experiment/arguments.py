@@ -95,6 +95,12 @@ class ResolvedArgument:
     contents: str = ""
 
     @property
+    def repeats(self) -> bool:
+        """Whether shapes without a file of their own repeat the numbers of another's."""
+        floating = self.dtype.startswith(("float", "bfloat"))
+        return isinstance(self.fill, FromFile) and bool(self.fill.sample) and floating
+
+    @property
     def elements(self) -> int:
         """Number of elements that the kernel may read or write."""
         return math.prod(self.shape)
@@ -245,6 +251,11 @@ def _integer(
 def _fill(fill: Fill, symbols: Mapping[str, Value]) -> ResolvedFill:
     if isinstance(fill, Offsets):
         return OffsetsTo(last=_integer(fill.offsets, symbols, "offsets", 0))
+    if isinstance(fill, FromFile):
+        try:
+            return fill.at(symbols)
+        except KeyError as unknown:
+            raise SpecError(f"file: {unknown} in {fill.file} is no symbol") from None
     if not isinstance(fill, Integers):
         return fill
     lo, hi = (_integer(end, symbols, "integers") for end in fill.integers)

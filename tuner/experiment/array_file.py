@@ -25,22 +25,25 @@ def check_array_file(argument: Argument, bindings: Iterable[ShapeBinding]) -> No
     fill = argument.initial if argument.kind == "inout" else argument.values
     if not isinstance(fill, FromFile):
         return
-    shape, dtype = _described(Path(fill.file))
+    if not fill.differs:
+        _described(fill.file)
     for binding in bindings:
         with suppress(SpecError):
             wanted = resolve_argument(argument, binding.symbols)
+            assert isinstance(wanted.fill, FromFile)
+            file = wanted.fill.file
+            shape, dtype = _described(file)
             if shape != wanted.shape:
                 raise ValueError(
-                    f"{fill.file} holds an array of shape {_sizes(shape)}, but '{argument.name}' "
+                    f"{file} holds an array of shape {_sizes(shape)}, but '{argument.name}' "
                     f"has shape {_sizes(wanted.shape)} at {binding}"
                 )
             if dtype.kind == "f" and not wanted.dtype.startswith(("float", "bfloat")):
-                raise ValueError(
-                    f"{fill.file} holds {dtype}, but '{argument.name}' is {wanted.dtype}"
-                )
+                raise ValueError(f"{file} holds {dtype}, but '{argument.name}' is {wanted.dtype}")
 
 
-def _described(path: Path) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+def _described(file: str) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+    path = Path(file)
     if not path.is_file():
         raise ValueError(f"no such file: {path}")
     with suppress(OSError, ValueError, EOFError):

@@ -1,5 +1,7 @@
 """What arguments hold and how outputs are compared: fills, fields of structs, tolerances."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -7,6 +9,8 @@ from pydantic import ConfigDict, Field
 
 from tuner.experiment.fields import FunctionName, OneOrMany
 from tuner.expressions import Expression
+
+_PLACE = re.compile(r"\{(\w+)\}")
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -94,7 +98,24 @@ class FromFile:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     file: str
-    """Path of the file, relative to the spec. Shape and dtype must match."""
+    """Path of the file, relative to the spec. Shape and dtype must match. `{n}` in it stands for
+    the value of the symbol `n`: each tune and held-out shape has a file of its own. On other shapes
+    floats are those of the first shape's file, repeated; of other types none is tested."""
+    sample: str = ""
+
+    def at(self, symbols: Mapping[str, object]) -> "FromFile":
+        """The file of one shape.
+
+        Raises:
+            KeyError: the path holds another name than the shape's symbols.
+        """
+        path = _PLACE.sub(lambda found: str(symbols[found[1]]), self.file)
+        return FromFile(file=path, sample=self.sample)
+
+    @property
+    def differs(self) -> bool:
+        """Whether shapes have files of their own."""
+        return _PLACE.search(self.file) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ All problems of a spec are collected and raised together.
 import copy
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from tuner.experiment.check import ANYTHING, Finding, check
 from tuner.experiment.contents import Fill, FromFile
 from tuner.experiment.fields import read_text
 from tuner.experiment.headers import find_headers
-from tuner.experiment.model import Argument, Experiment, Template
+from tuner.experiment.model import Argument, Experiment, ShapeBinding, Template
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.validation import adapter, validate
 from tuner.experiment.yaml_document import Data, Document, parse
@@ -214,7 +215,10 @@ def _with_files(
     shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
     arguments = []
     for index, argument in enumerate(experiment.arguments):
-        arguments.append(_absolute(argument, directory))
+        if any(isinstance(f, FromFile) and f.sample for f in (argument.values, argument.initial)):
+            message = "sample follows from the files, and is not written here"
+            problems.append(document.problem(("arguments", index), message))
+        arguments.append(_absolute(argument, directory, shapes[0]))
         try:
             check_array_file(arguments[-1], shapes)
         except (ValueError, OSError) as error:
@@ -254,10 +258,14 @@ def _headers(
     return headers
 
 
-def _absolute(argument: Argument, directory: Path) -> Argument:
+def _absolute(argument: Argument, directory: Path, first: ShapeBinding) -> Argument:
     def named(fill: Fill) -> Fill:
         if not isinstance(fill, FromFile):
             return fill
-        return FromFile(file=str((directory / fill.file).absolute()))
+        found = FromFile(file=str((directory / fill.file).absolute()))
+        with suppress(KeyError):  # reported where the file is looked at
+            sample = found.at(first.symbols).file if found.differs else ""
+            found = replace(found, sample=sample)
+        return found
 
     return replace(argument, values=named(argument.values), initial=named(argument.initial))

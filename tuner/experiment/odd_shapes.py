@@ -119,10 +119,16 @@ def _inside(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
     return not filled or filled == _filled(experiment, experiment.shapes.tune[0].symbols)
 
 
-def _filled(experiment: Experiment, symbols: Mapping[str, Value]) -> list[tuple[int, ...]]:
-    """The sizes of arguments that are filled from files, which cannot vary."""
-    arguments = resolve_arguments(experiment, symbols)
-    return [argument.shape for argument in arguments if isinstance(argument.fill, FromFile)]
+def _filled(experiment: Experiment, symbols: Mapping[str, Value]) -> list[tuple[object, ...]]:
+    """The arguments that are filled from files and cannot vary: shape and file.
+
+    Those that can are floats with a file for each shape, whose numbers are repeated.
+    """
+    return [
+        (*argument.shape, argument.fill.file)
+        for argument in resolve_arguments(experiment, symbols)
+        if isinstance(argument.fill, FromFile) and not argument.repeats
+    ]
 
 
 def _is_prime(number: int) -> bool:

@@ -26,8 +26,9 @@ def json_schema(sections: Mapping[str, type] = NO_SECTIONS) -> dict[str, Any]:
         definitions[cls.__name__] = section
         reference = {"$ref": f"#/$defs/{cls.__name__}"}
         schema["properties"][key] = {"anyOf": [reference, {"type": "null"}], "default": None}
-    # Headers are read from include_dirs, and a template may be a file of its own.
+    # Read or made when a spec is loaded; and a template may be a file of its own.
     del definitions["Kernel"]["properties"]["headers"]
+    del definitions["FromFile"]["properties"]["sample"]
     schema["properties"]["template"] = {
         "anyOf": [
             {"type": "string", "description": "path of the template's file, relative to this one"},

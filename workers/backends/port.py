@@ -15,6 +15,7 @@ from workers.checkers.job import Job
 from workers.checkers.tool import Profiler, Tool
 from workers.compilers.port import Compiler
 from workers.devices.port import DeviceBackend
+from workers.replay.port import ReplayDevice
 
 Size = tuple[int, int, int]
 
@@ -56,3 +57,5 @@ class BackendAdapter:
     """A profiler that logs to the path, or why there is none; ``None`` where none is known."""
     ceilings: Callable[[Device, int], CeilingKernels]
     """Ceiling kernels for a device, and launches of products with so many rows."""
+    open_replay: Callable[[int], ReplayDevice] | None
+    """Open a device by index to replay captured launches; ``None``: launches cannot be captured."""

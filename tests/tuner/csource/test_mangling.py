@@ -1,6 +1,6 @@
 import pytest
 
-from tuner.csource.mangling import base_name, source_name
+from tuner.csource.mangling import base_name, demangled, source_name
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,38 @@ from tuner.csource.mangling import base_name, source_name
 def test_names(symbol, base, name):
     assert base_name(symbol) == base
     assert source_name(symbol) == name
+
+
+@pytest.mark.parametrize(
+    ("symbol", "parameters"),
+    [
+        ("plain", None),
+        ("_Z1kv", ()),
+        ("_Z5scalePfPKfi", ("float*", "const float*", "int")),
+        ("_Z3addPKfS0_Pfm", ("const float*", "const float*", "float*", "unsigned long")),
+        ("_Z5scaleIfLi4EEvPT_PKS0_x", ("float*", "const float*", "long long")),
+        ("_ZN2ns4turnI6__halfEEvPT_S3_b", ("__half*", "__half*", "bool")),
+        ("_Z4moveP13__nv_bfloat16PKS_3Box", ("__nv_bfloat16*", "const __nv_bfloat16*", "Box")),
+        ("_ZN2ns3useEPNS_3BoxEPKS0_", ("ns::Box*", "const ns::Box*")),
+        (
+            "_ZN2ns3twoIf6__halfEEvPKT_PT0_PKS5_S2_NS_3BoxE",
+            ("const float*", "__half*", "const __half*", "float", "ns::Box"),
+        ),
+        (
+            "_Z3movP13__nv_bfloat16PKS_N2ns3BoxE1VIfEPS6_PKPKi",
+            (
+                "__nv_bfloat16*",
+                "const __nv_bfloat16*",
+                "ns::Box",
+                "V<float>",
+                "V<float>*",
+                "const int**",
+            ),
+        ),
+        ("_Z1kPFviE", None),
+        ("_Z1kPKS9_", None),
+        ("_Z1kIfEvT7_", None),
+    ],
+)
+def test_parameters_are_as_declared_or_unknown(symbol, parameters):
+    assert demangled(symbol).parameters == parameters

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.tuner.experiment import specs
 from tuner.errors import SpecError
+from tuner.experiment.arguments import resolve_argument
 from tuner.experiment.array_file import check_array_file
 from tuner.experiment.contents import FromFile, Integers, Tolerance, Ulp
 from tuner.experiment.load import dump_resolved, load_experiment, load_resolved
@@ -20,6 +21,7 @@ from tuner.experiment.model import Argument, Memset, ShapeBinding
 from tuner.experiment.odd_shapes import odd_shapes
 from tuner.experiment.problems import SpecProblems
 from tuner.expressions import Expression
+from workers.inputs import fill
 
 
 def array_file(array):
@@ -545,3 +547,57 @@ def test_an_include_outside_the_allowed_folders_names_the_remedy(tmp_path):
     spec.write_text(text.replace("src/k.cl\n", "src/k.cl\n  include_dirs: [.]\n"))
     ((name, _),) = load_experiment(spec).kernel.headers
     assert name == "__parent__/up.h"
+
+
+FILES = specs.SPEC.replace("range: [-3, 3]}", "values: {file: 'data/x-{n}.npy'}}")
+
+
+def with_files(folder, spec=FILES):
+    (folder / "data").mkdir()
+    for n in (1000, 4096, 777):
+        np.save(folder / f"data/x-{n}.npy", np.full(n, n, np.float32))
+    return specs.write(folder, spec)
+
+
+def test_a_file_for_each_shape(tmp_path):
+    experiment = load_experiment(with_files(tmp_path))
+    assert load_resolved(dump_resolved(experiment)) == experiment
+    files = [
+        resolve_argument(experiment.arguments[1], shape.symbols).fill.file
+        for shape in (*experiment.shapes.tune, *experiment.shapes.held_out)
+    ]
+    assert files == [str(tmp_path / f"data/x-{n}.npy") for n in (1000, 4096, 777)]
+    odd = odd_shapes(experiment)
+    assert odd
+    argument = resolve_argument(experiment.arguments[1], odd[0].symbols)
+    values = fill(argument, np.random.default_rng(0), "default", lambda *_: None)
+    assert values.shape == argument.shape
+    assert set(values.tolist()) == {1000.0}  # the first shape's, repeated
+
+
+def test_integers_with_a_file_for_each_shape_have_no_odd_shapes(tmp_path):
+    spec = FILES.replace(
+        "{name: x,      kind: in,     dtype: float32", "{name: x, kind: in, dtype: int32"
+    )
+    path = with_files(tmp_path, spec)
+    for file in (tmp_path / "data").iterdir():
+        np.save(file, np.load(file).astype(np.int32))
+    (tmp_path / "scale.cl").write_text(specs.KERNEL.replace("const float *x", "const int *x"))
+    (tmp_path / "scale_template.cl").write_text(
+        specs.TEMPLATE_SOURCE.replace("const float *x", "const int *x")
+    )
+    assert odd_shapes(load_experiment(path)) == ()
+
+
+def test_files_of_shapes_are_checked_each(tmp_path):
+    path = with_files(tmp_path)
+    np.save(tmp_path / "data/x-777.npy", np.zeros(3, np.float32))
+    (problem,) = said(path)
+    assert "x-777.npy holds an array of shape [3], but 'x' has shape [777]" in problem
+    (tmp_path / "data/x-777.npy").unlink()
+    (problem,) = said(path)
+    assert "no such file" in problem
+    path.write_text(FILES.replace("x-{n}", "x-{m}"))
+    assert any("file: 'm' in" in problem for problem in said(path))
+    path.write_text(FILES.replace("x-{n}.npy'", "x-{n}.npy', sample: b"))
+    assert any("sample follows from the files" in problem for problem in said(path))

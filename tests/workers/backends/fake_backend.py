@@ -299,4 +299,5 @@ ADAPTER = BackendAdapter(
     launch_under_checker=lambda _: None,
     profiler=None,
     ceilings=ceilings,
+    open_replay=None,
 )

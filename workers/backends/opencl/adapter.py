@@ -40,4 +40,5 @@ ADAPTER = BackendAdapter(
     launch_under_checker=checkers.launch,
     profiler=None,
     ceilings=ceilings,
+    open_replay=None,
 )

@@ -1,0 +1,135 @@
+"""``init --capture``: a draft spec for a captured kernel, whose launches are replayed."""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from cluster.commands.specs import guesses_left
+from cluster.console import Activity, Display, display
+from cluster.fleets.local import choose
+from tuner.csource.mangling import base_name, source_name
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.captured_spec import CapturedDraft, DataFile, Surroundings, captured_spec
+from tuner.experiment.draft_spec import unread_guesses
+from tuner.experiment.source_build import source_build
+from tuner.expressions import nearest
+from workers.devices.discover import list_devices
+from workers.elements import is_float, numpy_dtype
+from workers.interposer.recording import IMAGES, Launch, Recording, read_recording
+from workers.replay.derive import Open, captured_launches, contents_before, derive
+from workers.replay.process import ReplayProcess
+
+_BACKEND = "cuda"
+_SPEC, _DATA = "spec.yaml", "data"
+
+
+def draft_capture(
+    folder: Path,
+    source: Path | None,
+    *,
+    entry: str | None,
+    output: Path | None,
+    commands: Path | None,
+    include: Sequence[Path],
+    device: str | None,
+) -> None:
+    """Write a draft spec for a kernel of a capture, and the arrays that it names beside it.
+
+    Raises:
+        SpecError: the capture or the source cannot be used, or the output exists.
+        EnvironmentProblem: the asked device is not there, or the output cannot be written.
+    """
+    recording = read_recording(folder)
+    kernel = _chosen(recording, entry)
+    spec = output or folder / _SPEC
+    if spec.exists():
+        raise SpecError(f"{spec} exists already: delete it, or name another file with --output")
+    built = None
+    if source is not None:
+        built = source_build(source, spec.parent, commands=commands, include=include)
+    with display() as shown:
+        opener = _opener(device, shown)
+        facts = derive(
+            folder, recording, kernel, opener, lambda words: shown.show(Activity(words=words))
+        )
+    image = recording.kernels[kernel].image
+    around = Surroundings(
+        binary=os.path.relpath(folder / IMAGES / image.sha256, spec.parent) if image else None,
+        data=os.path.relpath(folder / _DATA, spec.parent),
+        source=built,
+    )
+    draft = captured_spec(facts, around)
+    _write(folder, spec, draft, captured_launches(recording, kernel))
+    left = unread_guesses(draft.text)
+    typer.echo(f"kernelwright: wrote {spec}; {guesses_left(left)}", err=True)
+    if source is None:
+        typer.echo("kernelwright: give the kernel's source in it, then run it", err=True)
+
+
+def _chosen(recording: Recording, entry: str | None) -> int:
+    """The kernel that is meant: the most launched of those that fit."""
+    names = [kernel.name for kernel in recording.kernels]
+    counts = [0] * len(names)
+    for launch in recording.launches:
+        counts[launch.kernel] += launch.eager + launch.in_graphs
+    fitting = [
+        index
+        for index, name in enumerate(names)
+        if entry is None or entry in (name, base_name(name)) or entry in source_name(name)
+    ]
+    if not fitting:
+        known = [source_name(name) for name in names]
+        hint = nearest(entry or "", known) or f"; there are: {', '.join(known)}"
+        raise SpecError(f"--entry: the capture has no kernel '{entry}'{hint}")
+    best = max(fitting, key=lambda index: counts[index])
+    if len(fitting) > 1:
+        others = ", ".join(source_name(names[index]) for index in fitting if index != best)
+        chosen = source_name(names[best])
+        typer.echo(f"kernelwright: took {chosen}; choose another by --entry: {others}", err=True)
+    return best
+
+
+def _opener(wanted: str | None, shown: Display) -> Open | None:
+    """Opens replays on a device of this machine; ``None`` where there is none."""
+    try:
+        _, indices = choose(list_devices((_BACKEND,)), _BACKEND, wanted)
+    except EnvironmentProblem as problem:
+        if wanted is not None:
+            raise
+        shown.show(Activity(words=f"not replayed, so that more is guessed: {problem}"))
+        return None
+    return partial(ReplayProcess, _BACKEND, indices[0])
+
+
+def _write(folder: Path, spec: Path, draft: CapturedDraft, launches: Sequence[Launch]) -> None:
+    """Write the arrays, readable by their owner only as all of a capture, then the spec."""
+    try:
+        (folder / _DATA).mkdir(mode=0o700, exist_ok=True)
+        for file in draft.files:
+            _write_array(folder, folder / _DATA / Path(file.name).name, file, launches)
+        with closing(spec.open("x", encoding="utf-8")) as stream:
+            stream.write(draft.text)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{error.filename or spec} cannot be written ({error.strerror}); free space, or name "
+            "another file with --output"
+        ) from error
+
+
+def _write_array(folder: Path, path: Path, file: DataFile, launches: Sequence[Launch]) -> None:
+    """One array; types that NumPy files do not know are widened, which is exact."""
+    dtype = numpy_dtype(file.dtype)
+    size = file.elements * dtype.itemsize
+    held = contents_before(folder, launches[file.shape], file.parameter, size)
+    values = np.frombuffer(held.ljust(size, b"\0"), dtype)
+    if is_float(file.dtype) and dtype.kind != "f":
+        values = values.astype(np.float32)
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        np.save(stream, values)
