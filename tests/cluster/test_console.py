@@ -38,7 +38,8 @@ def test_what_only_the_search_saw_is_not_told_as_the_result():
     assert str(confirming) == f"confirm: 2/5 processes, 1 rejected; best of the search {found}"
     confirmed = replace(confirming, confirmations=5)
     assert str(confirmed).startswith("confirm: 5/5 processes, 1 rejected; best")
-    assert str(replace(confirmed, checkers=True)).startswith(
+    assert str(replace(confirmed, checkers=True)) == str(confirmed)
+    assert str(replace(confirmed, checkers=True, examining=True)).startswith(
         "confirm: 5/5 processes, 1 rejected, checking winners for memory errors and races; best"
     )
     finished = replace(SEARCHING, phase="finished", round=2)

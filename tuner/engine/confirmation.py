@@ -1,7 +1,8 @@
 """After the search: confirm the finalists in fresh processes, then examine the winners.
 
-Finalists are timed on the tune shapes. Only the winners among them are timed on what is reported
-besides, the held-out shapes and the other cache state. Owns which trials are ready for that, and
+All finalists are timed on the tune shapes in a few processes. The winners among them are timed in
+further ones until their verdicts are decided, and also on what is reported besides: the held-out
+shapes and the other cache state. Owns which trials are ready for that, and
 what of it is in flight. Knows nothing of searching.
 """
 
@@ -17,7 +18,8 @@ from tuner.experiment.model import Experiment
 from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Fact, WinnersExamined
 from tuner.journal.history import History
 from tuner.plan import CellPlan
-from tuner.results.summary import winners
+from tuner.results.statistics import FEWEST
+from tuner.results.summary import undecided, winners
 
 CONFIRM_ROUNDS = 4
 """Processes spent on either part at most, as a multiple of ``confirm.processes``."""
@@ -26,6 +28,11 @@ CONFIRM_ROUNDS = 4
 def has_rest(experiment: Experiment, device: Device) -> bool:
     """Whether anything is reported besides the tune shapes in the experiment's cache state."""
     return bool(experiment.shapes.held_out) or not device.is_cpu
+
+
+_Part = Literal["tune", "rest"]
+_Verdicts = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""The winners, and those of them with undecided verdicts on tune and on held-out shapes."""
 
 
 class ConfirmationQueue:
@@ -45,7 +52,7 @@ class ConfirmationQueue:
         self._refused: set[int] = set()
         self._processes: dict[int, ConfirmWork] = {}
         self._examining = False
-        self._winning: tuple[int, tuple[int, ...]] = (-1, ())
+        self._judged: tuple[int, _Verdicts] | None = None
 
     @property
     def over(self) -> bool:
@@ -54,9 +61,14 @@ class ConfirmationQueue:
 
     @property
     def processes(self) -> int:
-        """How many processes it takes if nothing fails."""
-        parts = 2 if self._has_rest and not self._alone else 1
-        return parts * self._history.experiment.confirm.processes
+        """How many processes it takes at most if nothing fails."""
+        first = self._fewest if self._has_rest and not self._alone else 0
+        return first + self._at_most
+
+    @property
+    def examining(self) -> bool:
+        """Whether winners are with the checkers."""
+        return self._examining
 
     def applied(self, fact: Fact) -> None:
         """Note an answer."""
@@ -102,19 +114,19 @@ class ConfirmationQueue:
                 process=process,
                 scope=scope,
                 finalists=tuple(self._compiled[trial] for trial in wanted),
-                extra_checks=self._unchecked(scope, wanted),
+                extra_checks=self._unchecked("rest" if scope == "rest" else "tune", wanted),
             )
             self._processes[process] = work
             works.append(work)
         return works
 
-    def _unchecked(self, scope: ConfirmScope, trials: Sequence[int]) -> tuple[int, ...]:
-        """Those that have not been given the extra checks, in this process or an earlier one."""
+    def _unchecked(self, part: _Part, trials: Sequence[int]) -> tuple[int, ...]:
+        """Those that no process was told to give the extra checks of a part."""
         begun: list[ConfirmWork | ConfirmationSampled] = [
             *self._processes.values(),
             *self._history.confirmations,
         ]
-        checked = {n for one in begun if one.scope in (scope, "all") for n in one.extra_checks}
+        checked = {n for one in begun if one.scope in (part, "all") for n in one.extra_checks}
         return tuple(trial for trial in trials if trial not in checked)
 
     @property
@@ -134,6 +146,14 @@ class ConfirmationQueue:
         return range(len(shapes.tune), len(shapes.tune) + len(shapes.held_out))
 
     @property
+    def _at_most(self) -> int:
+        return self._history.experiment.confirm.processes
+
+    @property
+    def _fewest(self) -> int:
+        return min(FEWEST, self._at_most)
+
+    @property
     def _alone(self) -> bool:
         """Whether the winner is known and has a rest: one finalist, and no incumbent."""
         return self._has_rest and len(self._finalists()) == 1 and not self._history.incumbents
@@ -145,28 +165,52 @@ class ConfirmationQueue:
     def _unconfirmed(self) -> tuple[ConfirmScope, list[int]]:
         """Trials that need to be timed in more processes, and on what.
 
-        The incumbents are timed beside all finalists, as the baseline is. Who wins is known only
-        once all finalists are timed.
+        First all finalists in the fewest. Then the winners among them, until their verdicts are
+        decided. The incumbents are timed beside them on the tune shapes, as the baseline is.
         """
         finalists = self._finalists()
-        if unsure := self._lacking("tune", finalists):
-            return "all" if self._alone else "tune", [*unsure, *self._incumbents()]
-        if not self._has_rest or any(work.scope != "rest" for work in self._processes.values()):
-            return "rest", []
-        winning = [n for n in self._winners() if n not in self._refused]
-        return "rest", self._lacking("rest", [n for n in winning if self._serves_rest(n)])
+        if first := self._lacking("tune", finalists, self._fewest):
+            return "all" if self._alone else "tune", [*first, *self._incumbents()]
+        answered = self._times("tune", [])
+        if self._processes and any(answered[trial] < self._fewest for trial in finalists):
+            return "tune", []
+        tune, rest = self._undecided()
+        if not tune or self._unchecked("rest", rest):
+            return "rest", rest
+        return "all" if rest else "tune", list(dict.fromkeys([*tune, *rest, *self._incumbents()]))
 
-    def _lacking(self, part: Literal["tune", "rest"], trials: Sequence[int]) -> list[int]:
+    def _undecided(self) -> tuple[list[int], list[int]]:
+        """The winners that lack processes on the tune shapes, and on the rest."""
+        winning, tune, held_out = self._verdicts()
+        winning = tuple(n for n in winning if n not in self._refused)
+        more = [n for n in winning if n in tune]
+        if not self._has_rest:
+            return self._lacking("tune", more, self._at_most), []
+        serving = [n for n in winning if self._serves_rest(n)]
+        new, unsure = self._unchecked("rest", serving), [n for n in serving if n in held_out]
+        rest = {
+            *self._lacking("rest", new, CONFIRM_ROUNDS * self._at_most),
+            *self._lacking("rest", serving, self._fewest),
+            *self._lacking("rest", unsure, self._at_most),
+        }
+        return self._lacking("tune", more, self._at_most), [n for n in winning if n in rest]
+
+    def _lacking(self, part: _Part, trials: Sequence[int], wanted: int) -> list[int]:
         """Those timed in too few processes on a part, if any processes are left to spend on it."""
-        wanted = self._history.experiment.confirm.processes
         flight = [w for w in self._processes.values() if w.scope in (part, "all")]
         answered = [c for c in self._history.confirmations if c.scope in (part, "all")]
-        if len(flight) + len(answered) >= CONFIRM_ROUNDS * wanted:
+        if len(flight) + len(answered) >= CONFIRM_ROUNDS * self._at_most:
             return []
-        seen = Counter(trial for work in flight for trial in work.trials)
-        for confirmation in answered:
-            seen.update({sample.trial for sample in confirmation.samples})
+        seen = self._times(part, flight)
         return [trial for trial in trials if seen[trial] < wanted]
+
+    def _times(self, part: _Part, flight: Sequence[ConfirmWork]) -> Counter[int]:
+        """In how many processes each trial was timed on a part, or is to be."""
+        seen = Counter(trial for work in flight for trial in work.trials)
+        for confirmation in self._history.confirmations:
+            if confirmation.scope in (part, "all"):
+                seen.update({sample.trial for sample in confirmation.samples})
+        return seen
 
     def _serves_rest(self, trial: int) -> bool:
         """Whether a trial can be launched on a shape of the rest, as far as is known."""
@@ -189,7 +233,12 @@ class ConfirmationQueue:
         return tuple(n for n in self._winners() if n not in passed)
 
     def _winners(self) -> tuple[int, ...]:
-        """The winners so far, found once for each state of the history: every step asks."""
-        if self._winning[0] != self._history.applied:
-            self._winning = (self._history.applied, winners(self._history))
-        return self._winning[1]
+        return self._verdicts()[0]
+
+    def _verdicts(self) -> _Verdicts:
+        """What the history says now, found once for each of its states: every step asks."""
+        applied = self._history.applied
+        if self._judged is None or self._judged[0] != applied:
+            unsure = undecided(self._history, cells=self._has_rest)
+            self._judged = applied, (winners(self._history), *unsure)
+        return self._judged[1]

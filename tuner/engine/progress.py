@@ -21,7 +21,8 @@ class RunProgress:
     spared, are not among those ``finished``. ``speedup`` is the leader's, unconfirmed, over the
     tune shapes. ``estimate`` says what the whole run may take, ``left`` what is left of the phase
     by its pace so far, and ``again`` how many trials are measured again, and why. ``suffix`` names
-    one of several searches of a round. ``checkers``: this machine has some for winners.
+    one of several searches of a round. Winners are confirmed in at most so many ``processes``, and
+    with checkers once ``examining``; ``checkers``: this machine has some.
     """
 
     phase: str
@@ -38,6 +39,7 @@ class RunProgress:
     leader: str
     confirmations: int
     processes: int
+    examining: bool = False
     estimate: str = ""
     left: float | None = None
     again: str = ""
@@ -65,6 +67,7 @@ class RunProgress:
             leader="" if leader is None else str(history.trials[leader].configuration),
             confirmations=len(history.confirmations),
             processes=session.processes,
+            examining=session.examining,
             again=_again(session),
         )
 
@@ -86,7 +89,7 @@ class RunProgress:
                     f"{self.searched:.0f}{most} s{left}{again}{best}"
                 )
             case "confirm":
-                examined = self.checkers and self.confirmations >= self.processes
+                examined = self.checkers and self.examining
                 checked = ", checking winners for memory errors and races" if examined else ""
                 done = f"{min(self.confirmations, self.processes)}/{self.processes}"
                 return f"confirm: {done} processes, {self.rejected} rejected{left}{checked}{best}"

@@ -101,8 +101,13 @@ class Session:
 
     @property
     def processes(self) -> int:
-        """In how many processes the finalists are confirmed if none fails."""
+        """In how many processes the finalists are confirmed at most, if none fails."""
         return self._confirmation.processes
+
+    @property
+    def examining(self) -> bool:
+        """Whether winners are with the checkers."""
+        return self._confirmation.examining
 
     def searched(self, t: float) -> float:
         """Seconds of searching up to ``t``, over resumes; constant once searching has ended."""

@@ -342,7 +342,7 @@ class ConfirmSettings:
     top: Positive = 5
     """Leading configurations to confirm."""
     processes: Annotated[int, Field(ge=2, le=100)] = 5
-    """Fresh processes that time them beside the baseline."""
+    """Fresh processes that time them beside the baseline, at most; three may be enough."""
 
 
 Cache = Literal["cold", "hot"]

@@ -4,14 +4,14 @@ The process is the unit of replication.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
 from tuner.candidate import BASELINE
 from tuner.journal.facts import ConfirmationSampled
 from tuner.journal.history import History
 from tuner.results.result import Cell
-from tuner.results.statistics import Noise, compare
+from tuner.results.statistics import Comparison, Noise, compare
 
 MIN_PROCESSES = 2
 """Fresh processes that a confirmation needs at least."""
@@ -51,6 +51,7 @@ class Evidence(Samples):
 
     def __init__(self, history: History, cache: str) -> None:
         super().__init__(history.confirmations, cache, history.failed_later)
+        self.at_most = history.experiment.confirm.processes
         shapes = history.experiment.shapes
         self.weights = [binding.weight for binding in (*shapes.tune, *shapes.held_out)]
         self.noise = [self.noise_at(shape) for shape in range(len(self.weights))]
@@ -87,12 +88,16 @@ class Evidence(Samples):
             for process in sorted(common)
         }
 
+    def compared(self, logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison:
+        """The verdict on log speedups by process, of as many as the experiment allows."""
+        return compare(logs, noise, comparisons, at_most=self.at_most)
+
     def cell(self, trial: int, shape: int, comparisons: int) -> Cell:
         """The cell with its verdict; empty if too few processes timed it."""
         if not self.confirmed(trial, shape):
             return Cell(shape=shape, time_ns=None, speedup=None)
         logs = list(self.logs(trial, shape).values())
-        comparison = compare(logs, self.noise[shape], comparisons)
+        comparison = self.compared(logs, self.noise[shape], comparisons)
         return Cell(
             shape=shape,
             time_ns=self.time(trial, shape),

@@ -17,7 +17,7 @@ from tuner.journal.history import History
 from tuner.plan import Shape
 from tuner.results.evidence import MIN_PROCESSES, Evidence
 from tuner.results.result import Cell, DispatchCondition, DispatchRule, General, Member, Portfolio
-from tuner.results.statistics import Comparison, Noise, compare
+from tuner.results.statistics import Comparison, Noise
 from tuner.trial import Value
 
 LEAST_GAIN = math.log(1.005)
@@ -128,7 +128,10 @@ class _Choice:
         logs = list(self.evidence.mean_logs(dict.fromkeys(self.tune, general)).values())
         if general == BASELINE or len(logs) < MIN_PROCESSES:
             return False
-        return compare(logs, self.evidence.noise_of_mean, self.comparisons).verdict == "faster"
+        return (
+            self.evidence.compared(logs, self.evidence.noise_of_mean, self.comparisons).verdict
+            == "faster"
+        )
 
     def assigned(self) -> tuple[dict[int, int], dict[int, float]]:
         """The trial serving each tune shape, and the gain factor of each added member."""
@@ -155,7 +158,7 @@ class _Choice:
         held_out = {shape: trial for shape, trial in served.items() if shape not in self.tune}
         if not logs:
             return None
-        comparison = compare(logs, self.evidence.noise_of_mean, self.comparisons)
+        comparison = self.evidence.compared(logs, self.evidence.noise_of_mean, self.comparisons)
         return Portfolio(
             members=tuple(
                 Member(
@@ -195,7 +198,7 @@ class _Choice:
                 logs = list(self.evidence.logs(trial, shape, against=present).values())
                 if present == trial or len(logs) < MIN_PROCESSES:
                     continue
-                judged = compare(logs, self.evidence.noise[shape], self.comparisons)
+                judged = self.evidence.compared(logs, self.evidence.noise[shape], self.comparisons)
                 if judged.verdict == "faster":
                     gain += self.bindings[shape].weight * math.log(judged.speedup) / self.weight
                     taken.append(shape)
@@ -219,7 +222,7 @@ class _Choice:
         noise = Noise.pooled(
             [gains, *(self.between(dict.fromkeys(self.tune, one), before) for one in others)]
         )
-        return compare(gains, noise, self.comparisons)
+        return self.evidence.compared(gains, noise, self.comparisons)
 
     def between(self, served: Mapping[int, int], before: Mapping[int, int]) -> list[float]:
         """By process, the mean log speedup of one assignment over another."""

@@ -7,6 +7,13 @@ for the whole run: :data:`ERROR_RATE` is divided by the number of comparisons (B
 Finalists also share the baseline's noise, half the variance of a log ratio, so their deviations
 are correlated by 1/2: F of them with d degrees of freedom each are worth
 ``F d / (1 + (F - 1) / 4)``.
+
+Confirmation may stop early. It looks at the verdicts after each process, so their error rate is
+spent over the looks (Kim and DeMets 1987): up to the n-th of at most N processes a share of
+``(n / N) ** 3``. The interval after n processes has the part of the error rate that this look
+spends. By Bonferroni all intervals of all looks hold at once in 99 % of runs, so the last one may
+be reported whenever, and for whatever reason, confirmation stops (repeated confidence intervals:
+Jennison and Turnbull 1989).
 """
 
 import math
@@ -15,6 +22,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["faster", "same", "slower", "unclear"]
+
+FEWEST = 3
+"""Processes after which confirmation looks at the verdicts for the first time."""
+
+_SPENDING = 3
+"""Exponent by which the error rate is spent: most of it at the last look, as if there were one."""
 
 ERROR_RATE = 0.01
 """Probability that any verdict of a run is wrong when there is no difference."""
@@ -75,20 +88,39 @@ class Comparison:
         """Whether the interval is above 1, however small the gain."""
         return self.low is not None and self.low > 1
 
+    @property
+    def decided(self) -> bool:
+        """Whether further processes need not be asked: faster, slower, or within 1 % of 1."""
+        if self.low is None or self.high is None:
+            return False
+        return self.verdict in ("faster", "slower") or max(self.high, 1 / self.low) <= 1 + MARGIN
 
-def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison:
+    @property
+    def gain_decided(self) -> bool:
+        """The same of a gain on the incumbent, which also need not be known below 1 %."""
+        return self.decided or (self.high is not None and self.high <= 1 + MARGIN)
+
+
+def compare(
+    logs: Sequence[float], noise: Noise, comparisons: int, *, at_most: int | None = None
+) -> Comparison:
     """The verdict on log speedups, one per process.
 
     *Same*: the interval lies inside ±max(1 %, A/A spread), where the spread, twice the half-width
     but at most 10 %, is what comparing the baseline with itself would show. *Faster* and *slower*:
     the difference exceeds 1 % and its interval excludes 0. Otherwise *unclear*.
 
-    There is at least one log; ``comparisons`` is the number of verdicts in the whole run.
+    Args:
+        logs: at least one.
+        noise: between processes.
+        comparisons: the number of verdicts in the whole run.
+        at_most: how many processes there may be, if it is looked at the verdict after each.
     """
     mean = math.fsum(logs) / len(logs)
     half = math.inf
     if noise.freedom:
-        quantile = _quantile(1 - ERROR_RATE / max(1, comparisons) / 2, noise.freedom)
+        rate = ERROR_RATE * _spent_at(len(logs), at_most or 1) / max(1, comparisons)
+        quantile = _quantile(1 - rate / 2, noise.freedom)
         half = quantile * noise.sigma / math.sqrt(len(logs))
     known = half <= math.log(MAX_FACTOR)
     margin = math.log1p(MARGIN)
@@ -105,6 +137,13 @@ def compare(logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison
         verdict=verdict,
         processes=len(logs),
     )
+
+
+def _spent_at(processes: int, at_most: int) -> float:
+    """The share of the error rate for the look after so many processes."""
+    last = min(processes, at_most)
+    before = last - 1 if last > FEWEST else 0
+    return float((last / at_most) ** _SPENDING - (before / at_most) ** _SPENDING)
 
 
 def _quantile(probability: float, freedom: float) -> float:

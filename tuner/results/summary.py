@@ -25,7 +25,7 @@ from tuner.results.result import (
     ShapeBest,
     ShapeOfRun,
 )
-from tuner.results.statistics import Comparison, Noise, compare
+from tuner.results.statistics import Comparison, Noise
 from tuner.telemetry import Telemetry
 from tuner.trial import Full, Measured, Rejected, geometric_mean
 
@@ -49,6 +49,14 @@ _LUCK = 1.05
 def winners(history: History) -> tuple[int, ...]:
     """The confirmed trials that the result names, the general one first."""
     return _Summary(history).winners()
+
+
+def undecided(history: History, *, cells: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Winners whose verdicts more processes could change: on tune shapes, on held-out shapes.
+
+    With ``cells`` the verdicts on single shapes count too, not only those over all of them.
+    """
+    return _Summary(history).undecided(cells=cells)
 
 
 class _Summary:
@@ -82,6 +90,39 @@ class _Summary:
         portfolio = self._portfolio(general)
         named += [member.trial for member in portfolio.members] if portfolio else []
         return tuple(dict.fromkeys(named))
+
+    def undecided(self, *, cells: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        best_new = self._best_new()
+        general = self._general(best_new)
+        portfolio = self._portfolio(general)
+        tune: list[int] = []
+        held_out: list[int] = []
+        for one in filter(None, (general, best_new)):
+            judged = [cell.comparison for cell in one.cells if cell.shape in self.tune]
+            if not (
+                _decided(one.comparison)
+                and (one.gain is None or one.gain.gain_decided)
+                and all(_decided(each) for each in judged if cells)
+            ):
+                tune.append(one.trial)
+            if not all(_decided(cell.comparison) for cell in one.cells[len(self.tune) :]):
+                held_out.append(one.trial)
+        if portfolio:
+            gain = portfolio.gain
+            if not (_decided(portfolio.comparison) and (gain is None or gain.gain_decided)):
+                tune += [member.trial for member in portfolio.members]
+            held_out += [
+                trial
+                for trial, cell in zip(portfolio.serves, portfolio.cells, strict=True)
+                if trial != BASELINE
+                and cell.shape in self.held_out
+                and not _decided(cell.comparison)
+            ]
+        for shape in self.tune if cells else ():
+            best = self._specialised(shape, general)
+            if best and not _decided(best.cell.comparison):
+                tune.append(best.trial)
+        return tuple(dict.fromkeys(tune)), tuple(dict.fromkeys(held_out))
 
     def result(self) -> Result:
         history, best_new = self.history, self._best_new()
@@ -221,7 +262,7 @@ class _Summary:
     def _confirmed_general(self, trial: int) -> General:
         logs = list(self._mean_logs(trial, self.tune).values())
         held_out = list(self._mean_logs(trial, self.held_out).values())
-        comparison = compare(logs, self.evidence.noise_of_mean, self.comparisons)
+        comparison = self.evidence.compared(logs, self.evidence.noise_of_mean, self.comparisons)
         return General(
             trial=trial,
             configuration=self.history.configuration(trial),
@@ -246,7 +287,7 @@ class _Summary:
         if len(gains(trial)) < MIN_PROCESSES:
             return None
         noise = Noise.pooled([gains(one) for one in self.trials])
-        return compare(gains(trial), noise, self.comparisons)
+        return self.evidence.compared(gains(trial), noise, self.comparisons)
 
     def _searched_general(self, trial: int) -> General:
         cells = tuple(self._searched_cell(trial, shape) for shape in self.tune)
@@ -295,4 +336,9 @@ class _Summary:
         logs = list(self.evidence.logs(trial, shape, against=general.trial).values())
         if len(logs) < MIN_PROCESSES:
             return None
-        return compare(logs, self.evidence.noise[shape], self.comparisons)
+        return self.evidence.compared(logs, self.evidence.noise[shape], self.comparisons)
+
+
+def _decided(comparison: Comparison | None) -> bool:
+    """Whether a verdict cannot change; what cannot be timed has none."""
+    return comparison is None or comparison.decided

@@ -124,6 +124,7 @@ class Run:
     environment: str = "one"
     proposer_size: int = SIZE
     incumbents: tuple[IncumbentEntered, ...] = ()
+    rest: bool = True
     entries: list[Entry] = field(default_factory=list)
     kill_after: int | None = None
 
@@ -158,7 +159,7 @@ class Run:
         )
         for fact in (opened, *self.incumbents[len(history.incumbents) :]):
             history.apply(engine.append(self, fact))
-        session, reasons = Session(history, secret=1), iter(stops)
+        session, reasons = Session(history, secret=1, rest=self.rest), iter(stops)
         idle, known = 0, 0
         async with aclosing(engine.drive(session, self, proposer)) as steps:
             async for _ in steps:

@@ -23,7 +23,7 @@ from tuner.engine.work import (
     Propose,
 )
 from tuner.experiment.fields import Source
-from tuner.experiment.model import Template
+from tuner.experiment.model import Experiment, Template
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
@@ -41,7 +41,7 @@ from tuner.journal.facts import (
 )
 from tuner.journal.history import History
 from tuner.plan import Binary
-from tuner.results.summary import winners
+from tuner.results.summary import summarise, winners
 from tuner.trial import Code, Configuration, Full, Measured, Outcome, Rejected, Stage
 
 FAULTS = {
@@ -527,6 +527,46 @@ def test_a_finalist_without_rival_is_timed_on_all_shapes_at_once():
     history = Run(experiment(trials=1)).drive(fleet()).history
     assert scopes(history) == ["all"] * 3
     assert {s.shape for c in history.confirmations for s in c.samples} == {0, 1, 2}
+
+
+def at_most(processes: int) -> Experiment:
+    problem = experiment(trials=20)
+    return replace(problem, confirm=replace(problem.confirm, processes=processes))
+
+
+def test_a_certain_verdict_ends_confirmation_early():
+    history = Run(at_most(7)).drive(fleet(noise=1e-4)).history
+    assert scopes(history) == ["tune"] * 3 + ["rest"] * 3
+    assert summarise(history).general.comparison.processes == 3
+
+
+def test_only_winners_go_on_and_no_longer_than_they_may():
+    run, busy = Run(at_most(5), incumbents=(ENTERED,)), fleet(noise=0.2)
+    history = run.drive(busy).history
+    assert scopes(history) == ["tune"] * 3 + ["rest", "all", "all", "rest", "rest"]
+    assert summarise(history).general.comparison.processes == 5
+    for number in history.finalists():
+        seen = scopes_of(history, number)
+        assert seen[:3] == ["tune"] * 3
+        assert number in winners(history) or len(seen) == 3
+    works = [work for work in busy.submitted if isinstance(work, ConfirmWork)]
+    assert [bool(work.extra_checks) for work in works] == [True, False, False, True] + [False] * 4
+    for trial in winners(history):
+        assert (works[0].extra_checks + works[3].extra_checks).count(trial) == 2
+
+
+def test_rounds_look_at_the_verdicts_over_all_shapes_alone():
+    history = Run(at_most(5), rest=False).drive(fleet(noise=0.08)).history
+    assert scopes(history) == ["tune"] * 3
+    whole = Run(at_most(5)).drive(fleet(noise=0.08)).history
+    assert scopes(whole) == ["tune"] * 3 + ["rest", "all", "all", "rest"]
+
+
+def test_several_benches_confirm_at_once():
+    history = Run(at_most(5)).drive(fleet(noise=0.2, bench_slots=4)).history
+    assert sorted(scopes(history)) == sorted(["tune"] * 3 + ["rest", "all", "all", "rest", "rest"])
+    began = [confirmation.span.began for confirmation in history.confirmations]
+    assert len(set(began)) < len(began)
 
 
 def test_without_held_out_shapes_and_another_cache_state_there_is_no_rest():
