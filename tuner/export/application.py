@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 
 from tuner.errors import SpecError
 from tuner.experiment.model import Launch
-from tuner.export.bundle import export_files, tuned_file
-from tuner.export.embedding import defined_macros
+from tuner.export.bundle import Export, export_files
 from tuner.export.insertion import insert
 from tuner.export.measured import measured_kernel
 from tuner.export.original import kernel_name, original_launch
 from tuner.export.record import NAME
 from tuner.export.regions import digest, without_regions
+from tuner.export.tuned_file import render_tuned
 from tuner.journal.history import History
 
 _FIRST = re.compile(r"// Written by `kernelwright apply` \((\w+)\)[^\n]*\n")
@@ -76,8 +76,7 @@ def _cuda(
     source = PurePosixPath(path)
     stem = source.stem if source.stem == name else f"{source.stem}_{name}"
     beside = source.with_name(f"{stem}_tuned.cuh")
-    macros = defined_macros(kernel.source)
-    tuned = tuned_file(history, file=beside.name, macros=macros, run=run)
+    tuned = render_tuned(Export.of(history), file=beside.name, around=kernel.source, run=run)
     inserted = insert(clean, path, kernel, tuned, beside.name, run)
     before = existing(str(beside))
     _check_ours(str(beside), before)

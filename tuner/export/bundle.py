@@ -14,7 +14,6 @@ from tuner.errors import NothingValid
 from tuner.experiment.model import Template
 from tuner.export.header import render_header
 from tuner.export.record import NAME, render_record
-from tuner.export.tuned_file import TunedFile, render_tuned
 from tuner.export.variant import ExportVariant, identifier
 from tuner.journal.history import History
 from tuner.results.portfolio import choose
@@ -40,32 +39,6 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
         NothingValid: no configuration was confirmed.
     """
     return Export.of(history, result).files()
-
-
-def tuned_file(history: History, *, file: str, macros: frozenset[str], run: str) -> TunedFile:
-    """The file of tuned kernels for an application's source (:mod:`tuner.export.tuned_file`).
-
-    Args:
-        history: the run.
-        file: its name.
-        macros: the macros that the application's source defines.
-        run: the name of the run, for people.
-
-    Raises:
-        NothingValid: no configuration was confirmed, or the original serves every shape.
-        SpecError: the kernel cannot be launched from an application's source.
-    """
-    made = Export.of(history)
-    return render_tuned(
-        made.experiment,
-        made.device,
-        made.variants,
-        made.rule,
-        made.fallback,
-        file=file,
-        macros=macros,
-        run=run,
-    )
 
 
 class Export:

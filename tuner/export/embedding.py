@@ -73,7 +73,8 @@ def embedded(source: str, headers: Mapping[str, str]) -> Embedded:
         return _ONCE.sub("", _INCLUDE.sub(include, text))
 
     whole = expand(source)
-    return Embedded(tuple(includes), _without_linkage(whole).strip("\n"))
+    text = re.sub(r"\n(?:[ \t]*\n){2,}", "\n\n", _without_linkage(whole))
+    return Embedded(tuple(includes), text.strip("\n"))
 
 
 def _without_linkage(text: str) -> str:

@@ -125,16 +125,17 @@ class _Inserter:
     def _include_line(self) -> int:
         """The line before which the tuned file is included: at global scope, under no condition.
 
-        After the last ``#include`` before the kernel whose conditions hold at the kernel too; else
-        before the outermost declaration around the kernel.
+        After the last ``#include <…>`` before the first declaration whose conditions hold at the
+        kernel too, so that the source's own functions are not yet declared; else after the last
+        ``#include "…"`` there; else before the outermost declaration around the kernel.
         """
-        node = self.kernel.block
-        start = self.kernel.head[0]
-        while node is not None and node.parent is not None:
-            start = min(start, node.start_byte)
-            node = node.parent
+        root = self.kernel.tree.root
+        outer = self.kernel.block
+        while outer is not None and outer.parent is not None and outer.parent.parent is not None:
+            outer = outer.parent
+        first = root.named_children[0].start_byte if root else 0
         conditions: list[int] = []
-        includes: list[tuple[int, tuple[int, ...]]] = []
+        found: dict[str, list[tuple[int, tuple[int, ...]]]] = {"<": [], '"': []}
         for match in _DIRECTIVE.finditer(self.visible, 0, self.kernel.head[0]):
             word = match[1]
             if word.startswith("if"):
@@ -143,11 +144,15 @@ class _Inserter:
                 conditions[-1] = match.start()
             elif word == "endif" and conditions:
                 conditions.pop()
-            elif word == "include" and match.start() < start:
-                includes.append((self._line(match.start()) + 1, tuple(conditions)))
+            elif word == "include" and match.start() < first:
+                mark = self.visible[match.end() :].lstrip(" \t")[:1]
+                place = (self._line(match.start()) + 1, tuple(conditions))
+                found.setdefault(mark, []).append(place)
         around = tuple(conditions)
-        under = [line for line, held in includes if around[: len(held)] == held]
-        return under[-1] if under else self._line(start)
+        for mark in '<"':
+            if lines := [line for line, held in found[mark] if around[: len(held)] == held]:
+                return lines[-1]
+        return self._line(min(self.kernel.head[0], outer.start_byte if outer else 0))
 
     def _wrapper(self, include: str, run: str) -> Iterator[str]:
         """The function that launches the kernel, tuned or not."""
@@ -168,7 +173,14 @@ class _Inserter:
         head = f"static inline void {self.function}({first}{CONFIGURATION}, {parameters})"
         yield from _wrapped(head, "    ")
         yield "{"
-        launch = f"::{tuned.namespace}::launch({given}{GRID}, {BLOCK}, {SHARED}, {STREAM}, {names})"
+        structs = [one.kind == "struct" for one in tuned.original.arguments]
+        passed = ", ".join(
+            f"&{one.name}" if struct else one.name
+            for one, struct in zip(kernel.signature.parameters, structs, strict=False)
+        )
+        launch = (
+            f"::{tuned.namespace}::launch({given}{GRID}, {BLOCK}, {SHARED}, {STREAM}, {passed})"
+        )
         yield from _wrapped(f"    if (!{launch})", "        ")
         original = f"{instance}<<<{GRID}, {BLOCK}, {SHARED}, {STREAM}>>>({names});"
         yield from _wrapped(f"        {original}", "            ")

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import kernel_arguments
+from tuner.experiment.arguments import item_bytes, kernel_arguments, type_name
+from tuner.experiment.contents import Number
 from tuner.experiment.model import Argument, Experiment, Launch
 from tuner.expressions import Expression
 from tuner.expressions.inverse import solve
@@ -43,20 +44,42 @@ class OriginalLaunch:
     values: dict[str, str]
     missing: tuple[str, ...]
 
+    def numbers(self) -> Iterator[tuple[str, str, Number, str]]:
+        """Each number that is passed by value: name, C type, value in the spec, and C for it."""
+        for argument in self.arguments:
+            if argument.kind == "struct":
+                yield from _struct_numbers(argument)
+            elif argument.kind == "scalar" and argument.value is not None:
+                type_ = type_name(argument.dtype, "cuda")
+                yield argument.name, type_, argument.value, c_name(argument.name)
+
     def equations(self) -> Iterator[tuple[Expression, str]]:
         """Integer expressions over the symbols, and C for the value that a launch has for each."""
-        for argument in self.arguments:
-            value = argument.value if argument.kind == "scalar" else None
+        for _, _, value, given in self.numbers():
             if isinstance(value, Expression):
-                yield value, f"(long long){c_name(argument.name)}"
+                yield value, f"(long long){given}"
         for variable, extents in ((GRID, self.launch.grid), (BLOCK, self.launch.block)):
             for axis, extent in zip("xyz", extents, strict=False):
                 yield extent, f"(long long){variable}.{axis}"
         yield self.launch.shared_bytes, f"(long long){SHARED}"
 
 
+def _struct_numbers(argument: Argument) -> Iterator[tuple[str, str, Number, str]]:
+    """The numbers in the fields of a struct, laid out as in C."""
+    end = 0
+    for field in argument.fields:
+        item = item_bytes(field.dtype)
+        align = field.align or item
+        end = -(-end // align) * align
+        for value in field.value:
+            type_ = type_name(field.dtype, "cuda")
+            given = f"number_at<{type_}>({c_name(argument.name)}, {end})"
+            yield f"{argument.name}.{field.name}", type_, value, given
+            end += item
+
+
 def c_name(name: str) -> str:
-    """The C variable of an argument or a work buffer."""
+    """The C variable of an argument or a work buffer; a struct's is a pointer to it."""
     return f"{name}_"
 
 
@@ -64,7 +87,7 @@ def original_launch(experiment: Experiment) -> OriginalLaunch:
     """The launch that an application makes.
 
     Raises:
-        SpecError: the original has several steps or constants, or some argument is not passed.
+        SpecError: the original has several steps or constants, or not one list of arguments.
     """
     for argument in experiment.arguments:
         if argument.kind == "constant":
@@ -72,6 +95,12 @@ def original_launch(experiment: Experiment) -> OriginalLaunch:
                 f"the kernel reads the constant {argument.symbol or argument.name}, which the "
                 "application fills: each tuned kernel would have an unfilled one of its own. Pass "
                 "the values in a buffer and run again, or use the sources of `kernelwright export`"
+            )
+        dtypes = [argument.dtype, *(field.dtype for field in argument.fields)]
+        if not argument.is_pointer and set(dtypes) & experiment.shapes.tune[0].symbols.keys():
+            raise SpecError(
+                f"the type of the value {argument.name} depends on the shape: use the sources of "
+                "`kernelwright export`"
             )
     steps = experiment.kernel.steps
     if len(steps) != 1 or not isinstance(steps[0], Launch):

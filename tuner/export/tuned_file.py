@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 
 from tuner.candidate import BASELINE
 from tuner.csource.device_code import device_code
-from tuner.device import Device
+from tuner.csource.renaming import with_renamed_functions
 from tuner.errors import NothingValid
 from tuner.experiment.arguments import type_name
-from tuner.experiment.model import Experiment, Launch
-from tuner.export.embedding import Embedded, embedded
+from tuner.experiment.model import Launch
+from tuner.export.bundle import Export
+from tuner.export.embedding import Embedded, defined_macros, embedded
 from tuner.export.header import render_dispatch
 from tuner.export.launch_code import LaunchCode
 from tuner.export.original import PLACEHOLDER, OriginalLaunch, kernel_name, original_launch
@@ -26,7 +27,6 @@ from tuner.export.tuned_launch import Instance, TunedLaunch
 from tuner.export.variant import ExportVariant
 from tuner.plan import KernelStep
 from tuner.results.portfolio import choose
-from tuner.results.result import DispatchRule
 from tuner.space.lower import lower
 from tuner.trial import Infeasible, Value
 
@@ -47,61 +47,41 @@ class TunedFile:
     notes: tuple[str, ...]
 
 
-def render_tuned(
-    experiment: Experiment,
-    device: Device,
-    variants: Mapping[int, ExportVariant],
-    rule: Sequence[DispatchRule],
-    fallback: int,
-    *,
-    file: str,
-    macros: frozenset[str],
-    run: str,
-) -> TunedFile:
-    """The file for variants by trial.
+def render_tuned(export: Export, *, file: str, around: str, run: str) -> TunedFile:
+    """The file for an export.
 
     Args:
-        experiment: the experiment of the run.
-        device: the device of the run.
-        variants: the exported variants, as :mod:`tuner.export.bundle` makes them.
-        rule: which variant serves a shape.
-        fallback: the variant where the rule's cannot.
+        export: variants, and the rule that dispatches between them.
         file: the file's name.
-        macros: the macros that the application's source defines.
+        around: the application's source.
         run: the name of the run, for people.
 
     Raises:
         NothingValid: the original serves every shape.
         SpecError: the experiment cannot be launched from an application's source.
     """
-    serving = {case.trial for case in rule} | {fallback, BASELINE}
+    serving = {case.trial for case in export.rule} | {export.fallback, BASELINE}
     if serving == {BASELINE}:
         raise NothingValid("there is nothing to apply: the original kernel serves every shape")
-    original = original_launch(experiment)
-    named = replace(experiment, name=f"kernelwright_{kernel_name(experiment)}")
-    used = {trial: variant for trial, variant in variants.items() if trial in serving}
-    return _TunedFile(named, device, original, used, rule, fallback).render(file, macros, run)
+    used = {trial: variant for trial, variant in export.variants.items() if trial in serving}
+    return _TunedFile(export, used, around).render(file, run)
 
 
 class _TunedFile:
-    def __init__(
-        self,
-        experiment: Experiment,
-        device: Device,
-        original: OriginalLaunch,
-        variants: Mapping[int, ExportVariant],
-        rule: Sequence[DispatchRule],
-        fallback: int,
-    ) -> None:
-        self.experiment, self.device, self.original = experiment, device, original
-        self.variants, self.rule, self.fallback = variants, rule, fallback
+    def __init__(self, export: Export, variants: Mapping[int, ExportVariant], around: str) -> None:
+        named = f"kernelwright_{kernel_name(export.experiment)}"
+        self.experiment = experiment = replace(export.experiment, name=named)
+        self.device = device = export.device
+        self.original = original_launch(experiment)
+        self.variants, self.rule, self.fallback = variants, export.rule, export.fallback
+        self.around = around
         self.tuned = {trial: one for trial, one in variants.items() if trial != BASELINE}
         self.code = LaunchCode(experiment, device, list(variants.values()), named=False)
         self.prefix = self.code.prefix
         self.instances = {trial: self._instances(trial) for trial in self.tuned}
         self.sources = {trial: self._source(variant) for trial, variant in self.tuned.items()}
 
-    def render(self, file: str, macros: frozenset[str], run: str) -> TunedFile:
+    def render(self, file: str, run: str) -> TunedFile:
         launch = TunedLaunch(
             self.experiment, self.device, self.original, self.code, self.variants, self.instances
         )
@@ -118,11 +98,12 @@ class _TunedFile:
             "",
             *dict.fromkeys(line for one in self.sources.values() for line in one.includes),
             "",
-            *self._kernels(file, macros),
+            *self._kernels(file),
             "#ifndef __CUDACC_RTC__",
             "#include <cuda_runtime.h>",
             "#include <stddef.h>",
             "#include <stdint.h>",
+            "#include <string.h>",
             "",
             dispatch,
             "namespace {",
@@ -157,11 +138,12 @@ class _TunedFile:
             yield source.text
             yield ""
 
-    def _kernels(self, file: str, macros: frozenset[str]) -> Iterator[str]:
+    def _kernels(self, file: str) -> Iterator[str]:
         """The namespaces of the tuned kernels.
 
         Macros of the file around mean nothing in them, and are restored behind them.
         """
+        macros = defined_macros(self.around)
         used = [set(re.findall(r"\w+", one.text)) & macros for one in self.sources.values()]
         own = [source.macros for source in self.sources.values()]
         defined = [set(one.defines) for each in self.instances.values() for one in each]
@@ -197,7 +179,10 @@ class _TunedFile:
         launches = [step for step in subject.steps if isinstance(step, Launch)]
         entries = tuple(dict.fromkeys(one.entry or subject.entry for one in launches))
         code = device_code(subject.source.name, subject.source.text, headers, entries)
-        return embedded(code.source, dict(code.headers))
+        source = embedded(code.source, dict(code.headers))
+        nearby = " ".join((self.around, *(text for _, text in headers)))
+        words = set(re.findall(r"\w+", nearby))
+        return replace(source, text=with_renamed_functions(source.text, words, "cuda"))
 
     def _instances(self, trial: int) -> tuple[Instance, ...]:
         """The builds of a variant that serve confirmed shapes."""
@@ -251,6 +236,11 @@ class _TunedFile:
                 yield (
                     f"tuned kernels serve {argument.name} = {argument.value} alone, which is what "
                     "the run passed"
+                )
+            if argument.kind == "struct":
+                yield (
+                    f"tuned kernels serve a {argument.name} with the contents that the spec gives "
+                    "it alone"
                 )
         if not self.experiment.shapes.domain:
             yield "the spec has no domain: tuned kernels serve the confirmed shapes alone"

@@ -5,6 +5,7 @@ so only for the launch that was measured: the same scalars, grid and block for a
 domain, on the architecture of the run, on aligned buffers of which none overlaps an output.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -31,6 +32,14 @@ static inline bool on_measured_device()
 static inline bool apart(const void *a, long long a_bytes, const void *b, long long b_bytes)
 {
     return (uintptr_t)a + a_bytes <= (uintptr_t)b || (uintptr_t)b + b_bytes <= (uintptr_t)a;
+}
+
+template <typename T>
+static inline T number_at(const void *structure, size_t offset)
+{
+    T value;
+    memcpy(&value, (const char *)structure + offset, sizeof value);
+    return value;
 }
 
 static inline bool run(const void *kernel, const @P@_step *t, void **arguments, cudaStream_t stream)
@@ -176,9 +185,14 @@ class TunedLaunch:
             yield f"        if (cudaMemsetAsync({filled}) != cudaSuccess)"
         else:
             names = step.arguments or kernel_arguments(self.experiment, variant.template)
-            passed = ", ".join(f"(void *)&{c_name(name)}" for name in names)
+            passed = ", ".join(f"(void *){self._place(name)}" for name in names)
             yield f"        void *arguments{number}[] = {{{passed}}};"
             yield f"        if (!run(kernels[{number}], &t, arguments{number}, {STREAM}))"
+
+    def _place(self, name: str) -> str:
+        """C for the address of a kernel's parameter."""
+        structs = [one.name for one in self.original.arguments if one.kind == "struct"]
+        return c_name(name) if name in structs else f"&{c_name(name)}"
 
     def _launch(self) -> Iterator[str]:
         p, original = self.prefix, self.original
@@ -216,12 +230,16 @@ class TunedLaunch:
                 yield self._equal(value, [self.code.c(expression, t) for t in self.code.types])
         for variable, extents in ((GRID, original.launch.grid), (BLOCK, original.launch.block)):
             yield from (f"{variable}.{axis} == 1" for axis in "xyz"[len(extents) :])
+        for _, type_, number, given in original.numbers():
+            if isinstance(number, float):
+                yield f"{given} == ({type_}){number!r}"
         for argument in original.arguments:
-            name = c_name(argument.name)
-            if argument.kind == "scalar" and isinstance(argument.value, float):
-                yield f"{name} == ({type_name(argument.dtype, 'cuda')}){argument.value!r}"
-            elif argument.kind == "null":
-                yield f"{name} == nullptr"
+            if argument.kind == "null":
+                yield f"{c_name(argument.name)} == nullptr"
+            elif argument.bytes:
+                contents = re.sub("(..)", r"\\x\1", argument.bytes)
+                count = len(argument.bytes) // 2
+                yield f'memcmp({c_name(argument.name)}, "{contents}", {count}) == 0'
         arguments = self.experiment.arguments
         if aligned := [c_name(one.name) for one in arguments if one.is_buffer and one.align]:
             yield f"{self.prefix}_aligned({', '.join(aligned)})"
@@ -241,6 +259,6 @@ class TunedLaunch:
 
 def _type(argument: Argument) -> str:
     """The type of a parameter, up to its name."""
-    if argument.is_buffer or argument.kind == "null":
+    if argument.is_pointer or argument.kind == "struct":
         return "const void *"
     return f"{type_name(argument.dtype, 'cuda')} "

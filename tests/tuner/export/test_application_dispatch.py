@@ -19,7 +19,8 @@ from tests.tuner.export.application_runs import (
     run_of,
 )
 from tests.tuner.space.devices import cuda_device
-from tuner.experiment.model import Launch, Memset, ScratchArgument
+from tuner.experiment.contents import StructField
+from tuner.experiment.model import Argument, Launch, Memset, ScratchArgument
 from tuner.plan import Build
 from workers.backends.cuda.compiler import open_compiler
 
@@ -234,4 +235,38 @@ def test_without_a_domain_confirmed_shapes_alone_are_served(tmp_path):
     assert host_program(after(application), tmp_path, calls) == [
         "tuned 16x64; (confirmed)",
         "original; (between)",
+    ]
+
+
+@needs_gxx
+def test_structs_by_value_are_checked_field_by_field_or_byte_by_byte(tmp_path):
+    kernel = KERNEL.replace("int rows, int n, float by", "Sizes sizes, Raw raw").replace(
+        "  for", "  int n = sizes.n;\n  float by = sizes.by;\n  for"
+    )
+    types = "struct Sizes { char kind; int n; float by; };\nstruct Raw { int first, second; };\n"
+    one = experiment(source=types + kernel)
+    fields = (
+        StructField(name="kind", dtype="int8", value=(parse(3),)),
+        StructField(name="n", dtype="int32", value=(parse("n"),)),
+        StructField(name="by", dtype="float32", value=(2.0,)),
+    )
+    arguments = (
+        *one.arguments[:2],
+        Argument(name="sizes", kind="struct", fields=fields),
+        Argument(name="raw", kind="struct", bytes="0100000007000000"),
+    )
+    host = "#include <cuda_runtime.h>\n" + types + kernel
+    application = applied(host, run_of(replace(one, arguments=arguments)))
+    calls = """
+    alignas(16) static float out[1 << 14], x[1 << 14];
+    scale_tuned(16, 128, 0, 0, out, x, {3, 1024, 2}, {1, 7}); end("same");
+    scale_tuned(16, 128, 0, 0, out, x, {3, 1023, 2}, {1, 7}); end("odd size");
+    scale_tuned(16, 128, 0, 0, out, x, {4, 1024, 2}, {1, 7}); end("another kind");
+    scale_tuned(16, 128, 0, 0, out, x, {3, 1024, 2}, {1, 8}); end("other bytes");
+    """
+    assert host_program(after(application), tmp_path, calls) == [
+        "tuned 16x64; (same)",
+        "original; (odd size)",
+        "original; (another kind)",
+        "original; (other bytes)",
     ]
