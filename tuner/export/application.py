@@ -74,7 +74,8 @@ def _cuda(
     entry = original_launch(experiment).entry
     kernel = measured_kernel(clean, path, experiment, entry, run, existing)
     source = PurePosixPath(path)
-    stem = source.stem if source.stem == name else f"{source.stem}_{name}"
+    stem = re.sub(r"[^\w.+-]", "_", source.stem)
+    stem = stem if stem == name else f"{stem}_{name}"
     beside = source.with_name(f"{stem}_tuned.cuh")
     tuned = render_tuned(Export.of(history), file=beside.name, around=kernel.source, run=run)
     inserted = insert(clean, path, kernel, tuned, beside.name, run)

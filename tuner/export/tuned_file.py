@@ -22,7 +22,8 @@ from tuner.export.bundle import Export
 from tuner.export.embedding import Embedded, defined_macros, embedded
 from tuner.export.header import render_dispatch
 from tuner.export.launch_code import LaunchCode
-from tuner.export.original import PLACEHOLDER, OriginalLaunch, kernel_name, original_launch
+from tuner.export.original import PLACEHOLDER, OriginalLaunch, original_launch
+from tuner.export.regions import digest
 from tuner.export.tuned_launch import Instance, TunedLaunch
 from tuner.export.variant import ExportVariant
 from tuner.plan import KernelStep
@@ -64,31 +65,34 @@ def render_tuned(export: Export, *, file: str, around: str, run: str) -> TunedFi
     if serving == {BASELINE}:
         raise NothingValid("there is nothing to apply: the original kernel serves every shape")
     used = {trial: variant for trial, variant in export.variants.items() if trial in serving}
-    return _TunedFile(export, used, around).render(file, run)
+    return _TunedFile(export, used, file, around).render(run)
 
 
 class _TunedFile:
-    def __init__(self, export: Export, variants: Mapping[int, ExportVariant], around: str) -> None:
-        named = f"kernelwright_{kernel_name(export.experiment)}"
+    def __init__(
+        self, export: Export, variants: Mapping[int, ExportVariant], file: str, around: str
+    ) -> None:
+        named = f"kernelwright_{file.partition('.')[0].removesuffix('_tuned')}"
         self.experiment = experiment = replace(export.experiment, name=named)
         self.device = device = export.device
         self.original = original_launch(experiment)
         self.variants, self.rule, self.fallback = variants, export.rule, export.fallback
-        self.around = around
+        self.file, self.around = file, around
         self.tuned = {trial: one for trial, one in variants.items() if trial != BASELINE}
         self.code = LaunchCode(experiment, device, list(variants.values()), named=False)
         self.prefix = self.code.prefix
         self.instances = {trial: self._instances(trial) for trial in self.tuned}
         self.sources = {trial: self._source(variant) for trial, variant in self.tuned.items()}
 
-    def render(self, file: str, run: str) -> TunedFile:
+    def render(self, run: str) -> TunedFile:
         launch = TunedLaunch(
             self.experiment, self.device, self.original, self.code, self.variants, self.instances
         )
         dispatch = render_dispatch(
             self.experiment, self.device, self.variants, self.rule, self.fallback
         )
-        guard = f"{self.prefix.upper()}_TUNED"
+        content = [dispatch, *(source.text for source in self.sources.values())]
+        guard = f"{self.prefix.upper()}_{digest(content).upper()}"
         lines = [
             f"// Kernels that {run} tuned on {_plain(self.device.name)}.",
             f"// {self.prefix}::launch() launches them in place of the original.",
@@ -98,7 +102,7 @@ class _TunedFile:
             "",
             *dict.fromkeys(line for one in self.sources.values() for line in one.includes),
             "",
-            *self._kernels(file),
+            *self._kernels(),
             "#ifndef __CUDACC_RTC__",
             "#include <cuda_runtime.h>",
             "#include <stddef.h>",
@@ -138,7 +142,7 @@ class _TunedFile:
             yield source.text
             yield ""
 
-    def _kernels(self, file: str) -> Iterator[str]:
+    def _kernels(self) -> Iterator[str]:
         """The namespaces of the tuned kernels.
 
         Macros of the file around mean nothing in them, and are restored behind them.
@@ -152,13 +156,13 @@ class _TunedFile:
             yield f'#pragma push_macro("{name}")'
             yield f"#undef {name}"
         for number, (trial, instances) in enumerate(self.instances.items()):
-            yield from self._instantiated(number, instances, self.sources[trial].macros, file)
+            yield from self._instantiated(number, instances, self.sources[trial].macros)
             yield ""
         yield from (f'#pragma pop_macro("{name}")' for name in names)
         yield ""
 
     def _instantiated(
-        self, text: int, instances: Sequence[Instance], macros: frozenset[str], file: str
+        self, text: int, instances: Sequence[Instance], macros: frozenset[str]
     ) -> Iterator[str]:
         """The namespaces of one tuned kernel, and the macros that differ between them."""
         common = dict(set.intersection(*(set(one.defines.items()) for one in instances)))
@@ -168,7 +172,7 @@ class _TunedFile:
             own = {name: value for name, value in one.defines.items() if name not in common}
             yield from _defined(own)
             yield f"namespace {{ namespace {self.prefix} {{ namespace {one.namespace} {{"
-            yield f'#include "{file}"'
+            yield f'#include "{self.file}"'
             yield "} } }"
             yield from (f"#undef {name}" for name in [*own, *sorted(macros - own.keys())])
         yield from (f"#undef {name}" for name in [self._text, *first])

@@ -68,9 +68,9 @@ def device_program(files: dict[str, str], name: str, entries: tuple[str, ...]):
 
 def test_the_device_side_compiles_for_each_confirmed_length():
     files = after(applied())
-    entries = [f"kernelwright_scale::{one}::fast::scale" for one in ("general_0", "general_1")]
+    entries = [f"kernelwright_app_scale::{one}::fast::scale" for one in ("general_0", "general_1")]
     made = device_program(
-        files, "app_scale_tuned.cuh", (*entries, "kernelwright_scale::trial1_0::fast::scale")
+        files, "app_scale_tuned.cuh", (*entries, "kernelwright_app_scale::trial1_0::fast::scale")
     )
     assert {len(made.usage), len(made.symbols)} == {3}, made
 

@@ -73,7 +73,7 @@ int main() {
     int served = 0;
 #ifndef KERNELWRIGHT_OFF
     const int threads = d / 8 < 1024 ? d / 8 : 1024;
-    served = kernelwright_silu_and_mul::launch(tokens, threads, 0, stream, out, in, d);
+    served = kernelwright_app_silu_and_mul::launch(tokens, threads, 0, stream, out, in, d);
     CHECK(cudaStreamSynchronize(stream));
 #endif
     std::printf("%d %d %d %.6f %.6f %.3f %.3f\n", tokens, d, served, eager, replayed,
