@@ -44,7 +44,6 @@ from tuner.journal.facts import (
     TrialCompiled,
     TrialFinished,
     TrialProposed,
-    WinnersExamined,
 )
 from tuner.journal.file import Journal
 from tuner.journal.history import History
@@ -228,7 +227,7 @@ class EngineEvaluator:
         return verdict
 
     async def confirm_finally(self, best: Variant, suffix: str) -> Verdict:
-        """Confirm a search's winners on the rest, in a copy of it that is not finished.
+        """Confirm a search's winners on the rest, checkers included, in a copy of the search.
 
         Raises:
             StopRequested: it was left before its end.
@@ -243,7 +242,6 @@ class EngineEvaluator:
             TrialFinished,
             SearchEnded,
             ConfirmationSampled,
-            WinnersExamined,
         )
         self._copy(view, path, view.experiment, facts)
         verdict = await self._search(path, best.round, suffix, self._asked, (), rest=True)

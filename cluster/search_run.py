@@ -129,7 +129,8 @@ async def run_search(
         asked: whether an end was asked for; looked at after each step.
         ended: called with history and result once the search has finished.
         incumbents: what is to be beaten; those not entered yet are.
-        rest: whether winners are timed on held-out shapes too, and in the other cache state.
+        rest: whether winners are timed on held-out shapes too and in the other cache state, and are
+            run under the checkers.
     """
     fleet = await engine.fleet()
     with directory.journal() as journal:
@@ -138,7 +139,7 @@ async def run_search(
         assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
-        checkers = checker_bytes(fleet.device) > 0
+        checkers = rest and checker_bytes(fleet.device) > 0
         try:
             async with aclosing(engine.drive(session, journal, proposer)) as steps:
                 async for t in steps:

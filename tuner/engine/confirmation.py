@@ -41,7 +41,8 @@ class ConfirmationQueue:
     Args:
         history: the run's; tells which trials win.
         benches: how many processes may time at once.
-        rest: whether to time what is reported of winners besides, if there is any.
+        rest: whether to time what is reported of winners besides, if there is any, and to run them
+            under the checkers.
     """
 
     def __init__(self, history: History, benches: int, *, rest: bool = True) -> None:
@@ -102,7 +103,7 @@ class ConfirmationQueue:
         if not self._processes and not self._unconfirmed()[1]:
             self._examining = True
             winners = tuple(self._compiled[trial] for trial in self._unexamined())
-            return [ExamineWork(winners=winners)]
+            return [ExamineWork(winners=winners, checkers=self._rest)]
         works: list[ConfirmWork | ExamineWork] = []
         while len(self._processes) < self._benches:
             scope, wanted = self._unconfirmed()
@@ -227,10 +228,12 @@ class ConfirmationQueue:
         return [number for number in self._history.incumbent_numbers if number not in failed]
 
     def _unexamined(self) -> tuple[int, ...]:
-        """Confirmed winners that no checker has seen; incumbents were seen in their own search."""
+        """Winners that no checker has seen; without a rest the first is profiled, nothing more."""
         seen = {number for fact in self._history.examinations for number in fact.trials}
-        passed = self._refused | seen | set(self._history.incumbent_numbers)
-        return tuple(n for n in self._winners() if n not in passed)
+        wanted = [n for n in self._winners() if n not in self._refused]
+        if not self._rest:
+            wanted = wanted[:1]
+        return tuple(n for n in wanted if n not in seen)
 
     def _winners(self) -> tuple[int, ...]:
         return self._verdicts()[0]

@@ -53,7 +53,8 @@ class Session:
         history: what the journal holds, with the ``EpochOpened`` of this process and the incumbents
             that enter with it. Open trials are queued.
         secret: the seed of the inputs.
-        rest: whether winners are timed on all that is reported, or only on what makes them winners.
+        rest: whether winners are timed on all that is reported and run under the checkers, or only
+            timed on what makes them winners.
     """
 
     def __init__(self, history: History, secret: int, *, rest: bool = True) -> None:

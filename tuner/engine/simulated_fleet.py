@@ -293,7 +293,8 @@ class SimulatedFleet:
     def _examine(self, work: ExamineWork) -> None:
         span = self._on_bench(self.durations.confirm)
         defect = Rejected(stage=Stage.VERIFY, code=Code.DEFECT, detail="simulated")
-        failed = tuple((t, defect) for t in work.trials if self.faults.get(t) is Fault.DEFECT)
+        found = [t for t in work.trials if self.faults.get(t) is Fault.DEFECT]
+        failed = tuple((trial, defect) for trial in found if work.checkers)
         examined = WinnersExamined(work=work.id, trials=work.trials, failed=failed, span=span)
         self._answer(span.ended, examined)
 

@@ -120,13 +120,14 @@ class ConfirmWork(_Numbered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExamineWork(_Numbered):
-    """Run confirmed winners, the best first, under memory and race checkers and a profiler.
+    """Run confirmed winners under memory and race checkers, and the first under a profiler.
 
-    Answered by ``WinnersExamined``.
+    Answered by ``WinnersExamined``. Without ``checkers`` the profiler alone runs.
     """
 
     kind: ClassVar[WorkKind] = "examine"
     winners: tuple[Candidate, ...]
+    checkers: bool = True
 
 
 Work = CompileWork | PrepareWork | MeasureWork | ConfirmWork | ExamineWork

@@ -32,17 +32,18 @@ from tuner.journal.facts import (
 )
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
+from workers.backends.registry import adapter_of
 from workers.bench.ceilings import measure_ceilings
 from workers.bench.confirmation import Confirmation
 from workers.bench.input_notes import note_unchanged_inputs
 from workers.bench.input_specs import FIRST, FRESH, extra_specs, search_specs
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
-from workers.bench.preparation import Preparation
+from workers.bench.preparation import Preparation, too_large
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost, Deadlines, Supervisor
 from workers.bench.trial_runner import TrialRunner
-from workers.checkers.examination import Site, examine, profile
+from workers.checkers.examination import Site, examine
 from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure
@@ -54,8 +55,6 @@ from workers.scratch import PrivateFolder, device_lock
 _SWITCH_SECONDS = 0.0001
 """Python's switch interval: a bench's thread sends dozens of requests per trial, and must not wait
 5 ms for another thread in each."""
-COPIES = 4
-"""Copies of a shape's arguments on a device, at least: two stagings, each with its image."""
 CHILD_ATTEMPTS = 2
 """Children in which a candidate is tried if its child is lost."""
 CANARY_ATTEMPTS = 2
@@ -197,37 +196,26 @@ class DeviceBench:
                 oracle.end_children()
 
     def examine(self, work: ExamineWork) -> WinnersExamined:
-        """Run winners under the memory and race checkers, and the best of them under a profiler."""
+        """Run winners under the memory and race checkers, and the best of them under a profiler.
+
+        Without checkers, and without a profiler for the backend, the device is not touched.
+        """
         prep, _ = self._prepared()
         with self._locked():
             began = time.time()
-            self._drop()
+            if work.checkers or adapter_of(prep.device.backend).profiler:
+                self._drop()
             site = Site(
                 device=prep.device,
                 index=self._index,
                 arguments=prep.arguments,
+                timed=prep.timed,
                 contents=self._contents,
                 folder=self._folder.path,
                 abort=self._closed,
             )
-            failed, notes = examine(work.winners, site)
-            profiles = []
-            sound = [one for one in work.winners if one.trial not in failed]
-            timed = {n: one for n, one in site.arguments.items() if n in prep.timed}
-            for best in sound[:1]:
-                found = profile(best, replace(site, arguments=timed))
-                if isinstance(found, str):
-                    notes = (*notes, found)
-                elif found is not None:
-                    profiles.append(found)
-        return WinnersExamined(
-            work=work.id,
-            trials=work.trials,
-            failed=tuple(failed.items()),
-            notes=notes,
-            profiles=tuple(profiles),
-            span=self._span(began),
-        )
+            found = examine(work.winners, site, checkers=work.checkers)
+        return replace(found, work=work.id, span=self._span(began))
 
     def close(self) -> None:
         """End the children and free the device.
@@ -270,7 +258,7 @@ class DeviceBench:
                 return Rejected(
                     stage=Stage.LAUNCH, code=Code.LAUNCH_FAILED, detail=detail, shape=shape
                 )
-            if refused := _too_large(prep, shape):
+            if refused := too_large(prep, shape):
                 return refused
         answers = OracleFiles(prep, self._folder.path, self._closed)
         server = self._server()
@@ -404,16 +392,3 @@ class DeviceBench:
     def _locked(self) -> Iterator[None]:
         with device_lock(self._describe()[1], self._closed):
             yield
-
-
-def _too_large(prep: Preparation, shape: int) -> Rejected | None:
-    """Why a shape's arguments cannot be staged, before they are filled."""
-    size = sum(a.size for a in prep.arguments[shape] if a.is_buffer)
-    room = prep.device.memory_bytes
-    if COPIES * size <= room:
-        return None
-    detail = (
-        f"the arguments of {prep.bindings[shape]} take {size / 2**30:.3g} GiB, and {COPIES} copies "
-        f"are needed, where the device has {room / 2**30:.3g} GiB: take smaller shapes"
-    )
-    return Rejected(stage=Stage.LIMITS, code=Code.OUT_OF_MEMORY, detail=detail, shape=shape)

@@ -9,9 +9,12 @@ from tuner.device import Device
 from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import ResolvedArgument, moved_bytes
 from tuner.experiment.model import Measure, ShapeBinding
-from tuner.trial import CutShort, Full
+from tuner.trial import Code, CutShort, Full, Rejected, Stage
 from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.time_bounds import Bounds
+
+COPIES = 4
+"""Copies of a shape's arguments on a device, at least: two stagings, each with its image."""
 
 Arguments = dict[int, tuple[ResolvedArgument, ...]]
 
@@ -84,3 +87,16 @@ def cut_short(samples: Sequence[float], baseline_ns: float) -> CutShort:
     return CutShort(
         median_ns=statistics.median(samples), samples=len(samples), baseline_ns=baseline_ns
     )
+
+
+def too_large(prep: Preparation, shape: int) -> Rejected | None:
+    """Why a shape's arguments cannot be staged, before they are filled."""
+    size = sum(a.size for a in prep.arguments[shape] if a.is_buffer)
+    room = prep.device.memory_bytes
+    if COPIES * size <= room:
+        return None
+    detail = (
+        f"the arguments of {prep.bindings[shape]} take {size / 2**30:.3g} GiB, and {COPIES} copies "
+        f"are needed, where the device has {room / 2**30:.3g} GiB: take smaller shapes"
+    )
+    return Rejected(stage=Stage.LIMITS, code=Code.OUT_OF_MEMORY, detail=detail, shape=shape)

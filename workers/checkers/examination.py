@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from tuner.candidate import Candidate
 from tuner.device import Device
 from tuner.experiment.arguments import ResolvedArgument
-from tuner.journal.facts import Profile
+from tuner.journal.facts import Profile, WinnersExamined
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.registry import adapter_of, module_of
@@ -43,7 +43,8 @@ _MAX_CHARACTERS = 300
 class Site:
     """Where and on what candidates are launched under a tool.
 
-    ``index`` is the device's. ``arguments`` are by shape; ``contents`` gives the paths of a shape's
+    ``index`` is the device's. ``arguments`` are by shape, ``timed`` are those that are timed;
+    ``contents`` gives the paths of a shape's
     inputs, or ``None`` where there are none. Scratch files go to ``folder``; ``abort`` ends the
     tools.
     """
@@ -51,6 +52,7 @@ class Site:
     device: Device
     index: int
     arguments: Mapping[int, Sequence[ResolvedArgument]]
+    timed: Collection[int]
     contents: Callable[[int], Mapping[str, str] | None]
     folder: Path
     abort: threading.Event
@@ -73,7 +75,24 @@ def tools(device: Device, log: Path) -> tuple[Tool, ...]:
     return adapter_of(device.backend).checkers(device, log)
 
 
-def examine(
+def examine(winners: Sequence[Candidate], site: Site, *, checkers: bool) -> WinnersExamined:
+    """What the checkers find, if they are to run, and counters of the first winner that is sound.
+
+    Counters are of a shape that is timed.
+    """
+    failed, notes = _defects(winners, site) if checkers else ({}, ())
+    sound = [one for one in winners if one.trial not in failed]
+    timed = {shape: one for shape, one in site.arguments.items() if shape in site.timed}
+    found = _profile(sound[0], replace(site, arguments=timed)) if sound else None
+    return WinnersExamined(
+        trials=tuple(one.trial for one in winners),
+        failed=tuple(failed.items()),
+        notes=(*notes, found) if isinstance(found, str) else notes,
+        profiles=(found,) if isinstance(found, Profile) else (),
+    )
+
+
+def _defects(
     candidates: Sequence[Candidate], site: Site
 ) -> tuple[dict[int, Rejected], tuple[str, ...]]:
     """The first defect of each candidate that has one, and notes on what was checked."""
@@ -110,7 +129,7 @@ def examine(
     return defects, tuple(dict.fromkeys(notes))
 
 
-def profile(candidate: Candidate, site: Site) -> Profile | str | None:
+def _profile(candidate: Candidate, site: Site) -> Profile | str | None:
     """Counters of one launch on the largest of the site's shapes, or why there are none.
 
     ``None`` where the backend has no profiler.

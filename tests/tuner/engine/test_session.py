@@ -433,12 +433,22 @@ def scopes_of(history: History, trial: int) -> list[str]:
     return [c.scope for c in history.confirmations if trial in trials_of(c)]
 
 
-def test_the_checkers_do_not_see_again_what_was_there():
+def test_the_checkers_see_an_incumbent_that_wins():
     best = replace(ENTERED, configuration=Configuration.of({"x": 11}))
     history = Run(experiment(trials=20), incumbents=(best,)).drive(fleet()).history
     assert INCUMBENT in winners(history)
     seen = [number for fact in history.examinations for number in fact.trials]
-    assert sorted(seen) == sorted(set(winners(history)) - {INCUMBENT})
+    assert sorted(seen) == sorted(winners(history))
+
+
+def test_without_a_rest_the_best_is_profiled_and_no_checker_runs():
+    best = winners(Run(experiment(trials=20), rest=False).drive(fleet()).history)[0]
+    run, busy = Run(experiment(trials=20), rest=False), fleet(faults={best: Fault.DEFECT})
+    history = run.drive(busy).history
+    (work,) = (work for work in busy.submitted if isinstance(work, ExamineWork))
+    assert (work.trials, work.checkers) == ((best,), False)
+    assert history.finished
+    assert winners(history)[0] == best
 
 
 def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_they_see_too():
