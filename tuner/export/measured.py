@@ -66,7 +66,8 @@ def measured_kernel(
         where = place if "" in changed else _beside(path, min(changed))
         raise SpecError(
             f"{where}: the kernel '{name}', or what it uses there, is not what {run} measured: run "
-            f"again with the source as it is now, or restore the one in {run}/spec.resolved.yaml"
+            "again with the source as it is now, or restore the one in the run's "
+            "spec.resolved.yaml"
         )
     return found[0]
 
