@@ -1,9 +1,10 @@
 """``profile``, ``capture`` and ``inject`` of whole applications on a GPU: a step of the visit.
 
 ``python -m tests.gpu.applications OUT`` builds a C++ application with nvcc (static CUDA runtime),
-tunes its kernel, and puts that program and a PyTorch program with a CUDA graph through each
-command. Every part has its own time-out and its own log in ``OUT``; a table of what was seen ends
-the output. PyTorch is looked for in this interpreter, then in ``$PYTORCH_PYTHON`` and ``python3``.
+tunes its kernel by a spec written by hand, and puts that program and a PyTorch program with a CUDA
+graph through each command; then through a run of the spec that their capture drafts. Every part has
+its own time-out and its own log in ``OUT``; a table of what was seen ends the output. PyTorch is
+looked for in this interpreter, then in ``$PYTORCH_PYTHON`` and ``python3``.
 """
 
 import json
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,15 +129,33 @@ def observe(parts: Parts, name: str, app: Sequence[object], run: Path, kernel: l
         parts.check("capture: shapes", bool(captured and graphs), detail)
     except Exception as error:
         parts.check("capture: recording", False, error)
-    finally:
-        shutil.rmtree(taken / "buffers", ignore_errors=True)
-    given = ("inject", *kernel, run)
+    drafted = parts.out / f"{name}.run"
+    words = ("init", DATA / "silu_kernel.cuh", "--capture", taken)
+    parts.run(f"{name}.draft", 90, *kernelwright(*words))
+    words = ("run", taken / "spec.yaml", "--fleet", "local", "--model", "none", "--seconds", 30)
+    output = parts.run(f"{name}.tune", 150, *kernelwright(*words, "--run-dir", drafted))
+    for line in output.splitlines()[-4:]:
+        parts.say(f"  {line}")
+    shutil.rmtree(taken / "buffers", ignore_errors=True)
+    shutil.rmtree(taken / "data", ignore_errors=True)
+    substituted(parts, f"{name}.drafted", app, same, ("inject", drafted))
+    substituted(parts, name, app, same, ("inject", *kernel, run))
+
+
+def substituted(
+    parts: Parts,
+    name: str,
+    app: Sequence[object],
+    same: Callable[[str, str], None],
+    given: Sequence[object],
+) -> None:
+    """Run an application with the tuned kernels of one run: verified, plain, and beside itself."""
     verify = kernelwright(*given, "--verify", "--", *app)
     output = parts.run(f"{name}.verify", 180, *verify)
-    same("verify", output)
+    same(f"{name}: verify", output)
     told(parts, output)
     output = parts.run(f"{name}.inject", 120, *kernelwright(*given, "--", *app))
-    same("inject", output)
+    same(f"{name}: inject", output)
     told(parts, output)
     times = kernelwright(*given, "--repeat", 3, "--", *app)
     told(parts, parts.run(f"{name}.repeat", 300, *times))
