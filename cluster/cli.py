@@ -176,7 +176,7 @@ def init(
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Write a commented spec for a kernel, guessed from its signature or derived from a capture."""
+    """Write a commented spec for a kernel, guessed from its code or derived from a capture."""
 
 
 @_command("specs.validate")

@@ -41,12 +41,12 @@ _DTYPES = {
         "uint32": "uint, unsigned, unsigned int, uint32_t",
         "int64": "long, long long, longlong, int64_t, ptrdiff_t",
         "uint64": "ulong, unsigned long, unsigned long long, ulonglong, uint64_t, size_t",
-        "float16": "half, __half",
-        "bfloat16": "__nv_bfloat16, nv_bfloat16",
+        "float16": "half, __half, Half",
+        "bfloat16": "__nv_bfloat16, nv_bfloat16, BFloat16",
         "float32": "float",
         "float64": "double",
-        "float8_e4m3": "__nv_fp8_e4m3, float8_e4m3_t",
-        "float8_e5m2": "__nv_fp8_e5m2, float8_e5m2_t",
+        "float8_e4m3": "__nv_fp8_e4m3, float8_e4m3_t, Float8_e4m3fn",
+        "float8_e5m2": "__nv_fp8_e5m2, float8_e5m2_t, Float8_e5m2",
     }.items()
     for name in names.split(", ")
 }
@@ -72,6 +72,11 @@ class Parameter:
     pointer: bool
     const: bool
     local: bool
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is an integer passed by value."""
+        return not self.pointer and (self.dtype or "").startswith(("int", "uint"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +355,9 @@ def _template(node: "Node", tree: Tree) -> tuple[tuple[str, str], ...]:
         return ()
     named = []
     for parameter in listed.named_children:
+        if pointed := re.search(r"\(\s*\*\s*(\w+)\s*\)", tree.text(parameter)):
+            named.append((pointed[1], "function"))
+            continue
         *kind, name = re.findall(r"[\w:]+|\.\.\.", tree.text(parameter).partition("=")[0]) or [""]
         if kind:
             named.append((name, " ".join(kind)))

@@ -11,6 +11,8 @@ from tuner.csource.includes import Include, candidates, includes
 from tuner.experiment.fields import MAX_FILE_BYTES, read_text
 
 MAX_HEADERS = 500
+MAX_FOLDERS_ABOVE = 4
+"""Folders above a source in which its includes are looked for, to write a first spec."""
 MAX_HEADER_BYTES = 4 * MAX_FILE_BYTES
 
 
@@ -45,6 +47,26 @@ def find_headers(source: Path, text: str, folders: Sequence[Path]) -> dict[str, 
                 f" {MAX_HEADER_BYTES >> 20} MiB; name narrower folders in include_dirs"
             )
     return found
+
+
+def folders_for(source: Path, text: str) -> tuple[str, ...]:
+    """The folders above a source that its includes ask for, as ``include_dirs`` beside it."""
+    found: list[str] = []
+    above = [("/".join([".."] * n), parent) for n, parent in enumerate(_above(source), start=1)]
+    for include in includes(text):
+        if (source.parent / include.name).is_file() and not include.name.startswith(".."):
+            continue
+        for given, folder in above:
+            climbs = include.name.startswith("../") and (source.parent / include.name).is_file()
+            inside = climbs and (source.parent / include.name).resolve().is_relative_to(folder)
+            if inside or ("/" in include.name and (folder / include.name).is_file()):
+                found.append(given)
+                break
+    return tuple(dict.fromkeys(found))
+
+
+def _above(source: Path) -> Sequence[Path]:
+    return source.parent.resolve().parents[:MAX_FOLDERS_ABOVE]
 
 
 def _places(

@@ -61,6 +61,8 @@ def device_program(build: Build, folders: Sequence[Path], *, hosted: bool) -> De
     stand_ins = {}
     for name in wanted:
         text = _stand_in(name, folders, beyond_prelude=beyond)
+        if _TORCH.fullmatch(name) and any("Float8_" in one for one in texts):
+            text = '#include "kernelwright/torch.h"\n#include "kernelwright/torch_float8.h"\n'
         if text is not None:
             stand_ins[name] = text
     hosted = hosted or code.cut or bool(stand_ins)

@@ -8,3 +8,24 @@
 #include <cub/block/block_store.cuh>
 #include <cub/warp/warp_reduce.cuh>
 #include <cub/warp/warp_scan.cuh>
+
+namespace cub {  // operators that earlier versions of CUB had
+struct Sum {
+  template <class T>
+  __host__ __device__ T operator()(const T& a, const T& b) const {
+    return a + b;
+  }
+};
+struct Max {
+  template <class T>
+  __host__ __device__ T operator()(const T& a, const T& b) const {
+    return a < b ? b : a;
+  }
+};
+struct Min {
+  template <class T>
+  __host__ __device__ T operator()(const T& a, const T& b) const {
+    return b < a ? b : a;
+  }
+};
+}  // namespace cub

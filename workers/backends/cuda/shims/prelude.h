@@ -2,7 +2,8 @@
 // the device alone: integers, limits, constants, and the parts of namespace std that kernels use.
 #pragma once
 
-#pragma nv_diag_suppress 47  // the toolchain's headers define some of these macros again
+#pragma nv_diag_suppress 47    // the toolchain's headers define some of these macros again
+#pragma nv_diag_suppress 1105  // and warn of each other
 
 #include <cuda/std/cfloat>
 #include <cuda/std/climits>

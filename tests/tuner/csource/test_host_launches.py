@@ -1,0 +1,165 @@
+"""Where the host launches a kernel, and with what: in functions, through macros and variables."""
+
+import pytest
+
+from tuner.csource.accesses import Launched, accesses
+from tuner.csource.arithmetic import Polynomial
+from tuner.csource.host_facts import allocated, asserted_divisions, float_constant
+from tuner.csource.host_launches import host_launches
+from tuner.csource.host_program import HostProgram
+
+HEADER = """\
+#define THREADS 128
+#define CEIL_DIV(x, y) (((x) + (y) - 1) / (y))
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+template <class T> struct Pack { static constexpr int size = 16 / sizeof(T); };
+using pack = Pack<half>;
+"""
+
+
+def sites(body, kernel="k", **files):
+    return list(host_launches(kernel, HostProgram({"k.cu": body, "common.h": HEADER, **files})))
+
+
+@pytest.mark.parametrize(
+    ("before", "launch", "grid", "block", "shared"),
+    [
+        ("int n = f();", "k<<<ceil_div(n, 256), 256>>>(x, n)", ["ceil_div(n, 256)"], ["256"], None),
+        ("", "k<<<CEIL_DIV(n, THREADS), THREADS>>>(x, n)", ["ceil_div(n, 128)"], ["128"], None),
+        (
+            "dim3 grid(w / 32, (h + 7) / 8), block(32, 8);",
+            "k<<<grid, block, 4 * sizeof(float), stream>>>(x)",
+            ["w // 32", "ceil_div(h, 8)"],
+            ["32", "8"],
+            "16",
+        ),
+        (
+            "dim3 grid; grid.x = n; grid.y = 2; const int threads = std::min(d, 1024);",
+            "k<<<grid, threads>>>(x)",
+            ["n", "2"],
+            ["min(d, 1024)"],
+            None,
+        ),
+        ("int d = in.size(-1) / 2;", "k<<<d, 1 << 5>>>(x)", ["d"], ["32"], None),
+        (
+            "int t = big ? 256 : 512;",
+            "k<<<(n - 1) / t + 1, t>>>(x)",
+            ["ceil_div(n, 256)"],
+            ["256"],
+            None,
+        ),
+        ("", "k<<<n / pack::size, dim3(THREADS)>>>(x)", ["n // 8"], ["128"], None),
+        ("auto run = &k;", "run<<<n, 64>>>(x)", ["n"], ["64"], None),
+        (
+            "void* args[] = {&x, &n};",
+            "cudaLaunchKernel((void*)k, n, 64, args, 8, s)",
+            ["n"],
+            ["64"],
+            "8",
+        ),
+        (
+            "cudaLaunchConfig_t c; c.gridDim = n; c.blockDim = 96;",
+            "cudaLaunchKernelEx(&c, k, x, n)",
+            ["n"],
+            ["96"],
+            None,
+        ),
+    ],
+)
+def test_a_launch_is_read_with_the_values_of_the_host(before, launch, grid, block, shared):
+    (site,) = sites(f"void run(float* x, int n, int w, int h) {{ {before}\n  {launch};\n}}")
+    assert list(map(str, site.scope.axes(site.grid))) == grid
+    assert list(map(str, site.scope.axes(site.block))) == block
+    assert (str(site.scope.value(site.shared)) if site.shared else None) == shared
+    assert (site.file, site.line) == ("k.cu", 2)
+    assert site.arguments[0] == "x"
+
+
+def test_a_launch_in_a_macro_is_read_where_the_macro_is_called():
+    macro = (
+        "#define LAUNCH(ACT, FIRST)                 \\\n"
+        "  int d = in.size(-1);                     \\\n"
+        "  dim3 block(std::min(d, 1024));           \\\n"
+        "  DISPATCH(in.type(), [&] {                \\\n"
+        "    ns::k<scalar_t, ACT<scalar_t>, FIRST>  \\\n"
+        "        <<<tokens, block>>>(out, d); });\n"
+    )
+    first, second = sites(
+        f"{macro}void a() {{ LAUNCH(silu, true); }}\nvoid b() {{ LAUNCH(relu, false); }}"
+    )
+    assert first.template == ("scalar_t", "silu<scalar_t>", "true")
+    assert second.template == ("scalar_t", "relu<scalar_t>", "false")
+    assert [str(axis) for axis in first.scope.axes(first.block)] == ["min(d, 1024)"]
+
+
+def test_a_case_of_a_switch_fixes_what_the_switch_asks_for():
+    body = (
+        "void run(int threads) { switch (threads) {\n case 64: k<64><<<1, threads>>>(x); break;\n"
+    )
+    one, two = sites(body + "case 32: k<32><<<1, threads>>>(x); } }")
+    assert [str(site.scope.value(site.block)) for site in (one, two)] == ["64", "32"]
+
+
+CALLED = """\
+void run(float* out, int n, float eps = 1e-6f) {
+  assert(n % 4 == 0);
+  k<<<n / 4, 64>>>(out, n, eps);
+}
+int main() {
+  const int B = 8, T = 1024;
+  float* d_out;
+  cudaMalloc((void**)&d_out, B * T * sizeof(float));
+  run(d_out, B * T);
+}
+"""
+
+
+def test_callers_tell_sizes_allocations_and_constants():
+    (site,) = sites(CALLED)
+    assert site.scope.number("n") == 8192
+    assert allocated(site.scope, "out", 4).constant == 8192
+    assert float_constant(site.scope, "eps") == "1e-06"
+    assert [(str(a), str(b)) for a, b in asserted_divisions(site.scope)] == [("n", "4")]
+
+
+def extents(body, **arrays):
+    launched = Launched(
+        grid=(Polynomial.atom("rows"), Polynomial.number(2)),
+        block=(Polynomial.number(64),),
+        known={"rows": Polynomial.atom("rows"), "cols": Polynomial.atom("cols")},
+        types={"T": "float16"},
+        elements={"index[]": Polynomial.atom("cols")},
+    )
+    program = HostProgram({"k.cu": "__device__ void put(float* to, int at) { to[at] = 1; }"})
+    found = accesses(program, body, arrays or {"x": 4, "y": 4}, launched)
+    return [(one.array, one.kind, str(one.extent)) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y[blockIdx.x] = x[threadIdx.x];", [("x", "read", "64"), ("y", "write", "rows")]),
+        (
+            "for (int c = threadIdx.x; c < cols; c += 64)\n  y[blockIdx.x * cols + c] += 1;",
+            [("y", "update", "cols * rows")],
+        ),
+        (
+            "int i = blockIdx.x * 64 + threadIdx.x; if (i >= cols || j >= 2) return; y[i] = 0;",
+            [("y", "write", "cols")],
+        ),
+        (
+            "float* row = y + blockIdx.x * cols; row[0] = 1;",
+            [("y", "write", "cols * rows - cols + 1")],
+        ),
+        ("reinterpret_cast<float4*>(y)[blockIdx.x] = v;", [("y", "write", "4 * rows")]),
+        ("y += blockIdx.y * 8; *y = 1;", [("y", "write", "9")]),
+        ("atomicAdd(&y[blockIdx.x], 1.f);", [("y", "update", "rows")]),
+        ("put(y, blockIdx.x + 1);", [("y", "write", "rows + 1")]),
+        ("int i = index[0]; y[i] = 1;", [("y", "write", "cols")]),
+        ("int i = blockIdx.x; y[i < 7 ? 0 : i - 7] = 1;", [("y", "write", "1")]),
+        ("for (int i = 0; i < 32; i += 8) y[i] = 1;", [("y", "write", "25")]),
+        ("y[unknown()] = 1;", [("y", "write", "None")]),
+    ],
+)
+def test_accesses_with_how_far_they_reach(body, expected):
+    assert extents(body) == expected

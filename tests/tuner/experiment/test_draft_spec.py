@@ -1,0 +1,124 @@
+"""``init`` on an application's files: launch, sizes, arrays, constants and domain, as guesses."""
+
+import re
+
+import pytest
+
+from tuner.experiment.draft_spec import draft_spec, unread_guesses
+from tuner.experiment.load import load_experiment
+
+APPLICATION = """\
+#include "common.h"
+#include "../shared/base.h"
+__constant__ float table[2 * HALF];
+template <typename T>
+__global__ void norm(T* out, const T* x, float* sums, int rows, int cols, float eps) {
+  extern __shared__ float kept[];
+  for (int c = threadIdx.x; c < cols; c += blockDim.x) {
+    kept[threadIdx.x] = table[0] + (float)x[blockIdx.x * cols + c] * eps;
+    out[blockIdx.x * cols + c] = (T)kept[threadIdx.x];
+  }
+  if (threadIdx.x == 0) sums[blockIdx.x] += kept[0];
+}
+__global__ void other(float* x) { x[0] = 1; }
+template <typename T>
+void run_norm(T* out, const T* x, float* sums, int rows, int cols) {
+  assert(cols % 4 == 0);
+  const int threads = THREADS;
+  norm<T><<<rows, threads, threads * sizeof(float)>>>(out, x, sums, rows, cols, 1e-5f);
+}
+int main() {
+  const int B = 4, T = 256, C = 1024;
+  float *d_out, *d_x, *d_sums;
+  cudaMalloc(&d_sums, B * T * sizeof(float));
+  run_norm<float>(d_out, d_x, d_sums, B * T, C);
+  other<<<1, 1>>>(d_x);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("application")
+    (folder / "src").mkdir()
+    (folder / "shared").mkdir()
+    (folder / "src" / "common.h").write_text("#define THREADS 128\n")
+    (folder / "shared" / "base.h").write_text("#define HALF 8\n")
+    (folder / "src" / "k.cu").write_text(APPLICATION)
+    spec = folder / "src" / "spec.yaml"
+    spec.write_text(draft_spec(folder / "src" / "k.cu", "norm"))
+    return spec
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '  entry: "norm<{T}>"    # guess: launched so in k.cu:18 (medium)',
+        '  include_dirs: [".."]',
+        "    grid: [rows]    # guess: launched so in k.cu:18 (medium)",
+        "    block: [128]    # guess: launched so in k.cu:18 (medium)",
+        '    shared_bytes: "512"    # guess: launched so in k.cu:18 (medium)',
+        (
+            "  - {name: out, kind: out, dtype: T, shape: [rows, cols]}    "
+            "# guess: written before it is read; its indices stay below this (medium)"
+        ),
+        (
+            "  - {name: x, kind: in, dtype: T, shape: [rows, cols]}    "
+            "# guess: const, so read; its indices stay below this (medium)"
+        ),
+        (
+            "  - {name: sums, kind: inout, dtype: float32, shape: [rows]}    "
+            "# guess: updated in place, so read and written; as long as it is allocated (medium)"
+        ),
+        (
+            "  - {name: eps, kind: scalar, dtype: float32, value: 1e-05}    "
+            "# guess: a constant of the application (high)"
+        ),
+        (
+            '  - {name: table, kind: constant, dtype: float32, shape: ["16"], symbol: table}    '
+            "# guess: a constant of the module, which the host fills (medium)"
+        ),
+        (
+            '  domain: ["1 <= rows", "1 <= cols", "cols % 4 == 0"]    '
+            "# guess: positive sizes, and what divisions and assertions need (low)"
+        ),
+        "    - {rows: 1024, cols: 1024, T: float32}",
+        "    - {rows: 64, cols: 64, T: float32}",
+    ],
+)
+def test_the_launch_in_the_host_s_code_decides(drafted, line):
+    assert line in drafted.read_text().splitlines()
+
+
+def test_a_draft_loads_and_every_guess_is_marked(drafted):
+    experiment = load_experiment(drafted)
+    assert [name for name, _ in experiment.kernel.headers] == [
+        "__parent__/shared/base.h",
+        "common.h",
+    ]
+    marked = unread_guesses(drafted.read_text())
+    assert len(marked) == 14
+    for at in marked:
+        assert re.search(r"\((high|medium|low)\)$", drafted.read_text().splitlines()[at - 1])
+
+
+def test_a_kernel_is_found_in_a_header_and_its_launch_in_a_file_beside_it(tmp_path):
+    (tmp_path / "kernels.h").write_text(
+        "__global__ void fill(float* x, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) x[i] = 1;\n}\n"
+    )
+    (tmp_path / "fill.cu").write_text('#include "kernels.h"\nvoid run(float* x, int n);\n')
+    (tmp_path / "host.cpp").write_text(
+        "void run(float* x, int n) { fill<<<(n + 63) / 64, 64>>>(x, n); }\n"
+    )
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(draft_spec(tmp_path / "fill.cu"))
+    assert 'grid: ["ceil_div(n, 64)"]    # guess: launched so in host.cpp:1' in spec.read_text()
+    assert load_experiment(spec).kernel.entry == "fill"
+
+
+def test_without_a_launch_the_domain_is_still_written(tmp_path):
+    (tmp_path / "k.cu").write_text("__global__ void k(float* x, int n) { x[threadIdx.x] = n; }\n")
+    text = draft_spec(tmp_path / "k.cu")
+    assert 'domain: ["1 <= n"]    # guess: every positive size (low)' in text
+    assert "# guess: no launch was found (low)" in text

@@ -1,0 +1,238 @@
+"""An application's files as text to look names up in: functions, macros and constants.
+
+Good enough to help, never certain: what is not understood is not found.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tuner.csource.tree import Tree, parse, without_comments
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()\n]*)\))?[ \t]*([^\n]*)$", re.MULTILINE
+)
+_CONSTANT = r"\b(?:const|constexpr)\b[^;(){{}}=]*\b{0}\s*(?:=\s*([^;]+)|\{{([^{{}}]*)\}}\s*);"
+_OPENING, _CLOSING = "([{<", ")]}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function's definition: its parameters, those of its template, and where its body lies.
+
+    ``defaults`` has each parameter's default argument as written, or nothing.
+    """
+
+    file: str
+    name: str
+    parameters: tuple[str, ...]
+    defaults: tuple[str, ...]
+    template: tuple[str, ...]
+    body: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro whose body begins at ``start``; ``parameters`` is ``None`` without parentheses."""
+
+    file: str
+    name: str
+    parameters: tuple[str, ...] | None
+    body: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call, with its template arguments and arguments as written."""
+
+    file: str
+    place: int
+    template: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+class HostProgram:
+    """The files that may launch a kernel, by name; the kernel's own first."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.code = {name: _plain(text) for name, text in files.items()}
+        self._trees = {name: parse(text, "cuda") for name, text in files.items()}
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that the files define."""
+        return tuple(
+            function
+            for file, tree in self._trees.items()
+            for node in tree.find("function_definition")
+            if (function := _function(file, tree, node))
+        )
+
+    @cached_property
+    def macros(self) -> Mapping[str, Macro]:
+        """The macros that the files define, the last definition of each."""
+        return {
+            found[1]: Macro(
+                file,
+                found[1],
+                None if found[2] is None else _names(found[2]),
+                found[3].strip(),
+                found.start(3),
+            )
+            for file, code in self.code.items()
+            for found in _MACRO.finditer(code)
+        }
+
+    def constant(self, name: str) -> str | None:
+        """What a constant of some file is initialised with."""
+        pattern = re.compile(_CONSTANT.format(re.escape(name)))
+        for file, code in self.code.items():
+            for found in pattern.finditer(code):
+                if self.enclosing(file, found.start()) is None:
+                    return (found[1] or found[2] or "").strip()
+        return None
+
+    def enclosing(self, file: str, place: int) -> Function | None:
+        """The innermost function around a place."""
+        around = [f for f in self.functions if f.file == file and f.body[0] <= place < f.body[1]]
+        return min(around, key=lambda f: f.body[1] - f.body[0], default=None)
+
+    def macro_at(self, file: str, place: int) -> Macro | None:
+        """The macro whose body holds a place."""
+        for macro in self.macros.values():
+            if macro.file == file and macro.start <= place < macro.start + len(macro.body):
+                return macro
+        return None
+
+    def calls(self, name: str) -> Iterator[Call]:
+        """The calls of a function or a macro."""
+        pattern = re.compile(rf"(?<![\w.>])(?:\w+::)*{re.escape(name)}\b(?!\s*::)")
+        for file, code in self.code.items():
+            for found in pattern.finditer(code):
+                if re.search(r"#[ \t]*define[ \t]+$", code[: found.start()][-40:]):
+                    continue
+                place, template = after_template(code, found.end())
+                if place < len(code) and code[place] == "(":
+                    yield Call(file, found.start(), template, arguments(code, place))
+
+    def handed_on(self, name: str) -> Iterator[Call]:
+        """Where a macro's name is an argument of another macro."""
+        for file, code in self.code.items():
+            for found in re.finditer(rf"[(,]\s*{re.escape(name)}\s*[,)]", code):
+                yield Call(file, found.start() + 1, (), ())
+
+
+def after_template(code: str, place: int) -> tuple[int, tuple[str, ...]]:
+    """Where the code goes on behind template arguments, and these; spaces are skipped."""
+    place = _skip(code, place)
+    if code[place : place + 1] == "<" and code[place : place + 3] != "<<<":
+        end = closing(code, place)
+        if end is not None and not re.search(r"[;{}]", code[place:end]):
+            return _skip(code, end + 1), split(code[place + 1 : end])
+    return place, ()
+
+
+def arguments(code: str, opening: int) -> tuple[str, ...]:
+    """What stands between the bracket at ``opening`` and its partner, split at commas."""
+    end = closing(code, opening)
+    return split(code[opening + 1 : end]) if end is not None else ()
+
+
+def closing(code: str, opening: int) -> int | None:
+    """The place of the bracket that closes the one at ``opening``.
+
+    Angles count as brackets only if the first is one.
+    """
+    angles = code[opening] == "<"
+    marks = (_OPENING, _CLOSING) if angles else (_OPENING[:3], _CLOSING[:3])
+    depth = 0
+    for place in range(opening, min(len(code), opening + 20_000)):
+        mark = code[place]
+        if mark in marks[0]:
+            depth += 1
+        elif mark in marks[1] and not (mark == ">" and code[place - 1] == "-"):
+            depth -= 1
+            if depth == 0:
+                return place
+    return None
+
+
+def split(listed: str) -> tuple[str, ...]:
+    """A list's elements; commas inside brackets, and inside template arguments, split nothing."""
+    parts, depth, start = [], 0, 0
+    for place, mark in enumerate(listed):
+        if mark in "([{":
+            depth += 1
+        elif mark in ")]}":
+            depth -= 1
+        elif mark == "<" and re.search(r"\w$", listed[:place]) and closing(listed, place):
+            depth += 1
+        elif mark == ">" and depth and listed[place - 1] != "-":
+            depth -= 1
+        elif mark == "," and depth == 0:
+            parts.append(listed[start:place])
+            start = place + 1
+    parts.append(listed[start:])
+    return tuple(" ".join(part.split()) for part in parts if part.strip())
+
+
+def bound(text: str, names: Sequence[str], values: Sequence[str]) -> str:
+    """The text with each name replaced by its value."""
+    given = dict(zip(names, values, strict=False))
+    return re.sub(r"(?:##)?\b[A-Za-z_]\w*\b", lambda w: given.get(w[0].strip("#"), w[0]), text)
+
+
+def _plain(text: str) -> str:
+    """The text without comments, continued lines joined, at equal length."""
+    return re.sub(r"\\[ \t]*\n", lambda found: " " * len(found[0]), without_comments(text))
+
+
+def _skip(code: str, place: int) -> int:
+    while place < len(code) and code[place].isspace():
+        place += 1
+    return place
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    names = (re.findall(r"\w+|\.\.\.", part) for part in listed.split(","))
+    return tuple(words[-1] for words in names if words)
+
+
+def _function(file: str, tree: Tree, node: "Node") -> Function | None:
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    body = node.child_by_field_name("body")
+    if declarator is None or body is None:
+        return None
+    name = declarator.child_by_field_name("declarator")
+    listed = declarator.child_by_field_name("parameters")
+    if name is None or listed is None:
+        return None
+    head = node.parent
+    template = None
+    if head is not None and head.type == "template_declaration":
+        template = head.child_by_field_name("parameters")
+    return Function(
+        file,
+        tree.text(name).rpartition("::")[2],
+        _parameters(tree.text(listed)[1:-1]),
+        tuple(part.partition("=")[2].strip() for part in split(tree.text(listed)[1:-1])),
+        _parameters(tree.text(template)[1:-1]) if template else (),
+        (body.start_byte, body.end_byte),
+    )
+
+
+def _parameters(listed: str) -> tuple[str, ...]:
+    """The names that a list of parameters declares."""
+    found = []
+    for part in split(listed):
+        words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\[.*|=.*", "", part))
+        found.append(words[-1] if words else "")
+    return tuple(found)

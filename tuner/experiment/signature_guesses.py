@@ -1,0 +1,167 @@
+"""Guesses about a kernel whose launch is not found: from its signature and its indices."""
+
+from dataclasses import dataclass
+
+from tuner.csource.indices import MAX_AXES, Axis, Indices
+from tuner.csource.kernels import KernelSource, Parameter
+from tuner.experiment.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
+from tuner.experiment.symbols import INDEX_DTYPES, free_name, quoted
+from tuner.experiment.value_guesses import struct_guess, vector_align
+
+_SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
+"""For so many dimensions, a size to tune for and a small one, which the checkers get through; both
+multiples of any block that is guessed."""
+_DIM = "n"
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureGuesses:
+    """The guesses about one kernel."""
+
+    kernel: KernelSource
+    indices: Indices
+
+    def guesses(self) -> SpecGuesses:
+        """The whole spec."""
+        grid, block = self._launch
+        size, small = _SIZES[self._dimensions]
+        types = dict.fromkeys(self._types, "float16")
+        return SpecGuesses(
+            entry=Guess(self._entry, "which instance", "low"),
+            grid=Guess(f"[{grid}]", "no launch was found", "low"),
+            block=Guess(f"[{block}]", "no launch was found", "low"),
+            shared=None,
+            arguments=tuple(
+                self._argument(name, parameter)
+                for name, parameter in zip(self._names, self._parameters, strict=True)
+            ),
+            domain=Guess(
+                f"[{', '.join(quoted(f'1 <= {name}') for name in self._sizes)}]",
+                "every positive size",
+                "low",
+            ),
+            tune={**dict.fromkeys(self._sizes, str(size)), **types},
+            held_out={**dict.fromkeys(self._sizes, str(small)), **types},
+            sizes_why="sizes that matter to you",
+            sizes_confidence="low",
+        )
+
+    @property
+    def _parameters(self) -> tuple[Parameter, ...]:
+        return self.kernel.signature.parameters
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(p.name or f"arg{i}" for i, p in enumerate(self._parameters))
+
+    @property
+    def _types(self) -> tuple[str, ...]:
+        """The type parameters of a C++ template, which become type symbols."""
+        kinds = self.kernel.signature.template
+        return tuple(name for name, kind in kinds if kind in ("typename", "class"))
+
+    @property
+    def _entry(self) -> str:
+        signature = self.kernel.signature
+        name = f"{signature.namespace}{signature.name}"
+        if not signature.template:
+            return quoted(name)
+        values = [f"{{{n}}}" if n in self._types else "1" for n, _ in signature.template]
+        return f'"{name}<{", ".join(values)}>"'
+
+    @property
+    def _sizes(self) -> tuple[str, ...]:
+        """The symbols that sizes are guessed from: the integers that the kernel is given."""
+        pairs = zip(self._names, self._parameters, strict=True)
+        return tuple(free_name(name, self._types) for name, p in pairs if p.is_integer) or (_DIM,)
+
+    @property
+    def _launch(self) -> tuple[str, str]:
+        """Grid and block: one dimension over all elements, or as many as the source asks for.
+
+        Blocks are one thread wide where the source reads no thread's index.
+        """
+        axes = self.indices.axes
+        block = self.indices.required_block or self._block(axes)
+        unseen = Axis(thread=True, block=True, bound=None)
+        axes = (*axes, *[unseen] * (len(block) - len(axes)))
+        block = (*block, *[1] * (len(axes) - len(block)))
+        bounds = [self._size(axis.bound) for axis in axes]
+        left = [size for size in reversed(self._shape) if size not in bounds]
+        if len(axes) == 1:
+            left = [" * ".join(self._shape)]
+        grid = []
+        for axis, bound, threads in zip(axes, bounds, block, strict=True):
+            size = bound or (left.pop(0) if left and (axis.thread or axis.block) else "1")
+            grid.append(quoted(size) if threads == 1 else f'"ceil_div({size}, {threads})"')
+        return ", ".join(grid), ", ".join(map(str, block))
+
+    def _block(self, axes: tuple[Axis, ...]) -> tuple[int, ...]:
+        threaded = [axis for axis in axes if axis.thread]
+        widths = iter(((), (256,), (16, 16), (8, 8, 4))[len(threaded)])
+        return tuple(next(widths) if axis.thread else 1 for axis in axes)
+
+    @property
+    def _shape(self) -> tuple[str, ...]:
+        return self._sizes[:MAX_AXES]
+
+    @property
+    def _dimensions(self) -> int:
+        """How many the largest array has."""
+        shapes = [self._shape, *map(self._extents, self._names)]
+        return min(MAX_AXES, max(map(len, shapes)))
+
+    def _extents(self, array: str) -> tuple[str, ...]:
+        """An array's shape; of a matrix, what a row is multiplied by in its index is the last."""
+        if length := self._size(self.indices.length(array)):
+            return (length,)
+        found = list(map(self._size, self.indices.factors(array)))
+        named = [size for size in found if size in self._shape]
+        multiplied = named or [size for size in found if size]
+        rest = tuple(size for size in self._shape if size not in multiplied)
+        return (*rest, *multiplied) if len(multiplied) == len(rest) == 1 else self._shape
+
+    def _size(self, word: str | None) -> str | None:
+        """A word of the source as a size: a number, or an integer that the kernel is given."""
+        if word is None or word.isdecimal():
+            return word
+        symbol = free_name(word, self._types)
+        return symbol if symbol in self._sizes else None
+
+    def _argument(self, name: str, parameter: Parameter) -> ArgumentGuess:
+        known = parameter.type in self._types
+        if parameter.pointer or parameter.local:
+            return self._array(name, parameter, known=known)
+        if parameter.lanes > 1 or not (parameter.dtype or known):
+            return struct_guess(self.kernel, name, parameter)
+        dtype = parameter.type if known else parameter.dtype or ""
+        value = free_name(name, self._types) if parameter.is_integer else "1"
+        fields = {"kind": "scalar", "dtype": dtype, "value": quoted(value)}
+        why = "a size" if parameter.is_integer else "the application's value is unknown"
+        return ArgumentGuess(name=name, fields=fields, why=why, confidence="low")
+
+    def _array(self, name: str, parameter: Parameter, *, known: bool) -> ArgumentGuess:
+        kind, why, sure = self._use(name, parameter)
+        dtype = parameter.type if known else (parameter.dtype or "uint8")
+        if not (known or parameter.dtype):
+            why += f"; the type '{parameter.type}' is not understood"
+        *outer, last = self._extents(name)
+        if parameter.lanes > 1:
+            last = f"{parameter.lanes} * {last}"
+            why += f"; in elements of {dtype}, {parameter.lanes} to a {parameter.type}"
+        shape = ", ".join(map(quoted, (*outer, last)))
+        fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
+        if parameter.lanes > 1:
+            fields["align"] = str(vector_align(self.kernel, dtype, parameter.lanes))
+        if kind != "out" and dtype in INDEX_DTYPES and name in self.indices.used_as_index:
+            key = "values" if kind == "in" else "initial"
+            fields[key] = f'{{integers: [0, "{self._shape[0]} - 1"]}}'
+            why += f"; an index: {self.indices.used_as_index[name]}"
+        return ArgumentGuess(name=name, fields=fields, why=why, confidence=sure)
+
+    def _use(self, name: str, parameter: Parameter) -> tuple[str, str, Confidence]:
+        if parameter.const:
+            return "in", "const, so read", "medium"
+        if name in self.indices.updated:
+            return "inout", "updated in place, so read and written", "medium"
+        return "out", "not const, so written; 'inout' if also read", "low"
