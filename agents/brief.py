@@ -172,6 +172,47 @@ def generation_messages(
     )
 
 
+def completion_messages(
+    experiment: Experiment,
+    *,
+    facts: Sequence[str],
+    guesses: Sequence[str],
+    inputs: Sequence[str],
+    budget_tokens: int,
+) -> tuple[Message, ...]:
+    """Ask for what a draft spec lacks: reference, domain, ranges and tolerances.
+
+    ``inputs`` are the names that the reference is given. Held-out shapes are not shown.
+
+    Raises:
+        SpecError: The budget is too small for the kernel alone.
+    """
+    environment = _environment()
+    title = traits_of(experiment.kernel.language).title
+    system = environment.get_template("completion_system.md.j2").render(title=title)
+    source_limit = len(experiment.kernel.source.text)
+    while True:
+        body = environment.get_template("completion.md.j2").render(
+            experiment=experiment,
+            facts=facts,
+            guesses=guesses,
+            inputs=inputs,
+            outputs=[a.name for a in experiment.arguments if a.is_output],
+            symbols=list(experiment.shapes.tune[0].symbols),
+            name=experiment.kernel.entry.partition("<")[0].rpartition("::")[2],
+            source_limit=source_limit,
+        )
+        excess = tokens(system) + tokens(body) - budget_tokens
+        if excess <= 0:
+            return Message(role="system", content=system), Message(role="user", content=body)
+        source_limit -= max(500, excess * BYTES_PER_TOKEN)
+        if source_limit < _LEAST_SOURCE_BYTES:
+            raise SpecError(
+                f"a brief of {budget_tokens} tokens does not hold the kernel; "
+                "raise the agents' token budget"
+            )
+
+
 def repair_messages(
     asked: Sequence[Message], answered: str, detail: str, *, by: str
 ) -> tuple[Message, ...]:

@@ -6,7 +6,7 @@ raises here.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -17,7 +17,7 @@ from agents.llm.port import Reply
 from agents.settings import Mode
 from tuner.backends.registry import backends
 from tuner.csource.tree import is_truncated
-from tuner.experiment.contents import STRICT, Name
+from tuner.experiment.contents import STRICT, Name, Tolerance
 from tuner.experiment.fields import MAX_FILE_BYTES, Source
 from tuner.experiment.model import CompilerFlag, Launch, Memset, ScratchArgument, Template
 from tuner.expressions import Expression
@@ -26,6 +26,7 @@ from tuner.trial import Value
 T = TypeVar("T")
 
 _C_LANGUAGES = frozenset({"c", "c++", "cc", "cpp", "cuda-cpp", "cxx", "opencl-c"})
+_PYTHON_LANGUAGES = frozenset({"python", "py", "python3"})
 _JSON_LANGUAGES = frozenset({"json", "jsonc", "json5"})
 _MOST_ERRORS = 8
 
@@ -151,6 +152,32 @@ class GeneratedTemplate:
     seeds: tuple[dict[str, Value], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionDraft:
+    """The JSON part of a reply that completes a draft spec; the reference function is its source.
+
+    ``ranges`` are of inputs, ``tolerances`` of outputs, each for the arguments that need one.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    reference: Name
+    domain: Annotated[tuple[Expression, ...], Field(max_length=32)]
+    ranges: Annotated[dict[Name, tuple[float, float]], Field(max_length=64)] = field(
+        default_factory=dict
+    )
+    tolerances: Annotated[dict[Name, Tolerance], Field(max_length=64)] = field(default_factory=dict)
+    rationale: Prose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedCompletion:
+    """A parsed completion reply: the description, and the text of the Python file."""
+
+    draft: CompletionDraft
+    source: str
+
+
+_COMPLETIONS: TypeAdapter[CompletionDraft] = TypeAdapter(CompletionDraft)
 _SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)
 _DRAFTS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(TemplateDraft)
 _KERNELS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(KernelDraft)
@@ -168,6 +195,16 @@ def read_template(reply: Reply, file: str, mode: Mode = "template") -> Generated
         draft = _object(reply, _DRAFTS if mode == "template" else _KERNELS)
         source = Source(name=file, text=_source(reply))
         return GeneratedTemplate(template=draft.template(source), seeds=draft.seeds)
+
+    return _guarded(read)
+
+
+def read_completion(reply: Reply) -> GeneratedCompletion | Unusable:
+    """The completion in a reply: one JSON object, one Python block."""
+
+    def read() -> GeneratedCompletion:
+        draft = _object(reply, _COMPLETIONS)
+        return GeneratedCompletion(draft=draft, source=_block(reply, _PYTHON_LANGUAGES))
 
     return _guarded(read)
 
@@ -231,6 +268,16 @@ def _source(reply: Reply) -> str:
         for one in backends()
         for name in (one.name, *(s.removeprefix(".") for s in one.suffixes))
     }
+    text = _block(reply, languages)
+    if is_truncated(text):
+        raise _UnusableError(
+            "truncated", "the source ends too early: a brace, comment or #if is not closed"
+        )
+    return text
+
+
+def _block(reply: Reply, languages: Set[str]) -> str:
+    """The text of the one block in one of these languages, or else without a language."""
     blocks = [block for block in fenced(reply.text).blocks if block.language in languages]
     if not blocks:
         blocks = [
@@ -256,10 +303,6 @@ def _source(reply: Reply) -> str:
         raise _UnusableError("malformed", "the source is larger than 1 MiB or contains a NUL byte")
     if not _encodable(text):
         raise _UnusableError("malformed", "the source is not valid Unicode")
-    if is_truncated(text):
-        raise _UnusableError(
-            "truncated", "the source ends too early: a brace, comment or #if is not closed"
-        )
     return text
 
 

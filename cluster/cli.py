@@ -71,6 +71,13 @@ ExitWhenWaiting = Annotated[
         help="End with exit code 6 when a mailbox has no reply yet, instead of waiting.",
     ),
 ]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="Who writes: auto, replay, none, mailbox:DIR, or a LiteLLM model id.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 P = ParamSpec("P")
 ApplicationLine = Annotated[
@@ -179,6 +186,21 @@ def init(
     """Write a commented spec for a kernel, guessed from its code or derived from a capture."""
 
 
+@_command("complete.complete")
+def complete(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A draft, such as 'init' wrote.")],
+    *,
+    model: ModelOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write, instead of SPEC.completed.yaml."),
+    ] = None,
+    device: DeviceOption = None,
+    exit_when_waiting: ExitWhenWaiting = False,
+) -> None:
+    """Have a model write what a draft spec lacks: reference, domain, value ranges, tolerances."""
+
+
 @_command("specs.validate")
 def validate(
     spec: Spec,
@@ -211,13 +233,7 @@ def run(
     ] = None,
     device: DeviceOption = None,
     target: Target = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Who writes templates: auto, replay, none, mailbox:DIR, or a LiteLLM model id.",
-        ),
-    ] = None,
+    model: ModelOption = None,
     exit_when_waiting: ExitWhenWaiting = False,
     use_patterns: Annotated[
         bool,

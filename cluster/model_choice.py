@@ -58,9 +58,13 @@ def choose_model(spec: Path, experiment: Experiment, wanted: str | None) -> str:
         ModelUnavailable: ``replay`` is wanted, and there is no transcript of this kernel.
         SpecError: a mailbox is wanted, and no folder is named.
     """
+    return named_model(spec, experiment, wanted, transcript_beside(spec, experiment))
+
+
+def named_model(spec: Path, experiment: Experiment, wanted: str | None, beside: Path) -> str:
+    """As :func:`choose_model`, with the transcript at ``beside``."""
     agents = agent_settings(experiment)
     model = wanted or (agents.model if agents else "none")
-    beside = transcript_beside(spec, experiment)
     if model == "auto":
         return "replay" if beside.is_file() and _matches(beside, experiment) else "none"
     if model == "replay":

@@ -25,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import SpecError
+from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
 from workers.channel import Channel, ChannelClosed
+from workers.elements import is_float
 from workers.forking import ChildFailed
 from workers.process import Child
 from workers.scratch import PrivateFolder
@@ -87,6 +89,49 @@ class ReferenceProcess:
         """End the process."""
         self._child.close()
         self._folder.remove()
+
+
+def reference_outputs(
+    process: ReferenceProcess,
+    function: PythonFunction,
+    arguments: Sequence[ResolvedArgument],
+    inputs: Mapping[str, NDArray[Any]],
+) -> dict[str, NDArray[Any]]:
+    """What a reference makes of dense inputs, by output.
+
+    Raises:
+        SpecError: it fails, or returns other outputs than the kernel has, or of other shapes.
+    """
+    call: dict[str, Any] = {}
+    for argument in arguments:
+        if argument.name in inputs:
+            wide = np.float64 if is_float(argument.dtype) else inputs[argument.name].dtype
+            call[argument.name] = inputs[argument.name].astype(wide)
+        elif argument.kind == "struct":
+            call[argument.name] = _as_mapping(argument)
+        elif argument.value is not None:
+            call[argument.name] = argument.value
+    answer = process.call(function, call)
+    outputs = [a for a in arguments if a.is_output]
+    if set(answer) == {""} and len(outputs) == 1:
+        answer = {outputs[0].name: answer[""]}
+    place = f"reference {function.file}:{function.function}"
+    if missing := [a.name for a in outputs if a.name not in answer]:
+        raise SpecError(f"{place} returns no {', '.join(missing)}")
+    for a in outputs:
+        if answer[a.name].shape != a.shape:
+            raise SpecError(f"{place}: {a.name} has shape {answer[a.name].shape}, not {a.shape}")
+    return {a.name: answer[a.name] for a in outputs}
+
+
+def _as_mapping(argument: ResolvedArgument) -> dict[str, Any] | NDArray[np.uint8]:
+    """A struct for the reference: its fields by name, or its raw bytes."""
+    if not argument.fields:
+        return np.frombuffer(bytes.fromhex(argument.contents), np.uint8)
+    return {
+        field.name: field.values[0] if len(field.values) == 1 else list(field.values)
+        for field in argument.fields
+    }
 
 
 def _is_array(value: object) -> bool:

@@ -29,6 +29,7 @@ class Role(StrEnum):
 
     PLANNING = "planning"
     GENERATION = "generation"
+    COMPLETION = "completion"
 
 
 class ModelUnavailable(KernelwrightError):

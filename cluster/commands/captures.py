@@ -21,11 +21,13 @@ from tuner.expressions import nearest
 from workers.devices.discover import list_devices
 from workers.elements import is_float, numpy_dtype
 from workers.interposer.recording import IMAGES, Launch, Recording, read_recording
-from workers.replay.derive import Open, captured_launches, contents_before, derive
+from workers.replay.derive import Open, captured_launches, contents, derive
 from workers.replay.process import ReplayProcess
 
 _BACKEND = "cuda"
-_SPEC, _DATA = "spec.yaml", "data"
+_SPEC = "spec.yaml"
+DATA, AFTER = "data", "after"
+"""Folders of a capture: the arrays of a draft, and in it the results to compare with."""
 
 
 def draft_capture(
@@ -60,7 +62,7 @@ def draft_capture(
     image = recording.kernels[kernel].image
     around = Surroundings(
         binary=os.path.relpath(folder / IMAGES / image.sha256, spec.parent) if image else None,
-        data=os.path.relpath(folder / _DATA, spec.parent),
+        data=os.path.relpath(folder / DATA, spec.parent),
         source=built,
     )
     draft = captured_spec(facts, around)
@@ -109,9 +111,11 @@ def _opener(wanted: str | None, shown: Display) -> Open | None:
 def _write(folder: Path, spec: Path, draft: CapturedDraft, launches: Sequence[Launch]) -> None:
     """Write the arrays, readable by their owner only as all of a capture, then the spec."""
     try:
-        (folder / _DATA).mkdir(mode=0o700, exist_ok=True)
+        for data in (folder / DATA, folder / DATA / AFTER):
+            data.mkdir(mode=0o700, exist_ok=True)
         for file in draft.files:
-            _write_array(folder, folder / _DATA / Path(file.name).name, file, launches)
+            place = folder / DATA / (AFTER if file.after else "") / Path(file.name).name
+            _write_array(folder, place, file, launches)
         with closing(spec.open("x", encoding="utf-8")) as stream:
             stream.write(draft.text)
     except OSError as error:
@@ -125,7 +129,7 @@ def _write_array(folder: Path, path: Path, file: DataFile, launches: Sequence[La
     """One array; types that NumPy files do not know are widened, which is exact."""
     dtype = numpy_dtype(file.dtype)
     size = file.elements * dtype.itemsize
-    held = contents_before(folder, launches[file.shape], file.parameter, size)
+    held = contents(folder, launches[file.shape], file.parameter, size, after=file.after)
     values = np.frombuffer(held.ljust(size, b"\0"), dtype)
     if is_float(file.dtype) and dtype.kind != "f":
         values = values.astype(np.float32)

@@ -57,7 +57,9 @@ def test_a_draft_lies_in_the_capture_and_loads(captured, tmp_path, capsys):
     assert [shape.weight for shape in experiment.shapes.tune] == [5, 3]
     held = np.load(captured / "data" / "x-300.npy")
     assert held.tolist() == list(range(1, 301))
-    for path in (captured / "data").iterdir():
+    result = np.load(captured / "data" / "after" / "out-n=300.npy")
+    assert result.tolist() == list(range(2, 602, 2))
+    for path in (captured / "data").rglob("*.npy"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(SpecError, match="exists already"):
         draft(captured, tmp_path / "scale.cu")

@@ -7,18 +7,25 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from tuner.csource.kernels import Signature, signatures
 from tuner.csource.mangling import base_name, source_name
-from tuner.experiment.captured import CapturedKernel, CapturedShape, Confidence, Memory
+from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
+from tuner.experiment.draft_text import (
+    PLAIN_NAME,
+    Reason,
+    comment_text,
+    marks,
+    quoted,
+    scalar_text,
+)
 from tuner.experiment.fitting import Fitted, fit_launch, fit_size
-from tuner.experiment.model import ITEM_BYTES
+from tuner.experiment.model import ITEM_BYTES, ShapeBinding
 from tuner.experiment.source_build import SourceBuild
 from tuner.expressions import RESERVED
+from tuner.trial import Value
 
 MOST_TUNED, MOST_HELD_OUT = 6, 4
 """Captured shapes that are searched, the most frequent first, and confirmed."""
@@ -30,17 +37,16 @@ _VECTOR_BYTES = 16
 _DIVISOR = 16
 """Powers of two beyond need not be promised."""
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_TEXT = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
 _UNKNOWN = "uint8"
 """Stands for an element type that nothing tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """An array file that the spec names: the first ``elements`` behind a pointer on one shape.
+    """An array file: the first ``elements`` behind a pointer on one shape, before the launch.
 
-    ``shape`` counts the shapes of the :class:`CapturedKernel`.
+    Those from ``after`` it are results to compare with, which the spec does not name. ``shape``
+    counts the shapes of the :class:`CapturedKernel`.
     """
 
     name: str
@@ -48,6 +54,12 @@ class DataFile:
     parameter: int
     dtype: str
     elements: int
+    after: bool = False
+
+
+def result_file(argument: str, symbols: Mapping[str, Value]) -> str:
+    """The name of the file in the folder ``after`` that has an output's captured result."""
+    return f"{argument}-{ShapeBinding(dict(symbols))}.npy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +121,9 @@ class _Draft:
         yield "# Each guess has its reason and how sure it is: check it, and delete its mark."
         yield "# 'kernelwright validate' on this file says what is wrong or missing."
         for problem in kernel.unsupported:
-            yield f"# NOT EXPRESSED: {_comment(problem)}"
+            yield f"# NOT EXPRESSED: {comment_text(problem)}"
         yield "version: 1"
-        yield f"name: {_quoted(re.sub(r'[^A-Za-z0-9_.-]', '_', base)[:80])}"
+        yield f"name: {quoted(re.sub(r'[^A-Za-z0-9_.-]', '_', base)[:80])}"
         yield ""
         yield from self._kernel_lines()
         yield ""
@@ -129,7 +141,9 @@ class _Draft:
         if exact == len(outcomes):
             return "Every replay gave the application's results bit for bit."
         others = ", ".join(sorted({one for one in outcomes if one != "exact"}))
-        return _comment(f"Replays that are exact: {exact} of {len(outcomes)}; others: {others}.")
+        return comment_text(
+            f"Replays that are exact: {exact} of {len(outcomes)}; others: {others}."
+        )
 
     def _alike(self) -> list[int]:
         """The captured shapes whose blocks and pointers can be told by one spec."""
@@ -159,7 +173,7 @@ class _Draft:
         names: list[str] = []
         for index in range(len(self._kernel.sizes)):
             name = declared[index].name if declared else ""
-            name = name if _PLAIN.fullmatch(name) and name not in names else f"p{index}"
+            name = name if PLAIN_NAME.fullmatch(name) and name not in names else f"p{index}"
             names.append(f"{name}_" if name in RESERVED or name == "weight" else name)
         return names
 
@@ -190,26 +204,26 @@ class _Draft:
         if source is None:
             yield "  source: SOURCE.cu    # guess: give the file that defines the kernel (low)"
         else:
-            yield f"  source: {_quoted(source.path)}"
+            yield f"  source: {quoted(source.path)}"
             if source.include_dirs:
-                folders = ", ".join(map(_quoted, source.include_dirs))
+                folders = ", ".join(map(quoted, source.include_dirs))
                 yield f"  include_dirs: [{folders}]"
             if source.options:
-                yield f"  options: [{', '.join(map(_quoted, source.options))}]"
+                yield f"  options: [{', '.join(map(quoted, source.options))}]"
             if source.defines:
-                listed = _comment(", ".join(source.defines))
+                listed = comment_text(", ".join(source.defines))
                 yield f"  # The application defines {listed}: write these as #define."
-        yield f"  entry: {_quoted(entry)}"
+        yield f"  entry: {quoted(entry)}"
         if self._around.binary is not None:
-            named = f", symbols: {{{_quoted(entry)}: {_quoted(symbol)}}}" if entry != symbol else ""
-            yield f"  binary: {{file: {_quoted(self._around.binary)}{named}}}"
+            named = f", symbols: {{{quoted(entry)}: {quoted(symbol)}}}" if entry != symbol else ""
+            yield f"  binary: {{file: {quoted(self._around.binary)}{named}}}"
 
         yield "  launch:"
         for key, fits in (("grid", self._grid), ("block", self._block)):
-            texts = ", ".join(_quoted(one.text) for one in fits)
-            yield f"    {key}: [{texts}]{_marks(fits)}"
+            texts = ", ".join(quoted(one.text) for one in fits)
+            yield f"    {key}: [{texts}]{marks(fits)}"
         if self._shared:
-            yield f"    shared_bytes: {_quoted(self._shared.text)}{_marks([self._shared])}"
+            yield f"    shared_bytes: {quoted(self._shared.text)}{marks([self._shared])}"
         if self._shapes[0].cooperative:
             yield "    cooperative: true"
 
@@ -254,10 +268,10 @@ class _Draft:
             return f"{text}    # its bytes as captured"
         head = f"  - {{name: {name}, kind: scalar, dtype: {dtype}, value: "
         if index in self._values:
-            return f"{head}{self._values[index]}}}{_marks(self._type(index))}"
+            return f"{head}{self._values[index]}}}{marks(self._type(index))}"
         varies = len({shape.scalars[index] for shape in self._shapes}) > 1
-        value = [_Reason("of the first shape; it varies", "low")] if varies else []
-        return f"{head}{_scalar(raw, dtype)}}}{_marks([*self._type(index), *value])}"
+        value = [Reason("of the first shape; it varies", "low")] if varies else []
+        return f"{head}{scalar_text(raw, dtype)}}}{marks([*self._type(index), *value])}"
 
     def _pointer(self, index: int) -> str:
         name, memories = self._names[index], self._memories(index)
@@ -267,16 +281,18 @@ class _Draft:
         kind, why = self._kind(index, memories)
         extent = self._extents[index]
         aligned = min(_VECTOR_BYTES, *(memory.address & -memory.address for memory in memories))
-        keys = [f"kind: {kind}", f"dtype: {dtype}", f"shape: [{_quoted(extent.text)}]"]
+        keys = [f"kind: {kind}", f"dtype: {dtype}", f"shape: [{quoted(extent.text)}]"]
         if aligned > ITEM_BYTES[dtype]:
             keys.append(f"align: {aligned}")
+        if kind in ("out", "inout"):
+            self._add_results(index, dtype)
         if kind in ("in", "inout"):
             key = "values" if kind == "in" else "initial"
-            keys.append(f"{key}: {{file: {_quoted(self._data(index, dtype))}}}")
-        size = _Reason(f"extent {extent.reason}", extent.confidence)
-        return f"  - {{name: {name}, {', '.join(keys)}}}{_marks([why, *self._type(index), size])}"
+            keys.append(f"{key}: {{file: {quoted(self._data(index, dtype))}}}")
+        size = Reason(f"extent {extent.reason}", extent.confidence)
+        return f"  - {{name: {name}, {', '.join(keys)}}}{marks([why, *self._type(index), size])}"
 
-    def _kind(self, index: int, memories: Sequence[Memory]) -> tuple[str, "_Reason"]:
+    def _kind(self, index: int, memories: Sequence[Memory]) -> tuple[str, Reason]:
         kinds = {memory.kind for memory in memories}
         replayed = all(memory.replayed for memory in memories)
         shared = [
@@ -286,15 +302,15 @@ class _Draft:
         ]
         if shared:
             reason = f"the same memory as {', '.join(shared)}, which a spec passes as two copies"
-            return _used_kind(kinds), _Reason(reason, "low")
+            return _used_kind(kinds), Reason(reason, "low")
         if kinds == {"unused"}:
-            return "in", _Reason("no byte of it mattered", "low")
+            return "in", Reason("no byte of it mattered", "low")
         reason = "by replay" if replayed else "by what changed; not replayed"
         if any(memory.written and not memory.dense for memory in memories):
             reason += "; written in part"
         if any(memory.fault for memory in memories):
             reason += "; other contents crash the kernel: indices or sizes"
-        return _used_kind(kinds), _Reason(reason, "high" if replayed else "low")
+        return _used_kind(kinds), Reason(reason, "high" if replayed else "low")
 
     def _data(self, index: int, dtype: str) -> str:
         """The name of an argument's array files; adds them to those that are needed."""
@@ -314,14 +330,29 @@ class _Draft:
             )
         return path
 
-    def _type(self, index: int) -> list["_Reason"]:
+    def _add_results(self, index: int, dtype: str) -> None:
+        for place, elements in enumerate(self._counts(index)):
+            bound = {name: values[place] for name, values in self._symbols.items()}
+            name = result_file(self._names[index], bound)
+            self.files.append(
+                DataFile(
+                    name=f"{self._around.data}/after/{name}",
+                    shape=self._used[place],
+                    parameter=index,
+                    dtype=dtype,
+                    elements=elements,
+                    after=True,
+                )
+            )
+
+    def _type(self, index: int) -> list[Reason]:
         """Why an argument has its type, unless that is sure."""
         guess = self._kernel.types.get(index)
         if guess is None:
-            return [_Reason("type unknown", "low")]
+            return [Reason("type unknown", "low")]
         if guess.confidence == "high":
             return []
-        return [_Reason(f"type by {guess.reason}", guess.confidence)]
+        return [Reason(f"type by {guess.reason}", guess.confidence)]
 
     def _shape_lines(self) -> Iterator[str]:
         yield "shapes:"
@@ -356,43 +387,7 @@ class _Draft:
         return f"{{{', '.join([*bound, *weight])}}}"
 
 
-def _scalar(raw: bytes, dtype: str) -> str:
-    """A scalar's value as YAML."""
-    if dtype.startswith(("int", "uint", "bool")):
-        return str(int.from_bytes(raw, "little", signed=dtype.startswith("int")))
-    if dtype == "bfloat16":
-        return repr(float(np.frombuffer(b"\0\0" + raw, np.float32)[0]))
-    return repr(float(np.frombuffer(raw, f"<f{len(raw)}")[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Reason:
-    """Why something is guessed, and how sure it is."""
-
-    reason: str
-    confidence: Confidence
-
-
 def _used_kind(kinds: set[str]) -> str:
     """The kind of an argument that has these on several shapes."""
     used = kinds - {"unused"}
     return used.pop() if len(used) == 1 else "inout" if used else "in"
-
-
-def _marks(reasons: Sequence[_Reason | Fitted]) -> str:
-    """The comment with these reasons, a guess unless all are sure; none without any."""
-    if all(one.confidence == "high" for one in reasons):
-        told = [_comment(one.reason) for one in reasons]
-        return f"    # {'; '.join(dict.fromkeys(told))}" if told else ""
-    told = [f"{_comment(one.reason)} ({one.confidence})" for one in reasons]
-    return f"    # guess: {'; '.join(dict.fromkeys(told))}"
-
-
-def _comment(text: str) -> str:
-    """Text on one line, for a comment."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def _quoted(text: str) -> str:
-    plain = _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT
-    return text if plain or text.isdecimal() else json.dumps(text)

@@ -42,7 +42,7 @@ from workers.elements import dtype_name, from_storage, is_float, to_storage
 from workers.groups import group_source, groups
 from workers.inputs import fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
-from workers.reference import ReferenceProcess
+from workers.reference import ReferenceProcess, reference_outputs
 
 AT_ONCE = 4
 """Cases made at once at most: each holds its inputs and the outputs of two runs in memory."""
@@ -326,38 +326,8 @@ class Oracle:
                 f"{self._bindings[shape]} is too large for the reference: the baseline alone judges"
             )
             return {}
-        call: dict[str, Any] = {}
-        for argument in self._arguments[shape]:
-            if argument.name in inputs:
-                wide = np.float64 if is_float(argument.dtype) else inputs[argument.name].dtype
-                call[argument.name] = inputs[argument.name].astype(wide)
-            elif argument.kind == "struct":
-                call[argument.name] = _as_mapping(argument)
-            elif argument.value is not None:
-                call[argument.name] = argument.value
         with self._referring:
-            answer = self._reference.call(function, call)
-        if set(answer) == {""} and len(outputs) == 1:
-            answer = {outputs[0].name: answer[""]}
-        place = f"reference {function.file}:{function.function}"
-        if missing := [a.name for a in outputs if a.name not in answer]:
-            raise SpecError(f"{place} returns no {', '.join(missing)}")
-        for a in outputs:
-            if answer[a.name].shape != a.shape:
-                raise SpecError(
-                    f"{place}: {a.name} has shape {answer[a.name].shape}, not {a.shape}"
-                )
-        return {a.name: answer[a.name] for a in outputs}
-
-
-def _as_mapping(argument: ResolvedArgument) -> dict[str, Any] | NDArray[np.uint8]:
-    """A struct for the reference: its fields by name, or its raw bytes."""
-    if not argument.fields:
-        return np.frombuffer(bytes.fromhex(argument.contents), np.uint8)
-    return {
-        field.name: field.values[0] if len(field.values) == 1 else list(field.values)
-        for field in argument.fields
-    }
+            return reference_outputs(self._reference, function, self._arguments[shape], inputs)
 
 
 def magnitude(values: NDArray[Any]) -> float:

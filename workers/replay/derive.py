@@ -101,11 +101,12 @@ def derive(
     )
 
 
-def contents_before(folder: Path, launch: Launch, parameter: int, size: int) -> bytes:
-    """The first ``size`` bytes behind a pointer parameter before a captured launch."""
+def contents(folder: Path, launch: Launch, parameter: int, size: int, *, after: bool) -> bytes:
+    """The first ``size`` bytes behind a pointer parameter before or after a captured launch."""
     pointer = next(p for p in launch.pointers if p.parameter == parameter)
     buffer = launch.buffers[pointer.buffer]
-    return read_buffer(folder, buffer, buffer.before)[pointer.offset : pointer.offset + size]
+    held = read_buffer(folder, buffer, buffer.after if after else buffer.before)
+    return held[pointer.offset : pointer.offset + size]
 
 
 def captured_launches(recording: Recording, kernel: int) -> list[Launch]:

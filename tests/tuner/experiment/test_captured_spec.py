@@ -59,7 +59,7 @@ def kernel(*shapes, **more):
 
 def written(folder, found, source=SOURCE):
     """The spec on disk with the files that it names."""
-    (folder / "data").mkdir()
+    (folder / "data" / "after").mkdir(parents=True)
     (folder / "app.cubin").write_bytes(b"\x7fELF")
     (folder / "silu.cu").write_text(source)
     built = source_build(folder / "silu.cu", folder)
@@ -89,8 +89,9 @@ def test_several_shapes_give_expressions_and_a_spec_that_loads(tmp_path):
     ]  # fmt: skip
     assert [limit.text for limit in experiment.shapes.domain] == ["1000 <= n", "n <= 77777"]
     assert [file.name for file in draft.files] == [
-        "data/in-5000.npy", "data/in-1000.npy", "data/in-77777.npy"
-    ]  # fmt: skip
+        *(f"data/in-{n}.npy" for n in (5000, 1000, 77_777)),
+        *(f"data/after/out-n={n}.npy" for n in (5000, 1000, 77_777)),
+    ]
     marked = [draft.text.splitlines()[line - 1] for line in unread_guesses(draft.text)]
     assert [line.split()[0] for line in marked] == ["block:", "domain:"]
 

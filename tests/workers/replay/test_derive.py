@@ -10,7 +10,7 @@ from tests.workers.interposer.recordings import captured_launch, write_recording
 from tests.workers.replay.stand_in import launched, opener
 from tuner.errors import SpecError
 from workers.interposer.recording import read_recording
-from workers.replay.derive import contents_before, derive
+from workers.replay.derive import contents, derive
 
 RNG = np.random.default_rng(0)
 I32 = np.int32
@@ -146,7 +146,7 @@ def test_two_pointers_into_one_allocation_and_a_write_of_what_was_there(tmp_path
     assert (memory[0].kind, memory[0].read) == ("in", (0, 800))
     assert (memory[1].kind, memory[1].written) == ("out", (0, 800))
     assert memory[1].address == address
-    assert contents_before(tmp_path, launch, 1, 8) == held[1024:1032]
+    assert contents(tmp_path, launch, 1, 8, after=False) == held[1024:1032]
 
 
 def test_results_that_vary_or_differ_are_told(tmp_path):

@@ -1,0 +1,82 @@
+"""Compares a reference function with recorded results: what the kernel made of the same inputs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.errors import SpecError
+from tuner.experiment.arguments import ResolvedArgument
+from tuner.experiment.contents import Ulp, Unordered
+from tuner.experiment.fields import PythonFunction
+from tuner.trial import Value
+from workers.bench.oracle import magnitude
+from workers.comparison import Expected, Mode, compare
+from workers.elements import is_float
+from workers.groups import groups
+from workers.integrity.launch_checks import element_name
+from workers.reference import ReferenceProcess, reference_outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCase:
+    """Dense inputs and results of one shape, by argument; ``given`` names given tolerances."""
+
+    label: str
+    symbols: Mapping[str, Value]
+    arguments: tuple[ResolvedArgument, ...]
+    inputs: Mapping[str, NDArray[Any]]
+    results: Mapping[str, NDArray[Any]]
+    given: frozenset[str] = frozenset()
+
+
+def reference_problem(
+    process: ReferenceProcess, function: PythonFunction, case: RecordedCase
+) -> str | None:
+    """How the reference fails, or differs from the recorded results; ``None`` if it does not."""
+    try:
+        wanted = reference_outputs(process, function, case.arguments, case.inputs)
+    except SpecError as error:
+        return f"{case.label}: {error}"
+    found = {**case.inputs, **case.results}
+    for argument in case.arguments:
+        if argument.name not in case.results:
+            continue
+        got, want = found[argument.name], wanted[argument.name]
+        if argument.compare == "exact":
+            want = want.astype(got.dtype)
+        bound = _bound(argument, want, given=argument.name in case.given)
+        both = groups(argument, found.__getitem__, {**found, **wanted}.__getitem__)
+        seen = compare(got, want, bound, groups=both)
+        if seen.failures:
+            place = element_name(argument, seen.index)
+            return (
+                f"{case.label}: the kernel made {seen.got:.6g} of {place}, the reference makes "
+                f"{seen.want:.6g}; {seen.failures} of {argument.elements} elements differ by more "
+                f"than rtol {bound.rtol:g}, atol {bound.atol:.3g}"
+            )
+    return None
+
+
+def _bound(argument: ResolvedArgument, want: NDArray[Any], *, given: bool) -> Expected:
+    """The bound of an output; a default ``atol`` grows with the result's magnitude."""
+    mode: Mode
+    match argument.compare:
+        case Ulp():
+            mode = "ulp"
+        case Unordered():
+            mode = "unordered"
+        case asked:
+            mode = asked
+    with np.errstate(invalid="ignore"):
+        scale = magnitude(want) if is_float(argument.dtype) and not given else 1.0
+    return Expected(
+        path="",
+        dtype=argument.dtype,
+        mode=mode,
+        rtol=argument.tolerance.rtol,
+        atol=argument.tolerance.atol * max(1.0, scale),
+        ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
+    )
