@@ -4,7 +4,6 @@ Registered as any other: its traits in ``tuner.backends``, this module in ``work
 """
 
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -66,6 +65,8 @@ DEVICE = Device(
     dtypes=("float32", "int32"),
 )
 CANARY = 0xA5
+LAUNCH_NS = 1000.0
+"""Every launch takes as long, so that no load of the host makes a test fail."""
 
 
 def register() -> None:
@@ -226,9 +227,7 @@ class FakeLaunchable:
         raise NotImplementedError("nothing is compiled at a first launch")
 
     def burst(self, order: Sequence[int]) -> tuple[float, ...]:
-        times = []
         for index in order:
-            began = time.perf_counter_ns()
             values = self.buffer_sets.values | self.buffer_sets.buffers[index] | self.scratch[index]
             for step in self.cell.steps:
                 if isinstance(step, MemsetStep):
@@ -236,8 +235,7 @@ class FakeLaunchable:
                 else:
                     function = self.module.functions[self.cell.build]
                     function(self.module.variables, *(values[name] for name in step.arguments))
-            times.append(float(time.perf_counter_ns() - began))
-        return tuple(times)
+        return (LAUNCH_NS,) * len(order)
 
     def release(self) -> None:
         self.buffer_sets.scratch.remove(self.scratch)
