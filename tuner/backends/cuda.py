@@ -2,6 +2,9 @@
 
 from tuner.backends.traits import BackendTraits, RegisterAllocation
 
+CHECKS_FOLDER = "KERNELWRIGHT_CHECKS"
+"""The environment variable that names where the bench's own kernels are kept for its children."""
+
 _CLOCK = "a kernel that reads a clock can tell when it is timed"
 _LATE = "it may finish after the timing ends"
 
@@ -91,4 +94,5 @@ CUDA = BackendTraits(
     extra="cuda13",
     offers="CUDA for NVIDIA GPUs",
     environment_prefixes=("CUDA_", "NVIDIA_", "CUPY_", "NVRTC_"),
+    cache_variables=(CHECKS_FOLDER,),
 )

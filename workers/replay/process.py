@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.device import Backend
 from tuner.errors import EnvironmentProblem
-from workers.backends.registry import load, module_of
+from workers.backends.registry import load, module_of, preloaded_modules
 from workers.channel import Channel, ChannelClosed
 from workers.child_environment import private_environment
 from workers.devices.port import DeviceFailure
@@ -78,6 +78,7 @@ class ReplayProcess:
             [module_of(backend), str(index)],
             environment=environment,
             memory_limit=physical_memory(),
+            preload=preloaded_modules(backend),
         )
         self._opening = (_Open(launch=launch), [image, *buffers])
         self._opened = False

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.backends.fake_cuda import DEVICE, binary, fake_cuda, view
+from tuner.backends.cuda import CHECKS_FOLDER
 from tuner.plan import CellPlan, KernelStep, MemsetStep, Scratch
 from tuner.trial import Code
 from workers.backends.cuda.checks import WORST, Arguments, Checks, worst_of
+from workers.backends.cuda.compiler import NvrtcCompiler
 from workers.backends.cuda.device import rotation_for
 from workers.backends.cuda.driver import classified, described
 from workers.backends.cuda.launch import (
@@ -38,6 +40,18 @@ pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 N = 64
 
 
+SMALL = replace(DEVICE, l2_bytes=1 << 16)
+"""Its cache is swept in no time."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def checks_folder(tmp_path_factory):
+    """Where the first test leaves the compiled checks to the others."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(CHECKS_FOLDER, str(tmp_path_factory.mktemp("checks")))
+        yield
+
+
 class Rig:
     """A case of one kernel, ``double``: out = 2 * in, scratch = in, with a scalar and a null."""
 
@@ -48,7 +62,7 @@ class Rig:
         self.driver.kernels["spoil"] = self.spoil
         self.streams = Streams(self.cuda)
         self.pinned = PinnedFiles(self.cuda, self.streams.run)
-        self.checks = Checks(self.cuda, DEVICE, self.streams, self.pinned)
+        self.checks = Checks(self.cuda, SMALL, self.streams, self.pinned)
         self.precise_enough = len(self.runtime.allocations)
         self.data = np.arange(N, dtype=np.float32)
         self.buffer_sets = CudaBufferSets(
@@ -105,6 +119,17 @@ class Rig:
         place = int(self.driver.argument(table, 0))
         offset = int(self.driver.argument(table, 1))
         view(place + offset, 1)[0] ^= 0xFF
+
+
+def test_the_checks_are_compiled_once_for_all_children_of_a_bench(tmp_path, monkeypatch):
+    compiled, compile_one = [], NvrtcCompiler.compile
+    monkeypatch.setenv(CHECKS_FOLDER, str(tmp_path / "not there yet"))
+    monkeypatch.setattr(
+        NvrtcCompiler, "compile", lambda *given: (compiled.append(1), compile_one(*given))[1]
+    )
+    for _ in range(2):
+        Rig(tmp_path)
+    assert len(compiled) == 1
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """The bench's own kernels on a CUDA device: restoring, damage, comparison, cache, warm-up.
 
-Owns ``checks.cu``, compiled when a device is opened. Expected outputs are on the device for one
-comparison only; their copy is scrubbed afterwards. Compares exactly as :mod:`workers.comparison`.
+Owns ``checks.cu``, compiled when a bench first opens a device. Expected outputs are on the device
+for one comparison only; their copy is scrubbed afterwards. Compares exactly as
+:mod:`workers.comparison`.
 """
 
 import os
@@ -14,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.backends.cuda import CHECKS_FOLDER
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
-from tuner.plan import Build
+from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 from workers.backends.cuda.architectures import DTYPES
 from workers.backends.cuda.compiler import open_compiler
@@ -24,6 +26,7 @@ from workers.backends.cuda.driver import TO_DEVICE, TO_HOST, Cuda
 from workers.backends.cuda.pinned import PinnedFiles
 from workers.backends.cuda.streams import KeptGraphs, Streams
 from workers.comparison import ArrayComparison, Expected
+from workers.compilers.cache import CachedCompiler
 from workers.devices.port import NOISE, StagedBuffer
 
 MODES = ("close", "exact", "ulp")
@@ -98,6 +101,15 @@ def worst_of(blocks: np.ndarray[Any, Any]) -> ArrayComparison:
     )
 
 
+def _compiled(device: Device) -> Binary | Rejected:
+    """The kernels, taken from the folder that a bench's children share if one has compiled them."""
+    compiler = open_compiler(device)
+    folder = os.environ.get(CHECKS_FOLDER)
+    if folder is None:
+        return compiler.compile(checks_build())
+    return CachedCompiler(compiler, Path(folder), compiler.fingerprint).compile(checks_build())
+
+
 class Checks:
     """The kernels, loaded on one device."""
 
@@ -105,7 +117,7 @@ class Checks:
         self._cuda, self._streams, self._pinned = cuda, streams, pinned
         self._graphs = KeptGraphs(cuda, streams, _GRAPHS)
         self._blocks = 4 * device.multiprocessors
-        compiled = open_compiler(device).compile(checks_build())
+        compiled = _compiled(device)
         if isinstance(compiled, Rejected):
             raise EnvironmentProblem(
                 f"the bench's own kernels do not compile for {device.arch}: {compiled.detail}"
