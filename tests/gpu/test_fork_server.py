@@ -10,14 +10,16 @@ from workers.bench.supervisor import Deadlines, Supervisor
 pytestmark = pytest.mark.gpu
 
 
-def test_the_fork_server_loads_no_driver_and_runs_one_thread() -> None:
+def test_the_fork_server_opens_no_gpu_and_runs_one_thread() -> None:
     bench = Supervisor("cuda", 0, Deadlines(), {})
     try:
         device, _ = bench.describe()
         assert device.backend == "cuda"
         server = Path(f"/proc/{parent_of(bench.pid)}")
         assert b"workers.fork_server" in (server / "cmdline").read_bytes()
-        assert "libcuda.so" not in (server / "maps").read_text()
+        assert "cupy" in (server / "maps").read_text()
+        opened = [str(path.readlink()) for path in (server / "fd").iterdir()]
+        assert not [path for path in opened if path.startswith("/dev/nvidia")]
         assert len(list((server / "task").iterdir())) == 1
     finally:
         bench.close()

@@ -94,5 +94,6 @@ CUDA = BackendTraits(
     extra="cuda13",
     offers="CUDA for NVIDIA GPUs",
     environment_prefixes=("CUDA_", "NVIDIA_", "CUPY_", "NVRTC_"),
+    preloaded_packages=("cupy",),  # all of it is imported at the first call of CUDA or NVRTC
     cache_variables=(CHECKS_FOLDER,),
 )
