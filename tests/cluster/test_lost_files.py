@@ -54,17 +54,27 @@ def test_the_last_of_a_hundred_rounds_is_the_hundredth(tmp_path):
     assert rounds_begun(tmp_path) == [round_path(tmp_path, n) for n in (2, 10, 99, 100)]
 
 
-@pytest.mark.parametrize("number", ["01", "02"])
-def test_a_round_whose_journal_lost_its_end_is_told_of_by_all_that_show_it(tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "shown_by"),
+    [
+        ("01", (status, report, conclude)),
+        ("01-final1", (report, export, conclude)),
+        ("02", (status, report)),
+    ],
+)
+def test_a_round_whose_journal_lost_its_end_is_told_of_by_all_that_show_it(
+    tmp_path, number, shown_by
+):
     path = begin(tmp_path / "run")
     follow(path)
     folder = path / "rounds" / number
     journal = folder / "journal.jsonl"
     whole = journal.read_bytes()
     journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
-    shows = [partial(status, as_json=False), partial(report, as_json=False)]
-    if number == "01":
-        shows += [partial(export, output=tmp_path / "exported"), partial(conclude, as_json=False)]
+    exported = {"output": tmp_path / "exported"}
+    shows = [
+        partial(show, **(exported if show is export else {"as_json": False})) for show in shown_by
+    ]
     for show in shows:
         with pytest.raises(EnvironmentProblem, match=rf"rounds/{number}/.* was cut or replaced"):
             show(path)
