@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -54,8 +55,14 @@ def validate(
     check_models(path, experiment, asked, None)
     settings = agent_settings(experiment)
     rounds = settings.rounds if settings and asked != "none" else 0
+    nothing_to_vary = ""
     if experiment.template is not None or not rounds:
-        experiment = tunable(experiment)[0]
+        try:
+            experiment = tunable(experiment)[0]
+        except SpecError as problem:
+            if experiment.template is not None:
+                raise
+            nothing_to_vary = str(problem)
     model, why_not = _device(experiment, target, device)
     tolerances = comparison_rules(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
@@ -93,16 +100,32 @@ def validate(
             _print_space(space, model)
         elif model is None:
             typer.echo(f"space: not counted: {why_not}")
+        elif nothing_to_vary:
+            typer.echo(f"space: none: {nothing_to_vary}, or run with a model")
         if rounds:
             aside = "; --model none searches the spec's own" if experiment.template else ""
             typer.echo(f"space of a run: unknown until {asked} writes a template{aside}")
         if model is not None:
             agents = f", in {rounds} rounds with model {asked}" if rounds else ""
             typer.echo(f"estimated run: {_estimate(experiment, model, space, rounds)}{agents}")
-        for one in attempts:
-            typer.echo(f"  compiled {one.configuration}: {one.problem or 'ok'}")
-    if failed := [one for one in attempts if one.problem]:
+        for line in _compiled(attempts):
+            typer.echo(f"  {line}")
+    failed = [one for one in attempts if one.problem]
+    if attempts and attempts[0].problem:
+        raise NothingValid("the baseline did not compile; nothing else was tried")
+    if failed:
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
+
+
+def _compiled(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """What compiled, and each problem once with all configurations that have it."""
+    for one in attempts:
+        if one.problem is None:
+            yield f"compiled {one.configuration}: ok"
+    for problem in dict.fromkeys(one.problem for one in attempts if one.problem):
+        having = [one.configuration for one in attempts if one.problem == problem]
+        more = f" and {len(having) - 1} more" if len(having) > 1 else ""
+        yield f"not compiled: {having[0]}{more}: {problem}"
 
 
 def guesses_left(lines: tuple[int, ...]) -> str:
@@ -181,23 +204,24 @@ def _estimate(
 
 
 def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) -> list[Attempt]:
-    """Compile the baseline and the corners of the space."""
+    """Compile the baseline and, if that compiles, the corners of the space."""
     shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
     todo: list[tuple[Template | None, Configuration]] = [(None, Configuration(()))]
     if space is not None:
         todo.extend((experiment.template, corner) for corner in corners(space))
-    attempts = []
+    attempts: list[Attempt] = []
     candidates = Candidates(experiment, device)
     with CompileWorker(device) as compiler:
         for number, (template, configuration) in enumerate(todo, start=BASELINE):
+            name = "the baseline" if template is None else str(configuration)
+            place = f"{len(attempts) + 1}/{len(todo)}"
+            typer.echo(f"kernelwright: compiling {place}: {name}", err=True)
             begun = candidates.begin(number, template, configuration, shapes)
             made = candidates.compile_now(compiler.compile, begun)
-            attempts.append(
-                Attempt(
-                    "the baseline" if template is None else str(configuration),
-                    made.detail if isinstance(made, Rejected) else None,
-                )
-            )
+            problem = made.detail if isinstance(made, Rejected) else None
+            attempts.append(Attempt(name, problem))
+            if template is None and problem:
+                break
     return attempts
 
 

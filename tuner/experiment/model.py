@@ -93,6 +93,12 @@ def _as_file(given: object) -> object:
     return {"file": given} if isinstance(given, str) else given
 
 
+def _first_entry(steps: "tuple[Launch | Memset, ...]") -> str:
+    """The entry of the first launch, where every launch names its own; empty otherwise."""
+    entries = [step.entry or "" for step in steps if isinstance(step, Launch)]
+    return entries[0] if entries and all(entries) else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """The baseline: the user's source as the application builds and launches it."""
@@ -103,8 +109,10 @@ class Kernel:
     source: SourceFile
     """The source file, as your application builds it. In CUDA, host code in it is left out.
     Headers beside it are found."""
-    entry: str
-    """Name of the kernel; in CUDA also an instantiation such as `ns::kernel<float, 4>`."""
+    entry: str = ""
+    """Name of the kernel; in CUDA also an instantiation such as `ns::kernel<float, 4>`. `{NAME}` in
+    it stands for a symbol: `kernel<{T}, {D}>` is instantiated with each shape's type and integer.
+    Not needed if every launch names its own."""
     include_dirs: tuple[str, ...] = ()
     """Folders searched for included headers, relative to the spec. Headers are recorded by
     content; none outside these and the source's folder is read."""
@@ -119,6 +127,9 @@ class Kernel:
     """How your application launches the kernel. Give this or `launches`."""
     launches: tuple[Launch | Memset, ...] = ()
     """Several launches and memsets, run in order and timed as one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entry", self.entry or _first_entry(self.steps))
 
     @property
     def steps(self) -> tuple[Launch | Memset, ...]:
@@ -234,7 +245,8 @@ class Shapes:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     domain: tuple[Expression, ...] = ()
     """Conditions on the symbols. Outside them the kernel promises nothing, and the exported
-    dispatch uses your kernel."""
+    dispatch uses your kernel. Without a domain, only the spec's own shapes are served by tuned
+    kernels."""
     tune: Annotated[tuple[Binding, ...], Field(min_length=1)]
     """Shapes that are searched: symbols by name, with an optional `weight` (default 1)."""
     held_out: tuple[Binding, ...] = ()
@@ -287,8 +299,9 @@ class Template:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     source: SourceFile
     """The template's source file."""
-    entry: str
-    """Name of the kernel in it."""
+    entry: str = ""
+    """Name of the kernel in it. `{NAME}` stands for a parameter or a symbol, as in the kernel's.
+    Not needed if every launch names its own."""
     parameters: dict[Name, Annotated[tuple[Value, ...], Field(min_length=1)]]
     """Each parameter's values in order: all integers, all booleans, or all names (an enum)."""
     constraints: tuple[Expression, ...] = ()
@@ -306,6 +319,9 @@ class Template:
     """Buffers of the template's own, appended to the kernel's arguments."""
     rationale: str = ""
     """Why the template should be faster: a note for readers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entry", self.entry or _first_entry(self.steps))
 
     @property
     def steps(self) -> tuple[Launch | Memset, ...]:

@@ -11,7 +11,7 @@ from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.device import Device
 from tuner.errors import NothingValid
-from tuner.experiment.model import Template
+from tuner.experiment.model import ShapeBinding, Template
 from tuner.export.header import render_header
 from tuner.export.record import NAME, render_record
 from tuner.export.variant import ExportVariant, identifier
@@ -19,8 +19,9 @@ from tuner.journal.history import History
 from tuner.results.portfolio import choose
 from tuner.results.result import DispatchRule, Portfolio, Result
 from tuner.results.summary import summarise
-from tuner.space.lower import parameter_defines
-from tuner.trial import Configuration
+from tuner.space.limits import over_limit
+from tuner.space.lower import lower, parameter_defines
+from tuner.trial import Configuration, Infeasible
 
 
 def export_files(history: History, result: Result | None = None) -> dict[str, str]:
@@ -154,6 +155,19 @@ class Export:
         lines += [f'#line 1 "{subject.source.name}"', subject.source.text]
         return "\n".join(lines)
 
+    def _served_by(self, binding: ShapeBinding) -> int:
+        """The trial that the header selects for a shape: one that is feasible there."""
+        for trial in (choose(self.rule, binding.symbols), self.fallback):
+            variant = self.variants[trial]
+            lowered = lower(
+                self.experiment, variant.template, variant.configuration, [binding], self.device
+            )
+            if not isinstance(lowered.cells[0], Infeasible) and not over_limit(
+                lowered, self.device
+            ):
+                return trial
+        return BASELINE
+
     def _manifest(self) -> str:
         shapes = self.experiment.shapes
         data = {
@@ -182,7 +196,7 @@ class Export:
             "shapes": [
                 {
                     "symbols": binding.symbols,
-                    "variant": self.variants[choose(self.rule, binding.symbols)].name,
+                    "variant": self.variants[self._served_by(binding)].name,
                 }
                 for binding in (*shapes.tune, *shapes.held_out)
             ],

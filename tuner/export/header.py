@@ -16,7 +16,7 @@ from tuner.export.launch_code import LaunchCode, quoted
 from tuner.export.variant import ExportVariant, identifier
 from tuner.expressions import C_HELPERS
 from tuner.results.result import DispatchCondition, DispatchRule
-from tuner.space.requirements import domain
+from tuner.space.requirements import served
 
 HELPERS = f"""\
 #ifndef KERNELWRIGHT_HELPERS
@@ -150,6 +150,9 @@ class _Header:
         yield f" * {self.prefix}_scratches() is the number of scratch buffers that it needs, of"
         yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks arguments."
         yield " *"
+        if not self.experiment.shapes.domain:
+            yield " * The spec has no domain: only the shapes that were confirmed are served."
+            yield " *"
         for variant in self.variants.values():
             yield f" * {variant.name}: {_plain(variant.note)}"
         yield " */"
@@ -198,9 +201,7 @@ class _Header:
     def domain(self) -> Iterator[str]:
         for types in self.launching.types:
             conditions = self.launching.typed(types)
-            conditions += [
-                self.launching.c(required.factors[0], types) for required in domain(self.experiment)
-            ]
+            conditions += [self.launching.c(one, types) for one in served(self.experiment)]
             conditions += [f"s->{name} > 0" for name in self.launching.symbols if name not in types]
             yield f"if ({' && '.join(conditions)})"
             yield "    return 1;"

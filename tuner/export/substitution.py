@@ -23,7 +23,7 @@ from tuner.expressions.tree import Apply, Const, Name
 from tuner.plan import Build, CellPlan, KernelStep, Shape
 from tuner.results.result import DispatchCondition
 from tuner.space.lower import lower
-from tuner.space.requirements import constraints, domain
+from tuner.space.requirements import constraints, served
 
 Program = str
 """The words of a postfix program, separated by spaces."""
@@ -156,7 +156,7 @@ class _RuleMaker:
                 if self._arguments[name].kind == "null"
             ),
             buffers=tuple(self._buffers()),
-            domain=tuple(self._program(one.factors[0]) for one in domain(experiment)),
+            domain=tuple(self._program(one) for one in served(experiment)),
             variants=tuple(variants),
             uses=tuple(uses),
         )

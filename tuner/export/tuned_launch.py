@@ -221,10 +221,7 @@ class TunedLaunch:
 
     def _as_measured(self) -> Iterator[str]:
         """C conditions: the launch is one that the run measured the original with."""
-        original, shapes = self.original, self.experiment.shapes
-        if not shapes.domain:
-            confirmed = (self.code.typed(one.symbols) for one in (*shapes.tune, *shapes.held_out))
-            yield f"({' || '.join(' && '.join(conditions) for conditions in confirmed)})"
+        original = self.original
         for expression, value in original.equations():
             if original.values.get(expression.text) != value:
                 yield self._equal(value, [self.code.c(expression, t) for t in self.code.types])

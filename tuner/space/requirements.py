@@ -18,6 +18,7 @@ from tuner.experiment.model import (
     Template,
 )
 from tuner.expressions import Expression
+from tuner.expressions.tree import MAX_LENGTH
 from tuner.trial import Code
 
 INT64_MAX = 2**63 - 1
@@ -108,6 +109,25 @@ def domain(experiment: Experiment) -> Iterator[Requirement]:
             factors=(expression,),
             true=True,
         )
+
+
+def served(experiment: Experiment) -> tuple[Expression, ...]:
+    """Conditions of the shapes that tuned kernels may serve in an application.
+
+    The domain; without one nothing is promised beyond the spec's own shapes, so only these.
+    """
+    if experiment.shapes.domain:
+        return experiment.shapes.domain
+    found: list[str] = []
+    for binding in (*experiment.shapes.tune, *experiment.shapes.held_out):
+        equal = (
+            f"{name} == {value!r}" if isinstance(value, str) else f"{name} == {int(value)}"
+            for name, value in binding.symbols.items()
+        )
+        found.append(" and ".join(equal))
+    while len(" or ".join(found)) > MAX_LENGTH:
+        found.pop()
+    return (Expression.parse(" or ".join(found)),)
 
 
 def constraints(subject: Kernel | Template) -> Iterator[Requirement]:

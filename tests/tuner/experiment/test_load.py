@@ -601,3 +601,15 @@ def test_files_of_shapes_are_checked_each(tmp_path):
     assert any("file: 'm' in" in problem for problem in said(path))
     path.write_text(FILES.replace("x-{n}.npy'", "x-{n}.npy', sample: b"))
     assert any("sample follows from the files" in problem for problem in said(path))
+
+
+def test_an_entry_is_not_needed_where_every_launch_names_its_own(tmp_path):
+    own = "launch: {entry: scale, grid:"
+    text = specs.SPEC.replace("  entry: scale\n", "").replace("launch: {grid:", own)
+    template = specs.TEMPLATE.replace("entry: scale\n", "").replace("launch: {grid:", own)
+    assert "entry" not in template.replace(own, "")
+    experiment = load_experiment(specs.write(tmp_path, text, template__yaml=template))
+    assert (experiment.kernel.entry, experiment.template.entry) == ("scale", "scale")
+    spec = specs.write(tmp_path, text.replace(own, "launch: {grid:"), template__yaml=template)
+    with pytest.raises(SpecProblems, match="missing key 'entry': a launch names none of its own"):
+        load_experiment(spec)

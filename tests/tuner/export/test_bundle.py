@@ -354,7 +354,7 @@ def test_sources_carry_their_values_and_say_what_depends_on_the_shape():
         "general",
         "trial1",
         "general",
-        "trial1",
+        "general",  # the rule says trial1, which is infeasible there
     ]
     assert manifest["rule"] == [
         {"when": ["n <= 32"], "variant": "general"},
@@ -456,3 +456,23 @@ def test_c_and_python_dispatch_alike_on_every_shape(seed, tmp_path):
     serving = [{} if t == BASELINE else trials[t][0] for t in portfolio.serves]
     assert picked == serving
     assert len(portfolio.members) > 1
+
+
+@needs_gcc
+def test_without_a_domain_only_confirmed_shapes_are_served(tmp_path):
+    experiment = everything()
+    experiment = replace(experiment, shapes=replace(experiment.shapes, domain=()))
+    general = Configuration.of({"VEC": 4, "MODE": "plain", "FAST": True, "BLOCK": 64})
+    files = export_files(run_of(experiment, cuda_device(90), general, general))
+    assert "only the shapes that were confirmed are served" in files["k_2_in_1.h"]
+    shapes = experiment.shapes
+    own = (*shapes.tune, *shapes.held_out)
+    others = [ShapeBinding({**binding.symbols, "n": 1 + binding.symbols["n"]}) for binding in own]
+    listed = ", ".join(shape_literal("k_2_in_1", one) for one in (*own, *others))
+    body = f"""
+    k_2_in_1_shape s[] = {{{listed}}};
+    int i;
+    for (i = 0; i < {2 * len(own)}; ++i)
+        printf("%d\\n", k_2_in_1_select(&s[i]) != K_2_IN_1_BASELINE);
+    """
+    assert execute(files, tmp_path, body) == ["1"] * len(own) + ["0"] * len(own)

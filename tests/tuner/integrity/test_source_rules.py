@@ -236,3 +236,17 @@ def test_a_long_source_is_read_in_little_more_time_than_it_takes_to_read_it() ->
     reasons = source_violations(experiment, long)
     assert time.process_time() - began < 5
     assert len([reason for reason in reasons if "declared but not defined" in reason]) == 8_000
+
+
+def test_host_code_is_not_judged_but_what_it_hides_is() -> None:
+    experiment, template = bundled("cuda")
+    kernel = template.steps[0].entry or template.entry
+    host = (
+        '#include <cstdio>\nint main() {\n  printf("%d", 1); cudaMalloc(0, 1);\n'
+        f"  {kernel}<<<1, 2>>>();\n}}\n"
+    )
+    assert source_violations(experiment, with_source(template, template.source.text + host)) == ()
+    called = "__device__ long long ticks() { return clock64(); }\n" + host
+    text = template.source.text.replace("{", "{ ticks();", 1)
+    reasons = source_violations(experiment, with_source(template, called + text))
+    assert any("clock64 is not allowed" in reason for reason in reasons)

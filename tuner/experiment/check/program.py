@@ -117,6 +117,10 @@ def _program(experiment: Experiment, program: _Program) -> Iterator[Finding]:
             entries.append(((*path, "entry"), launch.entry))
     if isinstance(subject, Kernel) and subject.binary:
         yield from _symbols(subject.binary, [entry for _, entry in entries])
+    if not subject.entry:
+        if any(isinstance(step, Launch) for step in subject.steps):
+            yield Finding(root, "missing key 'entry': a launch names none of its own", "entry")
+        entries = entries[1:]
     for path, entry in entries:
         problem = _entry_problem(entry, experiment, subject, found, text)
         if problem:

@@ -1,0 +1,73 @@
+"""``validate --compile``: stops at the baseline, shows progress, and tells each problem once."""
+
+import pytest
+
+from cluster.commands.specs import validate
+from tuner.errors import NothingValid
+
+pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+
+KERNEL = """\
+extern "C" __global__ void scale(float* out, const float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i] * FACTOR;
+}
+int main() { scale<<<1, 1>>>(nullptr, nullptr, 0); }
+"""
+SPEC = """\
+version: 1
+name: scale
+kernel:
+  language: cuda
+  source: scale.cu
+  entry: scale
+  launch: {grid: "ceil_div(n, 64)", block: 64}
+arguments:
+  - {name: out, kind: out, dtype: float32, shape: n}
+  - {name: x, kind: in, dtype: float32, shape: n}
+  - {name: n, kind: scalar, dtype: int32, value: n}
+shapes: {domain: [1 <= n], tune: [{n: 1000}], held_out: [{n: 77}]}
+"""
+
+
+def check(folder, kernel=KERNEL, spec=SPEC):
+    (folder / "scale.cu").write_text(kernel)
+    (folder / "spec.yaml").write_text(spec)
+    path = str(folder / "spec.yaml")
+    validate(path, target="sm_90", compile_corners=True, device=None, as_json=False)
+
+
+def test_nothing_is_tried_after_the_baseline_failed(tmp_path, capsys):
+    with pytest.raises(NothingValid, match="the baseline did not compile; nothing else was tried"):
+        check(tmp_path)
+    shown = capsys.readouterr()
+    assert shown.out.count('identifier "FACTOR" is undefined') == 1
+    assert "not compiled: the baseline: scale.cu(3): error" in shown.out
+    assert shown.err.count("kernelwright: compiling") == 1
+    assert "kernelwright: compiling 1/" in shown.err
+
+
+def test_a_problem_of_several_configurations_is_told_once(tmp_path, capsys):
+    template = (
+        "template:\n  source: variant.cu\n  entry: scale\n  parameters: {FACTOR: [1, 2, 3]}\n"
+        '  launch: {grid: "ceil_div(n, 64)", block: 64}\n'
+    )
+    (tmp_path / "variant.cu").write_text(KERNEL.replace("FACTOR", "FACTOR * missing"))
+    with pytest.raises(NothingValid, match="3 of 4 did not compile"):
+        check(tmp_path, KERNEL.replace("FACTOR", "2"), SPEC + template)
+    shown = capsys.readouterr()
+    assert shown.out.count('"missing" is undefined') == 1
+    assert "compiled the baseline: ok" in shown.out
+    assert "not compiled: FACTOR=1 and 2 more: variant.cu(3): error" in shown.out
+    assert "kernelwright: compiling 4/4: FACTOR=" in shown.err
+
+
+def test_a_kernel_with_nothing_to_vary_is_checked_all_the_same(tmp_path, capsys):
+    twice = "launches: [{grid: n, block: 64}, {grid: n, block: 64}]"
+    kernel = KERNEL.replace("* FACTOR", "").replace(
+        "void scale", "void __launch_bounds__(64) scale"
+    )
+    check(tmp_path, kernel, SPEC.replace('launch: {grid: "ceil_div(n, 64)", block: 64}', twice))
+    shown = capsys.readouterr().out
+    assert "compiled the baseline: ok" in shown
+    assert "space: none: scale.cu: nothing to vary was found in scale" in shown
