@@ -1,8 +1,6 @@
-"""This user's private directory on this host: scratch folders of workers, locks of devices."""
+"""This user's private directory on this host: scratch folders of workers, locks of files."""
 
 import fcntl
-import logging
-import math
 import os
 import shutil
 import stat
@@ -10,17 +8,13 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tuner.errors import EnvironmentProblem
 
-_LOG = logging.getLogger(__name__)
-
 _POLL_SECONDS = 0.005
-LONG_SECONDS = 15.0
-"""A wait for a device that is longer than this is logged; most turns are shorter."""
 
 
 def runtime_directory() -> Path:
@@ -40,57 +34,24 @@ def runtime_directory() -> Path:
 
 
 @contextmanager
-def device_lock(identity: str, abort: threading.Event) -> Iterator[None]:
-    """Hold the host-wide lock of a device; waits for it unless ``abort`` is set.
-
-    Fair: the next in line holds the turn lock while it waits. A long wait is logged once, with the
-    process that holds the device.
-
-    Raises:
-        EnvironmentProblem: aborted while waiting.
-    """
-    folder = runtime_directory()
-    lock = folder / f"{identity}.lock"
-
-    def log_holder() -> None:
-        holder = lock.read_text(errors="replace")[:20].strip() or "?"
-        _LOG.warning("%s is in use by process %s, waiting for it", identity, holder)
-
-    with (
-        file_lock(folder / f"{identity}.turn", abort, log_holder) as turn,
-        file_lock(lock, abort, log_holder) as held,
-    ):
-        fcntl.flock(turn, fcntl.LOCK_UN)
-        os.ftruncate(held, 0)
-        os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
-        yield
-
-
-@contextmanager
-def file_lock(
-    path: Path, abort: threading.Event, when_long: Callable[[], None] = lambda: None
-) -> Iterator[int]:
+def file_lock(path: Path, abort: threading.Event) -> Iterator[int]:
     """Hold the lock of a file, created if missing; waits for it unless ``abort`` is set.
 
     Raises:
         EnvironmentProblem: aborted while waiting.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    long = time.monotonic() + LONG_SECONDS
     try:
-        while not _taken(descriptor):
+        while not lock_taken(descriptor):
             if abort.is_set():
                 raise EnvironmentProblem(f"closed while waiting for {path.name}")
-            if time.monotonic() > long:
-                long = math.inf
-                when_long()
             time.sleep(_POLL_SECONDS)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _taken(descriptor: int) -> bool:
+def lock_taken(descriptor: int) -> bool:
     """Take the lock if it is free; whether it was."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,7 +116,7 @@ def _remove_if_dead(folder: Path) -> None:
     except OSError:
         return
     try:
-        if _taken(descriptor):
+        if lock_taken(descriptor):
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(descriptor)

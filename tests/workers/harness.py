@@ -33,6 +33,7 @@ from workers.bench.preparation import Preparation
 from workers.bench.supervisor import Deadlines, Supervisor
 from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
+from workers.device_lock import DeviceLock
 from workers.devices.discover import list_devices
 
 QUICK = Deadlines(launch=1.0, first=4.0)
@@ -141,7 +142,8 @@ def opened_oracle(laboratory: Laboratory, folder: Path) -> Iterator[tuple[Prepar
         },
     )
     files = OracleFiles(prep, folder, threading.Event())
-    oracle = Oracle(prep, supervisor(folder), files, QUICK)
+    lock = DeviceLock("oracle", threading.Event())
+    oracle = Oracle(prep, supervisor(folder), files, QUICK, lock)
     try:
         yield prep, oracle
     finally:

@@ -27,6 +27,7 @@ from workers.bench.preparation import Preparation
 from workers.bench.recheck import recheck_timing
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost
+from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import VerificationCase, rejected
 
@@ -51,6 +52,7 @@ class Confirmation:
         prep: the prepared experiment.
         oracle: makes the extra cases.
         open_session: opens a session on a fresh child.
+        lock: held while a child works; others have their turns between launches.
         rng: decides the order of candidates.
     """
 
@@ -59,11 +61,13 @@ class Confirmation:
         prep: Preparation,
         oracle: Oracle,
         open_session: Callable[[], BenchSession],
+        lock: DeviceLock,
         rng: np.random.Generator,
     ) -> None:
         self._prep = prep
         self._oracle = oracle
         self._open_session = open_session
+        self._lock = lock
         self._rng = rng
 
     def run(self, work: ConfirmWork) -> ConfirmationSampled:
@@ -144,6 +148,18 @@ class Confirmation:
         checked_further = [c.trial for c in finalists if c.trial in work.extra_checks]
         extra = self._extra_cases(work.scope, notes) if checked_further else {}
         self._oracle.end_children()
+        with self._lock.held():
+            return self._timed(finalists, work.scope, checked_further, extra, notes, vitals)
+
+    def _timed(
+        self,
+        finalists: Sequence[Candidate],
+        scope: ConfirmScope,
+        checked_further: Sequence[int],
+        extra: Mapping[int, Sequence[VerificationCase]],
+        notes: dict[str, None],
+        vitals: list[Vitals],
+    ) -> tuple[Sample, ...]:
         session = self._open_session()
         loaded_by_trial: dict[int, LoadedCandidate] = {}
         for candidate in (self._prep.setup.baseline, *finalists):
@@ -153,7 +169,7 @@ class Confirmation:
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
         for shape in range(len(self._prep.bindings)):
-            caches = self._caches(shape, work.scope)
+            caches = self._caches(shape, scope)
             if shape in self._prep.timed and not caches:
                 continue
             cases = self._prep.cases.get(shape, ())[:-1]  # the last is for the timing recheck
@@ -170,6 +186,7 @@ class Confirmation:
                 for trial, loaded in runners.items():
                     if is_extra and trial not in (BASELINE, *checked_further):
                         continue
+                    self._lock.pause()
                     with self._attribute_failure(trial, shape):
                         known = self._prep.baseline_ns.get(shape, slowest_ns)
                         for exact in (True, False) if is_extra else (True,):
@@ -221,6 +238,7 @@ class Confirmation:
 
         for number in range(rounds):
             for trial in self._rng.permutation(list(runners)).tolist():
+                self._lock.pause()
                 with self._attribute_failure(trial, shape):
                     times[trial] += take(trial)
                     if number == check_at[trial] and trial in finalists:
@@ -228,6 +246,7 @@ class Confirmation:
         # Rechecks run last, so that a kernel cannot tell when checking is over. Their order is
         # random, since later ones could learn from earlier ones in the same process.
         for trial in self._rng.permutation(finalists).tolist():
+            self._lock.pause()
             with self._attribute_failure(trial, shape):
                 times[trial] = recheck_timing(
                     self._prep,

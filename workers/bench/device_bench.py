@@ -9,8 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -46,11 +45,12 @@ from workers.bench.trial_runner import TrialRunner
 from workers.checkers.examination import Site, examine
 from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
+from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
 from workers.integrity.launch_checks import VerificationCase, rejected
 from workers.integrity.trivial_answers import trivial_answer_rejection
-from workers.scratch import PrivateFolder, device_lock
+from workers.scratch import PrivateFolder
 
 _SWITCH_SECONDS = 0.0001
 """Python's switch interval: a bench's thread sends dozens of requests per trial, and must not wait
@@ -67,8 +67,8 @@ _MEASURED: dict[str, Ceilings] = {}
 class DeviceBench:
     """One device's bench: synchronous, for one thread at a time.
 
-    :meth:`prepare`, :meth:`run`, :meth:`confirm` and :meth:`examine` lock the device host-wide, so
-    that benches of several runs can share it without disturbing each other's times.
+    Holds the device's host-wide lock whenever a child works on it, so that benches of several runs
+    can share it without disturbing each other's times.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class DeviceBench:
         self._deadlines = deadlines or Deadlines()
         self._folder = PrivateFolder("bench")
         self._described: tuple[Device, str] | None = None
+        self._device_lock: DeviceLock | None = None
         self._prep: Preparation | None = None
         self._oracle: Oracle | None = None
         self._runner: TrialRunner | None = None
@@ -118,21 +119,20 @@ class DeviceBench:
 
         Calling again starts over. Retries once if a child process was killed externally.
         """
-        with self._locked():
-            began = time.time()
+        began = time.time()
+        result = self._begin(setup)
+        if isinstance(result, Rejected) and result.code == Code.CRASH:
             result = self._begin(setup)
-            if isinstance(result, Rejected) and result.code == Code.CRASH:
-                result = self._begin(setup)
-            oracle = self._oracle
-            if oracle is not None:
-                oracle.end_children()
-            return BaselinePrepared(
-                result=result,
-                notes=oracle.notes if oracle else (),
-                ceilings=self._prep.ceilings if self._prep else None,
-                vitals=self._runner.vitals if self._runner else None,
-                span=self._span(began),
-            )
+        oracle = self._oracle
+        if oracle is not None:
+            oracle.end_children()
+        return BaselinePrepared(
+            result=result,
+            notes=oracle.notes if oracle else (),
+            ceilings=self._prep.ceilings if self._prep else None,
+            vitals=self._runner.vitals if self._runner else None,
+            span=self._span(began),
+        )
 
     def run(self, candidate: Candidate, cutoffs: Losses = ()) -> TrialFinished:
         """Verify and time one candidate on every tune shape that it is feasible for.
@@ -147,7 +147,7 @@ class DeviceBench:
             return TrialFinished(
                 trial=candidate.trial, outcome=refused, span=self._span(time.time())
             )
-        with self._locked():
+        with self._lock().held():
             began, at = time.monotonic(), time.time()
             for _ in range(CHILD_ATTEMPTS):
                 runner = self._ready(candidate)
@@ -172,28 +172,27 @@ class DeviceBench:
             EnvironmentProblem: the baseline itself fails in it.
         """
         prep, oracle = self._prepared()
-        with self._locked():
-            began = time.time()
-            self._drop()
-            server = self._server()
+        began = time.time()
+        self._drop()
+        server = self._server()
 
-            def open_session() -> BenchSession:
-                server.kill()
-                return BenchSession(
-                    server,
-                    prep.arguments,
-                    self._deadlines,
-                    prep.device,
-                    self._rng,
-                    prep.bounds,
-                )
+        def open_session() -> BenchSession:
+            server.kill()
+            return BenchSession(
+                server,
+                prep.arguments,
+                self._deadlines,
+                prep.device,
+                self._rng,
+                prep.bounds,
+            )
 
-            try:
-                sampled = Confirmation(prep, oracle, open_session, self._rng).run(work)
-                return replace(sampled, span=self._span(began))
-            finally:
-                server.close()
-                oracle.end_children()
+        try:
+            confirmation = Confirmation(prep, oracle, open_session, self._lock(), self._rng)
+            return replace(confirmation.run(work), span=self._span(began))
+        finally:
+            server.close()
+            oracle.end_children()
 
     def examine(self, work: ExamineWork) -> WinnersExamined:
         """Run winners under the memory and race checkers, and the best of them under a profiler.
@@ -201,7 +200,7 @@ class DeviceBench:
         Without checkers, and without a profiler for the backend, the device is not touched.
         """
         prep, _ = self._prepared()
-        with self._locked():
+        with self._lock().held():
             began = time.time()
             if work.checkers or adapter_of(prep.device.backend).profiler:
                 self._drop()
@@ -229,6 +228,8 @@ class DeviceBench:
             server.close()
         if oracle is not None:
             oracle.close()
+        if self._device_lock is not None:
+            self._device_lock.close()
         self._folder.remove()
 
     def _span(self, began: float) -> Span:
@@ -262,7 +263,7 @@ class DeviceBench:
                 return refused
         answers = OracleFiles(prep, self._folder.path, self._closed)
         server = self._server()
-        oracle = Oracle(prep, server, answers, self._deadlines)
+        oracle = Oracle(prep, server, answers, self._deadlines, self._lock())
         with self._guard:
             self._prep, self._oracle = prep, oracle
         wanted = [
@@ -281,17 +282,18 @@ class DeviceBench:
         ):
             return refused
         note_unchanged_inputs(prep, oracle)
-        prep.ceilings = self._ceilings(server, oracle)
-        oracle.end_children()
-        try:
-            self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
-            if not prep.device.is_cpu:
-                self._runner.rehearse()
-            return tuple(self._runner.baseline(shape) for shape in prep.timed)
-        except DeviceFailure as failure:
-            self._drop()
-            detail = f"the baseline itself fails in a second process: {failure.detail}"
-            return replace(rejected(failure, None), detail=detail)
+        with self._lock().held():
+            prep.ceilings = self._ceilings(server, oracle)
+            oracle.end_children()
+            try:
+                self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
+                if not prep.device.is_cpu:
+                    self._runner.rehearse()
+                return tuple(self._runner.baseline(shape) for shape in prep.timed)
+            except DeviceFailure as failure:
+                self._drop()
+                detail = f"the baseline itself fails in a second process: {failure.detail}"
+                return replace(rejected(failure, None), detail=detail)
 
     def _ceilings(self, server: Supervisor, oracle: Oracle) -> Ceilings | None:
         """The device's ceilings, measured once in a process."""
@@ -388,7 +390,7 @@ class DeviceBench:
         self._prep = self._oracle = None
         self._quarantined = ""
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with device_lock(self._describe()[1], self._closed):
-            yield
+    def _lock(self) -> DeviceLock:
+        if self._device_lock is None:
+            self._device_lock = DeviceLock(self._describe()[1], self._closed)
+        return self._device_lock

@@ -36,6 +36,7 @@ from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import BurstRequest, ChildLost, Deadlines, Supervisor
 from workers.comparison import ArrayComparison, Expected, Mode, compare
+from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
 from workers.elements import dtype_name, from_storage, is_float, to_storage
@@ -63,6 +64,7 @@ class Oracle:
         server: a child of its own for the baseline.
         files: where inputs and expected outputs are kept.
         deadlines: how long the baseline may take.
+        lock: held while the baseline runs; inputs and the reference need no device.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Oracle:
         server: Supervisor,
         files: OracleFiles,
         deadlines: Deadlines,
+        lock: DeviceLock,
     ) -> None:
         self._setup = prep.setup
         self._bindings = prep.bindings
@@ -80,6 +83,7 @@ class Oracle:
         self._server = server
         self._files = files
         self._deadlines = deadlines
+        self._lock = lock
         self._reference = ReferenceProcess()
         self._module: int | None = None
         self._made: dict[tuple[int, InputSpec], VerificationCase | Rejected] = {}
@@ -160,7 +164,7 @@ class Oracle:
             for a in arguments
             if a.name in inputs
         }
-        with self._running:
+        with self._running, self._lock.held():
             try:
                 runs = self._run_baseline(shape, spec, contents)
             except ChildLost:

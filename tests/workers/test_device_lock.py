@@ -1,0 +1,197 @@
+"""The lock of a device: host-wide, fair, and kept no longer than a turn while others wait."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tuner.errors import EnvironmentProblem
+from workers.device_lock import KEPT_SECONDS, DeviceLock
+from workers.scratch import runtime_directory
+
+HOLDER = """
+import sys, threading
+from workers.device_lock import DeviceLock
+with DeviceLock(sys.argv[1], threading.Event()).held():
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def holder(place):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, "gpu-1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"TMPDIR": str(place), "PYTHONPATH": ":".join(sys.path)},
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def lock(identity: str = "gpu-1") -> DeviceLock:
+    return DeviceLock(identity, threading.Event())
+
+
+def started(function: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+
+def queued(count: int) -> None:
+    """Wait until so many wait for the device."""
+    queue = runtime_directory() / "gpu-1.queue"
+    ends = time.monotonic() + 10
+    while len(list(queue.glob("[0-9]*"))) != count:
+        assert time.monotonic() < ends
+        time.sleep(0.001)
+
+
+def test_it_is_host_wide_and_each_device_has_its_own(holder) -> None:
+    taken = threading.Event()
+
+    def take() -> None:
+        with lock().held():
+            taken.set()
+
+    thread = started(take)
+    queued(1)
+    assert not taken.wait(0.05)
+    with lock("gpu-2").held():
+        pass
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    assert taken.wait(10)
+    thread.join()
+
+
+def test_a_long_wait_is_told_with_who_has_the_device(holder, monkeypatch, caplog) -> None:
+    monkeypatch.setattr("workers.device_lock.LONG_SECONDS", 0.1)
+    holder.send_signal(signal.SIGSTOP)
+    ended = threading.Event()
+
+    def take() -> None:
+        with pytest.raises(EnvironmentProblem), DeviceLock("gpu-1", ended).held():
+            pass
+
+    waiting = started(take)
+    while not caplog.messages:
+        assert waiting.is_alive()
+        time.sleep(0.01)
+    ended.set()
+    waiting.join()
+    assert caplog.messages == [f"gpu-1 is in use by process {holder.pid}, waiting for it"]
+
+
+def test_it_is_free_when_its_holder_is_killed(holder) -> None:
+    holder.kill()
+    with lock().held():
+        pass
+
+
+def test_waiting_can_be_aborted(holder) -> None:
+    abort = threading.Event()
+    threading.Timer(0.05, abort.set).start()
+    with pytest.raises(EnvironmentProblem, match="closed"), DeviceLock("gpu-1", abort).held():
+        pass
+
+
+def test_who_asks_first_has_it_first() -> None:
+    order: list[int] = []
+
+    def take(number: int) -> None:
+        with lock().held():
+            order.append(number)
+
+    with lock().held():
+        threads = []
+        for number in range(4):
+            threads.append(started(lambda number=number: take(number)))
+            queued(number + 1)
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2, 3]
+
+
+def test_the_place_of_a_dead_process_in_the_queue_is_given_up(holder) -> None:
+    script = HOLDER.replace("sys.stdin", "open('/dev/null')")
+    environment = {"TMPDIR": str(runtime_directory().parent), "PYTHONPATH": ":".join(sys.path)}
+    dead = subprocess.Popen([sys.executable, "-c", script, "gpu-1"], env=environment)
+    queued(1)
+    dead.kill()
+    dead.wait()
+    holder.kill()
+    with lock().held():
+        pass
+    queued(0)
+
+
+def test_a_turn_goes_on_over_works_that_follow_at_once(monkeypatch) -> None:
+    monkeypatch.setattr("workers.device_lock.KEPT_SECONDS", 60.0)
+    monkeypatch.setattr("workers.device_lock.TURN_SECONDS", 60.0)
+    first, order = lock(), []
+    with first.held():
+        order.append("first")
+
+    def take() -> None:
+        with lock().held():
+            order.append("other")
+
+    thread = started(take)
+    queued(1)
+    with first.held(), first.held():
+        order.append("again")
+    first.close()
+    thread.join()
+    assert order == ["first", "again", "other"]
+
+
+def test_a_turn_that_is_over_ends_where_it_can_if_another_waits(monkeypatch) -> None:
+    monkeypatch.setattr("workers.device_lock.KEPT_SECONDS", 0.1)
+    monkeypatch.setattr("workers.device_lock.TURN_SECONDS", 0.0)
+    first, order = lock(), []
+
+    def take(name: str) -> None:
+        with lock().held():
+            order.append(name)
+
+    with first.held():
+        first.pause()
+        order.append("nobody waits")
+        thread = started(lambda: take("second"))
+        queued(1)
+        order.append("works on")
+        first.pause()
+        order.append("first")
+    other = started(lambda: take("third"))
+    queued(1)
+    with first.held():
+        order.append("first again")
+    first.close()
+    for each in (thread, other):
+        each.join()
+    assert order == ["nobody waits", "works on", "second", "first", "third", "first again"]
+
+
+def test_a_turn_ends_when_nothing_is_done() -> None:
+    first = lock()
+    with first.held():
+        pass
+    began = time.monotonic()
+    with lock().held():
+        assert time.monotonic() - began >= KEPT_SECONDS / 2

@@ -1,0 +1,169 @@
+"""A device's host-wide lock: benches of several runs take turns, in the order in which they asked.
+
+A turn lasts until its work is done, or until it is over and another bench waits. It is kept for a
+moment after each work, since the next one mostly follows at once: a device that changes hands after
+every launch spends its time warming up.
+"""
+
+import fcntl
+import logging
+import math
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tuner.errors import EnvironmentProblem
+from workers.scratch import lock_taken, runtime_directory
+
+LONG_SECONDS = 15.0
+"""A wait for a device that is longer than this is logged; most turns are shorter."""
+TURN_SECONDS = 1.0
+"""After this a turn ends where it can, if another bench waits."""
+KEPT_SECONDS = 0.02
+"""How long a turn goes on with nothing to do."""
+_POLL_SECONDS = 0.005
+
+_log = logging.getLogger(__name__)
+
+
+class DeviceLock:
+    """One bench's access to the lock of a device.
+
+    Args:
+        identity: the device's, as every process of this host names it.
+        abort: set to give up waiting.
+    """
+
+    def __init__(self, identity: str, abort: threading.Event) -> None:
+        folder = runtime_directory()
+        self._identity = identity
+        self._path = folder / f"{identity}.lock"
+        self._queue = folder / f"{identity}.queue"
+        self._abort = abort
+        self._mutex = threading.RLock()
+        self._depth = 0
+        self._descriptor: int | None = None
+        self._taken_at = self._idle_since = 0.0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the device; a thread that holds it may ask again.
+
+        Raises:
+            EnvironmentProblem: aborted while waiting.
+        """
+        with self._mutex:
+            if self._depth == 0:
+                self._begin()
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                self._idle_since = time.monotonic()
+
+    def pause(self) -> None:
+        """Let others have their turn if this one is over; called while the device is held.
+
+        Raises:
+            EnvironmentProblem: aborted while waiting.
+        """
+        with self._mutex:
+            self._begin()
+
+    def close(self) -> None:
+        """End a turn that is kept with nothing to do."""
+        if self._mutex.acquire(blocking=False):
+            if self._depth == 0:
+                self._end()
+            self._mutex.release()
+
+    def _begin(self) -> None:
+        """Take the device, or go on with the turn."""
+        over = time.monotonic() - self._taken_at >= TURN_SECONDS
+        if self._descriptor is not None and over and self._tickets():
+            self._end()
+        if self._descriptor is None:
+            self._descriptor = self._wait()
+            self._taken_at = time.monotonic()
+            threading.Thread(target=self._keep, name="device-lock", daemon=True).start()
+
+    def _end(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _keep(self) -> None:
+        """End the turn once nothing was done for a moment."""
+        turn = self._taken_at
+        while True:
+            time.sleep(KEPT_SECONDS)
+            if not self._mutex.acquire(blocking=False):
+                continue  # in use
+            try:
+                if self._descriptor is None or self._taken_at != turn:
+                    return
+                if self._depth == 0 and time.monotonic() - self._idle_since >= KEPT_SECONDS:
+                    self._end()
+                    return
+            finally:
+                self._mutex.release()
+
+    def _wait(self) -> int:
+        """Wait for the device behind those that asked before; returns the descriptor of its lock.
+
+        A ticket in the queue is locked by the process that waits, so that those of dead ones show.
+        """
+        self._queue.mkdir(mode=0o700, exist_ok=True)
+        made, name = tempfile.mkstemp(prefix=".", dir=self._queue)
+        ticket = self._queue / f"{time.monotonic_ns():020d}{Path(name).name}"
+        held = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        long = time.monotonic() + LONG_SECONDS
+        try:
+            fcntl.flock(made, fcntl.LOCK_EX)
+            Path(name).rename(ticket)
+            while not (self._is_first(ticket) and lock_taken(held)):
+                if self._abort.is_set():
+                    raise EnvironmentProblem(f"closed while waiting for {self._path.name}")
+                if time.monotonic() > long:
+                    long = math.inf
+                    self._log_holder()
+                time.sleep(_POLL_SECONDS)
+            os.ftruncate(held, 0)
+            os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(held)
+            raise
+        finally:
+            ticket.unlink(missing_ok=True)
+            os.close(made)
+        return held
+
+    def _is_first(self, ticket: Path) -> bool:
+        """Whether nobody who lives asked before; removes tickets of the dead."""
+        for other in self._tickets():
+            if other == ticket:
+                return True
+            try:
+                descriptor = os.open(other, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError:
+                continue
+            try:
+                if not lock_taken(descriptor):
+                    return False
+                other.unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
+        return False
+
+    def _tickets(self) -> list[Path]:
+        """Those who wait, by the time at which they asked."""
+        return sorted(self._queue.glob("[0-9]*"))
+
+    def _log_holder(self) -> None:
+        holder = self._path.read_text(errors="replace")[:20].strip() or "?"
+        _log.warning("%s is in use by process %s, waiting for it", self._identity, holder)
