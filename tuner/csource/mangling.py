@@ -12,6 +12,9 @@ _INTEGER = re.compile(r"L([a-z])(n?)(\d+)E")
 _SUBSTITUTE = re.compile(r"S([0-9A-Z]*)_")
 _TEMPLATE = re.compile(r"T(\d*)_")
 _UNNAMED = "_GLOBAL__N_"
+ANONYMOUS = "(anonymous)"
+"""Stands for an unnamed namespace."""
+
 _TYPES = {
     "v": "void",
     "b": "bool",
@@ -45,9 +48,16 @@ class KernelName:
     parameters: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
+        """As source writes it: unnamed namespaces are left out."""
         scopes = [name for name in self.scopes if not name.startswith(_UNNAMED)]
         values = f"<{', '.join(self.arguments)}>" if self.arguments else ""
         return "::".join((*scopes, self.base)) + values
+
+    @property
+    def qualified(self) -> str:
+        """The name with its scopes, ``(anonymous)`` among them, and without arguments."""
+        scopes = (ANONYMOUS if name.startswith(_UNNAMED) else name for name in self.scopes)
+        return "::".join((*scopes, self.base))
 
 
 def base_name(symbol: str) -> str:
@@ -101,10 +111,10 @@ class _Reader:
         nested = self._take("N")
         while nested and self._next() in "rVK":
             self._at += 1
-        while self._next().isdigit():
+        while self._take("L") or self._next().isdigit():  # L: internal linkage
             self.names.append(self._source_name())
-            last = not nested or not self._text[self._at : self._at + 1].isdigit()
-            if not last or self._next() == "I":
+            more = nested and self._next() in "L0123456789"
+            if more or self._next() == "I":
                 self._known.append("::".join(self.names))
             if not nested:
                 break

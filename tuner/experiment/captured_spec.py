@@ -137,13 +137,13 @@ class _Draft:
 
     def _replays(self) -> str:
         outcomes = [shape.replay for shape in self._shapes]
-        exact = outcomes.count("exact")
-        if exact == len(outcomes):
+        if set(outcomes) == {"exact"}:
             return "Every replay gave the application's results bit for bit."
+        if set(outcomes) == {"none"}:
+            return "Nothing was replayed on a device, so more is guessed."
         others = ", ".join(sorted({one for one in outcomes if one != "exact"}))
-        return comment_text(
-            f"Replays that are exact: {exact} of {len(outcomes)}; others: {others}."
-        )
+        exact = outcomes.count("exact")
+        return comment_text(f"Exact replays: {exact} of {len(outcomes)}; others: {others}.")
 
     def _alike(self) -> list[int]:
         """The captured shapes whose blocks and pointers can be told by one spec."""

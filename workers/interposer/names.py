@@ -1,11 +1,9 @@
 """Kernel names as people write them."""
 
 import difflib
-import re
 from collections.abc import Iterable
 
-_ANONYMOUS = "(anonymous)"
-_NAMED = re.compile(r"\d+")
+from tuner.csource.mangling import ANONYMOUS, demangled
 
 
 def readable_name(name: str) -> str:
@@ -13,25 +11,7 @@ def readable_name(name: str) -> str:
 
     ``_ZN2at6native4copyIfEEvPT_`` is ``at::native::copy``.
     """
-    if not name.startswith("_Z"):
-        return name
-    rest = name[2:].removeprefix("N").lstrip("rVK")
-    parts: list[str] = []
-    while rest:
-        if rest.startswith("L"):  # internal linkage
-            rest = rest[1:]
-        match = _NAMED.match(rest)
-        if match is None:
-            break
-        length, start = int(match[0]), match.end()
-        part = rest[start : start + length]
-        rest = rest[start + length :]
-        parts.append(_ANONYMOUS if part.startswith("_GLOBAL__N") else part)
-        if not name.startswith("_ZN"):
-            break
-        if rest.startswith("I"):  # template arguments end the name for people
-            break
-    return "::".join(parts) or name
+    return demangled(name).qualified
 
 
 def mangled_part(name: str) -> str:
@@ -39,7 +19,7 @@ def mangled_part(name: str) -> str:
     parts = name.split("::")
     if len(parts) == 1 or not all(parts):
         return name
-    named = ("_GLOBAL__N_1" if part == _ANONYMOUS else part for part in parts)
+    named = ("_GLOBAL__N_1" if part == ANONYMOUS else part for part in parts)
     return "".join(f"{len(part)}{part}" for part in named)
 
 

@@ -74,9 +74,9 @@ def derive(
     )
     shapes = []
     for number, launch in enumerate(launches, 1):
-        if launch.captured:
-            tell(f"replaying shape {number} of {len(launches)}")
         able = open_replay if image and launch.cluster is None else None
+        if launch.captured and able:
+            tell(f"replaying shape {number} of {len(launches)}")
         memory, outcome = _probed(folder, recorded, launch, image or b"", able, types)
         raw = enumerate(bytes.fromhex(argument) for argument in launch.arguments)
         shapes.append(

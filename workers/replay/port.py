@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
+import numpy as np
 from pydantic import Field
 
 Size = tuple[int, int, int]
@@ -53,6 +54,31 @@ class Change:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """Bytes of a buffer that are combined with ``flip`` by exclusive or; zeros if it is 0."""
+
+    buffer: Index
+    start: Index
+    end: Index
+    flip: Annotated[int, Field(ge=0, lt=256)]
+
+    def change(self, contents: bytes) -> Change:
+        """The same as a change of a buffer with these contents."""
+        held = np.frombuffer(contents, np.uint8)[self.start : self.end]
+        data = held ^ np.uint8(self.flip) if self.flip else np.zeros_like(held)
+        return Change(self.buffer, self.start, data.tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Bytes of a buffer that are read back."""
+
+    buffer: Index
+    start: Index
+    end: Index
+
+
 class ReplayDevice(Protocol):
     """One device with at most one launch on it. All methods raise ``DeviceFailure``."""
 
@@ -60,16 +86,20 @@ class ReplayDevice(Protocol):
         """Load the image (cubin, fatbin or PTX) and fill the buffers; the last launch is freed."""
         ...
 
-    def run(self, changes: Sequence[Change]) -> list[bytes]:
-        """Restore all buffers, make the changes, launch, wait; return all buffers."""
+    def run(self, changes: Sequence[Change], windows: Sequence[Window]) -> list[bytes]:
+        """Restore all buffers, make the changes, launch, wait; return what the windows show."""
         ...
 
 
 class Replay(Protocol):
     """One captured launch that can be run again and again."""
 
-    def run(self, changes: Sequence[Change] = ()) -> list[bytes]:
-        """The buffers after one launch that began with the captured contents and these changes.
+    def run(
+        self, changes: Sequence[Change | Poison] = (), windows: Sequence[Window] | None = None
+    ) -> list[bytes]:
+        """What windows show after one launch on the captured contents with these changes.
+
+        By default all buffers. Poisons cost no transfer between processes.
 
         Raises:
             ReplayFailed: the launch failed, crashed or hung.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.experiment.captured import Extent, Memory
-from workers.replay.port import Change, PointerPlace, Replay, ReplayFailed
+from workers.replay.port import Change, PointerPlace, Poison, Replay, ReplayFailed, Window
 
 Bytes = NDArray[np.uint8]
 
@@ -52,6 +52,9 @@ def regions(pointers: Sequence[PointerPlace], sizes: Sequence[int]) -> tuple[Reg
 class Probe:
     """Probes one launch. Results that vary from launch to launch by themselves are ignored.
 
+    Only what the launch writes is read back, and poisons are made beside the device: a captured
+    allocation may be far larger than what the launch touches.
+
     Args:
         replay: the launch.
         before: contents of the buffers before it.
@@ -61,8 +64,9 @@ class Probe:
     def __init__(self, replay: Replay, before: Sequence[bytes], after: Sequence[bytes]) -> None:
         self._replay = replay
         self._before = [_bytes(contents) for contents in before]
+        self._windows: list[Window] = []
         self.crashes = 0
-        runs = [self._run(()) for _ in range(_REPEATS)]
+        runs = [list(map(_bytes, replay.run())) for _ in range(_REPEATS)]
         self._reference = runs[0]
         self._stable = [
             np.logical_and.reduce([run[index] == first for run in runs[1:]])
@@ -99,34 +103,39 @@ class Probe:
             told.update(dict.fromkeys(region.parameters, memory))
         return told
 
-    def changed(self, changes: Sequence[Change]) -> list[tuple[Bytes, Bytes, NDArray[np.bool_]]]:
-        """Each buffer with changes and without, and which bytes differ that are written.
+    def changed(
+        self, changes: Sequence[Change | Poison]
+    ) -> list[tuple[Bytes, Bytes, NDArray[np.bool_]]]:
+        """What is written, with changes and without, and which bytes differ; by region.
 
         Raises:
             ReplayFailed: the launch crashed.
         """
-        return [
-            (now, then, (now != then) & stable & written)
-            for now, then, stable, written in zip(
-                self._run(changes), self._reference, self._stable, self._written, strict=True
-            )
-        ]
-
-    def _run(self, changes: Sequence[Change]) -> list[Bytes]:
-        return [_bytes(contents) for contents in self._replay.run(changes)]
+        found = []
+        shown = self._replay.run(changes, self._windows)
+        for window, now in zip(self._windows, map(_bytes, shown), strict=True):
+            place = slice(window.start, window.end)
+            then = self._reference[window.buffer][place]
+            compared = self._stable[window.buffer][place] & self._written[window.buffer][place]
+            found.append((now, then, (now != then) & compared))
+        return found
 
     def _find_written(self, region: Region) -> None:
-        """Add what the launch overwrites with the very bytes that were there."""
-        held = self._before[region.buffer][region.start : region.end]
+        """Find what the launch overwrites, also with the very bytes that were there."""
+        place = slice(region.start, region.end)
+        held, written = self._before[region.buffer][place], self._written[region.buffer][place]
+        whole = [Window(region.buffer, region.start, region.end)]
         for flip in _FLIPS:
-            flipped = held ^ np.uint8(flip)
+            poison = Poison(region.buffer, region.start, region.end, flip)
             try:
-                after = self._run([Change(region.buffer, region.start, flipped.tobytes())])
+                (after,) = self._replay.run([poison], whole)
             except ReplayFailed:
                 self.crashes += 1
-                return
-            now = after[region.buffer][region.start : region.end]
-            self._written[region.buffer][region.start : region.end] |= now != flipped
+                break
+            written |= _bytes(after) != held ^ np.uint8(flip)
+        if (places := np.flatnonzero(written)).size:
+            end = region.start + int(places[-1]) + 1
+            self._windows.append(Window(region.buffer, region.start, end))
 
     def _read(self, region: Region) -> Extent | None:
         start, end = region.start, region.end
@@ -153,26 +162,21 @@ class Probe:
 
     def _matters(self, buffer: int, start: int, end: int) -> bool:
         """Whether changing these bytes changes a result, or crashes the launch."""
-        for data in self._poisons(self._before[buffer][start:end]):
+        for flip in self._flips(self._before[buffer][start:end]):
             try:
-                after = self._run([Change(buffer, start, data.tobytes())])
+                seen = self.changed([Poison(buffer, start, end, flip)])
             except ReplayFailed:
                 self.crashes += 1
                 return True
-            for index, (now, then) in enumerate(zip(after, self._reference, strict=True)):
-                differs = (now != then) & self._stable[index]
-                if index == buffer:  # bytes that are not written keep the change
-                    differs[start:end] &= self._written[buffer][start:end]
-                if differs.any():
-                    return True
+            if any(differs.any() for _, _, differs in seen):
+                return True
         return False
 
-    def _poisons(self, held: Bytes) -> Iterator[Bytes]:
-        """Other contents; zeros first, since they are valid as indices."""
+    def _flips(self, held: Bytes) -> Iterator[int]:
+        """How to change contents; zeros first, since they are valid as indices."""
         if held.any():
-            yield np.zeros_like(held)
-        for flip in _FLIPS:
-            yield held ^ np.uint8(flip)
+            yield 0
+        yield from _FLIPS
 
 
 def _bytes(contents: bytes) -> Bytes:

@@ -18,7 +18,7 @@ from workers.child_environment import private_environment
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
 from workers.process import Child, physical_memory
-from workers.replay.port import Change, ReplayDevice, ReplayFailed, ReplayLaunch
+from workers.replay.port import Change, Poison, ReplayDevice, ReplayFailed, ReplayLaunch, Window
 from workers.scratch import PrivateFolder
 
 RUN_SECONDS = 30.0
@@ -40,11 +40,16 @@ class _Run:
 
     kind: Literal["run"] = "run"
     changes: tuple[tuple[int, int], ...]
+    poisons: tuple[Poison, ...]
+    windows: tuple[Window, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """How it went; buffers follow as blobs. ``problem``: the machine lacks something."""
+    """How it went, with what the windows show as blobs.
+
+    ``problem``: the machine lacks something.
+    """
 
     failed: str | None = None
     problem: str | None = None
@@ -81,10 +86,13 @@ class ReplayProcess:
             preload=preloaded_modules(backend),
         )
         self._opening = (_Open(launch=launch), [image, *buffers])
+        self._whole = tuple(Window(i, 0, len(held)) for i, held in enumerate(buffers))
         self._opened = False
         self._seconds = seconds
 
-    def run(self, changes: Sequence[Change] = ()) -> list[bytes]:
+    def run(
+        self, changes: Sequence[Change | Poison] = (), windows: Sequence[Window] | None = None
+    ) -> list[bytes]:
         """Run the launch, in a fresh process after a failure.
 
         Raises:
@@ -94,8 +102,13 @@ class ReplayProcess:
         if not self._opened:
             self._ask(*self._opening, _OPEN_SECONDS)
             self._opened = True
-        places = tuple((change.buffer, change.start) for change in changes)
-        return self._ask(_Run(changes=places), [c.data for c in changes], self._seconds)
+        plain = [change for change in changes if isinstance(change, Change)]
+        request = _Run(
+            changes=tuple((change.buffer, change.start) for change in plain),
+            poisons=tuple(change for change in changes if isinstance(change, Poison)),
+            windows=self._whole if windows is None else tuple(windows),
+        )
+        return self._ask(request, [change.data for change in plain], self._seconds)
 
     def close(self) -> None:
         """End the process."""
@@ -126,40 +139,51 @@ class ReplayProcess:
         self._child.kill()
 
 
-def _answer(
-    device: ReplayDevice, request: _Open | _Run, blobs: list[bytes]
-) -> tuple[_Answer, list[bytes]]:
-    try:
+class _Server:
+    """One device with the launch on it, and the captured contents of its buffers."""
+
+    def __init__(self, device: ReplayDevice) -> None:
+        self._device = device
+        self._buffers: list[bytes] = []
+
+    def answer(self, request: _Open | _Run, blobs: list[bytes]) -> tuple[_Answer, list[bytes]]:
+        """Carry out a request; a device's failure becomes an answer."""
+        try:
+            return _Answer(), self._do(request, blobs)
+        except DeviceFailure as failure:
+            return _Answer(failed=failure.detail), []
+
+    def _do(self, request: _Open | _Run, blobs: list[bytes]) -> list[bytes]:
         if isinstance(request, _Open):
-            device.open(request.launch, blobs[0], blobs[1:])
-            return _Answer(), []
+            image, *self._buffers = blobs
+            self._device.open(request.launch, image, self._buffers)
+            return []
         changes = [
             Change(buffer, start, data)
             for (buffer, start), data in zip(request.changes, blobs, strict=True)
         ]
-        return _Answer(), device.run(changes)
-    except DeviceFailure as failure:
-        return _Answer(failed=failure.detail), []
+        changes += [poison.change(self._buffers[poison.buffer]) for poison in request.poisons]
+        return self._device.run(changes, request.windows)
 
 
 def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
     module, index = arguments
     channel.send(b"ready")
-    device: ReplayDevice | None = None
+    server: _Server | None = None
     while True:
         try:
             text, blobs = channel.receive(_MOST_BYTES)
         except ChannelClosed:
             return
         try:
-            if device is None:
+            if server is None:
                 opener = load(module).open_replay
                 if opener is None:
                     raise EnvironmentProblem("this backend cannot replay captured launches")
-                device = opener(int(index))
+                server = _Server(opener(int(index)))
         except EnvironmentProblem as problem:
             channel.send(_ANSWER.dump_json(_Answer(problem=str(problem))))
             continue
-        answer, found = _answer(device, _REQUEST.validate_json(text), blobs)
+        answer, found = server.answer(_REQUEST.validate_json(text), blobs)
         channel.send(_ANSWER.dump_json(answer), found)

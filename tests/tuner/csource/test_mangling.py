@@ -10,6 +10,8 @@ from tuner.csource.mangling import base_name, demangled, source_name
         ("_Z3addPfi", "add", "add"),
         ("_ZN2ns1qEPf", "q", "ns::q"),
         ("_Z5scaleIfLi4EEvPT_", "scale", "scale<float, 4>"),
+        ("_ZL5scalePf", "scale", "scale"),
+        ("_ZN2nsL1kIfEEvPT_", "k", "ns::k<float>"),
         ("_ZN12_GLOBAL__N_11kILb1E6__halfEEvv", "k", "k<true, __half>"),
         ("_Z1kIN2ns1TELin3EEvv", "k", "k<ns::T, -3>"),
         ("_ZN1a1kILNS_1EE1EEEvv", "k", "a::k"),  # an enumerator: left out

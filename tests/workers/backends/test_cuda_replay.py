@@ -7,8 +7,9 @@ from tests.workers.backends.fake_cuda import FakeDriver, fake_cuda, view
 from tuner.trial import Code
 from workers.backends.cuda.replay import CudaReplay
 from workers.devices.port import DeviceFailure
-from workers.replay.port import Change, PointerPlace, ReplayLaunch
+from workers.replay.port import Change, PointerPlace, ReplayLaunch, Window
 
+WHOLE = [Window(0, 0, 32)]
 ADDRESS = 0x7F0000000000 + 48
 
 
@@ -62,10 +63,11 @@ def test_parameters_are_raw_bytes_with_pointers_into_aligned_buffers(device):
     held = np.arange(8, dtype=np.float32)
     replay.open(launch(), b"image", [held.tobytes()])
     for _ in range(2):
-        (found,) = replay.run([])
+        (found,) = replay.run([], WHOLE)
         assert np.frombuffer(found, np.float32).tolist() == [0, 1, 2, 3, 0, 2, 4, 7]
-    (found,) = replay.run([Change(0, 4, np.float32(10).tobytes())])
+    (found,) = replay.run([Change(0, 4, np.float32(10).tobytes())], WHOLE)
     assert np.frombuffer(found, np.float32).tolist() == [0, 10, 2, 3, 0, 20, 4, 7]
+    assert replay.run([], [Window(0, 20, 24)]) == [np.float32(2).tobytes()]
     assert set(driver.seen) == {((7, 1, 1), (32, 2, 1), ADDRESS % 512, 16)}
     before = len(runtime.allocations)
     replay.open(launch(), b"image", [held.tobytes()])

@@ -14,7 +14,7 @@ class Device:
             raise DeviceFailure(Code.LAUNCH_FAILED, "no binary for this device")
         self.launch, self.buffers = launch, buffers
 
-    def run(self, changes) -> list[bytes]:
+    def run(self, changes, windows) -> list[bytes]:
         buffers = [bytearray(contents) for contents in self.buffers]
         for change in changes:
             buffers[change.buffer][change.start : change.start + len(change.data)] = change.data
@@ -25,7 +25,8 @@ class Device:
                 raise DeviceFailure(Code.ILLEGAL_ADDRESS, "illegal address", sticky=True)
             if self.launch.symbol == "hang":
                 time.sleep(60)
-        return [bytes(byte ^ 1 for byte in contents) for contents in buffers]
+        after = [bytes(byte ^ 1 for byte in contents) for contents in buffers]
+        return [after[w.buffer][w.start : w.end] for w in windows]
 
 
 ADAPTER = SimpleNamespace(open_replay=lambda index: Device())

@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.workers.interposer.recordings import captured_launch
 from workers.interposer.recording import Launch
-from workers.replay.port import Change, ReplayFailed, ReplayLaunch
+from workers.replay.port import Change, Poison, ReplayFailed, ReplayLaunch, Window
 
 Kernel = Callable[..., None]
 """Takes a writable byte array for each pointer and the raw bytes of each other parameter."""
@@ -20,10 +20,13 @@ class StandIn:
         self._kernel, self._launch, self._buffers = kernel, launch, buffers
         self.runs = 0
 
-    def run(self, changes: Sequence[Change] = ()) -> list[bytes]:
+    def run(
+        self, changes: Sequence[Change | Poison] = (), windows: Sequence[Window] | None = None
+    ) -> list[bytes]:
         self.runs += 1
         buffers = [np.frombuffer(contents, np.uint8).copy() for contents in self._buffers]
-        for change in changes:
+        for one in changes:
+            change = one if isinstance(one, Change) else one.change(self._buffers[one.buffer])
             data = np.frombuffer(change.data, np.uint8)
             buffers[change.buffer][change.start : change.start + data.size] = data
         arguments: list[object] = [bytes.fromhex(raw) for raw in self._launch.parameters]
@@ -34,7 +37,9 @@ class StandIn:
                 self._kernel(*arguments)
         except IndexError:
             raise ReplayFailed("illegal address") from None
-        return [buffer.tobytes() for buffer in buffers]
+        if windows is None:
+            return [buffer.tobytes() for buffer in buffers]
+        return [buffers[w.buffer][w.start : w.end].tobytes() for w in windows]
 
     def close(self) -> None:
         pass

@@ -6,7 +6,7 @@ import pytest
 
 from tuner.errors import EnvironmentProblem
 from workers.backends import registry
-from workers.replay.port import Change, ReplayFailed, ReplayLaunch
+from workers.replay.port import Change, Poison, ReplayFailed, ReplayLaunch, Window
 from workers.replay.process import ReplayProcess
 
 
@@ -38,6 +38,8 @@ def test_a_failed_launch_leaves_the_next_one_alone(symbol, words):
         with pytest.raises(ReplayFailed, match=words):
             one.run([Change(0, 0, b"\0")])
         assert one.run([Change(0, 1, b"\7\7")]) == [b"\0\6\6"]
+        flipped = [Poison(0, 1, 2, 0x55), Poison(0, 2, 3, 0)]
+        assert one.run(flipped, [Window(0, 1, 3), Window(0, 0, 1)]) == [b"\x56\1", b"\0"]
         assert one.run() == [b"\0\3\2"]
 
 

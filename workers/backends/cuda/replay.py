@@ -13,7 +13,7 @@ from workers.backends.cuda.driver import (
     import_cuda,
     select,
 )
-from workers.replay.port import Change, ReplayLaunch
+from workers.replay.port import Change, ReplayLaunch, Window
 
 _ALIGN = 512
 """New buffers keep their address modulo this: no vector access and no texture asks for more."""
@@ -63,7 +63,7 @@ class CudaReplay:
         places = [parameter.ctypes.data for parameter in self._parameters]
         self._table = np.array(places or [0], np.uint64)
 
-    def run(self, changes: Sequence[Change]) -> list[bytes]:
+    def run(self, changes: Sequence[Change], windows: Sequence[Window]) -> list[bytes]:
         """Restore, change, launch, wait, read back."""
         runtime, driver = self._cuda.runtime, self._cuda.driver
         with self._cuda.translated():
@@ -81,7 +81,8 @@ class CudaReplay:
                 driver.launchKernel(self._function, *sizes, 0)
             runtime.deviceSynchronize()
             return [
-                self._read(used, size) for used, size in zip(self._used, self._sizes, strict=True)
+                self._read(self._used[window.buffer] + window.start, window.end - window.start)
+                for window in windows
             ]
 
     def _filled(self, contents: bytes) -> int:
