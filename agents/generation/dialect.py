@@ -37,7 +37,8 @@ class Dialect:
         if self.grammar == "opencl":
             return "kw_index"
         cast = re.search(
-            r"\(\s*([\w ]+?)\s*\)\s*blockIdx|(\w+)\s*\(\s*blockIdx|static_cast\s*<([\w :]+)>",
+            r"\(\s*([\w ]+?)\s*\)\s*block(?:Idx|Dim)|(\w+)\s*\(\s*block(?:Idx|Dim)"
+            r"|static_cast\s*<([\w :]+)>",
             written,
         )
         name = next(filter(None, cast.groups()), "") if cast else ""
@@ -72,12 +73,16 @@ def _opencl(axis: int) -> Dialect:
 
 def _cuda(number: int) -> Dialect:
     axis = _AXES[number]
-    index = (
-        rf"(?:\(\s*[\w ]+\s*\)\s*blockIdx\.{axis}|\b\w+\s*\(\s*blockIdx\.{axis}\s*\)"
-        rf"|\bstatic_cast\s*<[\w :]+>\s*\(\s*blockIdx\.{axis}\s*\)|\bblockIdx\.{axis})"
-    )
-    size, thread = rf"blockDim\.{axis}\b", rf"\bthreadIdx\.{axis}\b"
-    product = rf"(?:{index}\s*\*\s*{size}|\b{size}\s*\*\s*{index})"
+
+    def cast(word: str) -> str:
+        return (
+            rf"(?:\(\s*[\w ]+\s*\)\s*{word}|\b\w+\s*\(\s*{word}\s*\)"
+            rf"|\bstatic_cast\s*<[\w :]+>\s*\(\s*{word}\s*\)|\b{word})"
+        )
+
+    index, size = rf"blockIdx\.{axis}\b", rf"blockDim\.{axis}\b"
+    thread = rf"\bthreadIdx\.{axis}\b"
+    product = rf"(?:{cast(index)}\s*\*\s*{cast(size)}|{cast(size)}\s*\*\s*{cast(index)})"
     return Dialect(
         grammar="cuda",
         global_index=rf"(?:{product}\s*\+\s*{thread}|{thread}\s*\+\s*{product})",

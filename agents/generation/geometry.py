@@ -20,9 +20,9 @@ from dataclasses import replace
 
 from agents.generation.dialect import Dialect, dialect
 from agents.generation.draft import Draft
+from agents.generation.vectors import VectorAccess, vector_access, vector_source
 from tuner.backends.registry import traits_of
-from tuner.csource.kernels import KernelSource
-from tuner.csource.tree import without_comments
+from tuner.csource.kernels import KernelSource, called_code, reachable_code
 from tuner.experiment.model import Experiment, Launch
 from tuner.expressions import Expression
 
@@ -48,10 +48,10 @@ _THREADS_PER_MULTIPROCESSOR = 2048
 def geometry(draft: Draft, experiment: Experiment) -> Draft:
     """Make the block size of each axis a parameter where that is safe, and coarsen axis 0."""
     launch = draft.launch
-    if launch is None:
-        return draft.noted("launch", "a sequence of launches is left as it is")
-    if draft.kernel is None:
+    if launch is None or draft.kernel is None:
         return draft.noted("launch", "the kernel's definition was not recognised")
+    if draft.shared:
+        return draft.noted("launch", "the kernel is launched more than once")
     if launch.cooperative:
         return draft.noted("launch", "a cooperative launch is left as it is")
     names = {name for name, _ in draft.parameters}
@@ -64,9 +64,9 @@ def geometry(draft: Draft, experiment: Experiment) -> Draft:
 
 
 def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
-    """Vary one axis if it is of one of the three kinds; macros and headers are read too."""
-    headers = (text for _, text in experiment.kernel.headers)
-    code = without_comments("\n".join([draft.source, *headers]))
+    """Vary one axis if it is of one of the three kinds; what the kernel calls is read too."""
+    assert draft.kernel is not None
+    code = reachable_code(draft.kernel, [text for _, text in experiment.kernel.headers])
     words = dialect(experiment.kernel.language, axis)
     rest = re.sub(words.global_index, " ", code)
     knows_global = rest != code
@@ -92,17 +92,28 @@ def _global(draft: Draft, experiment: Experiment, axis: int, words: Dialect) -> 
     kernel, launch = draft.kernel, draft.launch
     assert kernel is not None
     assert launch is not None
-    guarded, total = _guarded(kernel, words), _total(launch, axis)
+    guarded, total = _guard(kernel, words), _total(launch, axis)
     block = _block_name(draft, experiment, axis)
     draft = draft.with_parameter(block, _sizes(launch, axis, words))
     covered = block
     items, strided = draft.fresh("ITEMS", experiment), draft.fresh("STRIDED", experiment)
     source = None
     if axis == 0:
-        headers = "\n".join(text for _, text in experiment.kernel.headers)
-        source = _coarsened(kernel, headers, words, block, items, strided)
+        called = called_code(kernel, [text for _, text in experiment.kernel.headers])
+        vec = draft.fresh("VEC", experiment)
+        access = None
+        if words.grammar == "cuda":
+            index, bound = guarded or (_index(kernel, words), "")
+            access = vector_access(draft, experiment, kernel, index, bound)
+        source = _coarsened(kernel, called, words, block, items, strided, vec, access)
     if source is not None:
         covered = f"{block} * {items}"
+        if access is not None:
+            covered += f" * {vec}"
+            arrays = ", ".join(array.name for array in access.arrays)
+            draft = draft.with_parameter(vec, access.widths).noted(
+                vec, f"neighbouring elements of {arrays} in one access, as their alignment allows"
+            )
         draft = (
             replace(draft, source=source)
             .with_parameter(items, (1, 2, 4, 8))
@@ -110,7 +121,7 @@ def _global(draft: Draft, experiment: Experiment, axis: int, words: Dialect) -> 
             .with_constraint(f"{items} > 1 and {block} > 1 or not {strided}")
             .noted(items, f"elements per work-item: neighbours, or with {strided} a block apart")
         )
-    if not guarded:
+    if guarded is None:
         draft = draft.with_constraint(f"({total}) % ({covered}) == 0")
     ending = "those past the end return at once" if guarded else "the sizes must divide the total"
     draft = _with_axis(draft, axis, f"ceil_div({total}, {covered})", block)
@@ -212,21 +223,29 @@ def _with_axis(draft: Draft, axis: int, grid: str, block: str) -> Draft:
     missing = [Expression.constant(1)] * (axis + 1 - len(draft.launch.grid))
     grids, blocks = [*draft.launch.grid, *missing], list(draft.launch.block)
     grids[axis], blocks[axis] = Expression.parse(grid), Expression.parse(block)
-    return replace(draft, launch=replace(draft.launch, grid=tuple(grids), block=tuple(blocks)))
+    return draft.with_launch(replace(draft.launch, grid=tuple(grids), block=tuple(blocks)))
 
 
-def _guarded(kernel: KernelSource, words: Dialect) -> bool:
-    """Whether the body first of all returns for an index past the end, or is all inside a test."""
+def _index(kernel: KernelSource, words: Dialect) -> str:
+    """The variable that holds the global index throughout; empty if there is none."""
     index, rest = "", deque(kernel.block.named_children if kernel.block else ())
     while rest and not index:
         text = kernel.tree.text(rest.popleft())
-        named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{words.global_index}\s*;", text)
+        named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{words.global_index}\s*[;,]", text)
         index = named[1] if named and "{" not in text else ""
     changed = (
         rf"\b{index}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{index}\b|\b{index}\s*(?:\+\+|--)"
     )
-    if not index or len(re.findall(changed, kernel.code(kernel.body))) > 1:
-        return False
+    return index if index and len(re.findall(changed, kernel.code(kernel.body))) == 1 else ""
+
+
+def _guard(kernel: KernelSource, words: Dialect) -> tuple[str, str] | None:
+    """The index and its end, if the body first returns past it, or is all inside a test of it."""
+    index = _index(kernel, words)
+    rest = deque(kernel.block.named_children if kernel.block and index else ())
+    while rest and not re.search(rf"\b{index}\s*=(?!=)", kernel.tree.text(rest[0])):
+        rest.popleft()
+    rest = deque(list(rest)[1:])
     while rest:
         statement = rest.popleft()
         text = kernel.tree.text(statement)
@@ -234,36 +253,47 @@ def _guarded(kernel: KernelSource, words: Dialect) -> bool:
         then = statement.child_by_field_name("consequence")
         if statement.type != "if_statement" or condition is None or then is None:
             if re.search(r"[{}]|\b(?:for|while|do)\b", text):
-                return False
+                return None
             continue
         if statement.child_by_field_name("alternative"):
-            return False
+            return None
         tested = kernel.tree.text(condition)[1:-1]
         if not _RETURN.fullmatch(kernel.tree.text(then)):
-            below = "||" not in tested and _tests(tested.split("&&"), rf"{index}\s*<(?!<|=)")
-            return below and not rest and then.type == "compound_statement"
-        if "&&" not in tested and _tests(tested.split("||"), rf"{index}\s*>="):
-            return True
-    return False
+            below = "" if "||" in tested else _end(tested.split("&&"), rf"{index}\s*<(?!<|=)")
+            whole = not rest and then.type in ("compound_statement", "expression_statement")
+            return (index, below) if below and whole else None
+        if "&&" not in tested and (end := _end(tested.split("||"), rf"{index}\s*>=")):
+            return index, end
+    return None
 
 
-def _tests(parts: list[str], pattern: str) -> bool:
-    return any(re.match(pattern, part.strip()) for part in parts)
+def _end(parts: list[str], pattern: str) -> str:
+    """What an index is compared with, in the first part that does."""
+    return next(
+        (m[1].strip() for p in parts if (m := re.fullmatch(rf"{pattern}(.*)", p.strip()))), ""
+    )
 
 
 def _coarsened(
-    kernel: KernelSource, headers: str, words: Dialect, block: str, items: str, strided: str
+    kernel: KernelSource,
+    called: str,
+    words: Dialect,
+    block: str,
+    items: str,
+    strided: str,
+    vec: str,
+    access: VectorAccess | None,
 ) -> str | None:
     """The source with the kernel's body as a function that each work-item calls ``items`` times."""
     signature = kernel.signature
     names = [parameter.name for parameter in signature.parameters]
     element = f"{kernel.name}_element"
     begin, end = kernel.body
-    outside = without_comments(kernel.source[:begin] + kernel.source[end:])
-    elsewhere = re.search(words.other, outside + headers)
+    elsewhere = re.search(words.other, called)
     if "template" in kernel.code(kernel.head) or not signature.certain or elsewhere:
         return None
-    if re.search(rf"\bkw_\w+|\b{element}\b", kernel.source):
+    own = kernel.code(kernel.parameters) + kernel.code(kernel.body)
+    if re.search(r"\bkw_\w+", own + called) or re.search(rf"\b{element}", kernel.source):
         return None
     pieces, last = [], begin
     for match in re.finditer(words.global_index, kernel.code(kernel.body)):
@@ -272,20 +302,32 @@ def _coarsened(
     body = "".join([*pieces, kernel.source[last:end]])
     parameters = kernel.text(kernel.parameters).strip()
     group, item = words.group, words.item
+    vectors = vector_source(kernel, access, words, element, vec) if access else ""
     passed = ", ".join((*names, "kw_index"))
     listed = ", ".join(part for part in (parameters, f"{words.index_type} kw_index") if part)
     return (
         kernel.source[: kernel.head[0]]
         + f"{words.helper} {element}({listed}) {{{body}}}\n\n"
+        + vectors
         + kernel.source[kernel.head[0] : begin]
         + f"\n{words.loop_pragma}"
         + f"  for (int kw_item = 0; kw_item < {items}; ++kw_item) {{\n"
         + f"    {words.index_type} kw_index = {strided}\n"
         + f"        ? ({group} * {items} + kw_item) * {block} + {item}\n"
         + f"        : ({group} * {block} + {item}) * {items} + kw_item;\n"
-        + f"    {element}({passed});\n"
+        + _called(element, passed, vec if access else None)
         + "  }\n"
         + kernel.source[end:]
+    )
+
+
+def _called(element: str, passed: str, vec: str | None) -> str:
+    """The call that does what one index stands for: an element, or a vector of them."""
+    if vec is None:
+        return f"    {element}({passed});\n"
+    return (
+        f"#if {vec} > 1\n    {element}_vector({passed} * {vec});\n"
+        f"#else\n    {element}({passed});\n#endif\n"
     )
 
 

@@ -2,28 +2,40 @@
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agents.generation.draft import Draft
-from tuner.csource.kernels import KernelSource
+from tuner.csource.kernels import KernelSource, called_functions
 from tuner.experiment.model import Experiment
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 _NUMERIC = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t(]+(\d+)\)?[ \t]*$", re.MULTILINE)
 _LOOPS = ("for_statement", "for_range_loop", "while_statement", "do_statement")
-_PRAGMA_BEFORE = re.compile(r"#[ \t]*pragma[^\n]*\n\s*\Z")
+_PRAGMA_BEFORE = re.compile(r"#[ \t]*pragma[^\n]*\n\s*(?:#[ \t]*endif[ \t]*\n\s*)?\Z")
 _FACTORS = (0, 2, 4, 8)
 
 
 def unroll(draft: Draft, experiment: Experiment) -> Draft:
-    """Turn numeric unroll pragmas into a parameter, and give innermost loops one."""
+    """Turn numeric unroll pragmas into a parameter, and give innermost loops one.
+
+    Loops of the functions that the kernel calls count too.
+    """
     kernel = draft.kernel
     if kernel is None:
         return draft.noted("loops", "the kernel's definition was not recognised")
     name = draft.fresh("UNROLL", experiment)
     pragma = f"#if {name} > 0\n#pragma unroll {name}\n#endif"
-    begin, end = kernel.body
-    own = {int(match[1]) for match in _NUMERIC.finditer(draft.source, begin, end)}
-    edits = [(*match.span(), pragma) for match in _NUMERIC.finditer(draft.source, begin, end)]
-    edits += [(at, at, f"{pragma}\n") for at in _bare_loops(kernel)]
+    bodies = [node for node in (kernel.block, *called_functions(kernel)) if node is not None]
+    numeric = [
+        match
+        for node in bodies
+        for match in _NUMERIC.finditer(draft.source, node.start_byte, node.end_byte)
+    ]
+    own = {int(match[1]) for match in numeric}
+    edits = {(*match.span(), pragma) for match in numeric}
+    edits |= {(at, at, f"{pragma}\n") for node in bodies for at in _bare_loops(kernel, node)}
     if not edits:
         return draft.noted("loops", "there is none, or each has a pragma already")
     source = draft.source
@@ -37,13 +49,13 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
     )
 
 
-def _bare_loops(kernel: KernelSource) -> list[int]:
+def _bare_loops(kernel: KernelSource, within: "Node") -> list[int]:
     """The starts of lines that begin with an innermost ``for`` and follow no pragma.
 
     A loop inside that has a pragma of its own does not count.
     """
     source = kernel.source
-    loops = list(kernel.tree.find(*_LOOPS, within=kernel.block))
+    loops = list(kernel.tree.find(*_LOOPS, within=within))
     bare = [loop for loop in loops if not _PRAGMA_BEFORE.search(source[: loop.start_byte])]
     places = []
     for loop in bare:

@@ -35,22 +35,24 @@ def mechanical_template(experiment: Experiment) -> MechanicalTemplate:
     """
     kernel = experiment.kernel
     draft = Draft.of(experiment)
-    for rule in (constants, unroll, geometry, _register_cap):
-        draft = rule(draft, experiment)
+    draft = constants(draft, experiment)
+    for rule in (unroll, geometry):
+        draft = draft.each(rule, experiment)
+    draft = _register_cap(draft, experiment)
     if not draft.parameters:
         reasons = "; ".join(note.why for note in draft.notes)
         raise SpecError(
             f"{kernel.source.name}: nothing to vary was found in {kernel.entry} ({reasons}); "
             "give the experiment a template"
         )
-    launch = draft.launch
+    alone = draft.launch if kernel.launch else None
     template = Template(
         source=Source(name=kernel.source.name, text=draft.source),
         entry=draft.entry,
         parameters=dict(draft.parameters),
         constraints=draft.constraints,
-        launch=launch,
-        launches=() if launch else kernel.launches,
+        launch=alone,
+        launches=() if alone else draft.steps,
         options=(*kernel.options, *draft.flags) if draft.flags else None,
         rationale=" ".join(f"{note.what}: {note.why}." for note in draft.notes),
     )
@@ -63,7 +65,7 @@ def _register_cap(draft: Draft, experiment: Experiment) -> Draft:
         return draft
     if any(cap.strip("-") in option for option in experiment.kernel.options):
         return draft.noted("register cap", "the kernel's own options set one")
-    name = draft.fresh("REGISTERS", experiment)
+    name = draft.fresh("REGISTERS", experiment, common=True)
     flag = CompilerFlag(
         flag=cap,
         value=Expression.parse(name),

@@ -6,7 +6,7 @@ understood has no element type, and a signature that may be misread is not ``cer
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -179,23 +179,42 @@ def element_type(name: str) -> tuple[str | None, int]:
     return None, 1
 
 
-def reachable_code(kernel: KernelSource) -> str:
-    """The code of a kernel and of all that it calls: functions and macros of the same source."""
-    tree = kernel.tree
-    texts: dict[str, list[str]] = defaultdict(list)
-    for node in tree.find("function_definition"):
-        name = _declared_name(node, tree)
-        if name and name != kernel.name:
-            texts[name].append(tree.text(node))
-    for match in _DEFINE.finditer(without_comments(kernel.source)):
-        texts[match[1]].append(match[0])
-    found = [kernel.code(kernel.parameters), kernel.code(kernel.body)]
-    read = 0
-    while read < len(found):
-        for word in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", found[read])):
-            found += texts.pop(word, ())
-        read += 1
-    return "\n".join(found)
+def reachable_code(kernel: KernelSource, headers: Sequence[str] = ()) -> str:
+    """The code of a kernel and of all that it calls."""
+    own = (kernel.code(kernel.parameters), kernel.code(kernel.body))
+    return "\n".join((*own, called_code(kernel, headers)))
+
+
+def called_code(kernel: KernelSource, headers: Sequence[str] = ()) -> str:
+    """The code of all that a kernel calls: functions and macros of its source and of headers."""
+    return "\n".join(text for text, _ in _called(kernel, headers))
+
+
+def called_functions(kernel: KernelSource) -> "tuple[Node, ...]":
+    """The definitions in the same source of the functions that a kernel calls, also indirectly."""
+    return tuple(node for _, node in _called(kernel) if node is not None)
+
+
+def _called(kernel: KernelSource, headers: Sequence[str] = ()) -> "list[tuple[str, Node | None]]":
+    """Functions and macros that a kernel calls; those functions of its own source with a node."""
+    named: dict[str, list[tuple[str, Node | None]]] = defaultdict(list)
+    for text in (kernel.source, *headers):
+        own = text is kernel.source
+        tree = kernel.tree if own else parse(text, kernel.language)
+        for node in tree.find("function_definition"):
+            name = _declared_name(node, tree)
+            if name and name != kernel.name:
+                named[name].append((tree.text(node), node if own else None))
+        for match in _DEFINE.finditer(without_comments(text)):
+            named[match[1]].append((match[0], None))
+    found: list[tuple[str, Node | None]] = []
+    unread = [kernel.code(kernel.parameters), kernel.code(kernel.body)]
+    while unread:
+        for word in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", unread.pop(0))):
+            reached = named.pop(word, [])
+            found += reached
+            unread += [text for text, _ in reached]
+    return found
 
 
 class _Reader:

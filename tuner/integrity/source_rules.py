@@ -16,7 +16,7 @@ from tuner.backends.traits import BackendTraits
 from tuner.csource.device_code import device_code
 from tuner.csource.expansion import Line, expanded, spliced
 from tuner.csource.kernels import Parameter, Signature, signatures
-from tuner.csource.tree import without_comments
+from tuner.csource.tree import without_comments, without_directives
 from tuner.errors import SpecError
 from tuner.experiment.arguments import item_bytes, kernel_arguments
 from tuner.experiment.model import DTYPES, Argument, Experiment, Launch, Template
@@ -92,6 +92,7 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
     reasons = (
         *_hidden(source, code),
         *_foreign_names(text, traits, before),
+        *_launches(without_directives(compiled), readings),
         *(
             reason
             for reading in readings
@@ -144,12 +145,16 @@ def _foreign_names(code: str, traits: BackendTraits, baseline: set[str]) -> Iter
             yield f"{word} is not allowed: {why}"
         if word.startswith("__builtin_") and not _BUILTIN.fullmatch(word):
             yield f"{word} is not allowed: {_OUTSIDE}"
-    if "<<<" in code:
-        yield "<<<…>>> is not allowed: a kernel may not launch another"
     if found & {"__attribute__", "__attribute"}:
         for word in new:
             if word.strip("_") in _ATTRIBUTES:
                 yield f"attribute {word} is not allowed: it reaches outside the kernel"
+
+
+def _launches(code: str, readings: Sequence[Line]) -> Iterator[str]:
+    """Launches of kernels, also by macros that are used; those of an application are not."""
+    if any("<<<" in text for text in (code, *map("".join, readings))):
+        yield "<<<…>>> is not allowed: a kernel may not launch another"
 
 
 def _undefined_functions(code: str, baseline: set[str]) -> Iterator[str]:
@@ -274,6 +279,9 @@ def _mismatch(
     symbolic = dtype not in DTYPES
     byte = dtype == "bool" and known == "uint8"  # OpenCL knows no pointers to bool
     if known is None or untyped or symbolic or known == dtype or byte:
+        return None
+    alike = [(item_bytes(name), name.startswith(("float", "bfloat"))) for name in (known, dtype)]
+    if by_value and alike[0] == alike[1]:
         return None
     return f"{signature.name}: {name} must have elements of {dtype}, not {parameter.type}"
 

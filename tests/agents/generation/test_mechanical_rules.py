@@ -101,6 +101,15 @@ def test_a_body_inside_one_test_is_guarded() -> None:
     assert len(constraints(result)) == 1
 
 
+@pytest.mark.parametrize(
+    "body", ["int i = get_global_id(0), j = n; if (i < n) x[i] = j;", "int i = get_global_id(0);"]
+)
+def test_a_test_without_braces_guards_too(body: str) -> None:
+    guarded = "if" in body
+    result = made(f"kernel void k(global half *x, int n) {{ {body} }}")
+    assert len(constraints(result)) == (1 if guarded else 2)
+
+
 def test_a_constant_with_a_comment_beside_it_becomes_a_parameter() -> None:
     result = made(
         "#define UNROLL_BY 4 // iterations\n#define TILE 8 /* rows */\n"
@@ -186,9 +195,9 @@ def test_an_index_asked_for_elsewhere_is_not_coarsened() -> None:
     assert list(result.template.parameters) == ["BLOCK", "ITEMS", "STRIDED"]
 
 
-@pytest.mark.parametrize("where", ["#define L get_local_id(0)\n", "#define B barrier(0)\n"])
-def test_macros_and_headers_count_as_source(where: str) -> None:
-    plain = HELPER.format(helper="1")
+@pytest.mark.parametrize("meaning", ["get_local_id(0)", "barrier(0)"])
+def test_macros_and_headers_count_as_source(meaning: str) -> None:
+    where, plain = f"#define LOOK {meaning}\n", HELPER.format(helper="1; LOOK")
     with pytest.raises(SpecError, match="work-items communicate"):
         made(where + plain)
     subject = experiment(plain)
@@ -230,6 +239,7 @@ def test_a_grid_stride_loop_takes_any_grid() -> None:
         ("blockIdx.x * blockDim.x + threadIdx.x", "((unsigned int)kw_index)"),
         ("threadIdx.x + blockDim.x * blockIdx.x", "((unsigned int)kw_index)"),
         ("(size_t)blockIdx.x * blockDim.x + threadIdx.x", "((size_t)kw_index)"),
+        ("(uint64_t)blockDim.x * blockIdx.x + threadIdx.x", "((uint64_t)kw_index)"),
         ("size_t(blockIdx.x) * blockDim.x + threadIdx.x", "((size_t)kw_index)"),
         ("static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x", "((long long)kw_index)"),
     ],
@@ -284,7 +294,7 @@ def test_a_block_constant_and_the_launch_move_together() -> None:
 def test_a_constant_that_the_launch_may_hold_is_left_alone() -> None:
     source = CONSTANT.format(name="ITEMS_PER_THREAD", value=4) + "// x\n"
     with pytest.raises(SpecError, match="the launch may depend on its value"):
-        made(source, grid=["ceil_div(n, 256)"])
+        made(source, grid=["ceil_div(n, 12)"])
 
 
 def test_a_constant_of_the_operation_is_left_alone() -> None:
