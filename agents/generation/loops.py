@@ -2,14 +2,10 @@
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from agents.generation.draft import Draft
 from tuner.csource.kernels import KernelSource, called_functions
 from tuner.experiment.model import Experiment
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
 
 _NUMERIC = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t(]+(\d+)\)?[ \t]*$", re.MULTILINE)
 _LOOPS = ("for_statement", "for_range_loop", "while_statement", "do_statement")
@@ -35,7 +31,7 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
     ]
     own = {int(match[1]) for match in numeric}
     edits = {(*match.span(), pragma) for match in numeric}
-    edits |= {(at, at, f"{pragma}\n") for node in bodies for at in _bare_loops(kernel, node)}
+    edits |= {(at, at, f"{pragma}\n") for at in _bare_loops(kernel)}
     if not edits:
         return draft.noted("loops", "there is none, or each has a pragma already")
     source = draft.source
@@ -49,13 +45,14 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
     )
 
 
-def _bare_loops(kernel: KernelSource, within: "Node") -> list[int]:
+def _bare_loops(kernel: KernelSource) -> list[int]:
     """The starts of lines that begin with an innermost ``for`` and follow no pragma.
 
     A loop inside that has a pragma of its own does not count.
     """
     source = kernel.source
-    loops = list(kernel.tree.find(*_LOOPS, within=within))
+    bodies = [body for body in (kernel.block, *called_functions(kernel)) if body is not None]
+    loops = [loop for body in bodies for loop in kernel.tree.find(*_LOOPS, within=body)]
     bare = [loop for loop in loops if not _PRAGMA_BEFORE.search(source[: loop.start_byte])]
     places = []
     for loop in bare:
