@@ -121,7 +121,7 @@ class ForkedProcess:
         self._socket = status_socket
         self._guard = threading.RLock()
         self._status: int | None = None
-        self._killed = False
+        self._gone = False
         self.pid = self._started()
 
     def wait(self, timeout: float) -> int:
@@ -136,15 +136,15 @@ class ForkedProcess:
             if self._status is None:
                 message = self._message(timeout)
                 self._status = int(message.get("status", -signal.SIGKILL))
-                self._killed = not message
+                self._gone = not message
             return self._status
 
     def kill(self) -> None:
         """Kill it and its process group, and wait for its end. Safe to call twice."""
-        with self._guard:
+        with self._guard, self._socket:
             with contextlib.suppress(TimeoutError):
                 self.wait(0.0)
-            if self._killed:
+            if self._gone:  # the id may name another process
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -152,9 +152,9 @@ class ForkedProcess:
             try:
                 self.wait(KILL_SECONDS)
             except TimeoutError:
+                self._status = -signal.SIGKILL
                 self._server.kill()
-            self._killed = True
-            self._socket.close()
+            self._gone = True
 
     def _started(self) -> int:
         try:

@@ -397,6 +397,7 @@ def test_closing_aborts_a_call_and_leaves_nothing_behind(runtime_folder, launche
     laboratory = Laboratory(AFFINE, deadlines=Deadlines(launch=300, first=300))
     assert bench_folders(runtime_folder) > before
     assert alive(launched[-1])
+    prepared = len(launched)
     ended = threading.Event()
 
     def hang() -> None:
@@ -406,7 +407,8 @@ def test_closing_aborts_a_call_and_leaves_nothing_behind(runtime_folder, launche
 
     thread = threading.Thread(target=hang)
     thread.start()
-    assert not ended.wait(2.0)
+    assert wait_for(lambda: len(launched) > prepared)
+    assert not ended.is_set()
     laboratory.close()
     assert ended.wait(20)
     thread.join()
