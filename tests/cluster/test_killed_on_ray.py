@@ -133,7 +133,8 @@ def test_killed_and_resumed_it_ends_the_same_and_asks_nobody_twice(tmp_path, poi
     assert ledger.spent.calls == len(SCRIPT)
     steps = run / "llm"
     taken = {file.relative_to(steps).as_posix() for file in steps.rglob("*.json")}
-    assert taken == {f"{name}.json" for name in [*STEPS, "briefs/r2", "r2-d0-planning-a0"]}
+    last = ("r1-final1", "briefs/r2", "r2-d0-planning-a0")
+    assert taken == {f"{name}.json" for name in (*STEPS, *last)}
     assert len(list((box / "requests").glob("*.json"))) == len(SCRIPT)
     facts = RunView.open(round_path(run, 1)).facts()
     assert finished(run)[: len(kept)] == kept
