@@ -184,9 +184,11 @@ class ConfirmationQueue:
         """The winners that lack processes on the tune shapes, and on the rest."""
         winning, tune, held_out = self._verdicts()
         winning = tuple(n for n in winning if n not in self._refused)
-        more = [n for n in winning if n in tune]
-        if not self._has_rest:
-            return self._lacking("tune", more, self._at_most), []
+        if not self._has_rest:  # what is nearly as fast is compared beside it
+            return self._lacking(
+                "tune", self._contenders(winning if tune else ()), self._at_most
+            ), []
+        more = self._contenders([n for n in winning if n in tune])
         serving = [n for n in winning if self._serves_rest(n)]
         new, unsure = self._unchecked("rest", serving), [n for n in serving if n in held_out]
         rest = {
@@ -195,6 +197,13 @@ class ConfirmationQueue:
             *self._lacking("rest", unsure, self._at_most),
         }
         return self._lacking("tune", more, self._at_most), [n for n in winning if n in rest]
+
+    def _contenders(self, winning: Sequence[int]) -> list[int]:
+        """Those that may go on: once some finalists do, no others that come near them later."""
+        seen = self._times("tune", list(self._processes.values()))
+        further = [n for n in self._finalists() if seen[n] > self._fewest]
+        chosen = [*further, *self._history.incumbent_numbers]
+        return [n for n in winning if n in chosen or not further]
 
     def _lacking(self, part: _Part, trials: Sequence[int], wanted: int) -> list[int]:
         """Those timed in too few processes on a part, if any processes are left to spend on it."""

@@ -23,7 +23,7 @@ from tuner.engine.work import (
     Propose,
 )
 from tuner.experiment.fields import Source
-from tuner.experiment.model import Experiment, Template
+from tuner.experiment.model import ConfirmSettings, Experiment, Template
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
@@ -570,6 +570,18 @@ def test_rounds_look_at_the_verdicts_over_all_shapes_alone():
     assert scopes(history) == ["tune"] * 3
     whole = Run(at_most(5)).drive(fleet(noise=0.08)).history
     assert scopes(whole) == ["tune"] * 3 + ["rest", "all", "all", "rest"]
+
+
+def test_configurations_that_are_nearly_equal_take_no_turns():
+    def cost(configuration, shape):
+        return BASELINE_NS[shape] * 0.995
+
+    problem = replace(at_most(7), confirm=ConfirmSettings(top=4, processes=7))
+    busy = fleet(noise=0.01, cost=cost)
+    history = Run(problem, incumbents=(ENTERED,), rest=False).drive(busy).history
+    assert len(history.confirmations) == 7
+    further = entrants(busy)[3:]
+    assert all(set(later) <= set(before) for before, later in itertools.pairwise(further))
 
 
 def test_several_benches_confirm_at_once():

@@ -62,6 +62,21 @@ def test_a_library_that_fails_tells_nothing(nvml) -> None:
     assert Nvml("a bus").read() is None
 
 
+def test_what_was_read_a_moment_ago_is_current(nvml, monkeypatch) -> None:
+    reads = []
+
+    def watts(handle: object) -> int:
+        reads.append(1)
+        return 1000 * len(reads)
+
+    nvml.nvmlDeviceGetPowerUsage = watts
+    monkeypatch.setattr("workers.backends.cuda.nvml.FRESH_SECONDS", 60.0)
+    made = Nvml("a bus")
+    assert [made.read().watts for _ in range(3)] == [1, 1, 1]
+    monkeypatch.setattr("workers.backends.cuda.nvml.FRESH_SECONDS", 0.0)
+    assert made.read().watts == 2
+
+
 def test_processes_are_listed_once_a_second_at_most(nvml) -> None:
     lists = []
 

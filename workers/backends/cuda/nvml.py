@@ -3,6 +3,7 @@
 Optional: unknown without the library, the driver or the permission.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection
@@ -20,6 +21,10 @@ _REASONS = {
 }
 """Bits of the reasons that invalidate a timing; idle or fixed clocks do not."""
 
+
+FRESH_SECONDS = 0.05
+"""A state so old is current: the driver updates power and throttling every 20 to 100 ms, and asking
+takes longer than a short burst."""
 
 _LIST_SECONDS = 1.0
 """Interval between two listings of a GPU's processes, which are slow."""
@@ -53,6 +58,7 @@ class Nvml:
     def __init__(self, bus: str) -> None:
         self._nvml: Any = None
         self._others, self._counted = 0, -_LIST_SECONDS
+        self._last: tuple[float, Vitals | None] = -math.inf, None
         try:
             import pynvml
 
@@ -63,7 +69,14 @@ class Nvml:
         self._nvml = pynvml
 
     def read(self) -> Vitals | None:
-        """The GPU's state now; ``None`` if unknown."""
+        """The GPU's state now, or a moment ago; ``None`` if unknown."""
+        read_at, found = self._last
+        if time.monotonic() - read_at >= FRESH_SECONDS:
+            found = self._read()
+            self._last = time.monotonic(), found
+        return found
+
+    def _read(self) -> Vitals | None:
         nvml = self._nvml
         if nvml is None:
             return None
