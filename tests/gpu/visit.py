@@ -79,6 +79,7 @@ def steps() -> dict[str, Step]:
             300,
             python("-m", "tests.benchmarks.verification_cost", f"{DATA}/silu_space/cuda.yaml"),
         ),
+        "child": Step(60, python("-m", "tests.gpu.child_cost")),
         "confirmation": Step(200, python("-m", "tests.benchmarks.confirmation_cost")),
         "two_gpus": Step(
             300,
