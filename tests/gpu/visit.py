@@ -71,6 +71,7 @@ def steps() -> dict[str, Step]:
         "device": Step(180, tests("tests/gpu", "--ignore=tests/gpu/test_exploits.py")),
         "exploits": Step(300, tests("tests/gpu/test_exploits.py", "-s")),
         "storm": Step(500, python("-m", "tests.benchmarks.storm", "--backend", "cuda")),
+        "starts": Step(90, python("-m", "tests.benchmarks.child_start", "--backend", "cuda")),
         "record": Step(400, python("-m", "tests.gpu.record", out("h100.json.gz"))),
         "baselines": Step(180, python("-m", "tests.gpu.measure", "baselines")),
         "faults": Step(240, run(f"{DATA}/faults/cuda.yaml", "faults")),

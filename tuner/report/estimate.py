@@ -19,7 +19,7 @@ which the baseline is the reference; how many are computed in parallel at most."
 TEST_CASES, EXTRA_CASES = 2, 3
 """Test cases of each shape in the search, and further ones for finalists."""
 
-PROCESS_SECONDS = 1.5
+PROCESS_SECONDS = 0.5
 """Start of a bench process."""
 
 LAUNCH_SECONDS = 20e-6
