@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DATA = "tests/gpu/data"
 TAIL_LINES = 25
+OWN_STEP = ("test_sequences", "test_mechanical")
+"""Tests that bench whole experiments: a step of their own."""
 RUNNING: list[int] = []
 """Process groups of the steps."""
 
@@ -68,7 +70,14 @@ def steps() -> dict[str, Step]:
     return {
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
-        "device": Step(180, tests("tests/gpu", "--ignore=tests/gpu/test_exploits.py")),
+        "device": Step(
+            180,
+            tests(
+                "tests/gpu",
+                *(f"--ignore=tests/gpu/{one}.py" for one in ("test_exploits", *OWN_STEP)),
+            ),
+        ),
+        "sequences": Step(300, tests(*map("tests/gpu/{}.py".format, OWN_STEP), "-s")),
         "exploits": Step(300, tests("tests/gpu/test_exploits.py", "-s")),
         "storm": Step(500, python("-m", "tests.benchmarks.storm", "--backend", "cuda")),
         "starts": Step(90, python("-m", "tests.benchmarks.child_start", "--backend", "cuda")),

@@ -5,18 +5,11 @@ import numpy as np
 
 def convolution(image, weights, height, width):
     """Rows, then columns, zero outside the image."""
-    rows = np.zeros_like(image)
-    columns = np.zeros_like(image)
     radius = len(weights) // 2
-    for k in range(-radius, radius + 1):
-        inside = slice(max(0, -k), min(width, width - k))
-        shifted = slice(max(0, k), min(width, width + k))
-        rows[:, inside] += image[:, shifted] * weights[radius - k]
-    for k in range(-radius, radius + 1):
-        inside = slice(max(0, -k), min(height, height - k))
-        shifted = slice(max(0, k), min(height, height + k))
-        columns[inside] += rows[shifted] * weights[radius - k]
-    return columns
+    rows = np.pad(image, ((0, 0), (radius, radius)))
+    rows = sum(rows[:, k : k + width] * w for k, w in enumerate(weights[::-1]))
+    columns = np.pad(rows, ((radius, radius), (0, 0)))
+    return sum(columns[k : k + height] * w for k, w in enumerate(weights[::-1]))
 
 
 def histogram(keys, n, bins):
