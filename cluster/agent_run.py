@@ -125,7 +125,14 @@ class AgentRun:
             tell=lambda words: shown.put_nowait(Activity(words=words)),
         )
         with directory.journal() as journal:
-            evaluator = EngineEvaluator(engine, directory, journal, shown.put_nowait, self._asked)
+            evaluator = EngineEvaluator(
+                engine,
+                directory,
+                journal,
+                shown.put_nowait,
+                self._asked,
+                profile=agents.model != "replay",
+            )
 
             async def first() -> Baseline:
                 await model.ready()

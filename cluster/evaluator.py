@@ -20,7 +20,7 @@ from agents.generation.corners import corners
 from agents.planning import Variant
 from agents.static_profile import UNKNOWN, StaticProfile
 from agents.verdict import Admitted, Refused, Verdict, refused, round_verdict
-from cluster.search_run import epoch_opened, run_search
+from cluster.search_run import copy_search, epoch_opened, run_search
 from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE, Candidate
 from tuner.ceilings import Ceilings
@@ -38,7 +38,6 @@ from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
     EpochOpened,
-    Fact,
     IncumbentEntered,
     SearchEnded,
     TrialCompiled,
@@ -91,6 +90,7 @@ class EngineEvaluator:
         journal: the run's own, opened for writing.
         tell: shown how far a search is.
         asked: whether an end was asked for.
+        profile: whether a model will read hardware counters of the best.
     """
 
     def __init__(
@@ -100,12 +100,15 @@ class EngineEvaluator:
         journal: Journal,
         tell: Callable[[RunProgress], None],
         asked: Callable[[], StopReason | None],
+        *,
+        profile: bool,
     ) -> None:
         self._engine = engine
         self._directory = directory
         self._journal = journal
         self._tell = tell
         self._asked = asked
+        self._profile = profile
         self._opened = False
         self._proposed = sum(isinstance(entry.fact, TrialProposed) for entry in journal.entries)
         self._baseline: Candidate | None = None
@@ -198,7 +201,7 @@ class EngineEvaluator:
         view = RunView.open(before)
         further = replace(view.experiment, search=_endless(view.experiment.search))
         searched = (EpochOpened, BaselinePrepared, TrialProposed, TrialFinished)
-        self._copy(view, path, further, searched)
+        copy_search(view, path, further, searched, self._directory.secret)
 
         def asked() -> StopReason | None:
             return "interrupted" if until() or self._asked() is not None else None
@@ -243,25 +246,11 @@ class EngineEvaluator:
             SearchEnded,
             ConfirmationSampled,
         )
-        self._copy(view, path, view.experiment, facts)
+        copy_search(view, path, view.experiment, facts, self._directory.secret)
         verdict = await self._search(path, best.round, suffix, self._asked, (), rest=True)
         if verdict is None:
             raise StopRequested
         return verdict
-
-    def _copy(
-        self, view: RunView, path: Path, experiment: Experiment, kinds: tuple[type[Fact], ...]
-    ) -> None:
-        """Copy facts of these kinds to a new search, or what a killed process left out."""
-        if begun(path):
-            copy = RunDirectory.open(path)
-        else:
-            copy = RunDirectory.create(path, experiment, "", secret=self._directory.secret)
-        with closing(copy), copy.journal() as journal:
-            wanted = [entry for entry in view.entries() if isinstance(entry.fact, kinds)]
-            for entry in wanted[len(journal.entries) :]:
-                journal.append(entry)
-            journal.sync()
 
     async def _search(
         self,
@@ -281,7 +270,15 @@ class EngineEvaluator:
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
-            search = run_search(directory, self._engine, asked, ended, incumbents, rest=rest)
+            search = run_search(
+                directory,
+                self._engine,
+                asked,
+                ended,
+                incumbents,
+                rest=rest,
+                profile=self._profile,
+            )
             async with aclosing(search) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number, suffix=suffix))

@@ -24,15 +24,16 @@ from tuner.engine.fleet import Fleet
 from tuner.engine.progress import Pace, RunProgress
 from tuner.engine.session import Session, StopReason
 from tuner.errors import NothingValid, SpecError
+from tuner.experiment.model import Experiment
 from tuner.export.bundle import export_files
-from tuner.journal.facts import EpochOpened, IncumbentEntered, TrialProposed
+from tuner.journal.facts import EpochOpened, Fact, IncumbentEntered, TrialProposed
 from tuner.journal.file import Journal
 from tuner.journal.history import History
 from tuner.report.estimate import Estimate, estimate
 from tuner.report.tables import results_csv, results_jsonl, status_json
 from tuner.results.result import Result
 from tuner.results.summary import summarise
-from tuner.run_directory import RESULTS, STATUS, RunDirectory
+from tuner.run_directory import RESULTS, STATUS, RunDirectory, RunView, begun
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
@@ -120,6 +121,7 @@ async def run_search(
     incumbents: Sequence[IncumbentEntered] = (),
     *,
     rest: bool = True,
+    profile: bool = True,
 ) -> AsyncGenerator[RunProgress, None]:
     """Search the template of a run directory, and keep what follows from it there.
 
@@ -131,11 +133,12 @@ async def run_search(
         incumbents: what is to be beaten; those not entered yet are.
         rest: whether winners are timed on held-out shapes too and in the other cache state, and are
             run under the checkers.
+        profile: whether hardware counters of the best are read.
     """
     fleet = await engine.fleet()
     with directory.journal() as journal:
         history, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
-        session = Session(history, directory.secret, rest=rest)
+        session = Session(history, directory.secret, rest=rest, profile=profile)
         assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
@@ -162,6 +165,24 @@ async def run_search(
             _write_derived(directory, session.history, result, journal.synced)
         if session.history.finished:
             ended(session.history, result)
+
+
+def copy_search(
+    view: RunView, path: Path, experiment: Experiment, kinds: tuple[type[Fact], ...], secret: int
+) -> None:
+    """Copy a search's facts of these kinds to another run directory, made if it is not there.
+
+    Copies the rest if a killed process began it.
+    """
+    if begun(path):
+        copy = RunDirectory.open(path)
+    else:
+        copy = RunDirectory.create(path, experiment, "", secret=secret)
+    with closing(copy), copy.journal() as journal:
+        wanted = [entry for entry in view.entries() if isinstance(entry.fact, kinds)]
+        for entry in wanted[len(journal.entries) :]:
+            journal.append(entry)
+        journal.sync()
 
 
 def checker_bytes(device: Device) -> int:

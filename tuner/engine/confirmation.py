@@ -43,12 +43,16 @@ class ConfirmationQueue:
         benches: how many processes may time at once.
         rest: whether to time what is reported of winners besides, if there is any, and to run them
             under the checkers.
+        profile: whether to read counters of the best.
     """
 
-    def __init__(self, history: History, benches: int, *, rest: bool = True) -> None:
+    def __init__(
+        self, history: History, benches: int, *, rest: bool = True, profile: bool = True
+    ) -> None:
         self._history = history
         self._benches = benches
         self._rest = rest
+        self._profile = profile
         self._compiled: dict[int, Candidate] = {}
         self._refused: set[int] = set()
         self._processes: dict[int, ConfirmWork] = {}
@@ -103,7 +107,7 @@ class ConfirmationQueue:
         if not self._processes and not self._unconfirmed()[1]:
             self._examining = True
             winners = tuple(self._compiled[trial] for trial in self._unexamined())
-            return [ExamineWork(winners=winners, checkers=self._rest)]
+            return [ExamineWork(winners=winners, checkers=self._rest, profiler=self._profile)]
         works: list[ConfirmWork | ExamineWork] = []
         while len(self._processes) < self._benches:
             scope, wanted = self._unconfirmed()
@@ -237,11 +241,11 @@ class ConfirmationQueue:
         return [number for number in self._history.incumbent_numbers if number not in failed]
 
     def _unexamined(self) -> tuple[int, ...]:
-        """Winners that no checker has seen; without a rest the first is profiled, nothing more."""
+        """Winners that no checker has seen; without a rest the first is at most profiled."""
         seen = {number for fact in self._history.examinations for number in fact.trials}
         wanted = [n for n in self._winners() if n not in self._refused]
         if not self._rest:
-            wanted = wanted[:1]
+            wanted = wanted[: int(self._profile)]
         return tuple(n for n in wanted if n not in seen)
 
     def _winners(self) -> tuple[int, ...]:

@@ -55,9 +55,12 @@ class Session:
         secret: the seed of the inputs.
         rest: whether winners are timed on all that is reported and run under the checkers, or only
             timed on what makes them winners.
+        profile: whether to read hardware counters of the best.
     """
 
-    def __init__(self, history: History, secret: int, *, rest: bool = True) -> None:
+    def __init__(
+        self, history: History, secret: int, *, rest: bool = True, profile: bool = True
+    ) -> None:
         if history.epoch is None:
             raise ValueError("the history has no EpochOpened")
         device, self._benches = history.epoch.device, history.epoch.bench_slots
@@ -78,7 +81,7 @@ class Session:
         self._duplicates: dict[int, list[Candidate]] = {}
         """Candidates that wait for the outcome of an equal one, by its number."""
         self._bench_queue = BenchQueue(history, self._benches)
-        self._confirmation = ConfirmationQueue(history, self._benches, rest=rest)
+        self._confirmation = ConfirmationQueue(history, self._benches, rest=rest, profile=profile)
         self._due: list[Fact] = []
         self._told: set[int] = set()
         self._untold = {n for n, t in history.trials.items() if t.outcome is not None}

@@ -122,12 +122,13 @@ class ConfirmWork(_Numbered):
 class ExamineWork(_Numbered):
     """Run confirmed winners under memory and race checkers, and the first under a profiler.
 
-    Answered by ``WinnersExamined``. Without ``checkers`` the profiler alone runs.
+    Answered by ``WinnersExamined``. Either may be left out.
     """
 
     kind: ClassVar[WorkKind] = "examine"
     winners: tuple[Candidate, ...]
     checkers: bool = True
+    profiler: bool = True
 
 
 Work = CompileWork | PrepareWork | MeasureWork | ConfirmWork | ExamineWork

@@ -202,7 +202,8 @@ class DeviceBench:
         prep, _ = self._prepared()
         with self._lock().held():
             began = time.time()
-            if work.checkers or adapter_of(prep.device.backend).profiler:
+            profiler = work.profiler and adapter_of(prep.device.backend).profiler is not None
+            if work.checkers or profiler:
                 self._drop()
             site = Site(
                 device=prep.device,
@@ -213,7 +214,7 @@ class DeviceBench:
                 folder=self._folder.path,
                 abort=self._closed,
             )
-            found = examine(work.winners, site, checkers=work.checkers)
+            found = examine(work.winners, site, checkers=work.checkers, profiler=profiler)
         return replace(found, work=work.id, span=self._span(began))
 
     def close(self) -> None:

@@ -75,15 +75,14 @@ def tools(device: Device, log: Path) -> tuple[Tool, ...]:
     return adapter_of(device.backend).checkers(device, log)
 
 
-def examine(winners: Sequence[Candidate], site: Site, *, checkers: bool) -> WinnersExamined:
-    """What the checkers find, if they are to run, and counters of the first winner that is sound.
-
-    Counters are of a shape that is timed.
-    """
+def examine(
+    winners: Sequence[Candidate], site: Site, *, checkers: bool, profiler: bool
+) -> WinnersExamined:
+    """What the checkers find, and counters of the first winner that is sound on a timed shape."""
     failed, notes = _defects(winners, site) if checkers else ({}, ())
     sound = [one for one in winners if one.trial not in failed]
     timed = {shape: one for shape, one in site.arguments.items() if shape in site.timed}
-    found = _profile(sound[0], replace(site, arguments=timed)) if sound else None
+    found = _profile(sound[0], replace(site, arguments=timed)) if sound and profiler else None
     return WinnersExamined(
         trials=tuple(one.trial for one in winners),
         failed=tuple(failed.items()),

@@ -446,7 +446,7 @@ def test_without_a_rest_the_best_is_profiled_and_no_checker_runs():
     run, busy = Run(experiment(trials=20), rest=False), fleet(faults={best: Fault.DEFECT})
     history = run.drive(busy).history
     (work,) = (work for work in busy.submitted if isinstance(work, ExamineWork))
-    assert (work.trials, work.checkers) == ((best,), False)
+    assert (work.trials, work.checkers, work.profiler) == ((best,), False, True)
     assert history.finished
     assert winners(history)[0] == best
 
