@@ -16,6 +16,9 @@ EXPRESSION_ATTRIBUTES = tuple(
 )
 """The attributes that an expression may read as ``device.<name>``."""
 
+_FIRST_WITH_ATTRIBUTES = 90
+"""The first compute capability with clusters and programmatic dependent launch."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -50,6 +53,11 @@ class Device:
     base_align: int
     dtypes: tuple[str, ...]
     memory_bytes_per_second: float = 0.0
+
+    @property
+    def has_launch_attributes(self) -> bool:
+        """Whether kernels can be launched dependently and in clusters."""
+        return self.compute_capability >= _FIRST_WITH_ATTRIBUTES
 
     @property
     def model(self) -> str:

@@ -6,7 +6,7 @@ defines, options) and, per shape, the launches. :mod:`tuner.space.lower` makes i
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from tuner.device import Backend
@@ -51,7 +51,8 @@ class KernelStep:
     """One kernel launch: ``grid`` counts blocks and ``block`` threads, on every backend.
 
     ``arguments`` names the arguments in the entry's order, ``argument_bytes`` gives the size at
-    which each is passed, pointers included; empty where that is unknown.
+    which each is passed, pointers included; empty where that is unknown. A ``dependent`` one may
+    begin before the step ahead of it has ended; ``cluster`` counts blocks.
     """
 
     kind: Literal["kernel"] = "kernel"
@@ -60,6 +61,8 @@ class KernelStep:
     block: Dim3
     shared_bytes: int = 0
     cooperative: bool = False
+    dependent: bool = False
+    cluster: Dim3 = (1, 1, 1)
     arguments: tuple[str, ...]
     argument_bytes: tuple[int, ...] = ()
 
@@ -99,6 +102,20 @@ class CellPlan:
     scratch: tuple[Scratch, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def dependent_steps(self) -> tuple[int, ...]:
+        """Indices of the steps that may begin before what is ahead of them has ended."""
+        numbered = enumerate(self.steps)
+        return tuple(n for n, step in numbered if isinstance(step, KernelStep) and step.dependent)
+
+    @property
+    def serialised(self) -> "CellPlan":
+        """The same steps, each after the end of the one before."""
+        steps = (
+            replace(s, dependent=False) if isinstance(s, KernelStep) else s for s in self.steps
+        )
+        return replace(self, steps=tuple(steps))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -106,6 +123,17 @@ class Plan:
 
     builds: tuple[Build, ...]
     cells: tuple[CellPlan | Infeasible, ...]
+
+    @property
+    def dependent(self) -> bool:
+        """Whether it is launched dependently on some shape."""
+        return any(isinstance(cell, CellPlan) and cell.dependent_steps for cell in self.cells)
+
+    @property
+    def serialised(self) -> "Plan":
+        """The same plan, each launch after the end of the one before."""
+        cells = (c.serialised if isinstance(c, CellPlan) else c for c in self.cells)
+        return replace(self, cells=tuple(cells))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.engine.candidates import Candidates
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.experiment.check.device import require_launches
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
@@ -64,6 +65,8 @@ def validate(
                 raise
             nothing_to_vary = str(problem)
     model, why_not = _device(experiment, target, device)
+    if model is not None:
+        require_launches(experiment, model)
     tolerances = comparison_rules(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None

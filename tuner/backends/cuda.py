@@ -6,7 +6,7 @@ CHECKS_FOLDER = "KERNELWRIGHT_CHECKS"
 """The environment variable that names where the bench's own kernels are kept for its children."""
 
 _CLOCK = "a kernel that reads a clock can tell when it is timed"
-_LATE = "it may finish after the timing ends"
+_DEPENDENT = "it is for kernels that are launched with 'dependent'"
 
 _NONE: tuple[str, ...] = ()
 _BOOLEAN = ("true", "false")
@@ -61,8 +61,8 @@ CUDA = BackendTraits(
     register_cap_flag="--maxrregcount",
     block_size_attribute="upper_bound",
     forbidden_names={
-        "cudaGridDependencySynchronize": _LATE,
-        "cudaTriggerProgrammaticLaunchCompletion": _LATE,
+        "cudaGridDependencySynchronize": _DEPENDENT,
+        "cudaTriggerProgrammaticLaunchCompletion": _DEPENDENT,
         "printf": "a kernel's text is never a result",
         "clock": _CLOCK,
         "clock64": _CLOCK,
@@ -74,6 +74,13 @@ CUDA = BackendTraits(
             "a kernel may not call the runtime"
         ),
     },
+    dependence_names=frozenset(
+        {
+            "cudaGridDependencySynchronize",
+            "cudaTriggerProgrammaticLaunchCompletion",
+            "griddepcontrol",
+        }
+    ),
     inline_assembly=True,
     refuses_undefined_calls=False,
     equal_code_is_equal_kernel=True,

@@ -30,6 +30,8 @@ OPENCL = BackendTraits(
     },
     unsupported={
         "cooperative": "OpenCL has no cooperative launch",
+        "dependent": "OpenCL has no dependent launch",
+        "cluster": "OpenCL has no clusters",
         "dynamic_shared": "OpenCL kernels declare their local memory themselves",
         "constant": "OpenCL cannot set a program's constants; pass it with kind: in",
         "binary": "a binary as baseline is CUDA's alone; OpenCL compiles kernel.source",
@@ -69,6 +71,7 @@ OPENCL = BackendTraits(
         r"clock_read_\w+": _CLOCK,
         r"_cl_\w+|_*(?:pocl|POCL)_\w+|__spirv_\w+": _OUTSIDE,
     },
+    dependence_names=frozenset(),
     inline_assembly=False,
     refuses_undefined_calls=True,
     equal_code_is_equal_kernel=False,  # a binary changes with a macro that nothing reads

@@ -7,7 +7,7 @@ from typing import Literal
 Grammar = Literal["cuda", "opencl"]
 """Which words sources use for indices, barriers and address spaces."""
 
-Feature = Literal["cooperative", "dynamic_shared", "constant", "binary"]
+Feature = Literal["cooperative", "dependent", "cluster", "dynamic_shared", "constant", "binary"]
 """Features of the spec that a backend may lack."""
 
 
@@ -60,6 +60,8 @@ class BackendTraits:
     """Words that no candidate may add, with the reason."""
     forbidden_patterns: Mapping[str, str]
     """The same by regular expression, matched against whole words."""
+    dependence_names: frozenset[str]
+    """Words and instructions that only a kernel launched dependently may add."""
     inline_assembly: bool
     """Whether inline assembly is allowed, within the list of harmless instructions."""
     refuses_undefined_calls: bool

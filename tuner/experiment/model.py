@@ -35,6 +35,7 @@ from tuner.expressions import Expression
 from tuner.trial import Value
 
 NO_BYTES = Expression.constant(0)
+NEVER = Expression.constant(False)
 
 Axes = Annotated[tuple[Expression, ...], OneOrMany(1, 3)]
 
@@ -60,6 +61,12 @@ class Launch:
     """Dynamic shared memory per block, in bytes."""
     cooperative: bool = False
     """Launch all blocks at once, for a kernel that synchronises the whole grid."""
+    dependent: Expression = NEVER
+    """Whether the kernel may begin before the kernel ahead of it has ended (programmatic dependent
+    launch), as an expression. It must not read or write memory before `griddepcontrol.wait`
+    (`cudaGridDependencySynchronize`)."""
+    cluster: Annotated[tuple[Expression, ...], OneOrMany(0, 3)] = ()
+    """Blocks per cluster and axis, at most 8 in all; the grid is a multiple on each axis."""
     entry: str | None = None
     """The kernel to launch, if it is not the `entry` beside `launches`."""
     arguments: tuple[Name, ...] | None = None
@@ -327,6 +334,12 @@ class Template:
     def steps(self) -> tuple[Launch | Memset, ...]:
         """The launches in order."""
         return self.launches or ((self.launch,) if self.launch else ())
+
+    @property
+    def dependent(self) -> bool:
+        """Whether some configuration may be launched dependently."""
+        launches = (step for step in self.steps if isinstance(step, Launch))
+        return any(launch.dependent != NEVER for launch in launches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

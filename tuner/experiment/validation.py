@@ -29,9 +29,6 @@ _CLASSES = {
     if isinstance(thing, type)
 }
 _NOT_SUPPORTED = {
-    "clusters": "thread-block clusters",
-    "cluster": "thread-block clusters",
-    "programmatic": "programmatic dependent launch",
     "textures": "textures",
     "hip": "HIP",
     "texture": "a texture",

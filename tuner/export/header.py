@@ -147,6 +147,9 @@ class _Header:
         yield f" * source, {self.prefix}_options() its compiler options (macros whose values depend"
         yield " * on the shape; the source defines all others), and"
         yield f" * {self.prefix}_step_of() each of its launches: grid in blocks, block in threads."
+        if self.launching.attributes:
+            yield " * `dependent` and `cluster` are launch attributes (programmatic stream"
+            yield " * serialization, cluster dimension)."
         yield f" * {self.prefix}_scratches() is the number of scratch buffers that it needs, of"
         yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks arguments."
         yield " *"
@@ -170,11 +173,13 @@ class _Header:
         if self.named:
             yield "/* A launch of `entry`; or, if `memset`, a fill of `arguments` with `byte`. */"
         yield "typedef struct {"
-        yield "    int memset, byte, cooperative;"
+        attributes = self.launching.attributes
+        yield f"    int memset, byte, cooperative{', dependent' if attributes else ''};"
         if self.named:
             yield "    char entry[512];"
             yield "    const char *arguments;"
-        yield "    long long grid[3], block[3], shared_bytes;"
+        cluster = "cluster[3], " if attributes else ""
+        yield f"    long long grid[3], block[3], {cluster}shared_bytes;"
         yield f"}} {p}_step;"
         yield ""
 

@@ -22,7 +22,8 @@ from tuner.trial import Value
 class LaunchCode:
     """Writes the bodies; ``types`` holds each combination of type symbols in the spec's shapes.
 
-    With ``named``, steps name their kernel or buffer.
+    With ``named``, steps name their kernel or buffer; with ``attributes``, they say whether they
+    are dependent, and how many blocks a cluster has.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class LaunchCode:
         self.device = device
         self.variants = variants
         self.prefix = identifier(experiment.name)
+        self.attributes = device.compute_capability > 0
         bindings = (*experiment.shapes.tune, *experiment.shapes.held_out)
         self.symbols = list(bindings[0].symbols)
         types = [{n: v for n, v in b.symbols.items() if isinstance(v, str)} for b in bindings]
@@ -106,6 +108,8 @@ class LaunchCode:
             sizes = [f"t->{limit.field}[{axis}]" for axis in limit.axes] or [f"t->{limit.field}"]
             least = f"{sizes[0]} >= {limit.least} && " if len(sizes) == 1 else ""
             limits.append(f"{least}{' * '.join(sizes)} <= {limit.most}")
+        if self.attributes:
+            limits += [f"t->grid[{axis}] % t->cluster[{axis}] == 0" for axis in range(3)]
         yield f"static inline int {self.prefix}_fits(const {self.prefix}_step *t)"
         yield "{"
         yield "    return " + "\n        && ".join(limits) + ";"
@@ -145,12 +149,15 @@ class LaunchCode:
             names = step.arguments or kernel_arguments(self.experiment, variant.template)
             yield f"snprintf(out->entry, sizeof out->entry, {quoted(form)}{listed});"
             yield f"out->arguments = {quoted(', '.join(names))};"
-        for what, axes in (("grid", step.grid), ("block", step.block)):
+        cluster = [("cluster", step.cluster)] if self.attributes else []
+        for what, axes in (("grid", step.grid), ("block", step.block), *cluster):
             sizes = [self.c(e, types, variant) for e in axes]
-            for axis, size in enumerate([*sizes, "1", "1"][:3]):
+            for axis, size in enumerate([*sizes, "1", "1", "1"][:3]):
                 yield f"out->{what}[{axis}] = {size};"
         yield f"out->shared_bytes = {self.c(step.shared_bytes, types, variant)};"
         yield f"out->cooperative = {int(step.cooperative)};"
+        if self.attributes:
+            yield f"out->dependent = {self.c(step.dependent, types, variant)};"
         yield f"return {self.prefix}_fits(out);"
 
     def _entry(self, entry: str, variant: ExportVariant, types: Shape) -> tuple[str, list[str]]:

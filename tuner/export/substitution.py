@@ -323,6 +323,10 @@ class _RuleMaker:
             return "it needs scratch memory"
         if template.steps[0].cooperative:
             return "it is launched cooperatively"
+        if template.dependent:
+            return "it may be launched dependently"
+        if template.steps[0].cluster:
+            return "it is launched in clusters"
         return ""
 
     def _depends_on_shape(self, variant: ExportVariant) -> bool:

@@ -50,11 +50,23 @@ static inline bool run(const void *kernel, const @P@_step *t, void **arguments, 
         && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 (int)t->shared_bytes) != cudaSuccess)
         return false;
-    if (t->cooperative)
-        return cudaLaunchCooperativeKernel(kernel, grid, block, arguments, (size_t)t->shared_bytes,
-                                           stream) == cudaSuccess;
-    return cudaLaunchKernel(kernel, grid, block, arguments, (size_t)t->shared_bytes, stream)
-        == cudaSuccess;
+    cudaLaunchAttribute attributes[3] = {};
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = t->cooperative;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = t->dependent;
+    attributes[2].id = cudaLaunchAttributeClusterDimension;
+    attributes[2].val.clusterDim.x = (unsigned)t->cluster[0];
+    attributes[2].val.clusterDim.y = (unsigned)t->cluster[1];
+    attributes[2].val.clusterDim.z = (unsigned)t->cluster[2];
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = (size_t)t->shared_bytes;
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = t->cluster[0] * t->cluster[1] * t->cluster[2] > 1 ? 3 : 2;
+    return cudaLaunchKernelExC(&config, kernel, arguments) == cudaSuccess;
 }
 """
 

@@ -5,18 +5,35 @@ allowed.
 """
 
 from tuner.candidate import Candidate
+from tuner.experiment.model import Template
 from tuner.plan import CellPlan, KernelStep
 from tuner.trial import Code, Rejected, Stage
 
-
-def binary_rejection(candidate: Candidate, baseline: Candidate) -> Rejected | None:
-    """The rejection for the first broken rule, or ``None``."""
-    return _forbidden_feature(candidate, baseline) or _undefined_read(candidate, baseline)
+_DEPENDENCE = "griddepcontrol"
+"""What compilers report of code that waits for the launch ahead of it, or lets the next begin."""
 
 
-def _forbidden_feature(candidate: Candidate, baseline: Candidate) -> Rejected | None:
-    """Code that may finish after its launch, reads a clock, or prints."""
+def binary_rejection(
+    candidate: Candidate, baseline: Candidate, template: Template | None = None
+) -> Rejected | None:
+    """The rejection for the first broken rule, or ``None``.
+
+    A ``template`` that may launch dependently may wait in every configuration: it does nothing in
+    an ordinary launch.
+    """
+    dependent = template is not None and template.dependent
+    return _forbidden_feature(candidate, baseline, dependent=dependent) or _undefined_read(
+        candidate, baseline
+    )
+
+
+def _forbidden_feature(
+    candidate: Candidate, baseline: Candidate, *, dependent: bool
+) -> Rejected | None:
+    """Code that overlaps other launches undeclared, reads a clock, or prints."""
     allowed = {what for binary in baseline.binaries for what in binary.reaches}
+    if dependent or candidate.plan.dependent:
+        allowed.add(_DEPENDENCE)
     for binary in candidate.binaries:
         for what in binary.reaches:
             if what not in allowed:

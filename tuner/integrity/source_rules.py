@@ -50,7 +50,7 @@ _BUILTIN = re.compile(
 
 _MNEMONICS = frozenset(
     """abs add addc and bar barrier bfe bfi bfind brev clz cnot copysign cos cp cvt cvta div dp2a
-    dp4a elect ex2 fence fma fns isspacep ld ldmatrix ldu lg2 lop3 mad mad24 madc max mbarrier
+    dp4a elect ex2 fence fma fns isspacep ld ldmatrix ldu lg2 lop3 mad mad24 madc mapa max mbarrier
     membar min mma mov movmatrix mul mul24 neg not or popc prefetch prefetchu prmt rcp red redux rem
     rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st stmatrix sub subc szext tanh testp
     vote wgmma xor""".split()
@@ -89,6 +89,8 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
         return (f"{file}: {problem}",)
     text = "\n".join((without_comments(compiled), *map(_without_literals, readings)))
     before = set(_WORD.findall(without_comments(spliced(kernel.source.text))))
+    if template.dependent:
+        before |= traits.dependence_names
     reasons = (
         *_hidden(source, code),
         *_foreign_names(text, traits, before),
@@ -99,7 +101,7 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
             if traits.refuses_undefined_calls
             for reason in _undefined_functions(_without_literals(reading), before)
         ),
-        *(_assembly(experiment, readings) if traits.inline_assembly else ()),
+        *(_assembly(experiment, readings, before) if traits.inline_assembly else ()),
         *_macros(code, template, experiment),
         *_signatures(experiment, template),
     )
@@ -171,11 +173,12 @@ def _undefined_functions(code: str, baseline: set[str]) -> Iterator[str]:
             yield f"{name} is declared but not defined: a kernel may not call into the process"
 
 
-def _assembly(experiment: Experiment, readings: Sequence[Line]) -> Iterator[str]:
+def _assembly(experiment: Experiment, readings: Sequence[Line], before: set[str]) -> Iterator[str]:
     """Instructions that are neither on the list nor in the baseline."""
     baseline = spliced(experiment.kernel.source.text)
+    dependence = traits_of(experiment.kernel.language).dependence_names
     refused = _refused_instructions(readings) - _refused_instructions(expanded(baseline))
-    for word in sorted(refused):
+    for word in sorted(refused - (dependence & before)):
         why = f": {_CLOCK}" if word.startswith("%") else ""
         yield f"inline assembly may not use '{word}'{why}"
 

@@ -56,13 +56,16 @@ class Span:
 class Sample:
     """One process's median for one finalist (or the baseline) on one shape, in nanoseconds.
 
-    ``shape`` counts tune shapes, then held-out ones; ``cache`` is ``cold`` or ``hot``.
+    ``shape`` counts tune shapes, then held-out ones; ``cache`` is ``cold`` or ``hot``. A finalist
+    that is launched dependently, unlike the baseline, is timed ``serialised`` as well: each launch
+    after the end of the one before.
     """
 
     trial: int
     shape: int
     cache: str
     median_ns: Nanoseconds
+    serialised: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

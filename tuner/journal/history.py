@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tuner.candidate import INCUMBENT
+from tuner.candidate import BASELINE, INCUMBENT
 from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.experiment.model import Experiment, Template
@@ -32,6 +32,7 @@ from tuner.journal.facts import (
 from tuner.journal.search_clock import SearchClock
 from tuner.racing import CutoffTracker
 from tuner.search.port import Losses
+from tuner.space.lower import launches_dependently
 from tuner.telemetry import Vitals
 from tuner.trial import (
     Configuration,
@@ -280,6 +281,18 @@ class History:
         if number <= INCUMBENT:
             return self.incumbent(number).template
         return self.experiment.template
+
+    def launches_dependently(self, number: int) -> bool:
+        """Whether a trial, an incumbent or the baseline has a dependent launch on a tune shape."""
+        baseline = number == BASELINE
+        subject = None if baseline else self.template(number)
+        configuration = Configuration(()) if baseline else self.configuration(number)
+        return launches_dependently(
+            subject or self.experiment.kernel,
+            configuration,
+            self.experiment.shapes.tune,
+            self.device,
+        )
 
     def loss(self, number: int) -> float | None:
         """The trial's weighted mean of time ÷ baseline; ``None`` if it was rejected or is open."""

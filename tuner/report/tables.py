@@ -25,6 +25,7 @@ def results_jsonl(history: History) -> str:
             "device_seconds": trial.device_seconds,
             "current": trial.current,
             "same_as": trial.same_as,
+            "dependent": history.launches_dependently(trial.number),
         }
         match trial.outcome:
             case Measured(cells=cells):
@@ -63,14 +64,21 @@ def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
 
 
 def results_csv(history: History) -> str:
-    """One line per trial: number, outcome, loss, reason, parameters, and time per tune shape."""
+    """One line per trial: number, outcome, loss, reason, launch, parameters, time per tune shape.
+
+    A ``dependent`` launch may begin before the launch ahead of it has ended.
+    """
     template = history.experiment.template
     parameters = list(template.parameters) if template else []
     labels = [str(binding) for binding in history.experiment.shapes.tune]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ["trial", "outcome", "loss", "code", *parameters, *(f"{label} ns" for label in labels)]
+        [
+            *("trial", "outcome", "loss", "code", "launch"),
+            *parameters,
+            *(f"{label} ns" for label in labels),
+        ]
     )
     for trial in history.trials.values():
         values = trial.configuration.as_dict()
@@ -86,6 +94,7 @@ def results_csv(history: History) -> str:
                 outcome.kind if outcome else "open",
                 history.loss(trial.number) if outcome else "",
                 outcome.code if isinstance(outcome, Rejected) else "",
+                "dependent" if history.launches_dependently(trial.number) else "plain",
                 *(values.get(name, "") for name in parameters),
                 *times,
             ]

@@ -21,6 +21,8 @@ _ENDED = {
     "fleet": "too many workers lost",
 }
 
+_PLAINLY = "  launched plainly"
+
 _SIGNS = {
     "*": "held out: confirmed, never searched",
     "-": "infeasible or not measured there",
@@ -116,10 +118,12 @@ def _table(
             copy = f"{100 * shape.least_ns / cell.time_ns:.0f} %"
         label = shape.label + (" *" if shape.held_out else "")
         rows.append((label, time_text(baseline_ns[shape.index]), *_cell(cell), copy))
+        rows += _serialised(cell)
         best = None if shape.held_out else result.specialised[shape.index]
         if best and not _is_general(result, best):
             name = f"  {_name(result, best.trial)}"
             rows.append((name, "", *_cell(specialised[shape.index]), ""))
+            rows += _serialised(specialised[shape.index])
     if not copies:
         rows = [row[:-1] for row in rows]
     signs = [
@@ -136,6 +140,13 @@ def _cell(cell: Cell | None) -> tuple[str, str]:
     if cell is None:
         return "-", "-"
     return time_text(cell.time_ns), _speedup(cell.speedup, cell.comparison)
+
+
+def _serialised(cell: Cell | None) -> Iterator[tuple[str, ...]]:
+    """A row for a cell that is launched dependently, unlike the baseline: its plain launches."""
+    if cell and cell.serialised_ns:
+        speedup = cell.serialised.speedup if cell.serialised else None
+        yield _PLAINLY, "", time_text(cell.serialised_ns), _speedup(speedup, cell.serialised), ""
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -179,6 +190,8 @@ def _winners(result: Result) -> Iterator[str]:
         yield _labelled("general", *_general(result, result.general))
     else:
         yield _labelled("general", "none: no configuration is valid on every tune shape")
+    if result.dependent or result.baseline_dependent:
+        yield _labelled("launches", _launches(result))
     if result.best_new:
         yield _labelled("best new", *_general(result, result.best_new))
     for index, best in enumerate(result.specialised):
@@ -196,6 +209,16 @@ def _winners(result: Result) -> Iterator[str]:
                 )
     if result.inactive:
         yield _labelled("no effect", ", ".join(map(str, result.inactive)))
+
+
+def _launches(result: Result) -> str:
+    """Who is launched dependently."""
+    names = ["the baseline"] if result.baseline_dependent else []
+    names += [_name(result, trial) for trial in result.dependent]
+    text = f"dependent launches (may begin before the launch ahead has ended): {', '.join(names)}"
+    if result.baseline_dependent:
+        return text
+    return f"{text}; the baseline is launched plainly"
 
 
 def _is_general(result: Result, best: ShapeBest) -> bool:
@@ -218,6 +241,8 @@ def _general(result: Result, general: General) -> Iterator[str]:
     """A configuration for all shapes, with its speedups."""
     yield f"{_name(result, general.trial)}: {general.configuration}"
     yield f"{_speedup(general.speedup, general.comparison)} {_shapes(general.held_out)}"
+    if general.serialised:
+        yield f"{general.serialised:.3f}× if launched plainly, as the baseline is"
     if general.gain:
         yield f"{general.gain} {general.gain.verdict}, compared with the incumbent"
 

@@ -28,17 +28,25 @@ class Samples:
     ) -> None:
         self.cache = cache
         self._times: dict[tuple[int, int], dict[int, float]] = {}
+        self._serialised: dict[tuple[int, int], dict[int, float]] = {}
         for confirmation in confirmations:
             for sample in confirmation.samples:
                 valid = math.isfinite(sample.median_ns) and sample.median_ns > 0
                 if sample.cache == cache and sample.trial not in failed and valid:
-                    times = self._times.setdefault((sample.trial, sample.shape), {})
+                    found = self._serialised if sample.serialised else self._times
+                    times = found.setdefault((sample.trial, sample.shape), {})
                     times[confirmation.process] = sample.median_ns
         self.trials = sorted({trial for trial, _ in self._times if trial != BASELINE})
 
     def logs(self, trial: int, shape: int, against: int = BASELINE) -> dict[int, float]:
         """By process, the log speedup of ``trial`` over ``against``."""
         own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
+        return {p: math.log(other[p] / own[p]) for p in own if p in other}
+
+    def serialised_logs(self, trial: int, shape: int) -> dict[int, float]:
+        """By process, the log speedup over the baseline of a trial that was timed serialised."""
+        own = self._serialised.get((trial, shape), {})
+        other = self._times.get((BASELINE, shape), {})
         return {p: math.log(other[p] / own[p]) for p in own if p in other}
 
     def noise_at(self, shape: int) -> Noise:
@@ -92,15 +100,30 @@ class Evidence(Samples):
         """The verdict on log speedups by process, of as many as the experiment allows."""
         return compare(logs, noise, comparisons, at_most=self.at_most)
 
+    def serialised_mean(self, trial: int, shapes: Sequence[int]) -> float | None:
+        """The weighted mean speedup of a trial that was timed serialised on all these shapes."""
+        logs = [list(self.serialised_logs(trial, shape).values()) for shape in shapes]
+        if not all(logs):
+            return None
+        weights = [self.weights[shape] for shape in shapes]
+        means = (math.fsum(log) / len(log) for log in logs)
+        total = math.fsum(w * mean for w, mean in zip(weights, means, strict=True))
+        return math.exp(total / math.fsum(weights))
+
     def cell(self, trial: int, shape: int, comparisons: int) -> Cell:
         """The cell with its verdict; empty if too few processes timed it."""
         if not self.confirmed(trial, shape):
             return Cell(shape=shape, time_ns=None, speedup=None)
         logs = list(self.logs(trial, shape).values())
         comparison = self.compared(logs, self.noise[shape], comparisons)
+        plain = list(self.serialised_logs(trial, shape).values())
         return Cell(
             shape=shape,
             time_ns=self.time(trial, shape),
             speedup=comparison.speedup,
             comparison=comparison,
+            serialised_ns=median(self._serialised[trial, shape].values()) if plain else None,
+            serialised=self.compared(plain, self.noise[shape], comparisons)
+            if len(plain) >= MIN_PROCESSES
+            else None,
         )

@@ -40,13 +40,17 @@ class ShapeOfRun:
 class Cell:
     """One configuration on one shape: confirmed with ``comparison``, else from the search.
 
-    ``time_ns`` is ``None`` if the configuration is infeasible or was not measured.
+    ``time_ns`` is ``None`` if the configuration is infeasible or was not measured. A configuration
+    that is launched dependently, unlike the baseline, was timed ``serialised`` too: each launch
+    after the end of the one before.
     """
 
     shape: int
     time_ns: float | None
     speedup: float | None
     comparison: Comparison | None = None
+    serialised_ns: float | None = None
+    serialised: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,8 @@ class General:
     ``speedup`` is the weighted geometric mean over tune shapes, ``held_out`` the plain one over
     held-out shapes. ``comparison`` is the verdict on ``speedup``, ``None`` if unconfirmed. ``gain``
     compares with the incumbent; ``None`` without one, or if either is unconfirmed. ``cells`` has
-    one entry per shape, tune then held-out.
+    one entry per shape, tune then held-out. ``serialised`` is the speedup over tune shapes where
+    the cells were timed so.
     """
 
     trial: int
@@ -66,6 +71,7 @@ class General:
     comparison: Comparison | None
     gain: Comparison | None = None
     cells: tuple[Cell, ...]
+    serialised: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +211,8 @@ class Result:
     - ``ceilings``, ``telemetry``: of the device, ``None`` if unavailable.
     - ``origins``: for each incumbent the search that found it, the general one first.
     - ``outcome``: ``unfinished`` until the run is over.
+    - ``dependent``: of the trials named here, those that are launched dependently;
+      ``baseline_dependent``: whether the baseline is.
     """
 
     experiment: str
@@ -232,6 +240,8 @@ class Result:
     ceilings: Ceilings | None = None
     telemetry: Telemetry | None = None
     origins: tuple[str, ...] = ()
+    baseline_dependent: bool = False
+    dependent: tuple[int, ...] = ()
 
     @property
     def speedup(self) -> float | None:

@@ -18,6 +18,7 @@ from tuner.results.rejections import advise, count_rejections
 from tuner.results.result import (
     Cell,
     General,
+    Member,
     OtherCache,
     OutcomeOfRun,
     Portfolio,
@@ -128,6 +129,8 @@ class _Summary:
         history, best_new = self.history, self._best_new()
         general = self._general(best_new)
         specialised = tuple(self._specialised(shape, general) for shape in self.tune)
+        portfolio = self._portfolio(general)
+        members = portfolio.members if portfolio else ()
         rejections = count_rejections(history)
         trials, failed_later = history.trials.values(), history.failed_later
         own = [trial for trial in trials if trial.same_as is None]
@@ -158,7 +161,7 @@ class _Summary:
             general=general,
             best_new=None if best_new == general else best_new,
             specialised=specialised,
-            portfolio=self._portfolio(general),
+            portfolio=portfolio,
             other_cache=self._other_cache(general, specialised),
             rejections=rejections,
             inactive=inactive_parameters(observations(history)),
@@ -172,7 +175,14 @@ class _Summary:
             ceilings=history.ceilings,
             telemetry=Telemetry.of(history.vitals),
             origins=tuple(entered.origin for entered in history.incumbents),
+            baseline_dependent=history.launches_dependently(BASELINE),
+            dependent=self._dependent(general, best_new, *specialised, *members),
         )
+
+    def _dependent(self, *named: General | ShapeBest | Member | None) -> tuple[int, ...]:
+        """Of these, the trials that are launched dependently."""
+        trials = dict.fromkeys(one.trial for one in named if one)
+        return tuple(filter(self.history.launches_dependently, trials))
 
     def _portfolio(self, general: General | None) -> Portfolio | None:
         return make_portfolio(self.history, self.evidence, general, self.comparisons)
@@ -262,6 +272,7 @@ class _Summary:
     def _confirmed_general(self, trial: int) -> General:
         logs = list(self._mean_logs(trial, self.tune).values())
         held_out = list(self._mean_logs(trial, self.held_out).values())
+        serialised = self.evidence.serialised_mean(trial, self.tune)
         comparison = self.evidence.compared(logs, self.evidence.noise_of_mean, self.comparisons)
         return General(
             trial=trial,
@@ -274,6 +285,7 @@ class _Summary:
                 self.evidence.cell(trial, shape, self.comparisons)
                 for shape in range(len(self.shapes))
             ),
+            serialised=serialised,
         )
 
     def _gain_on_incumbent(self, trial: int) -> Comparison | None:

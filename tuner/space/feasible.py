@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.experiment.check.device import require_dtypes
+from tuner.experiment.check.device import require_dtypes, require_launches
 from tuner.experiment.model import Experiment, Template
 from tuner.space.conditions import Bools, conditions
 from tuner.space.enumeration import Ordinals, Tally, enumerate_feasible
@@ -107,6 +107,7 @@ def feasible_set(experiment: Experiment, template: Template, device: Device) -> 
             the device lacks an element type.
     """
     require_dtypes(experiment, device)
+    require_launches(experiment, device)
     shapes = [binding.symbols for binding in experiment.shapes.tune]
     found = enumerate_feasible(
         template.parameters, conditions(experiment, template, device), shapes

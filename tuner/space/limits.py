@@ -10,7 +10,7 @@ from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan, KernelStep, Plan, Usage
 from tuner.space.occupancy import registers_per_block
-from tuner.space.requirements import launch_limits
+from tuner.space.requirements import AXES, launch_limits
 from tuner.trial import Code, Rejected, Stage
 
 
@@ -86,6 +86,12 @@ def launch_excess(step: KernelStep, device: Device) -> tuple[Code, str] | None:
         if size > limit.most:
             shown = f"{'×'.join(map(str, sizes))} = {size}" if len(sizes) > 1 else size
             return limit.code, f"{shown} {limit.unit}; {device.name} allows {limit.most}"
+    for axis, blocks, cluster in zip(AXES, step.grid, step.cluster, strict=True):
+        if blocks % cluster:
+            return (
+                Code.GRID,
+                f"{blocks} blocks along {axis} are no multiple of {cluster} in a cluster",
+            )
     return None
 
 

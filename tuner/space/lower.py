@@ -7,6 +7,8 @@ A shape on which a requirement fails becomes an :class:`Infeasible` cell with th
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import product
 
 from tuner.device import Device
 from tuner.errors import SpecError
@@ -78,6 +80,22 @@ def lower(
                 )
             )
     return Plan(builds=tuple(builds), cells=tuple(cells))
+
+
+def launches_dependently(
+    subject: Kernel | Template,
+    configuration: Configuration,
+    bindings: Sequence[ShapeBinding],
+    device: Device | None,
+) -> bool:
+    """Whether a configuration, or the baseline, has a dependent launch on one of the shapes."""
+    launches = [step for step in subject.steps if isinstance(step, Launch)]
+    for launch, binding in product(launches, bindings):
+        names = {**binding.symbols, **configuration.as_dict()}
+        with suppress(ExpressionError):
+            if _integer(launch.dependent, names, device):
+                return True
+    return False
 
 
 def violation(
@@ -224,12 +242,14 @@ class _Scope:
             block=self._axes(launch.block),
             shared_bytes=self._integer(launch.shared_bytes),
             cooperative=launch.cooperative,
+            dependent=bool(self._integer(launch.dependent)),
+            cluster=self._axes(launch.cluster),
             arguments=names,
             argument_bytes=tuple(passed_bytes(values.get(name), self._symbols) for name in names),
         )
 
     def _axes(self, expressions: Sequence[Expression]) -> Dim3:
-        x, y, z = [*map(self._integer, expressions), 1, 1][:3]
+        x, y, z = [*map(self._integer, expressions), 1, 1, 1][:3]
         return x, y, z
 
     def _scratch(self, argument: ScratchArgument) -> Scratch:

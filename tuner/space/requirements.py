@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tuner.device import Device
 from tuner.experiment.model import (
+    NEVER,
     CompilerFlag,
     Experiment,
     Kernel,
@@ -23,6 +24,9 @@ from tuner.trial import Code
 
 INT64_MAX = 2**63 - 1
 AXES = "xyz"
+
+PORTABLE_CLUSTER = 8
+"""Blocks in a cluster that every device with clusters allows; more need a device's consent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ class LaunchLimit:
 
     code: Code
     unit: str
-    field: Literal["grid", "block", "shared_bytes"]
+    field: Literal["grid", "block", "shared_bytes", "cluster", "dependent"]
     axes: tuple[int, ...]
     least: int
     most: int
@@ -79,6 +83,12 @@ def launch_limits(device: Device) -> Iterator[LaunchLimit]:
         yield LaunchLimit(Code.THREADS, f"threads along {name}", "block", (axis,), 1, threads)
     threads = device.max_threads_per_block
     yield LaunchLimit(Code.THREADS, "threads per block", "block", (0, 1, 2), 1, threads)
+    if device.compute_capability:
+        newer = device.has_launch_attributes
+        blocks = PORTABLE_CLUSTER if newer else 1
+        yield LaunchLimit(Code.GRID, "blocks per cluster", "cluster", (0, 1, 2), 1, blocks)
+        unit = "as the value of dependent"
+        yield LaunchLimit(Code.LAUNCH_FAILED, unit, "dependent", (), 0, int(newer))
 
 
 def requirements(
@@ -151,12 +161,23 @@ def _launch(launch: Launch, device: Device) -> Iterator[Requirement]:
     for limit in launch_limits(device):
         if limit.axes and limit.axes[0] >= len(getattr(launch, limit.field)):
             continue
+        if limit.field == "dependent" and launch.dependent == NEVER:
+            continue
         yield Requirement(
             label=f"{where}{limit.least} to {limit.most} {limit.unit}",
             subject=f"{limit.unit} on {device.name}",
             factors=limit.sizes(launch),
             least=limit.least,
             most=limit.most,
+        )
+    for axis, cluster in enumerate(launch.cluster):
+        grid = launch.grid[axis].text if axis < len(launch.grid) else "1"
+        name = AXES[axis]
+        yield Requirement(
+            label=f"{where}a grid of whole clusters along {name}",
+            subject=f"the grid is no multiple of the cluster along {name}",
+            factors=(Expression.parse(f"({grid}) % ({cluster.text}) == 0"),),
+            true=True,
         )
 
 

@@ -5,12 +5,13 @@ checked. Knows no process and no right answer.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from workers.bench.stopping import LEAST_BURSTS
-from workers.devices.port import Rotation
+from workers.devices.port import LateWrite, Rotation
 
 CHECKED = 8
 """Bursts of a timing that are checked, if there are so many: one in each of as many parts.
@@ -25,7 +26,8 @@ class Burst:
     """Launches in one go, and the set to ``inspect`` afterwards, launched on or not.
 
     ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
-    surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before.
+    surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before. With ``late``
+    the last launch finds its memory written late.
     """
 
     order: tuple[int, ...]
@@ -33,6 +35,7 @@ class Burst:
     timed: bool = False
     raced: bool = False
     keep_outputs: bool = False
+    late: LateWrite | None = None
 
 
 def random_order(rotation: Rotation, rng: np.random.Generator) -> tuple[int, ...]:
@@ -43,12 +46,18 @@ def random_order(rotation: Rotation, rng: np.random.Generator) -> tuple[int, ...
 
 
 def plan_bursts(
-    rotation: Rotation, order: tuple[int, ...], rng: np.random.Generator, *, in_place: bool
+    rotation: Rotation,
+    order: tuple[int, ...],
+    rng: np.random.Generator,
+    *,
+    in_place: bool,
+    late: Sequence[LateWrite] = (),
 ) -> list[tuple[Burst, ...]]:
     """The bursts of warm-up and timing, each with the further ones that check it.
 
     A checked burst has one of its sets inspected. What works ``in_place`` and launches on a set
-    more than once is checked in a launch of its own. One more burst ends early and is not timed.
+    more than once is checked in a launch of its own. One more burst ends early and is not timed,
+    and so does one for each ``late`` write.
     """
     count = rotation.warmup + rotation.bursts
     checked = _checkpoints(count, rng)
@@ -63,6 +72,10 @@ def plan_bursts(
     if short is not None:
         sooner = min(count, LEAST_BURSTS)
         found.insert(sooner + pick(count - sooner + 1, rng), (short,))
+    for write in late:
+        begun = order[: small_number(min(rotation.sets, len(order)), rng)]
+        burst = Burst(begun, inspect=begun[-1], late=write)
+        found.insert(pick(len(found) + 1, rng), (burst,))
     return found
 
 

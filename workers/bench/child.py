@@ -38,6 +38,7 @@ from workers.bench.protocol import (
 from workers.channel import Channel, ChannelClosed
 from workers.devices.port import (
     BufferSets,
+    DependentLaunchable,
     DeviceBackend,
     DeviceFailure,
     Launchable,
@@ -122,7 +123,11 @@ class _Server:
         launchable, buffer_sets = self._launchables[request.launchable]
         buffer_sets.restore(request.restored, request.poison)
         began = time.perf_counter_ns()
-        times = launchable.burst(request.order)
+        if request.late is None:
+            times = launchable.burst(request.order)
+        else:
+            assert isinstance(launchable, DependentLaunchable)
+            times = launchable.burst_after_late_write(request.order, request.late)
         host_ns = float(time.perf_counter_ns() - began)
         vitals = self._device.vitals() if request.read_telemetry else None
         if request.inspect is None:

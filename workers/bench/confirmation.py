@@ -161,10 +161,15 @@ class Confirmation:
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         session = self._open_session()
+        baseline = self._prep.setup.baseline
         loaded_by_trial: dict[int, LoadedCandidate] = {}
-        for candidate in (self._prep.setup.baseline, *finalists):
+        serialised: dict[int, LoadedCandidate] = {}
+        for candidate in (baseline, *finalists):
             with self._attribute_failure(candidate.trial):
                 loaded_by_trial[candidate.trial] = session.load(candidate)
+                if candidate.plan.dependent and not baseline.plan.dependent:
+                    plain = replace(candidate, plan=candidate.plan.serialised)
+                    serialised[candidate.trial] = session.load(plain)
                 session.flush()
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
@@ -193,7 +198,8 @@ class Confirmation:
                             session.check(loaded, case, known, exact=exact)
             if shape in self._prep.timed:
                 for cache in caches:
-                    samples += self._time(session, runners, shape, cache)
+                    plain_runners = {t: one for t, one in serialised.items() if t in runners}
+                    samples += self._time(session, runners, plain_runners, shape, cache)
                 for case in (one for one in cases if one.launches > 1):
                     for trial, loaded in runners.items():
                         with self._attribute_failure(trial, shape):
@@ -201,7 +207,7 @@ class Confirmation:
                             session.check(loaded, case, known, exact=False)
                 if session.vitals is not None:
                     vitals.append(session.vitals)
-            for trial, loaded in runners.items():
+            for trial, loaded in (*runners.items(), *serialised.items()):
                 with self._attribute_failure(trial, shape):
                     session.unbind(loaded, shape)
                     session.flush()
@@ -214,9 +220,11 @@ class Confirmation:
         self,
         session: BenchSession,
         runners: Mapping[int, LoadedCandidate],
+        serialised: Mapping[int, LoadedCandidate],
         shape: int,
         cache: Cache,
     ) -> list[Sample]:
+        """Time them in alternation; those launched dependently also ``serialised``."""
         case, known = self._prep.cases[shape][0], self._prep.baseline_ns[shape]
         measure = self._prep.measure
         part = replace(
@@ -227,6 +235,7 @@ class Confirmation:
         )
         rounds = ROUNDS if cache == measure.cache else OTHER_ROUNDS
         times: dict[int, list[float]] = {trial: [] for trial in runners}
+        plain_times: dict[int, list[float]] = {trial: [] for trial in serialised}
         check_at = {trial: self._rng.integers(rounds) for trial in runners}
         finalists = [t for t in runners if t != BASELINE and cache == measure.cache]
 
@@ -236,10 +245,15 @@ class Confirmation:
         def again(trial: int) -> list[float]:
             return [ns for _ in range(rounds) for ns in take(trial)]
 
+        turns = [*((trial, False) for trial in runners), *((trial, True) for trial in serialised)]
         for number in range(rounds):
-            for trial in self._rng.permutation(list(runners)).tolist():
+            for trial, plain in (turns[place] for place in self._rng.permutation(len(turns))):
                 self._lock.pause()
                 with self._attribute_failure(trial, shape):
+                    if plain:
+                        found = session.time(serialised[trial], case, cache, part, known)
+                        plain_times[trial] += found
+                        continue
                     times[trial] += take(trial)
                     if number == check_at[trial] and trial in finalists:
                         self._check_others(session, runners[trial], shape)
@@ -260,8 +274,15 @@ class Confirmation:
                     unique_inputs=self._unique_inputs(shape),
                 )
         return [
-            Sample(trial=trial, shape=shape, cache=cache, median_ns=statistics.median(found))
-            for trial, found in times.items()
+            Sample(
+                trial=trial,
+                shape=shape,
+                cache=cache,
+                median_ns=statistics.median(taken),
+                serialised=by_trial is plain_times,
+            )
+            for by_trial in (times, plain_times)
+            for trial, taken in by_trial.items()
         ]
 
     def _unique_inputs(self, shape: int) -> bool:

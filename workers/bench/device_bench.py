@@ -143,7 +143,8 @@ class DeviceBench:
             EnvironmentProblem: the device failed its canary twice and is quarantined.
         """
         prep, _ = self._prepared()
-        if refused := binary_rejection(candidate, prep.setup.baseline):
+        setup = prep.setup
+        if refused := binary_rejection(candidate, setup.baseline, setup.experiment.template):
             return TrialFinished(
                 trial=candidate.trial, outcome=refused, span=self._span(time.time())
             )

@@ -18,7 +18,7 @@ from workers.bench.bursts import Burst, pick
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
 from workers.comparison import Expected
-from workers.devices.port import Inspection
+from workers.devices.port import Inspection, LateWrite
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -41,6 +41,12 @@ class LoadedCandidate:
     launchables: dict[StagingKey, int] = field(default_factory=dict)
     compiling: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
+
+    def late_writes(self, shape: int) -> list[LateWrite]:
+        """The late writes that its dependent launches on a shape must wait for."""
+        cell = self.candidate.plan.cells[shape]
+        steps = cell.dependent_steps if isinstance(cell, CellPlan) else ()
+        return [LateWrite(step=n, stale=stale) for n in steps for stale in ("zeros", "rotated")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class Launcher:
                     expected={} if self._device.is_cpu or one.burst.inspect is None else expected,
                     read_telemetry=read_telemetry and one is placed[-1],
                     decoy_sets=() if poison is None else self._decoy(one),
+                    late=one.burst.late,
                 )
                 for one, poison in zip(placed, poisons, strict=True)
             ],

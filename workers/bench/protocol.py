@@ -19,7 +19,14 @@ from tuner.plan import Binary, CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.comparison import ArrayComparison, Expected
-from workers.devices.port import Damage, Rotation, StagedBuffer, StagedNull, StagedValue
+from workers.devices.port import (
+    Damage,
+    LateWrite,
+    Rotation,
+    StagedBuffer,
+    StagedNull,
+    StagedValue,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +104,9 @@ class RunBurst:
     """Restore, launch, inspect: the one way to launch, for checks and timing alike.
 
     The sets in ``restored`` are restored first. ``inspect`` is the set to inspect afterwards; it
-    need not be launched on. Without a ``poison`` outputs keep what earlier launches left. Answered
-    by :class:`BurstReply`, with the device's state if ``read_telemetry``.
+    need not be launched on. Without a ``poison`` outputs keep what earlier launches left. With
+    ``late`` the last launch finds its memory written late. Answered by :class:`BurstReply`, with
+    the device's state if ``read_telemetry``.
     """
 
     kind: Literal["burst"] = "burst"
@@ -109,6 +117,7 @@ class RunBurst:
     inspect: int | None = None
     expected: dict[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
+    late: LateWrite | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from workers.integrity.launch_checks import (
     agreeing,
     check,
     check_bystander,
+    naming_early_starts,
 )
 from workers.integrity.time_bounds import Bounds
 
@@ -112,7 +113,8 @@ class BenchSession:
         """One checked launch on a case's inputs.
 
         Where outputs are kept, another one before it on poisoned outputs: a kernel that recognises
-        a check by its kept outputs could compute only in the second launch.
+        a check by its kept outputs could compute only in the second launch. A dependent launch is
+        checked too while the kernel ahead of it still writes its memory.
 
         ``exact``: on the buffers that are aligned to exactly what is promised.
         """
@@ -125,8 +127,12 @@ class BenchSession:
                 self._launch_unchecked(loaded, key, baseline_ns, target)
             self._shapes.ensure(key, case.contents)
             order = target * case.launches
-            burst = Burst(order, inspect=target[0], keep_outputs=asked.keep_outputs)
-            deque(self._checked(loaded, baseline_ns, asked, [PlacedBurst(key, burst)]), maxlen=0)
+            bursts = [Burst(order, inspect=target[0], keep_outputs=asked.keep_outputs)]
+            if case.launches == 1 and not asked.keep_outputs:
+                late = loaded.late_writes(case.shape)
+                bursts += [Burst(target, inspect=target[0], late=write) for write in late]
+            placed = [PlacedBurst(key, burst) for burst in bursts]
+            deque(self._checked(loaded, baseline_ns, asked, placed), maxlen=0)
 
     def time_single_launch(
         self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float
@@ -223,7 +229,8 @@ class BenchSession:
         order = random_order(rotation, self._rng)
         self._shapes[key].order = itertools.cycle(order[: rotation.sets])
         in_place = self._shapes.in_place(case.shape)
-        ahead = plan_bursts(rotation, order, self._rng, in_place=in_place)
+        late = loaded.late_writes(case.shape)
+        ahead = plan_bursts(rotation, order, self._rng, in_place=in_place, late=late)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
 
@@ -305,10 +312,13 @@ class BenchSession:
         read_telemetry: bool = False,
     ) -> Iterator[tuple[float, ...]]:
         """Run bursts in order and check each that was inspected; yields their times."""
-        for one in self._launcher.run(
+        completed = self._launcher.run(
             loaded, baseline_ns, placed, case.expected, read_telemetry=read_telemetry
-        ):
-            self._check(case, one)
+        )
+        for planned in placed:
+            with naming_early_starts(late=planned.burst.late is not None):
+                one = next(completed)
+                self._check(case, one)
             yield one.times
 
     def _check(self, case: VerificationCase, one: CompletedBurst) -> None:

@@ -20,6 +20,7 @@ from workers.comparison import Expected
 from workers.devices.port import (
     DeviceFailure,
     Inspection,
+    LateWrite,
     Rotation,
     Staged,
     StagedBuffer,
@@ -48,7 +49,8 @@ class BurstRequest:
     """Launches in one go, each within ``deadline`` seconds, and the set to inspect afterwards.
 
     Outputs that are ``expected`` are compared in the child, others are returned. ``decoy_sets`` are
-    restored besides those that are launched on or inspected.
+    restored besides those that are launched on or inspected. With ``late`` the last launch finds
+    its memory written late.
     """
 
     launchable: int
@@ -59,6 +61,7 @@ class BurstRequest:
     expected: Mapping[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
     decoy_sets: tuple[int, ...] = ()
+    late: LateWrite | None = None
 
 
 class BurstResult(NamedTuple):
@@ -247,6 +250,7 @@ class Supervisor:
                 inspect=one.inspect,
                 expected=dict(one.expected),
                 read_telemetry=one.read_telemetry,
+                late=one.late,
             )
             for one in requests
         ]

@@ -12,7 +12,7 @@ inputs and outputs of one set).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from tuner.device import Device
 from tuner.experiment.model import Cache
@@ -143,6 +143,18 @@ class Inspection:
     comparisons: dict[str, ArrayComparison]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateWrite:
+    """A write that a dependent launch must wait for.
+
+    Before this ``step`` of a burst's last launch another kernel lets it begin, waits, and only then
+    writes what the set held. Until then buffers hold zeros, or their contents ``rotated`` by half.
+    """
+
+    step: int
+    stale: Literal["zeros", "rotated"]
+
+
 class BufferSets(Protocol):
     """The arguments of one shape, staged in ``sets`` buffer sets at fixed addresses."""
 
@@ -208,6 +220,15 @@ class Launchable(Protocol):
 
     def release(self) -> None:
         """Free what binding allocated."""
+        ...
+
+
+@runtime_checkable
+class DependentLaunchable(Protocol):
+    """A launchable of a backend with dependent launches."""
+
+    def burst_after_late_write(self, order: Sequence[int], late: LateWrite) -> tuple[float, ...]:
+        """As :meth:`Launchable.burst`, with a late write before a step of the last launch."""
         ...
 
 

@@ -1,6 +1,7 @@
 """Checks what a launch left: memory damage, overwritten inputs, unwritten and wrong outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,11 @@ Contents = Mapping[str, str]
 
 _GROWN = 4
 """After several launches in a row, one element in so many may exceed its bound."""
+
+_EARLY = (
+    "a dependent launch reads or writes memory before griddepcontrol.wait, while the kernel ahead "
+    "of it still writes"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +109,17 @@ def check(
             found = _compare(argument, inspection, case, arguments, poison)
         if found.failures > (argument.elements // _GROWN if case.launches > 1 else 0):
             raise _wrong(argument, found, case)
+
+
+@contextmanager
+def naming_early_starts(*, late: bool) -> Iterator[None]:
+    """Say of a failure under a late write what it means."""
+    try:
+        yield
+    except DeviceFailure as failure:
+        if late:
+            failure.detail = f"{_EARLY}: {failure.detail}"
+        raise
 
 
 def check_bystander(

@@ -7,7 +7,7 @@ import pytest
 from tests.tuner.experiment import specs
 from tests.tuner.space.devices import cuda_device
 from tuner.errors import SpecError
-from tuner.experiment.check.device import require_dtypes
+from tuner.experiment.check.device import require_dtypes, require_launches
 from tuner.experiment.load import load_experiment
 
 
@@ -23,3 +23,19 @@ def test_a_type_that_the_device_lacks(tmp_path):
     ):
         require_dtypes(experiment, device)
     require_dtypes(experiment, replace(device, dtypes=("float32", "int32", "float64")))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        ("dependent: true", "kernel.launch.dependent: a dependent launch needs compute capab"),
+        ("cluster: [2]", "kernel.launch.cluster: a cluster needs compute capability 9.0, and Old"),
+    ],
+)
+def test_launch_attributes_that_the_device_lacks(tmp_path, attribute, words):
+    text = specs.SPEC.replace("block: [256]}", f"block: [256], {attribute}}}", 1)
+    assert attribute in text
+    experiment = load_experiment(specs.write(tmp_path, text.replace("opencl", "cuda")))
+    with pytest.raises(SpecError, match=words):
+        require_launches(experiment, replace(cuda_device(80), name="Old"))
+    require_launches(experiment, cuda_device(90))

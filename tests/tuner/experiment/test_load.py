@@ -145,6 +145,8 @@ BAD = [
     ("ceil_div(n, 64)", "BLOCK", "'BLOCK' is a parameter of the template"),
     ("block: [64]", "block: [1, 2, 3, 4]", "takes 1 to 3 values, not 4"),
     ("block: [64]", "block: [64], cooperative: true", "no cooperative launch"),
+    ("block: [64]", "block: [64], dependent: true", "no dependent launch"),
+    ("block: [64]", "block: [64], cluster: [2]", "no clusters"),
     ("block: [64]", "block: [64], shared_bytes: 4", "declare their local memory"),
     ("  entry: scale\n", "  entry: scale\n  options: [-DA=1]\n", "defines of a template"),
     ("  entry: scale\n", "  entry: scale\n  options: [-O9]\n", "not among the options allowed"),

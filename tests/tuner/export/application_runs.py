@@ -167,11 +167,31 @@ static int cudaFreeAsync(void *, cudaStream_t) { printf("free; "); return 0; }
 static int cudaMemsetAsync(void *, int byte, size_t size, cudaStream_t) {
     printf("memset %d %zu; ", byte, size); return failing;
 }
-static int cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_t, cudaStream_t) {
-    return cudaFailure;
-}
-static int cudaLaunchKernel(const void *, dim3 grid, dim3 block, void **, size_t, cudaStream_t) {
-    printf("tuned %ux%u; ", grid.x, block.x); return failing;
+enum { cudaLaunchAttributeCooperative = 2, cudaLaunchAttributeClusterDimension = 4,
+       cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+    int id;
+    union {
+        int cooperative, programmaticStreamSerializationAllowed;
+        struct { unsigned x, y, z; } clusterDim;
+    } val;
+};
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute *attrs;
+    unsigned numAttrs;
+};
+static int cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *, void **) {
+    printf("tuned %ux%u; ", c->gridDim.x, c->blockDim.x);
+    for (unsigned i = 0; i < c->numAttrs; i++) {
+        if (c->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            printf("cluster %u; ", c->attrs[i].val.clusterDim.x);
+        else if (c->attrs[i].val.cooperative)
+            printf("attribute %d; ", c->attrs[i].id);
+    }
+    return failing;
 }
 struct original_launch {
     template <class... A> void operator()(A...) { printf("original; "); }

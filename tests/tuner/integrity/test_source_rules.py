@@ -10,6 +10,7 @@ import yaml
 from tuner.experiment.fields import Source
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
+from tuner.expressions import Expression
 from tuner.integrity.source_rules import source_violations
 
 ROOT = Path(__file__).parents[3]
@@ -83,8 +84,22 @@ def test_opencl_refusals_name_their_reason(added: str) -> None:
     assert any(OPENCL[added] in reason for reason in reasons), reasons
 
 
+def test_a_kernel_that_is_launched_dependently_may_wait_for_the_one_ahead():
+    experiment, template = bundled("cuda")
+    waits = (
+        '__device__ void f() { asm("griddepcontrol.wait;"); cudaGridDependencySynchronize(); }\n'
+    )
+    waiting = with_source(template, waits + template.source.text)
+    assert source_violations(experiment, waiting)
+    (launch,) = waiting.steps
+    dependent = dataclasses.replace(
+        waiting, launch=dataclasses.replace(launch, dependent=Expression.parse("True"))
+    )
+    assert source_violations(experiment, dependent) == ()
+
+
 CUDA = {
-    "__device__ void f() { cudaGridDependencySynchronize(); }\n": "after the timing ends",
+    "__device__ void f() { cudaGridDependencySynchronize(); }\n": "with 'dependent'",
     "__global__ void g() {}\n__device__ void f() { g<<<1, 1>>>(); }\n": "may not launch another",
     "__device__ void f() { cudaMalloc(nullptr, 4); }\n": "may not call the runtime",
     "__device__ long long f() { return clock64(); }\n": "can tell when it is timed",

@@ -10,7 +10,8 @@ from tests.tuner.results.runs import finished_run
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.engine.simulated_fleet import Fault
 from tuner.experiment.fields import Source
-from tuner.experiment.model import Template
+from tuner.experiment.model import Launch, Template
+from tuner.expressions import Expression
 from tuner.journal.facts import (
     BaselinePrepared,
     Entry,
@@ -309,6 +310,40 @@ def test_the_cache_state_that_did_not_decide_is_shown_too():
     assert text.index("cold cache") < text.index("hot cache")
 
 
+def test_dependent_launches_are_compared_with_the_baselines_plain_ones_openly():
+    history = run([500.0, 1000.0, 2000.0], noise=0.001)
+    launch = Launch(grid=(Expression.parse("n"),), block=(Expression.parse(32),))
+    dependent = replace(launch, dependent=Expression.parse("x == 0"))
+    template = Template(
+        source=Source(name="t.cu", text=""), entry="f", parameters={"x": (0, 1)}, launch=dependent
+    )
+    history.experiment = replace(history.experiment, template=template)
+    history.confirmations = [
+        replace(
+            c,
+            samples=c.samples
+            + tuple(
+                replace(s, median_ns=2 * s.median_ns, serialised=True)
+                for s in c.samples
+                if s.trial != BASELINE
+            ),
+        )
+        for c in history.confirmations
+    ]
+    result = summarise(history)
+    assert (result.baseline_dependent, result.dependent) == (False, (0,))
+    assert result.general.serialised == pytest.approx(result.general.speedup / 2, rel=0.01)
+    cell = result.general.cells[0]
+    assert cell.serialised_ns == pytest.approx(2 * cell.time_ns, rel=0.01)
+    assert cell.serialised.speedup == pytest.approx(cell.speedup / 2, rel=0.01)
+    text = render(result)
+    assert text.count("launched plainly") >= 1 + len(result.shapes)
+    assert "the baseline is launched plainly" in " ".join(text.split())
+    assert results_csv(history).splitlines()[1].split(",")[4] == "dependent"
+    assert json.loads(results_jsonl(history).splitlines()[0])["dependent"] is True
+    assert result.to_json()["general"]["serialised"] == result.general.serialised
+
+
 def test_the_result_is_json():
     data = json.loads(
         json.dumps(summarise(run([500.0, 1000.0, 2000.0])).to_json(), allow_nan=False)
@@ -332,8 +367,8 @@ def test_every_trial_is_a_row_for_programs_and_for_spreadsheets():
     assert (rows[1]["code"], rows[1]["shape"], rows[1]["loss"]) == ("wrong_result", 1, None)
     assert rows[2]["shapes"]["n=1024"] == {"infeasible": "told to"}
     table = [line.split(",") for line in results_csv(history).splitlines()]
-    assert table[0] == ["trial", "outcome", "loss", "code", "x", "n=256 ns", "n=1024 ns"]
-    assert table[2] == ["1", "rejected", "", "wrong_result", "1", "", ""]
+    assert table[0] == ["trial", "outcome", "loss", "code", "launch", "x", "n=256 ns", "n=1024 ns"]
+    assert table[2] == ["1", "rejected", "", "wrong_result", "plain", "1", "", ""]
     status = json.loads(status_json(summarise(history), 9))
     assert (status["trials"], status["facts"]) == (3, 9)
 

@@ -15,11 +15,15 @@ from tuner.expressions import Expression
 parse = Expression.parse
 
 
-def launch(grid=("ceil_div(n, 64)",), block=(64,), shared_bytes=0, **rest):
+def launch(
+    grid=("ceil_div(n, 64)",), block=(64,), shared_bytes=0, cluster=(), dependent=False, **rest
+):
     return Launch(
         grid=tuple(map(parse, grid)),
         block=tuple(map(parse, block)),
         shared_bytes=parse(shared_bytes),
+        cluster=tuple(map(parse, cluster)),
+        dependent=parse(dependent),
         **rest,
     )
 

@@ -6,7 +6,7 @@ from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tests.tuner.space.experiments import experiment, launch, parse, template
 from tuner.errors import SpecError
 from tuner.experiment.model import CompilerFlag, Memset, ScratchArgument
-from tuner.plan import KernelStep, MemsetStep, Scratch
+from tuner.plan import CellPlan, KernelStep, MemsetStep, Scratch
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Infeasible
 
@@ -111,6 +111,7 @@ def test_entries_are_name_expressions_over_parameters_and_types():
             "threads along x on test cpu: 4096 * VEC is 16384, above",
         ),
         ({"steps": [launch(block=("'a'",))]}, "not an integer"),
+        ({"steps": [launch(grid=("6",), cluster=("VEC",))]}, "no multiple of the cluster along x"),
         ({"defines": {"D": "log2(VEC - 4)"}}, "log2"),
         ({"options": (CompilerFlag(flag="-o", value=parse("1 // (VEC - 4)")),)}, "option -o"),
         (
@@ -129,6 +130,26 @@ def test_an_infeasible_shape_says_why(change, reason):
     (cell,) = plan.cells
     assert isinstance(cell, Infeasible)
     assert reason in cell.reason
+
+
+def test_attributes_of_a_launch_depend_on_parameters():
+    steps = [launch(grid=("8",), cluster=("VEC",), dependent="VEC == 2")]
+    family = template({"VEC": (1, 2, 16)}, steps=steps)
+    seen = []
+    for vec in (1, 2):
+        (cell,) = lowered(experiment(), family, {"VEC": vec}, cuda_device(90)).cells
+        assert isinstance(cell, CellPlan)
+        (step,) = cell.steps
+        seen.append((step.cluster, step.dependent, cell.dependent_steps))
+        assert cell.serialised.dependent_steps == ()
+    assert seen == [((1, 1, 1), False, ()), ((2, 1, 1), True, (0,))]
+    for vec, device, words in (
+        (16, cuda_device(90), "blocks per cluster on test sm_90: VEC is 16, above 8"),
+        (2, cuda_device(80), "blocks per cluster on test sm_80: VEC is 2, above 1"),
+    ):
+        (cell,) = lowered(experiment(), family, {"VEC": vec}, device).cells
+        assert isinstance(cell, Infeasible)
+        assert words in cell.reason
 
 
 def test_only_the_shape_concerned_is_infeasible():

@@ -37,6 +37,7 @@ _ARGUMENTS = {
     "sweep": 3,
     "busy": 2,
     "spoil_shared": 2,
+    "write_late": 7,
 }
 """How many arguments the harness's kernels have."""
 
@@ -87,7 +88,7 @@ class FakeRuntime:
         ctypes.memmove(to, source, size)
 
     def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
-        ctypes.memmove(to, source, size)
+        self.do(lambda: ctypes.memmove(to, source, size))
 
     def memset(self, place: int, byte: int, size: int) -> None:
         ctypes.memset(place, byte, size)
@@ -151,12 +152,14 @@ class FakeDriver:
             "spoil_shared": lambda grid, block, table: None,
             "sweep": lambda grid, block, table: None,
             "busy": lambda grid, block, table: None,
+            "write_late": self.write_late,
         }
         self.functions: dict[int, str] = {}
         self.globals: dict[str, int] = {}
         self.most_threads = 1024
         self.refused: int | None = None
         self.attributes: list[tuple[int, int, int]] = []
+        self.late: list[list[int]] = []
 
     def moduleLoadData(self, code: bytes) -> int:
         return next(self.runtime.numbers)
@@ -205,6 +208,16 @@ class FakeDriver:
         numbers = view(ids, grid[1], "i4") if ids else np.arange(grid[1])
         for number in numbers:
             ctypes.memmove(base + int(number) * words * 16, image, words * 16)
+
+    def write_late(self, grid, block, table) -> None:
+        copies = [[int(self.argument(table, 3 * n + k)) for k in range(3)] for n in range(2)]
+        self.late = copies
+
+    def wait(self) -> None:
+        """What a dependent kernel calls first: the kernel ahead of it ends."""
+        for to, source, words in self.late:
+            ctypes.memmove(to, source, words * 16)
+        self.late = []
 
     def asked(self, grid, table) -> tuple[int, int, list[list[int]], int]:
         place, other = (int(self.argument(table, k)) for k in range(2))

@@ -234,7 +234,7 @@ def _key_problem(argument: Argument, experiment: Experiment, binding: ShapeBindi
 def _launch(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> Iterator[Finding]:
     for place in places(experiment):
         if place.scope == "kernel" and place.path not in wrong:
-            least = 0 if place.path[-1] == "shared_bytes" else 1
+            least = 0 if place.path[-1] in ("shared_bytes", "dependent") else 1
             if message := _below(place.expression, binding, least):
                 yield Finding(place.path, message)
 

@@ -1,11 +1,12 @@
-"""Whether a device supports the element types of an experiment."""
+"""Whether a device supports the element types and launches of an experiment."""
 
 from collections.abc import Iterator
 
 from tuner.device import Device
 from tuner.errors import SpecError
+from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.names import bindings
-from tuner.experiment.model import Experiment
+from tuner.experiment.model import NEVER, Experiment, Kernel, Template
 
 
 def require_dtypes(experiment: Experiment, device: Device) -> None:
@@ -17,6 +18,30 @@ def require_dtypes(experiment: Experiment, device: Device) -> None:
                 f"argument '{name}' is {dtype}, which {device.name} does not support; "
                 f"it supports: {supported}"
             )
+
+
+def require_launches(experiment: Experiment, device: Device) -> None:
+    """Raise :class:`SpecError` if a launch always needs an attribute that the device lacks.
+
+    One that depends on parameters is left to the search, which leaves it out there.
+    """
+    if not device.compute_capability or device.has_launch_attributes:
+        return
+    subjects: list[tuple[str, Kernel | Template]] = [("kernel", experiment.kernel)]
+    if experiment.template:
+        subjects.append(("template", experiment.template))
+    for root, subject in subjects:
+        for path, launch in launches((root,), subject):
+            place = ".".join(map(str, path))
+            lacks = f"needs compute capability 9.0, and {device.name} has {_version(device)}"
+            if launch.dependent != NEVER and not launch.dependent.names:
+                raise SpecError(f"{place}.dependent: a dependent launch {lacks}")
+            if launch.cluster and not any(axis.names for axis in launch.cluster):
+                raise SpecError(f"{place}.cluster: a cluster {lacks}")
+
+
+def _version(device: Device) -> str:
+    return f"{device.compute_capability // 10}.{device.compute_capability % 10}"
 
 
 def _dtypes(experiment: Experiment) -> Iterator[tuple[str, str]]:

@@ -79,6 +79,8 @@ def _launches(root: Path, subject: Kernel | Template, scope: Scope) -> Iterator[
         yield from _each((*path, "grid"), launch.grid, scope)
         yield from _each((*path, "block"), launch.block, scope)
         yield Place((*path, "shared_bytes"), launch.shared_bytes, scope)
+        yield Place((*path, "dependent"), launch.dependent, scope)
+        yield from _each((*path, "cluster"), launch.cluster, scope)
 
 
 def _each(path: Path, expressions: Sequence[Expression], scope: Scope) -> Iterator[Place]:

@@ -7,7 +7,15 @@ from tuner.backends.traits import BackendTraits, Feature
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings
-from tuner.experiment.model import DTYPES, NO_BYTES, CompilerFlag, Experiment, Kernel, Template
+from tuner.experiment.model import (
+    DTYPES,
+    NEVER,
+    NO_BYTES,
+    CompilerFlag,
+    Experiment,
+    Kernel,
+    Template,
+)
 from tuner.experiment.yaml_document import Path
 
 
@@ -31,6 +39,10 @@ def _features(experiment: Experiment) -> Iterator[tuple[Feature, Path]]:
         for path, launch in launches(root, subject):
             if launch.cooperative:
                 yield "cooperative", (*path, "cooperative")
+            if launch.dependent != NEVER:
+                yield "dependent", (*path, "dependent")
+            if launch.cluster:
+                yield "cluster", (*path, "cluster")
             if launch.shared_bytes != NO_BYTES:
                 yield "dynamic_shared", (*path, "shared_bytes")
     if experiment.kernel.binary:

@@ -28,6 +28,20 @@ extern "C" __global__ void restore_sets(uint4* sets, const uint4* image, Int wor
   for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += stride) to[i] = image[i];
 }
 
+// Lets the next kernel begin, waits, and only then copies words of 16 bytes to two places.
+extern "C" __global__ void write_late(uint4* first_to, const uint4* first, Int first_words,
+                                      uint4* second_to, const uint4* second, Int second_words,
+                                      Word delay) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+  const Word end = nanoseconds() + delay;
+  while (nanoseconds() < end) {}
+  const Int begin = Int(blockIdx.x) * blockDim.x + threadIdx.x, stride = Int(gridDim.x) * blockDim.x;
+  for (Int i = begin; i < first_words; i += stride) first_to[i] = first[i];
+  for (Int i = begin; i < second_words; i += stride) second_to[i] = second[i];
+}
+
 // Leaves an ordinary number in the shared memory of whichever multiprocessor runs a block.
 extern "C" __global__ void spoil_shared(Int words, Word noise) {
   extern __shared__ unsigned memory[];

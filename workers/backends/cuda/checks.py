@@ -33,11 +33,24 @@ MODES = ("close", "exact", "ulp")
 """Modes compared on the device; ``unordered`` outputs go to the supervisor, with their keys."""
 
 _SOURCE = "checks.cu"
-_ENTRIES = ("restore_sets", "spoil_shared", "find_damage", "digest", "compare", "sweep", "busy")
+_ENTRIES = (
+    "restore_sets",
+    "spoil_shared",
+    "find_damage",
+    "digest",
+    "compare",
+    "sweep",
+    "busy",
+    "write_late",
+)
 _THREADS = 256
 _MAX_BLOCKS = 1024
 _GRAPHS = 32
 _SCRUB = 0x5A
+_LATE_NS = 20_000
+"""How late a late write begins: a kernel that does not wait for it has begun by then."""
+_LATE_SHARE = 4
+"""It occupies one multiprocessor in so many, so that the next kernel finds room."""
 _COMPARED = 4096
 """Comparisons remembered, at most."""
 
@@ -61,6 +74,15 @@ class Stretch:
     offset: int
     length: int
     backwards: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LateCopy:
+    """Addresses to copy to and from, and how many bytes."""
+
+    to: int
+    source: int
+    size: int
 
 
 def checks_build() -> Build:
@@ -190,6 +212,20 @@ class Checks:
     def busy(self, nanoseconds: int, blocks: int) -> None:
         """Keep so many blocks busy for so long; in stream order."""
         self._launch("busy", (blocks, 1), Arguments(nanoseconds, self._results))
+
+    def write_late(self, copies: Sequence[LateCopy], stream: int) -> None:
+        """Launch, on a stream that is captured, a kernel that lets the next begin and then copies.
+
+        The next kernel must launch dependently on it.
+        """
+        values = [value for one in copies for value in (one.to, one.source, one.size // 16)]
+        arguments = Arguments(*values, _LATE_NS)
+        pointers = arguments.pointers()
+        blocks = max(1, self._units // _LATE_SHARE)
+        shape = (blocks, 1, 1, _THREADS, 1, 1, 0, stream)
+        self._cuda.driver.launchKernel(
+            self._functions["write_late"], *shape, pointers.ctypes.data, 0
+        )
 
     def close(self) -> None:
         """Free everything."""

@@ -23,6 +23,11 @@ _TORCH = re.compile(r"(?:torch|ATen|c10)/.*")
 _LIBRARY = re.compile(r"cu(?:blas|dnn).*")
 _HOST_ONLY = re.compile(r"cuda\.h|cuda_\w+_interop\.h|cuda(?:GL|EGL|VDPAU)\w*\.h|thrust/.*")
 """Headers of the toolchain that cannot be compiled for the device alone."""
+_DEPENDENCE = re.compile(
+    r"\bcuda(?:GridDependencySynchronize|TriggerProgrammaticLaunchCompletion)\b"
+)
+_DEVICE_RUNTIME = "cuda_device_runtime_api.h"
+"""What defines them; NVRTC, unlike nvcc, does not include it by itself."""
 _STD_NAME = re.compile(r"\bstd\s*::\s*([a-z_]\w*)")
 
 
@@ -66,10 +71,13 @@ def device_program(build: Build, folders: Sequence[Path], *, hosted: bool) -> De
         if text is not None:
             stand_ins[name] = text
     hosted = hosted or code.cut or bool(stand_ins)
+    options = []
+    if any(_DEPENDENCE.search(text) for text in texts):
+        options.append(f"--pre-include={_DEVICE_RUNTIME}")
     if not hosted:
-        return DeviceProgram(code.source, MappingProxyType(headers), (), (), hosted)
+        return DeviceProgram(code.source, MappingProxyType(headers), tuple(options), (), hosted)
     shims = {f"kernelwright/{file.name}": _text(file) for file in sorted(SHIMS.glob("*.h"))}
-    options = [f"--pre-include={PRELUDE}"]
+    options.append(f"--pre-include={PRELUDE}")
     if code.cut:  # NVRTC refuses constexpr functions without an annotation
         options.append("--device-as-default-execution-space")
     return DeviceProgram(

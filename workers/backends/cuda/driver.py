@@ -53,10 +53,13 @@ _PASSING = {
     500: Code.LAUNCH_FAILED,
     701: Code.REGISTERS,
     720: Code.GRID,
+    801: Code.LAUNCH_FAILED,
+    912: Code.GRID,
     **dict.fromkeys(range(900, 910), Code.LAUNCH_FAILED),
 }
 """Invalid value, memory, configuration, function, image, no binary for this device, PTX, name not
-found, out of resources, too large a cooperative launch, stream capture: later calls succeed."""
+found, out of resources, too large a cooperative launch, not supported, too large a cluster, stream
+capture: later calls succeed."""
 
 
 def classified(status: int, words: str) -> DeviceFailure:

@@ -4,7 +4,6 @@ Owns one candidate's functions, argument tables and graphs. A checked launch and
 the same path: a graph of one launch or of many.
 """
 
-import ctypes
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +15,12 @@ from numpy.typing import NDArray
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep
 from tuner.trial import Code
+from workers.backends.cuda.attributes import AttributedLaunch, driver_library
 from workers.backends.cuda.checks import Checks
 from workers.backends.cuda.driver import Cuda, classified
 from workers.backends.cuda.memory import CudaBufferSets, Slab
 from workers.backends.cuda.streams import KeptGraphs, Streams
-from workers.devices.port import DeviceFailure, check_launch
+from workers.devices.port import DeviceFailure, LateWrite, check_launch
 from workers.devices.staging import value_bytes
 
 _NOT_SUPPORTED = 801
@@ -98,7 +98,7 @@ class Clock:
         self._start: int = cuda.runtime.eventCreate()
         self._stop: int = cuda.runtime.eventCreate()
         self._active = -math.inf
-        self._reset_persisting = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
+        self._reset_persisting = driver_library().cuCtxResetPersistingL2Cache
 
     def time(self, graph: int, *, cold: bool, persists: bool) -> tuple[float, float]:
         """Replay a graph once on a warm device.
@@ -159,6 +159,9 @@ class CudaLaunchable:
         try:
             self._bind_constants()
             self._steps = [self._bound(step) for step in cell.steps]
+            if cell.dependent_steps:
+                with cuda.translated():
+                    buffer_sets.make_aside(self._scratch)
         except DeviceFailure as failure:
             if not failure.sticky:
                 buffer_sets.detach(self._scratch)
@@ -172,9 +175,15 @@ class CudaLaunchable:
 
         Constants are copied to the module first: other launchables of it have other contents.
         """
-        launched = tuple(order)
+        return self._replay(tuple(order), None)
+
+    def burst_after_late_write(self, order: Sequence[int], late: LateWrite) -> tuple[float, ...]:
+        """The same, with a late write before a step of the last launch."""
+        return self._replay(tuple(order), late)
+
+    def _replay(self, order: tuple[int, ...], late: LateWrite | None) -> tuple[float, ...]:
         with self._cuda.translated():
-            graph = self._graphs.get(launched, partial(self._launch, launched))
+            graph = self._graphs.get((order, late), partial(self._launch, order, late))
             for name, address in self._constants:
                 self._buffer_sets.copy(name, address)
             total, outlasted = self._clock.time(
@@ -213,6 +222,9 @@ class CudaLaunchable:
         table = self._table(step.arguments)
         fixed = (function, *step.grid, *step.block, step.shared_bytes, self._clock.streams.capture)
         driver, row, first = self._cuda.driver, table.strides[0], table.ctypes.data
+        if step.dependent or math.prod(step.cluster) > 1:
+            launch = AttributedLaunch(function, step, self._clock.streams.capture)
+            return lambda index: launch(first + index * row)
         if step.cooperative:
             return lambda index: driver.launchCooperativeKernel(*fixed, first + index * row)
         return lambda index: driver.launchKernel(*fixed, first + index * row, 0)
@@ -246,7 +258,10 @@ class CudaLaunchable:
         place = self._owner(name).address(index, name)
         self._cuda.runtime.memsetAsync(place, byte, size, self._clock.streams.capture)
 
-    def _launch(self, order: tuple[int, ...]) -> None:
-        for index in order:
-            for step in self._steps:
+    def _launch(self, order: tuple[int, ...], late: LateWrite | None) -> None:
+        for place, index in enumerate(order, 1):
+            for number, step in enumerate(self._steps):
+                if late is not None and place == len(order) and number == late.step:
+                    stream = self._clock.streams.capture
+                    self._buffer_sets.write_late(index, self._scratch, late.stale, stream)
                 step(index)

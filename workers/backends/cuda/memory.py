@@ -14,7 +14,7 @@ import numpy as np
 from tuner.experiment.arguments import item_bytes
 from tuner.plan import Scratch
 from workers.backends.cuda.architectures import BASE_ALIGN
-from workers.backends.cuda.checks import MODES, Checks, Stretch
+from workers.backends.cuda.checks import MODES, Checks, LateCopy, Stretch
 from workers.backends.cuda.driver import ON_DEVICE, TO_DEVICE, TO_HOST, Cuda
 from workers.backends.cuda.pinned import PinnedFiles
 from workers.comparison import Expected
@@ -27,6 +27,9 @@ from workers.devices.port import (
     StagedNull,
     StagedValue,
 )
+
+_ITEM = 8
+"""The largest element; what is rotated by a multiple of it keeps its elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Slab:
         self._memory: int = cuda.runtime.malloc(layout.stride * (sets + 1) + layout.unit)
         self.image: int = -(-self._memory // layout.unit) * layout.unit
         self._base: int = self.image + layout.stride
+        self._aside = 0
         self._canary = np.frombuffer(os.urandom(layout.unit + GUARD_BYTES), np.uint8)
         self._guards = layout.guards()
         self.mend()
@@ -124,6 +128,33 @@ class Slab:
         if self.layout.offsets:
             self._checks.restore(self._base, self.image, self.layout.stride, sets, self._sets)
 
+    def make_aside(self) -> None:
+        """Allocate the memory that :meth:`outdate` needs."""
+        if not self._aside and self.layout.stride:
+            self._aside = self._cuda.runtime.malloc(self.layout.stride)
+
+    def outdate(self, set_index: int, names: Sequence[str], stale: str, stream: int) -> LateCopy:
+        """Keep a set aside and change these buffers of it; what copies it back.
+
+        Stale buffers hold zeros, or their contents rotated by half of the elements.
+        """
+        runtime, start, stride = self._cuda.runtime, self._start(set_index), self.layout.stride
+        if not self._aside:
+            return LateCopy(start, start, 0)
+        runtime.memcpyAsync(self._aside, start, stride, ON_DEVICE, stream)
+        for name in names:
+            size, offset = self.layout.sizes[name], self.layout.offsets[name]
+            if stale == "zeros":
+                runtime.memsetAsync(start + offset, 0, size, stream)
+                continue
+            half = size // 2 // BASE_ALIGN * BASE_ALIGN or size // 2 // _ITEM * _ITEM
+            for to, source, length in ((0, half, size - half), (size - half, 0, half)):
+                if length:
+                    place = start + offset + to
+                    kept = self._aside + offset + source
+                    runtime.memcpyAsync(place, kept, length, ON_DEVICE, stream)
+        return LateCopy(start, self._aside, stride)
+
     def damage(self, set_index: int, inputs: Sequence[str]) -> Damage | None:
         """The first change to a guard, or else to one of these buffers."""
         if not self.layout.offsets:
@@ -146,6 +177,7 @@ class Slab:
     def release(self) -> None:
         """Free the memory."""
         self._cuda.runtime.free(self._memory)
+        self._cuda.runtime.free(self._aside)
 
     def _stretches(self, names: Sequence[str]) -> list[Stretch]:
         offsets, sizes = self.layout.offsets, self.layout.sizes
@@ -204,6 +236,21 @@ class CudaBufferSets:
     def copy(self, name: str, to: int) -> None:
         """Copy an argument's contents to another place on the device; in stream order."""
         self._slab.copy(name, to)
+
+    def make_aside(self, scratch: Slab) -> None:
+        """Allocate what :meth:`write_late` needs."""
+        self._slab.make_aside()
+        scratch.make_aside()
+
+    def write_late(self, set_index: int, scratch: Slab, stale: str, stream: int) -> None:
+        """Make a set stale, and have a kernel that lets the next one begin write it late."""
+        settled = {b.name for b in self.buffers.values() if b.kind == "constant"}
+        names = [name for name in self.buffers if name not in settled]
+        copies = [
+            self._slab.outdate(set_index, names, stale, stream),
+            scratch.outdate(set_index, list(scratch.layout.offsets), stale, stream),
+        ]
+        self._checks.write_late(copies, stream)
 
     def detach(self, slab: Slab) -> None:
         """Undo :meth:`attach`."""

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
 from workers.backends.cuda.driver import Cuda
+from workers.devices.port import DeviceFailure
 
 _LEGACY = 0
 _NON_BLOCKING = 1
@@ -30,7 +31,7 @@ class Streams:
         runtime.streamBeginCapture(self.capture)
         try:
             launch()
-        except (runtime.CUDARuntimeError, self._cuda.driver.CUDADriverError):
+        except (runtime.CUDARuntimeError, self._cuda.driver.CUDADriverError, DeviceFailure):
             self._abandon()
             raise
         graph: int = runtime.streamEndCapture(self.capture)
