@@ -1,5 +1,6 @@
 """``init --capture``: a draft spec for a captured kernel, whose launches are replayed."""
 
+import io
 import os
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,14 +19,22 @@ from tuner.experiment.captured_spec import CapturedDraft, DataFile, Surroundings
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.source_build import source_build
 from tuner.expressions import nearest
+from workers.backends.cuda.image import narrowed
 from workers.devices.discover import list_devices
 from workers.elements import is_float, numpy_dtype
-from workers.interposer.recording import IMAGES, Launch, Recording, read_recording
+from workers.interposer.recording import (
+    IMAGES,
+    Launch,
+    Recording,
+    read_image,
+    read_recording,
+)
 from workers.replay.derive import Open, captured_launches, contents, derive
 from workers.replay.process import ReplayProcess
 
 _BACKEND = "cuda"
 _SPEC = "spec.yaml"
+_LARGE_BYTES = 1 << 20
 DATA, AFTER = "data", "after"
 """Folders of a capture: the arrays of a draft, and in it the results to compare with."""
 
@@ -59,9 +68,9 @@ def draft_capture(
         facts = derive(
             folder, recording, kernel, opener, lambda words: shown.show(Activity(words=words))
         )
-    image = recording.kernels[kernel].image
+    binary = _binary(folder, recording, kernel)
     around = Surroundings(
-        binary=os.path.relpath(folder / IMAGES / image.sha256, spec.parent) if image else None,
+        binary=os.path.relpath(binary, spec.parent) if binary else None,
         data=os.path.relpath(folder / DATA, spec.parent),
         source=built,
     )
@@ -94,6 +103,23 @@ def _chosen(recording: Recording, entry: str | None) -> int:
         chosen = source_name(names[best])
         typer.echo(f"kernelwright: took {chosen}; choose another by --entry: {others}", err=True)
     return best
+
+
+def _binary(folder: Path, recording: Recording, kernel: int) -> Path | None:
+    """The image of a kernel; of a large one that has code for many devices, the part for this."""
+    image = recording.kernels[kernel].image
+    if image is None:
+        return None
+    path = folder / IMAGES / image.sha256
+    if image.size <= _LARGE_BYTES:
+        return path
+    held = read_image(folder, image)
+    part = narrowed(held, recording.device.compute_capability)
+    if part == held:
+        return path
+    narrow = path.with_name(f"{image.sha256}-{recording.device.compute_capability}")
+    _write_private(narrow, part)
+    return narrow
 
 
 def _opener(wanted: str | None, shown: Display) -> Open | None:
@@ -133,7 +159,17 @@ def _write_array(folder: Path, path: Path, file: DataFile, launches: Sequence[La
     values = np.frombuffer(held.ljust(size, b"\0"), dtype)
     if is_float(file.dtype) and dtype.kind != "f":
         values = values.astype(np.float32)
-    path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        np.save(stream, values)
+    stream = io.BytesIO()
+    np.save(stream, values)
+    _write_private(path, stream.getvalue())
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file that its owner alone can read, in place of an earlier one."""
+    try:
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise EnvironmentProblem(f"{path} cannot be written ({error.strerror})") from error

@@ -1,5 +1,6 @@
 """``init --capture`` on a machine without a GPU: a draft with what changed, and its arrays."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -8,9 +9,13 @@ import pytest
 
 from cluster.commands.captures import draft_capture
 from cluster.commands.specs import init
+from tests.workers.backends.fatbins import fatbin
 from tests.workers.interposer.recordings import captured_launch, write_recording
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import load_experiment
+from tuner.files import unpacked
+from workers.backends.cuda.image import read_image
+from workers.interposer.recording import read_recording
 
 SOURCE = """#include <torch/extension.h>
 __global__ void scale(float* out, const float* x, int n) { out[threadIdx.x] = x[threadIdx.x]; }
@@ -72,6 +77,16 @@ def test_another_place_and_no_source(captured, tmp_path, capsys):
     text = spec.read_text()
     assert "SOURCE.cu" in text
     assert 'file: "captures/scale/images/' in text
+
+
+def test_a_large_image_is_narrowed_to_the_device(captured, tmp_path):
+    recording = read_recording(captured)
+    held = fatbin((2, 80, os.urandom(1 << 20)), (2, 90, os.urandom(1 << 10)))
+    write_recording(captured, recording.launches, name="_Z5scalePfPKfi", image=held, kind="fatbin")
+    draft(captured, tmp_path / "scale.cu")
+    binary = load_experiment(captured / "spec.yaml").kernel.binary.file
+    assert binary.name.endswith("-90")
+    assert read_image(unpacked(binary.data, 1 << 20)).cubins == (90,)
 
 
 def test_what_cannot_be_used_is_named(captured, tmp_path):

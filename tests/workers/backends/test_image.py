@@ -2,16 +2,16 @@
 
 import contextlib
 import dataclasses
-import struct
 
 import pytest
 
+from tests.workers.backends.fatbins import fatbin
 from tuner.files import packed
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda.architectures import ARCHITECTURES, device_for
 from workers.backends.cuda.compiler import open_compiler
-from workers.backends.cuda.image import read_image
+from workers.backends.cuda.image import narrowed, read_image
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 
@@ -76,15 +76,6 @@ def taken(compiler, code, *entries, symbols=(), **more):
     )
 
 
-def fatbin(*parts):
-    """A container of (kind, architecture, code), as the toolkit's ``fatbinary`` writes it."""
-    body = b"".join(
-        struct.pack("<HHIQIIHHIIIQQQ", kind, 0x101, 64, len(code), *[0] * 4, arch, *[0] * 5) + code
-        for kind, arch, code in parts
-    )
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
-
-
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_cubin_tells_what_the_assembler_reported(arch):
     compiler, binary = compiled(arch)
@@ -143,6 +134,24 @@ def test_a_fatbin_names_its_architectures_but_not_its_kernels(on_90):
     assert got.persists  # unknown: assumed
     refused = taken(compiler, fatbin((2, 80, b"x")), "plain")
     assert "holds code for sm_80; the device" in refused.detail
+
+
+@pytest.mark.parametrize(
+    ("capability", "kept"),
+    [(90, ((90,), ())), (86, ((80,), ())), (89, ((80,), ())), (120, ((), (100,))), (70, None)],
+)
+def test_a_fatbin_is_narrowed_to_what_a_device_takes(capability, kept):
+    parts = ((2, 80, b"a" * 24), (2, 90, b"b" * 40), (1, 90, b"c" * 16), (1, 100, b"d" * 8))
+    held = fatbin(*parts)
+    found = narrowed(held, capability)
+    image = read_image(found)
+    if kept is None:
+        assert found == held
+    else:
+        assert (image.cubins, image.ptx) == kept
+        assert image.runs_on(capability)
+        assert found[80:] in [code for _, _, code in parts]
+    assert narrowed(PTX.encode(), 90) == PTX.encode()
 
 
 def test_damaged_files_are_refused_and_never_crash(on_90):

@@ -85,7 +85,7 @@ def read_image(data: bytes) -> Image:
     try:
         if data.startswith(_ELF):
             return _cubin(data)
-        if len(data) >= _FATBIN_HEADER.size and _FATBIN_HEADER.unpack_from(data)[0] == _FATBIN:
+        if _is_fatbin(data):
             return _fatbin(data)
         return _ptx(data.rstrip(b"\0").decode())
     except UnicodeDecodeError:
@@ -184,21 +184,59 @@ def _ptx(text: str) -> Image:
     )
 
 
-def _fatbin(data: bytes) -> Image:
+def narrowed(data: bytes, capability: int) -> bytes:
+    """A fatbin with the parts that a device takes, compressed as they are; other files unchanged.
+
+    Libraries hold code for many architectures, which would all become part of a run.
+    """
+    if not _is_fatbin(data):
+        return data
+    parts = [part for part in _parts(data) if part.arch <= capability]
+    major = capability // 10
+    fitting = [part for part in parts if part.kind == _CUBIN and part.arch // 10 == major]
+    fitting = fitting or [part for part in parts if part.kind == _PTX]
+    newest = max((part.arch for part in fitting), default=None)
+    code = b"".join(data[p.start : p.end] for p in fitting if p.arch == newest)
+    if not code:
+        return data
+    magic, version, size, _ = _FATBIN_HEADER.unpack_from(data)
+    header = _FATBIN_HEADER.pack(magic, version, size, len(code))
+    return header + data[_FATBIN_HEADER.size : size] + code
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Code for one architecture in a fatbin: its kind, and where it lies with its header."""
+
+    kind: int
+    arch: int
+    start: int
+    end: int
+
+
+def _is_fatbin(data: bytes) -> bool:
+    return len(data) >= _FATBIN_HEADER.size and _FATBIN_HEADER.unpack_from(data)[0] == _FATBIN
+
+
+def _parts(data: bytes) -> Iterator[_Part]:
     _, _, place, size = _FATBIN_HEADER.unpack_from(data)
     end = place + size
     if end > len(data):
         raise ValueError("is cut short or damaged")
-    cubins: list[int] = []
-    ptx: list[int] = []
     while place < end:
         kind, _, header, length, *_, arch = _FATBIN_ENTRY.unpack_from(data, place)
-        if header < _FATBIN_ENTRY.size or place + header + length > end:
+        following = place + header + length
+        if header < _FATBIN_ENTRY.size or following > end:
             raise ValueError("is cut short or damaged")
-        if kind in (_PTX, _CUBIN):
-            (ptx if kind == _PTX else cubins).append(arch)
-        place += header + length
-    return Image(kind="fatbin", cubins=tuple(cubins), ptx=tuple(ptx), kernels=None)
+        yield _Part(kind, arch, place, following)
+        place = following
+
+
+def _fatbin(data: bytes) -> Image:
+    parts = list(_parts(data))
+    cubins = tuple(part.arch for part in parts if part.kind == _CUBIN)
+    ptx = tuple(part.arch for part in parts if part.kind == _PTX)
+    return Image(kind="fatbin", cubins=cubins, ptx=ptx, kernels=None)
 
 
 def _cubin(data: bytes) -> Image:
