@@ -21,7 +21,10 @@ from agents.fences import fenced
 from agents.llm.port import Message
 from tests.agents.briefs import SUGGESTION, bare_brief, full_brief
 from tuner.errors import SpecError
+from tuner.experiment.contents import StructField
 from tuner.experiment.fields import Source
+from tuner.experiment.model import Argument
+from tuner.expressions import Expression
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -98,6 +101,28 @@ def test_a_long_kernel_is_cut_in_the_middle() -> None:
 def test_a_budget_too_small_for_the_kernel_says_so() -> None:
     with pytest.raises(SpecError, match="does not hold the kernel"):
         planning_messages(full_brief(), budget_tokens=300)
+
+
+def test_structs_and_constants_are_told() -> None:
+    brief = bare_brief()
+    values = (Expression.parse("d"), 0.5)
+    more = (
+        Argument(
+            name="p",
+            kind="struct",
+            fields=(
+                StructField(name="n", dtype="int32", value=values[:1]),
+                StructField(name="s", dtype="float32", value=values),
+            ),
+        ),
+        Argument(name="q", kind="struct", bytes="00ff"),
+        Argument(name="t", kind="constant", dtype="int8", shape=values[:1], symbol="ns::t"),
+    )
+    experiment = replace(brief.experiment, arguments=(*brief.experiment.arguments, *more))
+    told = shown(planning_messages(replace(brief, experiment=experiment), budget_tokens=8_000))
+    assert "- `p`: struct {int32 n = d; float32 s = d, 0.5}" in told
+    assert "- `q`: struct of 2 bytes" in told
+    assert "- `t`: constant int8 [d], in the module's variable `ns::t`" in told
 
 
 def test_held_out_shapes_never_reach_a_model() -> None:
