@@ -26,7 +26,8 @@ class Build:
     C++ name expressions that the result must contain, ``variables`` the names of the module's
     variables that it must. With ``image`` (machine code, packed as :func:`tuner.files.packed` does)
     nothing is compiled, and ``symbols`` has the name in the image of each entry and variable whose
-    name there is known.
+    name there is known. ``compiler`` is not the backend's own if it is named, and ``macros`` are
+    those of the application's build.
     """
 
     language: Backend
@@ -39,6 +40,8 @@ class Build:
     variables: tuple[str, ...] = ()
     image: str = ""
     symbols: tuple[tuple[str, str], ...] = ()
+    compiler: str = ""
+    macros: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:

@@ -20,4 +20,6 @@ def kernel_digest(kernel: Kernel) -> str:
     ]
     if kernel.binary is not None:
         parts.append([kernel.binary.file.sha256, *map(list, kernel.binary.symbols.items())])
+    if kernel.compiler or kernel.defines:
+        parts.append([kernel.compiler, *map(list, kernel.defines.items())])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

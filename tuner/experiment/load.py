@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import yaml
 
+from tuner.errors import SpecError
 from tuner.experiment.array_file import check_array_file
 from tuner.experiment.check import ANYTHING, Finding, check
 from tuner.experiment.contents import Fill, FromFile
@@ -21,6 +22,7 @@ from tuner.experiment.fields import read_text
 from tuner.experiment.headers import find_headers
 from tuner.experiment.model import Argument, Experiment, ShapeBinding, Template
 from tuner.experiment.problems import Problem, SpecProblems
+from tuner.experiment.source_build import source_build
 from tuner.experiment.validation import adapter, validate
 from tuner.experiment.yaml_document import Data, Document, parse
 from tuner.experiment.yaml_document import Path as DataPath
@@ -208,6 +210,7 @@ def _with_files(
     experiment: Experiment, document: Document, directory: Path, problems: list[Problem]
 ) -> Experiment:
     """The experiment with its headers, and with absolute paths of data files."""
+    experiment = _as_built(experiment, document, directory, problems)
     headers = _headers(experiment, document, directory, problems)
     if experiment.kernel.headers:
         message = "headers are read from include_dirs, not written here"
@@ -225,6 +228,33 @@ def _with_files(
             problems.append(document.problem(("arguments", index), str(error)))
     kernel = replace(experiment.kernel, headers=tuple(sorted(headers.items())))
     return replace(experiment, kernel=kernel, arguments=tuple(arguments))
+
+
+def _as_built(
+    experiment: Experiment, document: Document, directory: Path, problems: list[Problem]
+) -> Experiment:
+    """The experiment with what ``compile_commands`` says of the kernel's source."""
+    kernel = experiment.kernel
+    if kernel.compile_commands is None:
+        return experiment
+    section = document.data.get("kernel") if isinstance(document.data, dict) else None
+    written = section.get("source") if isinstance(section, dict) else None
+    place = directory / (written if isinstance(written, str) else kernel.source.name)
+    try:
+        built = source_build(place, directory, commands=directory / kernel.compile_commands)
+    except SpecError as error:
+        problems.append(document.problem(("kernel", "compile_commands"), str(error)))
+        return experiment
+    macros = (one.partition("=")[::2] for one in built.defines)
+    plain = {name: value or "1" for name, value in macros if _PLAIN.fullmatch(name)}
+    kernel = replace(
+        kernel,
+        include_dirs=tuple(dict.fromkeys((*kernel.include_dirs, *built.include_dirs))),
+        options=tuple(dict.fromkeys((*kernel.options, *built.options))),
+        defines={**plain, **kernel.defines},
+        compile_commands=None,
+    )
+    return replace(experiment, kernel=kernel)
 
 
 def _headers(

@@ -8,7 +8,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from tuner.experiment import contents, model
+from tuner.experiment import contents, model, program
 from tuner.experiment.load import NO_SECTIONS
 from tuner.experiment.validation import adapter
 
@@ -36,7 +36,12 @@ def json_schema(sections: Mapping[str, type] = NO_SECTIONS) -> dict[str, Any]:
         ]
     }
     described = {"Experiment": schema, **definitions}
-    for module in (contents, model, *(sys.modules[cls.__module__] for cls in sections.values())):
+    for module in (
+        contents,
+        program,
+        model,
+        *(sys.modules[cls.__module__] for cls in sections.values()),
+    ):
         for name, descriptions in _field_descriptions(module).items():
             for field, description in descriptions.items():
                 described[name]["properties"][field]["description"] = description

@@ -80,6 +80,8 @@ class RecordedVariant:
                 variables=tuple(variables),
                 image=binary.file.data if binary else "",
                 symbols=tuple(binary.symbols.items()) if binary else (),
+                compiler=experiment.kernel.compiler,
+                macros=tuple(experiment.kernel.defines.items()),
             )
             for build in self.builds
         )

@@ -209,6 +209,8 @@ class _Scope:
             variables=module_variables(self._experiment),
             image=binary.file.data if binary else "",
             symbols=tuple(binary.symbols.items()) if binary else (),
+            compiler=kernel.compiler,
+            macros=tuple(kernel.defines.items()),
         )
 
     def steps(self) -> tuple[Step, ...]:

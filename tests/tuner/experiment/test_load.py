@@ -615,3 +615,22 @@ def test_an_entry_is_not_needed_where_every_launch_names_its_own(tmp_path):
     spec = specs.write(tmp_path, text.replace(own, "launch: {grid:"), template__yaml=template)
     with pytest.raises(SpecProblems, match="missing key 'entry': a launch names none of its own"):
         load_experiment(spec)
+
+
+def test_compile_commands_bring_folders_options_and_macros(tmp_path):
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "a.h").write_text("#define A 1\n")
+    command = "nvcc -Iinclude -DREAL=float -DFAST --use_fast_math -O3 -c scale.cu -o scale.o"
+    entry = {"directory": str(tmp_path), "file": "scale.cu", "command": command}
+    (tmp_path / "commands.json").write_text(json.dumps([entry]))
+    more = "  compile_commands: commands.json\n  compiler: nvcc\n  defines: {FAST: '2'}\n"
+    text = specs.CUDA_SPEC.replace("  source:", more + "  source:")
+    kernel = '#include "a.h"\n' + specs.CUDA_KERNEL
+    experiment = load_experiment(specs.write(tmp_path, text, scale__cu=kernel))
+    assert experiment.kernel.headers == (("a.h", "#define A 1\n"),)
+    assert experiment.kernel.defines == {"REAL": "float", "FAST": "2"}
+    assert experiment.kernel.options == ("--use_fast_math", "--std=c++17")
+    assert load_resolved(dump_resolved(experiment)) == experiment
+    spec = specs.write(tmp_path, text.replace("commands.json", "gone.json"))
+    with pytest.raises(SpecProblems, match=r"spec\.yaml:5.*gone\.json"):
+        load_experiment(spec)

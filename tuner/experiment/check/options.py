@@ -66,6 +66,8 @@ def _dtypes(experiment: Experiment) -> Iterator[tuple[str, Path]]:
 def check_options(experiment: Experiment) -> Iterator[Finding]:
     """Every option is on its backend's whitelist, with a value that it takes."""
     backend = traits_of(experiment.kernel.language)
+    if experiment.kernel.compiler and not backend.cpp_names:
+        yield Finding(("kernel", "compiler"), f"{backend.title} has one compiler: leave it out")
     for index, option in enumerate(experiment.kernel.options):
         yield from _option(("kernel", "options", index), option, backend)
     template = experiment.template

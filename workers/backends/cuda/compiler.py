@@ -19,9 +19,10 @@ from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda import device_program as device_program_module
-from workers.backends.cuda import image, instruction_mix, ptx
+from workers.backends.cuda import image, instruction_mix, nvcc, ptx
 from workers.backends.cuda.device_program import DeviceProgram, device_program, shim_texts
 from workers.backends.cuda.instruction_mix import mixes
+from workers.backends.cuda.nvcc import CompilerOutput, compile_with_nvcc
 from workers.backends.cuda.ptx import (
     Access,
     accesses,
@@ -101,6 +102,7 @@ class NvrtcCompiler:
             image.__file__,
             includes.__file__,
             instruction_mix.__file__,
+            nvcc.__file__,
             ptx.__file__,
         ):
             ours.update(Path(file).read_bytes())
@@ -115,6 +117,8 @@ class NvrtcCompiler:
         """
         if build.image:
             return image.take(build, self._capability)
+        if build.compiler == "nvcc":
+            return self._with_nvcc(build)
         given = device_program(build, self._folders, hosted=False)
         made = self._compiled(given, build)
         if isinstance(made, Rejected) and not given.hosted and "undefined" in made.detail:
@@ -149,7 +153,7 @@ class NvrtcCompiler:
             *given.options,
             *(() if any(o.lstrip("-").startswith("std") for o in build.options) else (STANDARD,)),
             *build.options,
-            *(f"-D{name}={value}" for name, value in build.defines),
+            *(f"-D{name}={value}" for name, value in (*build.macros, *build.defines)),
         )
         try:
             self._nvrtc.compileProgram(program, options)
@@ -164,18 +168,29 @@ class NvrtcCompiler:
             for name, expression in variables.items()
         }
         text = self._nvrtc.getPTX(program).decode(errors="replace")
-        usage = usage_by_symbol(self._nvrtc.getProgramLog(program), text)
-        sizes = variable_bytes(text)
-        return Binary(
-            build=build.digest,
-            code=self._nvrtc.getCUBIN(program),
-            usage=tuple((entry, usage.get(symbol, Usage())) for entry, symbol in symbols.items()),
-            symbols=tuple((symbols | named).items()),
-            variable_bytes=tuple((n, sizes[s]) for n, s in named.items() if s in sizes),
-            compile_seconds=time.perf_counter() - began,
-            persists=persists(text),
-            reaches=reaches(text),
-        )
+        report, code = self._nvrtc.getProgramLog(program), self._nvrtc.getCUBIN(program)
+        return _binary(build, began, CompilerOutput(code, text, report, symbols, named))
+
+    def _with_nvcc(self, build: Build) -> Binary | Rejected:
+        began = time.perf_counter()
+        standard = any(o.lstrip("-").startswith("std") for o in build.options)
+        fixed = [f"-arch={self._said[-1]}", "-Xptxas", "-v", *([] if standard else [STANDARD])]
+        made = compile_with_nvcc(build, fixed)
+        return made if isinstance(made, Rejected) else _binary(build, began, made)
+
+
+def _binary(build: Build, began: float, made: CompilerOutput) -> Binary:
+    usage, sizes = usage_by_symbol(made.report, made.ptx), variable_bytes(made.ptx)
+    return Binary(
+        build=build.digest,
+        code=made.code,
+        usage=tuple((entry, usage.get(name, Usage())) for entry, name in made.entries.items()),
+        symbols=(*made.entries.items(), *made.variables.items()),
+        variable_bytes=tuple((n, sizes[s]) for n, s in made.variables.items() if s in sizes),
+        compile_seconds=time.perf_counter() - began,
+        persists=persists(made.ptx),
+        reaches=reaches(made.ptx),
+    )
 
 
 def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:

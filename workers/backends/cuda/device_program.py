@@ -28,6 +28,9 @@ _DEPENDENCE = re.compile(
 )
 _DEVICE_RUNTIME = "cuda_device_runtime_api.h"
 """What defines them; NVRTC, unlike nvcc, does not include it by itself."""
+_HEAVY = {"cooperative_groups": re.compile(r"cooperative_groups(?:/\w+)?\.h")}
+"""Headers of the toolchain that take seconds to compile, by the namespace that they are for."""
+
 _STD_NAME = re.compile(r"\bstd\s*::\s*([a-z_]\w*)")
 
 
@@ -64,7 +67,15 @@ def device_program(build: Build, folders: Sequence[Path], *, hosted: bool) -> De
     used = {name for text in texts for name in _STD_NAME.findall(text)}
     beyond = bool(used - set(re.findall(r"\w+", prelude)))
     stand_ins = {}
+    unused = [
+        header
+        for space, header in _HEAVY.items()
+        if code.cut and not any(re.search(rf"\b{space}\b(?!(?:/\w+)?\.h)", t) for t in texts)
+    ]
     for name in wanted:
+        if any(header.fullmatch(name) for header in unused):
+            stand_ins[name] = "\n"
+            continue
         text = _stand_in(name, folders, beyond_prelude=beyond)
         if _TORCH.fullmatch(name) and any("Float8_" in one for one in texts):
             text = '#include "kernelwright/torch.h"\n#include "kernelwright/torch_float8.h"\n'
