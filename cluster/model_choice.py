@@ -38,12 +38,16 @@ UNANSWERED = "unanswered.json"
 
 
 def transcript_beside(spec: Path, experiment: Experiment) -> Path:
-    """The path of a spec's recorded transcript; another one in direct mode."""
+    """The path of a spec's recorded transcript; another one in direct mode.
+
+    Named after the spec if there is such a file, else after the backend.
+    """
     agents = agent_settings(experiment)
-    direct = agents is not None and agents.mode == "direct"
-    return (
-        spec.parent / f"transcript_{experiment.kernel.language}{'_direct' if direct else ''}.jsonl"
-    )
+    mode = "_direct" if agents is not None and agents.mode == "direct" else ""
+    own = spec.parent / f"transcript_{spec.stem}{mode}.jsonl"
+    if own.is_file():
+        return own
+    return spec.parent / f"transcript_{experiment.kernel.language}{mode}.jsonl"
 
 
 def choose_model(spec: Path, experiment: Experiment, wanted: str | None) -> str:

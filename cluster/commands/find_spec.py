@@ -28,6 +28,8 @@ def bundled_names() -> list[str]:
 def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
     """The spec's file. A bundled name stands for its variant for a GPU, if there is one.
 
+    ``NAME/STEM`` is one of a bundled experiment's other files.
+
     Args:
         spec: the user's argument.
         has_gpu: called for a bundled name only.
@@ -45,6 +47,9 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
             path = BUNDLED / spec / f"{backend.name}.yaml"
             if path.is_file() and (not backend.gpu_only or has_gpu()):
                 return path
+    folder, _, stem = spec.partition("/")
+    if folder in names and stem.isidentifier() and (BUNDLED / folder / f"{stem}.yaml").is_file():
+        return BUNDLED / folder / f"{stem}.yaml"
     with suppress(OSError):
         if path.is_dir():
             raise SpecError(f"{spec} is a folder: name the .yaml file in it")

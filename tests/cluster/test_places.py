@@ -27,6 +27,8 @@ JOB = Settings(ray_address="127.0.0.1:6379", in_job=True)
 def test_a_bundled_name_means_cuda_where_there_is_a_gpu():
     assert "silu_and_mul" in bundled_names()
     assert find_spec("silu_and_mul", lambda: True) == BUNDLED / "silu_and_mul" / "cuda.yaml"
+    shipped = BUNDLED / "silu_and_mul" / "cuda_shipped.yaml"
+    assert find_spec("silu_and_mul/cuda_shipped", lambda: False) == shipped
     assert find_spec("silu_and_mul", lambda: False) == BUNDLED / "silu_and_mul" / "opencl.yaml"
 
 

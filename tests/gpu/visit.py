@@ -105,6 +105,13 @@ def steps() -> dict[str, Step]:
         ),
         "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu", *template)),
         "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm", *template)),
+        "silu_shipped": Step(
+            500, run(f"{bundled}/silu_and_mul/cuda_shipped.yaml", "silu_shipped", *template)
+        ),
+        "rmsnorm_shipped": Step(
+            500,
+            run(f"{bundled}/fused_add_rmsnorm/cuda_shipped.yaml", "rmsnorm_shipped", *template),
+        ),
         "merge": Step(500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "merge", *template)),
         "loop_silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "loop_silu", *replay)),
         "loop_rmsnorm": Step(

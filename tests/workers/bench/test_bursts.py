@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.bench.bursts import CHECKED, Burst, another_burst, plan_bursts, random_order
-from workers.devices.port import Rotation
+from workers.devices.port import LateWrite, Rotation
 
 ONE_BY_ONE = Rotation(sets=1, launches=1, warmup=20, bursts=100)
 ON_A_PROCESSOR = Rotation(sets=16, launches=16, warmup=1, bursts=7)
@@ -21,6 +21,22 @@ def planned(rotation: Rotation, seed: int, *, in_place: bool = False) -> list[Bu
     rng = np.random.default_rng(seed)
     order = random_order(rotation, rng)
     return list(itertools.chain(*plan_bursts(rotation, order, rng, in_place=in_place)))
+
+
+@pytest.mark.parametrize("rotation", ROTATIONS, ids=str)
+@given(seed=st.integers(0, 2**32), in_place=st.booleans())
+def test_each_late_write_has_an_inspected_burst_that_ends_with_its_set(rotation, seed, in_place):
+    late = [LateWrite(step=0, stale="zeros"), LateWrite(step=0, stale="rotated")]
+    rng = np.random.default_rng(seed)
+    order = random_order(rotation, rng)
+    groups = plan_bursts(rotation, order, rng, in_place=in_place, late=late)
+    bursts = [burst for group in groups for burst in group if burst.late]
+    assert sorted(burst.late.stale for burst in bursts) == ["rotated", "zeros"]
+    for burst in bursts:
+        assert not burst.timed
+        assert not burst.raced
+        assert burst.inspect == burst.order[-1]
+        assert burst.order.count(burst.inspect) == 1
 
 
 def caught(found: list[Burst], works) -> bool:

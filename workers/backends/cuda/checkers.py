@@ -1,5 +1,6 @@
 """compute-sanitizer: its tools, its reports, and the launch that it watches."""
 
+import math
 import re
 import shutil
 from collections import Counter
@@ -10,6 +11,7 @@ import numpy as np
 from tuner.device import Device
 from tuner.experiment.arguments import item_bytes
 from tuner.plan import CellPlan, KernelStep, MemsetStep
+from workers.backends.cuda.attributes import AttributedLaunch
 from workers.backends.cuda.driver import TO_DEVICE, Cuda, import_cuda, select
 from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described
@@ -114,7 +116,9 @@ def _run(
         held = [np.frombuffer(values[name], np.uint8) for name in step.arguments]
         table = np.array([one.ctypes.data for one in held] or [0], np.uint64)
         geometry = (function, *step.grid, *step.block, step.shared_bytes, 0)
-        if step.cooperative:
+        if math.prod(step.cluster) > 1:
+            AttributedLaunch(function, step, 0)(table.ctypes.data)
+        elif step.cooperative:
             cuda.driver.launchCooperativeKernel(*geometry, table.ctypes.data)
         else:
             cuda.driver.launchKernel(*geometry, table.ctypes.data, 0)
