@@ -193,16 +193,17 @@ class FleetConformance:
 
         run(body)
 
-    def test_closing_drops_what_is_pending_and_may_be_repeated(self):
-        async def opened_and_closed() -> None:
-            fleet = await self.open_fleet()
+    def test_closing_drops_what_is_pending_and_may_be_repeated(self, run):
+        """The last of them: the fleet stays closed."""
+
+        async def body(fleet: Fleet) -> None:
             _, plan = self.plan(fleet, 0)
             for trial in range(4):
                 fleet.submit(_compile(trial, plan))
             await fleet.close()
             await fleet.close()
 
-        asyncio.run(opened_and_closed())
+        run(body)
 
 
 def _compile(trial: int, plan: Plan) -> CompileWork:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.covering import covering
 from tuner.experiment.load import load_experiment
 from tuner.integrity.source_rules import source_violations
 from tuner.plan import CellPlan, KernelStep
@@ -33,26 +34,12 @@ def experiment(request):
     return load_experiment(EXPERIMENTS / request.param / "cuda.yaml")
 
 
-def corners(space: FeasibleSet, extra: int) -> list[Configuration]:
-    """Feasible configurations with every parameter at an end of its values, as varied as can be."""
-    ends = [
-        space.configuration(index)
-        for index in range(len(space))
-        if all(
-            value in (values[0], values[-1])
-            for (_, value), values in zip(
-                space.configuration(index).values, space.parameters.values(), strict=True
-            )
-        )
-    ]
-    shuffled = random.Random(0).sample(ends, len(ends))
-    chosen: list[Configuration] = []
-    seen: set[tuple[str, object]] = set()
-    for corner in shuffled:
-        if not seen.issuperset(corner.values):
-            seen.update(corner.values)
-            chosen.append(corner)
-    return chosen + [corner for corner in shuffled if corner not in chosen][:extra]
+def corners(space: FeasibleSet) -> list[Configuration]:
+    """Feasible points with every parameter at an end of its values, in all pairs of such ends."""
+    points = (space.configuration(index) for index in range(len(space)))
+    ends = {name: (values[0], values[-1]) for name, values in space.parameters.items()}
+    extreme = (p for p in points if all(value in ends[name] for name, value in p.values))
+    return covering(extreme, strength=2)
 
 
 def test_the_baseline_fits_every_shape_on_every_architecture(experiment):
@@ -84,7 +71,7 @@ def test_corner_configurations_compile_and_fit(experiment, arch):
     compiler = open_compiler(device)
     space = feasible_set(experiment, experiment.template, device)
     shapes = (experiment.shapes.tune[0], experiment.shapes.tune[-1])
-    for configuration in corners(space, extra=2):
+    for configuration in corners(space):
         plan = lower(experiment, experiment.template, configuration, shapes, device)
         binaries = [compiler.compile(build) for build in plan.builds]
         assert over_limit(plan, device, binaries) is None
