@@ -26,7 +26,7 @@ from tuner.experiment.model import Experiment, Template
 from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
-from tuner.trial import Configuration, Rejected
+from tuner.trial import Configuration, Rejected, Stage
 from workers.backends.registry import device_for_target
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -34,10 +34,14 @@ from workers.devices.discover import list_devices
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A configuration that ``--compile`` tried, and why it failed, if it did."""
+    """A configuration that ``--compile`` tried, and why it failed, if it did.
+
+    One that is over a limit of the device is none of the template's faults: a run passes it over.
+    """
 
     configuration: str
     problem: str | None
+    over_limit: bool = False
 
 
 def validate(
@@ -113,7 +117,7 @@ def validate(
             typer.echo(f"estimated run: {_estimate(experiment, model, space, rounds)}{agents}")
         for line in _compiled(attempts):
             typer.echo(f"  {line}")
-    failed = [one for one in attempts if one.problem]
+    failed = [one for one in attempts if one.problem and not one.over_limit]
     if attempts and attempts[0].problem:
         raise NothingValid("the baseline did not compile; nothing else was tried")
     if failed:
@@ -128,7 +132,8 @@ def _compiled(attempts: Sequence[Attempt]) -> Iterator[str]:
     for problem in dict.fromkeys(one.problem for one in attempts if one.problem):
         having = [one.configuration for one in attempts if one.problem == problem]
         more = f" and {len(having) - 1} more" if len(having) > 1 else ""
-        yield f"not compiled: {having[0]}{more}: {problem}"
+        limit = any(one.over_limit for one in attempts if one.problem == problem)
+        yield f"{'over a limit' if limit else 'not compiled'}: {having[0]}{more}: {problem.strip()}"
 
 
 def guesses_left(lines: tuple[int, ...]) -> str:
@@ -222,7 +227,8 @@ def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) 
             begun = candidates.begin(number, template, configuration, shapes)
             made = candidates.compile_now(compiler.compile, begun)
             problem = made.detail if isinstance(made, Rejected) else None
-            attempts.append(Attempt(name, problem))
+            over_limit = isinstance(made, Rejected) and made.stage is Stage.LIMITS
+            attempts.append(Attempt(name, problem, over_limit))
             if template is None and problem:
                 break
     return attempts

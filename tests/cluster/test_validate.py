@@ -71,3 +71,20 @@ def test_a_kernel_with_nothing_to_vary_is_checked_all_the_same(tmp_path, capsys)
     shown = capsys.readouterr().out
     assert "compiled the baseline: ok" in shown
     assert "space: none: scale.cu: nothing to vary was found in scale" in shown
+
+
+def test_a_configuration_over_a_limit_is_told_and_no_failure(tmp_path, capsys):
+    template = (
+        "template:\n  source: variant.cu\n  entry: scale\n  parameters: {KIB: [1, 400]}\n"
+        '  launch: {grid: "ceil_div(n, 64)", block: 64}\n'
+    )
+    shared = (
+        "  __shared__ float kept[KIB * 256];\n  kept[threadIdx.x] = x[0];\n  out[0] = kept[n];\n"
+    )
+    (tmp_path / "variant.cu").write_text(
+        KERNEL.replace("  if", f"{shared}  if").replace("FACTOR", "2")
+    )
+    check(tmp_path, KERNEL.replace("FACTOR", "2"), SPEC + template)
+    shown = capsys.readouterr().out
+    assert "compiled KIB=1: ok" in shown
+    assert "over a limit: KIB=400: " in shown

@@ -261,6 +261,12 @@ def test_host_code_is_not_judged_but_what_it_hides_is() -> None:
         f"  {kernel}<<<1, 2>>>();\n}}\n"
     )
     assert source_violations(experiment, with_source(template, template.source.text + host)) == ()
+    macro = f"#define LAUNCH {kernel}<<<1, 2>>>()\n"
+    text = macro + template.source.text
+    assert source_violations(experiment, with_source(template, text)) == ()
+    again = text + "__device__ void again() { LAUNCH; }\n"
+    reasons = source_violations(experiment, with_source(template, again))
+    assert any("<<<…>>> is not allowed" in reason for reason in reasons)
     called = "__device__ long long ticks() { return clock64(); }\n" + host
     text = template.source.text.replace("{", "{ ticks();", 1)
     reasons = source_violations(experiment, with_source(template, called + text))
