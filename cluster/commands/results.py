@@ -271,13 +271,18 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
 
 
 def _figure(result: Result) -> str:
-    """The speedup for the last line; named ``unconfirmed`` before confirmation."""
+    """The speedup for the last line; named ``unconfirmed`` before confirmation.
+
+    ``plainly`` is that of the same kernel without dependent launches, where the baseline has none.
+    """
     if result.speedup is None:
         return ""
     name = "speedup" if result.confirmed else "unconfirmed"
     served = result.portfolio if result.portfolio and len(result.portfolio.members) > 1 else None
     portfolio = f" portfolio={served.speedup:.2f}" if served else ""
-    return f" {name}={result.speedup:.2f}{portfolio}"
+    serialised = result.general.serialised if result.general else None
+    plainly = f" plainly={serialised:.2f}" if serialised else ""
+    return f" {name}={result.speedup:.2f}{plainly}{portfolio}"
 
 
 def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str]) -> None:
