@@ -4,6 +4,7 @@ Owns the binding to buffers, what outputs hold before a burst, deadlines, and de
 Knows no right answer.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -116,16 +117,10 @@ class Launcher:
         poisons = [None if one.burst.keep_outputs else self._poison() for one in placed]
         results = self._server.run_bursts(
             [
-                BurstRequest(
-                    launchable=self._bound(loaded, one.key),
-                    order=one.burst.order,
-                    poison=poison,
-                    deadline=self._deadline(loaded, shape, baseline_ns),
-                    inspect=one.burst.inspect,
+                replace(
+                    self._request(loaded, one, poison, baseline_ns),
                     expected={} if self._device.is_cpu or one.burst.inspect is None else expected,
                     read_telemetry=read_telemetry and one is placed[-1],
-                    decoy_sets=() if poison is None else self._decoy(one),
-                    late=one.burst.late,
                 )
                 for one, poison in zip(placed, poisons, strict=True)
             ],
@@ -137,6 +132,31 @@ class Launcher:
                 self.vitals = vitals
             loaded.slowest_ns[shape] = max(loaded.slowest_ns.get(shape, 0.0), *times)
             yield CompletedBurst(one.burst, poison, times, inspection)
+
+    def run_ahead(self, loaded: LoadedCandidate, baseline_ns: float, placed: PlacedBurst) -> None:
+        """Run a burst that is not inspected; on a GPU along with the next one, to save an answer.
+
+        A failure then comes with that.
+        """
+        if self._device.is_cpu:
+            deque(self.run(loaded, baseline_ns, [placed], {}), maxlen=0)
+            return
+        poison = None if placed.burst.keep_outputs else self._poison()
+        request = self._request(loaded, placed, poison, baseline_ns)
+        self._server.launch_ahead(request, loaded.slowest_ns.get(placed.key[0], 0.0))
+
+    def _request(
+        self, loaded: LoadedCandidate, one: PlacedBurst, poison: int | None, baseline_ns: float
+    ) -> BurstRequest:
+        return BurstRequest(
+            launchable=self._bound(loaded, one.key),
+            order=one.burst.order,
+            poison=poison,
+            deadline=self._deadline(loaded, one.key[0], baseline_ns),
+            inspect=one.burst.inspect,
+            decoy_sets=() if poison is None else self._decoy(one),
+            late=one.burst.late,
+        )
 
     def _bound(self, loaded: LoadedCandidate, key: StagingKey) -> int:
         if key not in loaded.launchables:

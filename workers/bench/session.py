@@ -242,7 +242,8 @@ class BenchSession:
 
         while ahead:
             # Double the number each time: few bursts are wasted, and the device seldom waits.
-            count = max(LEAST_BURSTS, len(raced))
+            racing = math.isfinite(cutoff_ns)
+            count = max(LEAST_BURSTS, len(raced)) if racing else len(ahead)
             planned = [PlacedBurst(key, burst) for group in ahead[:count] for burst in group]
             run([*before, *planned])
             before, ahead = (), ahead[count:]
@@ -299,8 +300,7 @@ class BenchSession:
     def _launch_unchecked(
         self, loaded: LoadedCandidate, key: StagingKey, baseline_ns: float, order: tuple[int, ...]
     ) -> None:
-        placed = [PlacedBurst(key, Burst(order))]
-        deque(self._launcher.run(loaded, baseline_ns, placed, {}), maxlen=0)
+        self._launcher.run_ahead(loaded, baseline_ns, PlacedBurst(key, Burst(order)))
 
     def _checked(
         self,

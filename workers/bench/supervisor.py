@@ -241,19 +241,7 @@ class Supervisor:
     def _together(
         self, requests: Sequence[BurstRequest], slowest_ns: float
     ) -> Iterator[BurstResult]:
-        bursts = [
-            protocol.RunBurst(
-                launchable=one.launchable,
-                order=tuple(one.order),
-                restored=_restored(one),
-                poison=one.poison,
-                inspect=one.inspect,
-                expected=dict(one.expected),
-                read_telemetry=one.read_telemetry,
-                late=one.late,
-            )
-            for one in requests
-        ]
+        bursts = [_run_burst(one) for one in requests]
         self._ask(bursts, max(one.deadline for one in requests))
         answers: list[tuple[protocol.Reply, list[bytes]] | DeviceFailure] = []
         try:
@@ -270,6 +258,14 @@ class Supervisor:
             if isinstance(answer, DeviceFailure):
                 raise answer
             yield self._result(one, *answer)
+
+    def launch_ahead(self, one: BurstRequest, slowest_ns: float = 0.0) -> None:
+        """Restore and launch before the next request, with which a failure comes.
+
+        Nothing is inspected, and its times are of no interest.
+        """
+        deadline = self._deadlines.burst(one.deadline, len(one.order), slowest_ns)
+        self._hold(_run_burst(one), deadline)
 
     def release(self, *handles: int) -> None:
         """Release handles in order, without waiting.
@@ -376,7 +372,8 @@ class Supervisor:
         )
 
     def _done(self, asked: _Pending) -> None:
-        if not isinstance(self._receive(asked.deadline)[0], protocol.Done):
+        reply, _ = self._receive(asked.deadline)
+        if not isinstance(reply, protocol.Done | protocol.BurstReply):
             raise self._lost(_WRONG_REPLY)
 
     def _receive(self, deadline: float) -> tuple[protocol.Reply, list[bytes]]:
@@ -398,6 +395,19 @@ class Supervisor:
     def _lost(self, detail: str) -> DeviceFailure:
         self._child.kill()
         return DeviceFailure(Code.CRASH, detail, sticky=True)
+
+
+def _run_burst(one: BurstRequest) -> protocol.RunBurst:
+    return protocol.RunBurst(
+        launchable=one.launchable,
+        order=tuple(one.order),
+        restored=_restored(one),
+        poison=one.poison,
+        inspect=one.inspect,
+        expected=dict(one.expected),
+        read_telemetry=one.read_telemetry,
+        late=one.late,
+    )
 
 
 def _restored(one: BurstRequest) -> tuple[int, ...]:

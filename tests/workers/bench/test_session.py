@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.workers.test_process import alive
 from tuner.experiment.model import Cache, Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
-from workers.bench.input_specs import FIRST
+from workers.bench.input_specs import FIRST, FLIPPED
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.protocol import InspectSet, RunBurst, decode_requests
 from workers.bench.session import BenchSession
@@ -247,6 +248,54 @@ def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_
     assert spare.count(1) > spare.count(0), (
         "one more is restored than launched on, looked at or not"
     )
+
+
+def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
+    laboratory, tmp_path, monkeypatch
+) -> None:
+    """The session takes the device for a GPU, which it is not."""
+    server = supervisor(tmp_path)
+    false = laboratory.candidate(f"{GOOD} // on a GPU".replace("2 *", "3 *"))
+    crash = laboratory.candidate(WRONG_THEN_CRASHES.replace("3 *", "2 *"))
+    with opened_oracle(laboratory, tmp_path) as (prep, oracle), closing(server):
+        first, flipped = (oracle.case(0, spec) for spec in (FIRST, FLIPPED))
+        session = BenchSession(
+            server,
+            prep.arguments,
+            QUICK,
+            replace(prep.device, is_cpu=False),
+            np.random.default_rng(3),
+            prep.bounds,
+        )
+        session.stage(first, ("cold",), repeats=20)
+        baseline = session.load(prep.setup.baseline)
+        session.check(baseline, flipped, 1e6, exact=False)
+        send, frames = Child.send, []
+
+        def record(child, text, *more, **options):
+            frames.append(decode_requests(text))
+            send(child, text, *more, **options)
+
+        monkeypatch.setattr(Child, "send", record)
+        session.check(baseline, flipped, 1e6, exact=False)
+        looked = [
+            [one.inspect is not None for one in frame if isinstance(one, RunBurst)]
+            for frame in frames
+        ]
+        assert len(looked) == 2, "on poisoned outputs, and on the last answer"
+        assert all(len(each) > 1 and each.index(True) == len(each) - 1 for each in looked)
+        loaded = session.load(false)
+        with pytest.raises(DeviceFailure, match="wrong"):
+            session.check(loaded, flipped, 1e6, exact=False)
+        loaded = session.load(crash)
+
+        def check_often() -> None:
+            for _ in range(8):
+                session.check(loaded, flipped, 1e6, exact=False)
+
+        with pytest.raises(DeviceFailure) as failed:
+            check_often()
+        assert failed.value.sticky
 
 
 def test_what_one_trial_leaves_to_be_done_is_not_the_next_one_s_fault(laboratory, launched) -> None:
