@@ -25,7 +25,7 @@ from tuner.journal.facts import Profile, WinnersExamined
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.registry import adapter_of, module_of
-from workers.checkers.job import JOB, Job
+from workers.checkers.job import Job, encode_job
 from workers.checkers.tool import Tool
 from workers.child_environment import module_environment, private_environment
 from workers.devices.port import StagedBuffer, StagedNull, StagedValue
@@ -223,7 +223,7 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
             nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
         )
         path = code.with_suffix(".json")
-        path.write_bytes(JOB.dump_json(job))
+        path.write_bytes(encode_job(job))
         return shape, path
     return None
 

@@ -1,6 +1,7 @@
 """A job of the launcher: a candidate's cell on one shape, as a file."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from pydantic import TypeAdapter
 
@@ -27,4 +28,17 @@ class Job:
     nulls: tuple[StagedNull, ...]
 
 
-JOB = TypeAdapter(Job)
+@cache
+def _adapter() -> TypeAdapter[Job]:
+    """Built when it is first used: few processes use it, and all would wait for it."""
+    return TypeAdapter(Job)
+
+
+def encode_job(job: Job) -> bytes:
+    """A job as JSON."""
+    return _adapter().dump_json(job)
+
+
+def decode_job(text: bytes) -> Job:
+    """The job in a JSON text."""
+    return _adapter().validate_json(text)

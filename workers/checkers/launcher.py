@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 from workers.backends.registry import load
-from workers.checkers.job import JOB
+from workers.checkers.job import decode_job
 
 
 def main() -> None:
     """Do the jobs that the command line names."""
     for path in sys.argv[1:]:
-        job = JOB.validate_json(Path(path).read_bytes())
+        job = decode_job(Path(path).read_bytes())
         load(job.adapter).launch_under_checker(job)
 
 

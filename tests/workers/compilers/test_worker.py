@@ -55,8 +55,8 @@ def test_a_slow_compile_is_cut_off_and_the_next_one_works(worker) -> None:
 
 def test_macros_that_fill_memory_are_cut_off_and_the_next_one_works(monkeypatch) -> None:
     monkeypatch.setattr(compile_worker, "MEMORY_BYTES", 240 << 20)
-    doubled = "".join(f"#define A{i + 1}(x) A{i}(x) A{i}(x)\n" for i in range(30))
-    bomb = f"#define A0(x) x x\n{doubled}kernel void f(global int *a) {{ a[0] = 0 A30(+1); }}"
+    tenfold = "".join(f"#define A{i + 1} {f'A{i} ' * 10}\n" for i in range(9))
+    bomb = f"#define A0 +1\n{tenfold}kernel void f(global int *a) {{ a[0] = 0 A9; }}"
     with CompileWorker(opencl_device()) as worker:
         rejected = worker.compile([build(bomb, "f")])
         assert isinstance(rejected, Rejected)
