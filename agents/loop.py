@@ -47,6 +47,7 @@ from agents.planning import (
     suggest,
 )
 from agents.replies import Suggestion, Unusable
+from agents.rounds_summary import PARKED
 from agents.static_profile import roofline
 from agents.step_journal import CALLS, CallRecord, CallTotals, StepFiles, StepJournal, Steps
 from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
@@ -56,9 +57,6 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment, Template
 
 EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]
-
-PARKED = ("waiting", "device")
-"""Reasons after which a resume continues once the reply or the device is there."""
 
 OVERLAP_AFTER_SECONDS = 1.0
 """A model that answers sooner starts no search in the meantime."""

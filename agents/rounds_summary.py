@@ -7,18 +7,23 @@ commands that show a run.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from agents.brief import RoundSummary
-from agents.loop import PARKED, Ending
 from agents.step_journal import CallTotals, recorded_exchanges
 from tuner.errors import EnvironmentProblem
 from tuner.files import UnreadableFile, read_bounded, write_whole
 
+if TYPE_CHECKING:
+    from agents.loop import Ending
+
 FILE = "rounds.json"
 STEPS = "llm"
+
+PARKED = ("waiting", "device")
+"""Reasons after which a resume continues once the reply or the device is there."""
 
 _MODEL_REASONS = ("model", "calls", "tokens", "cost")
 
@@ -41,7 +46,7 @@ class RoundsSummary:
     suffix: Annotated[str, Field(pattern=r"^(?:-[a-z]{1,9}[0-9]{1,4})*$", max_length=40)] = ""
 
     @classmethod
-    def of(cls, ending: Ending) -> "RoundsSummary":
+    def of(cls, ending: "Ending") -> "RoundsSummary":
         """The summary of a loop that ended."""
         state = ending.state
         shown = state.shown

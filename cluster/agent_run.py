@@ -24,9 +24,10 @@ from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
 from cluster.console import Activity, Update
-from cluster.evaluator import BASELINES, Baseline, EngineEvaluator, round_path
+from cluster.evaluator import BASELINES, Baseline, EngineEvaluator
 from cluster.logs import logged
 from cluster.model_choice import TRANSCRIPT, StoppableModel, open_model
+from cluster.run_layout import round_path
 from cluster.search_run import (
     EXPORT,
     PATTERNS_FILE,

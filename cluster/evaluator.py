@@ -20,6 +20,7 @@ from agents.generation.corners import corners
 from agents.planning import Variant
 from agents.static_profile import UNKNOWN, StaticProfile
 from agents.verdict import Admitted, Refused, Verdict, refused, round_verdict
+from cluster.run_layout import round_path
 from cluster.search_run import copy_search, epoch_opened, run_search
 from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE, Candidate
@@ -68,17 +69,6 @@ class Baseline:
 
 
 BASELINES: TypeAdapter[Baseline] = TypeAdapter(Baseline)
-
-
-def round_path(run: Path, number: int, suffix: str = "") -> Path:
-    """Where a round's search lies; ``suffix`` names one that only screens drafts."""
-    return run / "rounds" / f"{number:02d}{suffix}"
-
-
-def rounds_begun(run: Path) -> list[Path]:
-    """Where the searches of rounds lie so far, in order; a folder that holds none is no round."""
-    numbers = {int(path.name) for path in (run / "rounds").glob("*") if path.name.isdecimal()}
-    return [path for number in sorted(numbers) if begun(path := round_path(run, number))]
 
 
 class EngineEvaluator:

@@ -16,6 +16,7 @@ from pathlib import Path
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
 from cluster.logs import logged
+from cluster.run_layout import STOP_FILE
 from kernelwright import __version__
 from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
@@ -40,9 +41,6 @@ from tuner.space.feasible import feasible_set
 from workers.checkers.examination import tools
 
 FleetOpener = Callable[[Backend], Awaitable[Fleet]]
-
-STOP_FILE = "stop"
-"""``kernelwright stop`` leaves this file in the run directory, and the run looks for it."""
 
 PATTERNS_FILE = "patterns.json"
 """The patterns that this run reads, copied when it began so that a resume reads the same."""

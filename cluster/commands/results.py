@@ -19,8 +19,7 @@ from agents.rounds_summary import (
     summary_json,
 )
 from agents.step_journal import recorded_exchanges
-from cluster.evaluator import round_path, rounds_begun
-from cluster.search_run import STOP_FILE
+from cluster.run_layout import STOP_FILE, round_path, rounds_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import write_whole

@@ -25,7 +25,8 @@ from cluster.console import Update, display
 from cluster.fleets.local import open_local_fleet
 from cluster.fleets.target import open_target_fleet
 from cluster.model_choice import check_models, choose_model, copy_transcript, with_agents
-from cluster.search_run import STOP_FILE, FleetOpener
+from cluster.run_layout import STOP_FILE
+from cluster.search_run import FleetOpener
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.engine.session import StopReason
 from tuner.errors import DeviceNeeded, KernelwrightError, NothingValid, SpecError

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from cluster import cli
-from cluster.search_run import STOP_FILE
+from cluster.run_layout import STOP_FILE
 from cluster.settings import Settings
 from kernelwright import __version__
 from tests.cluster.kernels import (

@@ -9,8 +9,8 @@ import pytest
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import Reply, Role
 from agents.rounds_summary import read_summary
-from cluster.evaluator import round_path
 from cluster.model_choice import with_agents
+from cluster.run_layout import round_path
 from tests.agents.test_loop import suggestion
 from tests.cluster.kernels import SPEC, write_experiment
 from tests.cluster.test_agent_run import REPLIES

@@ -7,7 +7,7 @@ import pytest
 
 from agents.rounds_summary import read_summary
 from cluster.commands.results import conclude, export, report, status
-from cluster.evaluator import round_path, rounds_begun
+from cluster.run_layout import round_path, rounds_begun
 from tests.agents.test_loop import plain
 from tests.cluster.test_agent_run import begin, follow
 from tuner.errors import EnvironmentProblem

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.evaluator import round_path
+from cluster.run_layout import round_path
 from cluster.search_run import SearchRun
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment

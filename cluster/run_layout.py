@@ -1,0 +1,19 @@
+"""What lies in a run directory besides the run's own files: searches of rounds, the stop file."""
+
+from pathlib import Path
+
+from tuner.run_directory import begun
+
+STOP_FILE = "stop"
+"""``kernelwright stop`` leaves this file in the run directory, and the run looks for it."""
+
+
+def round_path(run: Path, number: int, suffix: str = "") -> Path:
+    """Where a round's search lies; ``suffix`` names one that only screens drafts."""
+    return run / "rounds" / f"{number:02d}{suffix}"
+
+
+def rounds_begun(run: Path) -> list[Path]:
+    """Where the searches of rounds lie so far, in order; a folder that holds none is no round."""
+    numbers = {int(path.name) for path in (run / "rounds").glob("*") if path.name.isdecimal()}
+    return [path for number in sorted(numbers) if begun(path := round_path(run, number))]
