@@ -4,6 +4,7 @@ Everything that is not recorded fact is marked as a guess, with its reason and h
 """
 
 import json
+import keyword
 import math
 import re
 from collections import Counter
@@ -174,7 +175,8 @@ class _Draft:
         for index in range(len(self._kernel.sizes)):
             name = declared[index].name if declared else ""
             name = name if PLAIN_NAME.fullmatch(name) and name not in names else f"p{index}"
-            names.append(f"{name}_" if name in RESERVED or name == "weight" else name)
+            taken = name in RESERVED or name == "weight" or keyword.iskeyword(name)
+            names.append(f"{name}_" if taken else name)
         return names
 
     def _add_symbols(self) -> None:

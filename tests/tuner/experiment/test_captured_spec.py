@@ -80,7 +80,7 @@ def test_several_shapes_give_expressions_and_a_spec_that_loads(tmp_path):
     assert experiment.kernel.entry == "silu"
     assert experiment.kernel.binary.symbols == {"silu": "_Z4siluPKfPfi"}
     assert experiment.kernel.launch.grid[0].text == "ceil_div(n, 256)"
-    assert [a.name for a in experiment.arguments] == ["in", "out", "n"]
+    assert [a.name for a in experiment.arguments] == ["in_", "out", "n"]
     assert [a.kind for a in experiment.arguments] == ["in", "out", "scalar"]
     assert [a.align for a in experiment.arguments] == [16, 8, None]
     assert experiment.arguments[0].shape[0].text == "n"
@@ -89,7 +89,7 @@ def test_several_shapes_give_expressions_and_a_spec_that_loads(tmp_path):
     ]  # fmt: skip
     assert [limit.text for limit in experiment.shapes.domain] == ["1000 <= n", "n <= 77777"]
     assert [file.name for file in draft.files] == [
-        *(f"data/in-{n}.npy" for n in (5000, 1000, 77_777)),
+        *(f"data/in_-{n}.npy" for n in (5000, 1000, 77_777)),
         *(f"data/after/out-n={n}.npy" for n in (5000, 1000, 77_777)),
     ]
     marked = [draft.text.splitlines()[line - 1] for line in unread_guesses(draft.text)]
@@ -124,8 +124,8 @@ def test_numbers_that_nothing_explains_become_symbols(tmp_path):
     ]
     written(tmp_path, kernel(*odd))
     experiment = load_experiment(tmp_path / "spec.yaml")
-    assert experiment.shapes.tune[0].symbols == {"n": 5000, "in_items": 17, "grid0": 3}
-    assert experiment.arguments[0].shape[0].text == "in_items"
+    assert experiment.shapes.tune[0].symbols == {"n": 5000, "in__items": 17, "grid0": 3}
+    assert experiment.arguments[0].shape[0].text == "in__items"
     assert experiment.kernel.launch.grid[0].text == "grid0"
 
 

@@ -18,7 +18,7 @@ def test_a_captured_application_is_drafted(rig, monkeypatch):
     Path("silu.cu").write_text(SOURCE)
     draft(taken, Path("silu.cu"))
     experiment = load_experiment(taken / "spec.yaml")
-    assert [a.name for a in experiment.arguments] == ["in", "out", "n"]
+    assert [a.name for a in experiment.arguments] == ["in_", "out", "n"]
     assert [a.kind for a in experiment.arguments] == ["in", "out", "scalar"]
     assert experiment.kernel.binary.symbols == {"silu": "_Z4siluPKfPfi"}
     assert len(experiment.shapes.tune) > 1
