@@ -78,4 +78,4 @@ def test_indices_crash_the_launch_and_not_the_replay(tmp_path):
     assert [shape.memory[k].kind for k in range(3)] == ["out", "in", "in"]
     assert shape.memory[2].read == (0, 4 * n)
     assert shape.memory[2].fault
-    assert [found.types[k].value for k in range(3)] == ["float32", "float32", "int32"]
+    assert [found.types[k].text for k in range(3)] == ["float32", "float32", "int32"]

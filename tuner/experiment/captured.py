@@ -5,22 +5,12 @@ spec of it.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
+from tuner.experiment.guesses import Guess
 from tuner.plan import Dim3
 
-Confidence = Literal["high", "medium", "low"]
 Extent = tuple[int, int]
 """First byte and the byte after the last, from where the pointer points."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
-    """Something derived, why, and how sure that is."""
-
-    value: str
-    reason: str
-    confidence: Confidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +56,7 @@ class CapturedShape:
     block: Dim3
     shared_bytes: int
     cooperative: bool
+    cluster: Dim3 | None = None
     scalars: dict[int, bytes]
     memory: dict[int, Memory]
     replay: str = "none"

@@ -4,7 +4,6 @@ Everything that is not recorded fact is marked as a guess, with its reason and h
 """
 
 import json
-import keyword
 import math
 import re
 from collections import Counter
@@ -15,17 +14,16 @@ from tuner.csource.kernels import Signature, signatures
 from tuner.csource.mangling import base_name, source_name
 from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
 from tuner.experiment.draft_text import (
-    PLAIN_NAME,
-    Reason,
     comment_text,
+    expression_text,
     marks,
-    quoted,
     scalar_text,
 )
-from tuner.experiment.fitting import Fitted, fit_launch, fit_size
+from tuner.experiment.fitting import fit_launch, fit_size
+from tuner.experiment.guesses import Guess
 from tuner.experiment.model import ITEM_BYTES, ShapeBinding
 from tuner.experiment.source_build import SourceBuild
-from tuner.expressions import RESERVED
+from tuner.experiment.symbols import free_name, quoted
 from tuner.trial import Value
 
 MOST_TUNED, MOST_HELD_OUT = 6, 4
@@ -158,7 +156,7 @@ class _Draft:
 
     def _form(self, index: int) -> tuple[object, ...]:
         shape = self._kernel.shapes[index]
-        return (shape.cooperative, *sorted(shape.memory))
+        return (shape.cooperative, shape.cluster, *sorted(shape.memory))
 
     def _declared(self) -> Signature | None:
         """The kernel's declaration in the source, if its parameters are as many."""
@@ -174,9 +172,7 @@ class _Draft:
         names: list[str] = []
         for index in range(len(self._kernel.sizes)):
             name = declared[index].name if declared else ""
-            name = name if PLAIN_NAME.fullmatch(name) and name not in names else f"p{index}"
-            taken = name in RESERVED or name == "weight" or keyword.iskeyword(name)
-            names.append(f"{name}_" if taken else name)
+            names.append(free_name(name if name.isidentifier() else f"p{index}", names))
         return names
 
     def _add_symbols(self) -> None:
@@ -196,7 +192,7 @@ class _Draft:
 
     def _dtype(self, index: int) -> str | None:
         guess = self._kernel.types.get(index)
-        return guess.value if guess else None
+        return guess.text if guess else None
 
     def _kernel_lines(self) -> Iterator[str]:
         symbol, source = self._kernel.symbol, self._around.source
@@ -212,9 +208,9 @@ class _Draft:
                 yield f"  include_dirs: [{folders}]"
             if source.options:
                 yield f"  options: [{', '.join(map(quoted, source.options))}]"
-            if source.defines:
-                listed = comment_text(", ".join(source.defines))
-                yield f"  # The application defines {listed}: write these as #define."
+            if macros := [one.partition("=")[::2] for one in source.defines]:
+                listed = ", ".join(f"{name}: {json.dumps(text or '1')}" for name, text in macros)
+                yield f"  defines: {{{listed}}}"
         yield f"  entry: {quoted(entry)}"
         if self._around.binary is not None:
             named = f", symbols: {{{quoted(entry)}: {quoted(symbol)}}}" if entry != symbol else ""
@@ -222,33 +218,35 @@ class _Draft:
 
         yield "  launch:"
         for key, fits in (("grid", self._grid), ("block", self._block)):
-            texts = ", ".join(quoted(one.text) for one in fits)
+            texts = ", ".join(expression_text(one.text) for one in fits)
             yield f"    {key}: [{texts}]{marks(fits)}"
         if self._shared:
-            yield f"    shared_bytes: {quoted(self._shared.text)}{marks([self._shared])}"
+            yield f"    shared_bytes: {expression_text(self._shared.text)}{marks([self._shared])}"
         if self._shapes[0].cooperative:
             yield "    cooperative: true"
+        if cluster := self._shapes[0].cluster:
+            yield f"    cluster: {list(cluster)}"
 
-    def _axes(self, key: str, unit: int) -> list[Fitted]:
+    def _axes(self, key: str, unit: int) -> list[Guess]:
         axes = list(zip(*(getattr(shape, key) for shape in self._shapes), strict=True))
         while len(axes) > 1 and set(axes[-1]) == {1}:
             axes.pop()
         return [self._launched(f"{key}{place}", axis, unit) for place, axis in enumerate(axes)]
 
-    def _launched(self, key: str, values: Sequence[int], unit: int) -> Fitted:
+    def _launched(self, key: str, values: Sequence[int], unit: int) -> Guess:
         fitted = fit_launch(values, self._symbols, unit)
         return fitted or self._own_symbol(key, values)
 
-    def _own_symbol(self, name: str, values: Sequence[int]) -> Fitted:
+    def _own_symbol(self, name: str, values: Sequence[int]) -> Guess:
         """A symbol that each shape binds, for numbers that nothing explains."""
         self._symbols[name] = [max(1, value) for value in values]
-        return Fitted(name, "no expression of the scalars fits: a symbol of its own", "low")
+        return Guess(name, "no expression of the scalars fits: a symbol of its own", "low")
 
-    def _extent(self, index: int) -> Fitted:
+    def _extent(self, index: int) -> Guess:
         """The elements that are read or written behind a pointer."""
         counts = self._counts(index)
         if not counts:
-            return Fitted("1", "null", "high")
+            return Guess("1", "null", "high")
         return fit_size(counts, self._symbols) or self._own_symbol(
             f"{self._names[index]}_items", counts
         )
@@ -272,7 +270,7 @@ class _Draft:
         if index in self._values:
             return f"{head}{self._values[index]}}}{marks(self._type(index))}"
         varies = len({shape.scalars[index] for shape in self._shapes}) > 1
-        value = [Reason("of the first shape; it varies", "low")] if varies else []
+        value = [Guess("", "of the first shape; it varies", "low")] if varies else []
         return f"{head}{scalar_text(raw, dtype)}}}{marks([*self._type(index), *value])}"
 
     def _pointer(self, index: int) -> str:
@@ -283,7 +281,7 @@ class _Draft:
         kind, why = self._kind(index, memories)
         extent = self._extents[index]
         aligned = min(_VECTOR_BYTES, *(memory.address & -memory.address for memory in memories))
-        keys = [f"kind: {kind}", f"dtype: {dtype}", f"shape: [{quoted(extent.text)}]"]
+        keys = [f"kind: {kind}", f"dtype: {dtype}", f"shape: [{expression_text(extent.text)}]"]
         if aligned > ITEM_BYTES[dtype]:
             keys.append(f"align: {aligned}")
         if kind in ("out", "inout"):
@@ -291,10 +289,10 @@ class _Draft:
         if kind in ("in", "inout"):
             key = "values" if kind == "in" else "initial"
             keys.append(f"{key}: {{file: {quoted(self._data(index, dtype))}}}")
-        size = Reason(f"extent {extent.reason}", extent.confidence)
+        size = Guess("", f"extent {extent.why}", extent.confidence)
         return f"  - {{name: {name}, {', '.join(keys)}}}{marks([why, *self._type(index), size])}"
 
-    def _kind(self, index: int, memories: Sequence[Memory]) -> tuple[str, Reason]:
+    def _kind(self, index: int, memories: Sequence[Memory]) -> tuple[str, Guess]:
         kinds = {memory.kind for memory in memories}
         replayed = all(memory.replayed for memory in memories)
         shared = [
@@ -304,15 +302,15 @@ class _Draft:
         ]
         if shared:
             reason = f"the same memory as {', '.join(shared)}, which a spec passes as two copies"
-            return _used_kind(kinds), Reason(reason, "low")
+            return _used_kind(kinds), Guess("", reason, "low")
         if kinds == {"unused"}:
-            return "in", Reason("no byte of it mattered", "low")
+            return "in", Guess("", "no byte of it mattered", "low")
         reason = "by replay" if replayed else "by what changed; not replayed"
         if any(memory.written and not memory.dense for memory in memories):
             reason += "; written in part"
         if any(memory.fault for memory in memories):
             reason += "; other contents crash the kernel: indices or sizes"
-        return _used_kind(kinds), Reason(reason, "high" if replayed else "low")
+        return _used_kind(kinds), Guess("", reason, "high" if replayed else "low")
 
     def _data(self, index: int, dtype: str) -> str:
         """The name of an argument's array files; adds them to those that are needed."""
@@ -347,14 +345,14 @@ class _Draft:
                 )
             )
 
-    def _type(self, index: int) -> list[Reason]:
+    def _type(self, index: int) -> list[Guess]:
         """Why an argument has its type, unless that is sure."""
         guess = self._kernel.types.get(index)
         if guess is None:
-            return [Reason("type unknown", "low")]
+            return [Guess("", "type unknown", "low")]
         if guess.confidence == "high":
             return []
-        return [Reason(f"type by {guess.reason}", guess.confidence)]
+        return [Guess("", f"type by {guess.why}", guess.confidence)]
 
     def _shape_lines(self) -> Iterator[str]:
         yield "shapes:"

@@ -1,17 +1,11 @@
-"""Pieces of text of a draft spec: numbers, quoted words, and comments that mark guesses."""
+"""Pieces of text of a draft spec: numbers, expressions, and comments that mark guesses."""
 
-import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.experiment.captured import Confidence
-from tuner.experiment.fitting import Fitted
-
-PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_TEXT = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
+from tuner.experiment.guesses import Guess
+from tuner.experiment.symbols import quoted
 
 
 def scalar_text(raw: bytes, dtype: str) -> str:
@@ -23,20 +17,12 @@ def scalar_text(raw: bytes, dtype: str) -> str:
     return repr(float(np.frombuffer(raw, f"<f{len(raw)}")[0]))
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why something is guessed, and how sure it is."""
-
-    reason: str
-    confidence: Confidence
-
-
-def marks(reasons: Sequence[Reason | Fitted]) -> str:
-    """The comment with these reasons, a guess unless all are sure; none without any."""
-    if all(one.confidence == "high" for one in reasons):
-        told = [comment_text(one.reason) for one in reasons]
+def marks(guesses: Sequence[Guess]) -> str:
+    """The comment with these reasons, marked as a guess unless all are sure; none without any."""
+    if all(one.confidence == "high" for one in guesses):
+        told = [comment_text(one.why) for one in guesses]
         return f"    # {'; '.join(dict.fromkeys(told))}" if told else ""
-    told = [f"{comment_text(one.reason)} ({one.confidence})" for one in reasons]
+    told = [f"{comment_text(one.why)} ({one.confidence})" for one in guesses]
     return f"    # guess: {'; '.join(dict.fromkeys(told))}"
 
 
@@ -45,7 +31,6 @@ def comment_text(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def quoted(text: str) -> str:
-    """Text as YAML, in quotes unless it is a plain name or a whole number."""
-    plain = PLAIN_NAME.fullmatch(text) and text.lower() not in _NOT_TEXT
-    return text if plain or text.isdecimal() else json.dumps(text)
+def expression_text(text: str) -> str:
+    """An expression as YAML: whole numbers as they are."""
+    return text if text.isdecimal() else quoted(text)

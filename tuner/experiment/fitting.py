@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from tuner.experiment.captured import Confidence
+from tuner.experiment.guesses import Confidence, Guess
 
 Values = Mapping[str, Sequence[int]]
 """The value of each symbol on every shape."""
@@ -22,15 +22,6 @@ _PECULIAR = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """An expression, what speaks for it, and how sure that is."""
-
-    text: str
-    reason: str
-    confidence: Confidence
-
-
-@dataclass(frozen=True, slots=True)
 class _Product:
     """A product of symbols and its value on every shape."""
 
@@ -38,14 +29,14 @@ class _Product:
     values: tuple[int, ...]
 
 
-def fit_size(values: Sequence[int], symbols: Values) -> Fitted | None:
+def fit_size(values: Sequence[int], symbols: Values) -> Guess | None:
     """An expression for a number of elements or bytes on each shape."""
     found = [*_constant(values, symbols), *_equal(values, symbols), *_scaled(values, symbols)]
     found += _sums(values, symbols)
     return _chosen(values, found or _last(values))
 
 
-def fit_launch(values: Sequence[int], symbols: Values, unit: int) -> Fitted | None:
+def fit_launch(values: Sequence[int], symbols: Values, unit: int) -> Guess | None:
     """An expression for an extent of a grid or block, or for shared bytes.
 
     ``unit`` is the block's number of threads: grids usually count blocks of a multiple of it.
@@ -55,7 +46,7 @@ def fit_launch(values: Sequence[int], symbols: Values, unit: int) -> Fitted | No
     return _chosen(values, found or _last(values))
 
 
-def _chosen(values: Sequence[int], found: Sequence[str]) -> Fitted | None:
+def _chosen(values: Sequence[int], found: Sequence[str]) -> Guess | None:
     if not found:
         return None
     text, *others = dict.fromkeys(found)
@@ -68,7 +59,7 @@ def _chosen(values: Sequence[int], found: Sequence[str]) -> Fitted | None:
         confidence = "high"
     elif distinct == 2 or (not others and (len(values) > 1 or max(values) >= _PECULIAR)):
         confidence = "medium"
-    return Fitted(text, reason, confidence)
+    return Guess(text, reason, confidence)
 
 
 def _constant(values: Sequence[int], symbols: Values) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Symbols of a first spec: names that are free, usual sizes, and text that YAML reads as text."""
 
+import json
 import keyword
 import re
 from collections.abc import Container
@@ -41,4 +42,4 @@ def usual_size(name: str) -> int:
 def quoted(text: str) -> str:
     """The text as YAML that is read as this text."""
     plain = text.replace("_", "").replace(".", "").isalnum() and text.lower() not in _AMBIGUOUS
-    return text if (plain and not text[0].isdigit()) or text == "1" else f'"{text}"'
+    return text if (plain and not text[0].isdigit()) or text == "1" else json.dumps(text)

@@ -14,7 +14,8 @@ import numpy as np
 from tuner.csource.kernels import signatures
 from tuner.csource.mangling import demangled
 from tuner.errors import SpecError
-from tuner.experiment.captured import CapturedKernel, CapturedShape, Guess, Memory
+from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
+from tuner.experiment.guesses import Guess
 from tuner.experiment.model import ITEM_BYTES
 from workers.interposer.recording import (
     Launch,
@@ -74,7 +75,7 @@ def derive(
     )
     shapes = []
     for number, launch in enumerate(launches, 1):
-        able = open_replay if image and launch.cluster is None else None
+        able = open_replay if image else None
         if launch.captured and able:
             tell(f"replaying shape {number} of {len(launches)}")
         memory, outcome = _probed(folder, recorded, launch, image or b"", able, types)
@@ -86,6 +87,7 @@ def derive(
                 block=launch.block,
                 shared_bytes=launch.shared_bytes,
                 cooperative=launch.cooperative,
+                cluster=launch.cluster,
                 scalars={index: value for index, value in raw if index not in pointers},
                 memory={index: one for index, one in memory.items() if index in pointers},
                 replay=outcome,
@@ -144,6 +146,7 @@ def _probed(
         block=launch.block,
         shared_bytes=launch.shared_bytes,
         cooperative=launch.cooperative,
+        cluster=launch.cluster or (1, 1, 1),
         parameters=launch.arguments,
         pointers=tuple(places),
         addresses=tuple(addresses),
@@ -208,7 +211,7 @@ def _add_types(
                 data = np.frombuffer(after[region.buffer][region.start : end], np.uint8)
                 known = [result_type(inputs, data)]
         if known and touched.read:
-            inputs.append(known[0].value)
+            inputs.append(known[0].text)
         types.update({p: known[0] for p in region.parameters if known and p not in types})
 
 
@@ -230,7 +233,7 @@ def _named_types(kernel: RecordedKernel) -> tuple[dict[int, Guess], set[int]]:
         size = _POINTER if parameter.pointer else ITEM_BYTES.get(parameter.dtype or "")
         if parameter.dtype and size == recorded.size:
             reason = f"the kernel's name in the binary: {parameters[index]}"
-            found[index] = Guess(value=parameter.dtype, reason=reason, confidence="high")
+            found[index] = Guess(text=parameter.dtype, why=reason, confidence="high")
     return found, pointers
 
 
@@ -240,9 +243,7 @@ def _scalar_types(shape: CapturedShape, types: dict[int, Guess]) -> dict[int, Gu
     for index, raw in shape.scalars.items():
         if index in types or len(raw) not in (1, 2, 4, 8):
             continue
-        found[index] = Guess(
-            value=_scalar_type(raw), reason="its size and value", confidence="medium"
-        )
+        found[index] = Guess(text=_scalar_type(raw), why="its size and value", confidence="medium")
     return found
 
 
@@ -261,8 +262,6 @@ def _unsupported(kernel: RecordedKernel, launches: Sequence[Launch]) -> list[str
     told, nested = [], _nested(kernel, launches)
     if kernel.image is None:
         told.append("the application loaded its module in a way that was not seen: no binary")
-    if any(launch.cluster for launch in launches):
-        told.append("thread-block clusters are not supported")
     told += [f"parameter {index} is a struct that holds pointers" for index in nested]
     told += list(dict.fromkeys(note for launch in launches for note in launch.notes))
     return told

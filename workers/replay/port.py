@@ -40,6 +40,7 @@ class ReplayLaunch:
     block: Size
     shared_bytes: int
     cooperative: bool
+    cluster: Size = (1, 1, 1)
     parameters: tuple[str, ...]
     pointers: tuple[PointerPlace, ...]
     addresses: tuple[int, ...]

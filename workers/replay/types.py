@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.experiment.captured import Guess
+from tuner.experiment.guesses import Guess
 from workers.elements import numpy_dtype
 from workers.replay.port import Change, ReplayFailed
 from workers.replay.probe import Bytes, Probe, Region
@@ -48,15 +48,15 @@ def nan_type(probe: Probe, region: Region, held: Bytes) -> Guess | None:
                 _spreads(probe, region, place + step, nan) for step in (0, len(nan))
             ):
                 reason = "a NaN of this type there makes results NaN"
-                return Guess(value=dtype, reason=reason, confidence="high")
+                return Guess(text=dtype, why=reason, confidence="high")
     return None
 
 
 def looks_like(contents: Bytes) -> Guess:
     """The type as which the bytes are plausible numbers."""
     for dtype in _plausible(_sample(contents)):
-        return Guess(value=dtype, reason="its bytes look like it", confidence="medium")
-    return Guess(value="uint8", reason="its bytes look like no type", confidence="low")
+        return Guess(text=dtype, why="its bytes look like it", confidence="medium")
+    return Guess(text="uint8", why="its bytes look like no type", confidence="low")
 
 
 def _sample(contents: Bytes) -> Bytes:
@@ -129,5 +129,5 @@ def result_type(candidates: Sequence[str], contents: Bytes) -> Guess:
     both = [dtype for dtype in candidates if dtype in found]
     if both:
         reason = "its bytes look like it, as do the inputs'"
-        return Guess(value=both[0], reason=reason, confidence="medium")
+        return Guess(text=both[0], why=reason, confidence="medium")
     return looks_like(contents)

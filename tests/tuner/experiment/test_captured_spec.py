@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tuner.errors import SpecError
-from tuner.experiment.captured import CapturedKernel, CapturedShape, Guess, Memory
+from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
 from tuner.experiment.captured_spec import Surroundings, captured_spec
 from tuner.experiment.draft_spec import unread_guesses
+from tuner.experiment.guesses import Guess
 from tuner.experiment.load import load_experiment
 from tuner.experiment.source_build import source_build
 
@@ -48,7 +49,7 @@ def kernel(*shapes, **more):
         "symbol": "_Z4siluPKfPfi",
         "sizes": (8, 8, 4),
         "types": {
-            index: Guess(value=value, reason="its name", confidence=SURE)
+            index: Guess(text=value, why="its name", confidence=SURE)
             for index, value in enumerate(("float32", "float32", "int32"))
         },
         "pointers": frozenset({0, 1}),
@@ -135,9 +136,9 @@ def test_weak_evidence_and_what_cannot_be_expressed_is_told(tmp_path):
     found = kernel(
         shape(100, replay="varies", memory={0: index, 1: partly}),
         types={
-            0: Guess(value="int32", reason="its bytes look like it", confidence="medium"),
-            1: Guess(value="float32", reason="its name", confidence=SURE),
-            2: Guess(value="int32", reason="its name", confidence=SURE),
+            0: Guess(text="int32", why="its bytes look like it", confidence="medium"),
+            1: Guess(text="float32", why="its name", confidence=SURE),
+            2: Guess(text="int32", why="its name", confidence=SURE),
         },
         unsupported=("thread-block clusters are not supported\n- injected: true",),
     )
@@ -166,6 +167,16 @@ def test_many_shapes_are_split_and_flags_stay_numbers(tmp_path):
     assert "# 2 other shapes were launched" in draft.text
 
 
+def test_clusters_and_macros_of_the_build_are_written(tmp_path):
+    (tmp_path / "silu.cu").write_text(SOURCE)
+    listed = commands(tmp_path, "-DWIDTH=4", "-DFAST", "silu.cu")
+    built = source_build(tmp_path / "silu.cu", tmp_path, commands=listed)
+    around = Surroundings(binary="b", data="data", source=built)
+    text = captured_spec(kernel(shape(512, cluster=(2, 1, 1))), around).text
+    assert '  defines: {WIDTH: "4", FAST: "1"}\n' in text
+    assert "    cluster: [2, 1, 1]\n" in text
+
+
 def test_scalars_null_pointers_and_structs(tmp_path):
     found = kernel(
         shape(
@@ -179,10 +190,10 @@ def test_scalars_null_pointers_and_structs(tmp_path):
         sizes=(8, 8, 4, 12, 2, 8),
         pointers=frozenset({0, 1, 5}),
         types={
-            0: Guess(value="float32", reason="r", confidence=SURE),
-            1: Guess(value="float32", reason="r", confidence=SURE),
-            2: Guess(value="float32", reason="its size and value", confidence="medium"),
-            4: Guess(value="float16", reason="r", confidence=SURE),
+            0: Guess(text="float32", why="r", confidence=SURE),
+            1: Guess(text="float32", why="r", confidence=SURE),
+            2: Guess(text="float32", why="its size and value", confidence="medium"),
+            4: Guess(text="float16", why="r", confidence=SURE),
         },
     )
     text = captured_spec(found, Surroundings(binary=None, data="data")).text

@@ -45,4 +45,4 @@ def test_launches(values, symbols, unit, text):
 
 def test_what_else_fits_is_told():
     found = fit_size([100, 100], {"n": [100, 100], "m": [100, 100]})
-    assert found.reason == "fits 2 shapes; so would m"
+    assert found.why == "fits 2 shapes; so would m"

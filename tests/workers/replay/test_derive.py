@@ -71,7 +71,7 @@ def test_elementwise_reads_and_writes_as_far_as_its_size_says(tmp_path):
     assert (out.kind, out.read, out.written, out.dense) == ("out", None, (0, 4 * 777), True)
     assert shape.replay == "exact"
     assert shape.scalars == {2: I32(777).tobytes()}
-    assert {index: guess.value for index, guess in found.types.items()} == {
+    assert {index: guess.text for index, guess in found.types.items()} == {
         0: "float32", 1: "float32", 2: "int32"
     }  # fmt: skip
     assert {guess.confidence for guess in found.types.values()} == {"high"}
@@ -91,9 +91,9 @@ def test_types_without_a_mangled_name_are_found_by_nans(tmp_path, dtype, name):
     kernel = silu_of(dtype)
     launch = launched(tmp_path, kernel, floats(512, dtype), floats(512, dtype), I32(512))
     found = derived(tmp_path, kernel, launch, name="triton_poi_fused_0")
-    assert (found.types[0].value, found.types[0].confidence) == (name, "high")
-    assert (found.types[1].value, found.types[1].confidence) == (name, "medium")
-    assert (found.types[2].value, found.types[2].confidence) == ("int32", "medium")
+    assert (found.types[0].text, found.types[0].confidence) == (name, "high")
+    assert (found.types[1].text, found.types[1].confidence) == (name, "medium")
+    assert (found.types[2].text, found.types[2].confidence) == ("int32", "medium")
 
 
 def test_a_reduction_has_other_extents_and_types_in_and_out(tmp_path):
@@ -102,7 +102,7 @@ def test_a_reduction_has_other_extents_and_types_in_and_out(tmp_path):
     memory = found.shapes[0].memory
     assert (memory[0].kind, memory[0].written) == ("out", (0, 4 * 33))
     assert (memory[1].kind, memory[1].read) == ("in", (0, 2 * 33 * 40))
-    assert (found.types[0].value, found.types[1].value) == ("float32", "float16")
+    assert (found.types[0].text, found.types[1].text) == ("float32", "float16")
 
 
 def test_indices_that_crash_a_launch_are_read(tmp_path):
@@ -114,7 +114,7 @@ def test_indices_that_crash_a_launch_are_read(tmp_path):
     assert memory[2].fault
     assert not memory[1].fault
     assert memory[2].read == (0, 400)
-    assert found.types[2].value == "int32"
+    assert found.types[2].text == "int32"
 
 
 def test_in_place_and_partly_written_outputs_are_inout(tmp_path):
@@ -122,7 +122,7 @@ def test_in_place_and_partly_written_outputs_are_inout(tmp_path):
     found = derived(tmp_path, scale_in_place, launch)
     (memory,) = found.shapes[0].memory.values()
     assert (memory.kind, memory.read, memory.written) == ("inout", (0, 800), (0, 800))
-    assert found.types[1].value == "float32"
+    assert found.types[1].text == "float32"
 
     other = tmp_path / "other"
     launch = launched(other, every_other, floats(300), floats(300), I32(299))
@@ -181,7 +181,7 @@ def test_without_a_replay_only_what_changed_is_known(tmp_path, replayed):
     assert not memory[0].replayed
     told = found.shapes[0].replay
     assert told == ("failed: illegal address" if replayed else "none")
-    assert (found.types[0].value, found.types[0].confidence) == ("float32", "medium")
+    assert (found.types[0].text, found.types[0].confidence) == ("float32", "medium")
 
 
 def test_shapes_are_ordered_by_count_and_those_not_captured_are_counted(tmp_path):
@@ -207,7 +207,7 @@ def test_what_no_spec_can_express_is_named(tmp_path):
     assert found.shapes[0].replay == "none"
     text = "; ".join(found.unsupported)
     assert "no binary" in text
-    assert "clusters" in text
+    assert found.shapes[0].cluster == (2, 1, 1)
     assert "pointers in memory" in text
 
 

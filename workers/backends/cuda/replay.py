@@ -1,10 +1,13 @@
 """Replays captured launches on a CUDA device: raw parameters, buffers aligned as they were."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.plan import KernelStep
+from workers.backends.cuda.attributes import AttributedLaunch
 from workers.backends.cuda.driver import (
     ON_DEVICE,
     TO_DEVICE,
@@ -73,9 +76,11 @@ class CudaReplay:
                 data = np.frombuffer(change.data, np.uint8)
                 place = self._used[change.buffer] + change.start
                 runtime.memcpy(place, data.ctypes.data, data.size, TO_DEVICE)
-            launch = self._launch
-            sizes = (*launch.grid, *launch.block, launch.shared_bytes, 0, self._table.ctypes.data)
-            if launch.cooperative:
+            launch, table = self._launch, self._table.ctypes.data
+            sizes = (*launch.grid, *launch.block, launch.shared_bytes, 0, table)
+            if math.prod(launch.cluster) > 1:
+                AttributedLaunch(self._function, _step(launch), 0)(table)
+            elif launch.cooperative:
                 driver.launchCooperativeKernel(self._function, *sizes)
             else:
                 driver.launchKernel(self._function, *sizes, 0)
@@ -109,6 +114,19 @@ class CudaReplay:
             if self._module:
                 self._cuda.driver.moduleUnload(self._module)
                 self._module = 0
+
+
+def _step(launch: ReplayLaunch) -> KernelStep:
+    """The launch as a step of a plan, for attributes that CuPy cannot pass."""
+    return KernelStep(
+        entry=launch.symbol,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
+        cooperative=launch.cooperative,
+        cluster=launch.cluster,
+        arguments=(),
+    )
 
 
 def _words(raw: bytes) -> NDArray[np.uint64]:
