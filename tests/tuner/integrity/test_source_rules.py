@@ -268,6 +268,7 @@ def test_host_code_is_not_judged_but_what_it_hides_is() -> None:
     reasons = source_violations(experiment, with_source(template, again))
     assert any("<<<…>>> is not allowed" in reason for reason in reasons)
     called = "__device__ long long ticks() { return clock64(); }\n" + host
-    text = template.source.text.replace("{", "{ ticks();", 1)
+    head, name, body = template.source.text.partition(f" {kernel}(")
+    text = head + name + body.replace("{", "{ ticks();", 1)
     reasons = source_violations(experiment, with_source(template, called + text))
     assert any("clock64 is not allowed" in reason for reason in reasons)
