@@ -8,6 +8,7 @@ from tuner.engine.progress import duration
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import odd_shapes
+from tuner.results.statistics import FEWEST
 
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
 """Checking the outputs of one candidate on a shape, by ``is_cpu``: a GPU compares on the device."""
@@ -19,8 +20,14 @@ which the baseline is the reference; how many are computed in parallel at most."
 TEST_CASES, EXTRA_CASES = 2, 3
 """Test cases of each shape in the search, and further ones for finalists."""
 
+BEGIN_SECONDS = 4.0
+"""Finding devices, compiling the baseline, measuring ceilings."""
+
 PROCESS_SECONDS = 0.5
 """Start of a bench process."""
+
+CONFIRMED = 3
+"""Confirming a candidate on a shape, as a multiple of what the search takes for it."""
 
 LAUNCH_SECONDS = 20e-6
 """Launch of a small kernel, with overhead."""
@@ -70,7 +77,7 @@ def estimate(
         space: number of feasible configurations; ``None`` without a template.
         compile_slots: parallel compilations.
         bench_slots: devices.
-        rounds: of agents; each prepares its baseline and confirms.
+        rounds: of agents; each confirms on the tune shapes, the result at last on the rest.
         checker_bytes: the largest shape that a checker takes; 0 without checkers.
         trials: the number left of a run under way.
         searched: seconds that it has searched.
@@ -98,20 +105,29 @@ def estimate(
     compiling = backend.compile_seconds / compile_slots
     timing = time(tune) / bench_slots
     trial = compiling + timing if device.is_cpu else max(compiling, timing)
-    finalists = 1 + min(most, experiment.confirm.top)
-    process = PROCESS_SECONDS + finalists * time(tune + held_out)
-    processes = max(0, experiment.confirm.processes - confirmed)
-    confirming = processes * process / bench_slots
+    few = min(FEWEST, experiment.confirm.processes)
+    finalists = min(most, experiment.confirm.top + (len(tune) + 1) // 2)
+    winning = min(finalists, 1 + len(tune) // 2)
+    rest = held_out if device.is_cpu else tune + held_out + held_out
+
+    def confirmed_in(processes: int, candidates: int, sizes: list[int]) -> float:
+        each = PROCESS_SECONDS + CONFIRMED * (1 + candidates) * time(sizes)
+        return processes * each / bench_slots
+
+    confirming = rounds * (
+        confirmed_in(max(0, few - confirmed), finalists, tune) + finalists * time(tune + odd)
+    )
+    if rest:
+        confirming += confirmed_in(few, winning, rest) + winning * time(held_out)
     seen = max((size for size in tune + held_out + odd if size <= checker_bytes), default=0)
     if seen:
         confirming += backend.checker_seconds + backend.checker_seconds_per_mib * seen / 2**20
     return Estimate(
         trials=trials,
         space=space,
-        prepare_seconds=rounds
-        * (PROCESS_SECONDS + TEST_CASES * oracle + time(tune + held_out + odd)),
+        prepare_seconds=BEGIN_SECONDS + TEST_CASES * oracle + time(tune + held_out),
         search_seconds=min(trials * trial, max(0.0, experiment.search.seconds - searched)),
-        confirm_seconds=rounds * (EXTRA_CASES * oracle + finalists * time(odd) + confirming),
+        confirm_seconds=EXTRA_CASES * oracle + confirming,
     )
 
 
