@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.deadlines import Deadlines
+from workers.bench.supervisor import Supervisor
 from workers.child_environment import private_environment
 
 TICK = os.sysconf("SC_CLK_TCK")

@@ -16,7 +16,7 @@ from tuner.experiment.odd_shapes import every_shape
 from tuner.plan import CellPlan
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Rejected
-from workers.bench.supervisor import Deadlines
+from workers.bench.deadlines import Deadlines
 
 ROOT = Path(__file__).parent.parent.parent
 SPECS = [

@@ -27,8 +27,8 @@ from tuner.journal.history import History
 from tuner.results.summary import summarise
 from tuner.run_directory import RunDirectory, RunView
 from tuner.trial import Configuration, Rejected
+from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
-from workers.bench.supervisor import Deadlines
 from workers.devices.discover import list_devices
 
 DEADLINES = Deadlines(launch=1.0, first=1.0)

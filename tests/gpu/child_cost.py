@@ -21,8 +21,9 @@ from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.load import load_experiment
 from tuner.plan import CellPlan
+from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
-from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
+from workers.bench.supervisor import BurstRequest, Supervisor
 from workers.child_environment import private_environment
 from workers.devices.staging import staged
 from workers.elements import to_storage

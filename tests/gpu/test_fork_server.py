@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from workers.backends.cuda.nvml import parent_of
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.deadlines import Deadlines
+from workers.bench.supervisor import Supervisor
 
 pytestmark = pytest.mark.gpu
 

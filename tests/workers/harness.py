@@ -26,11 +26,12 @@ from tuner.journal.facts import (
 from tuner.plan import Build, CellPlan, KernelStep, Plan
 from tuner.space.lower import lower
 from tuner.trial import Configuration, Outcome, Rejected
+from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
 from workers.bench.preparation import Preparation
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Supervisor
 from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
 from workers.device_lock import DeviceLock

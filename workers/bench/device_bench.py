@@ -34,13 +34,14 @@ from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.backends.registry import adapter_of
 from workers.bench.ceilings import measure_ceilings
 from workers.bench.confirmation import Confirmation
+from workers.bench.deadlines import Deadlines
 from workers.bench.input_notes import note_unchanged_inputs
 from workers.bench.input_specs import FIRST, FRESH, extra_specs, search_specs
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
 from workers.bench.preparation import Preparation, too_large
 from workers.bench.session import BenchSession
-from workers.bench.supervisor import ChildLost, Deadlines, Supervisor
+from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bench.trial_runner import TrialRunner
 from workers.checkers.examination import Site, examine
 from workers.child_environment import private_environment

@@ -16,8 +16,9 @@ from tuner.device import Device
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, pick
+from workers.bench.deadlines import Deadlines
 from workers.bench.staged_shapes import StagedShapes, StagingKey
-from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
+from workers.bench.supervisor import BurstRequest, Supervisor
 from workers.comparison import Expected
 from workers.devices.port import Inspection, LateWrite
 

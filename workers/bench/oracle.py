@@ -31,10 +31,11 @@ from workers.bench.baseline_rejections import (
     unsteady,
     unwritten,
 )
+from workers.bench.deadlines import Deadlines
 from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, InputSpec
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
-from workers.bench.supervisor import BurstRequest, ChildLost, Deadlines, Supervisor
+from workers.bench.supervisor import BurstRequest, ChildLost, Supervisor
 from workers.comparison import ArrayComparison, Expected, Mode, compare
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure

@@ -20,10 +20,11 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
 from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, another_burst, drifting, pick, plan_bursts, random_order
+from workers.bench.deadlines import Deadlines
 from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.stopping import LEAST_BURSTS, precise_enough, surely_slower
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
 from workers.integrity.launch_checks import (
     Contents,

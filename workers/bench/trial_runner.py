@@ -15,11 +15,12 @@ from tuner.racing import within_cutoff, within_mean_cutoff
 from tuner.search.port import Losses
 from tuner.telemetry import Vitals
 from tuner.trial import Cell, Code, CutShort, Full, Measured, Outcome
+from workers.bench.deadlines import Deadlines
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation, cut_short, full
 from workers.bench.recheck import recheck_timing
 from workers.bench.session import BenchSession
-from workers.bench.supervisor import ChildLost, Deadlines, Supervisor
+from workers.bench.supervisor import ChildLost, Supervisor
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import rejected
 

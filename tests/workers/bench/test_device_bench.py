@@ -23,10 +23,11 @@ from tuner.errors import EnvironmentProblem
 from tuner.trial import Code, Full, Measured, Rejected
 from workers.bench import trial_runner
 from workers.bench.confirmation import Confirmation
+from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
 from workers.bench.oracle import Oracle
 from workers.bench.session import BenchSession
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.supervisor import Supervisor
 from workers.scratch import runtime_directory
 
 EXPLOITS = Path(__file__).parents[2] / "exploits"

@@ -18,11 +18,12 @@ from tests.workers.test_process import alive
 from tuner.experiment.model import Cache, Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
+from workers.bench.deadlines import Deadlines
 from workers.bench.input_specs import FIRST, FLIPPED
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.protocol import InspectSet, RunBurst, decode_requests
 from workers.bench.session import BenchSession
-from workers.bench.supervisor import BurstRequest, Deadlines, Supervisor
+from workers.bench.supervisor import BurstRequest, Supervisor
 from workers.devices.port import DeviceFailure, Rotation
 from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.time_bounds import Bounds, refuse_implausible

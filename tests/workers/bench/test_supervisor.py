@@ -3,7 +3,8 @@
 import pytest
 
 from workers.backends.registry import module_of, register
-from workers.bench.supervisor import Deadlines, Supervisor
+from workers.bench.deadlines import Deadlines
+from workers.bench.supervisor import Supervisor
 from workers.forking import ChildFailed
 
 

@@ -1,0 +1,29 @@
+"""How long requests to a bench child may take."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long the child may take, in seconds.
+
+    A launch may take ``max(launch, factor × baseline)``, a first launch that compiles ``first``, a
+    request that launches nothing ``control``. In a burst, every launch but one may take ``slower``
+    times as long as the kernel's slowest one so far, so that a hang costs little more than one
+    launch's deadline.
+    """
+
+    launch: float = 1.0
+    factor: float = 200.0
+    slower: float = 10.0
+    first: float = 20.0
+    control: float = 60.0
+
+    def of(self, baseline_ns: float) -> float:
+        """For one launch, given the baseline's time."""
+        return max(self.launch, self.factor * baseline_ns * 1e-9)
+
+    def burst(self, slowest: float, launches: int, seen_ns: float) -> float:
+        """For a burst; ``seen_ns`` is the kernel's slowest launch so far, 0 if unknown."""
+        others = min(slowest, self.slower * seen_ns * 1e-9) if seen_ns else slowest
+        return slowest + others * (launches - 1)
