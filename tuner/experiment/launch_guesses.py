@@ -171,7 +171,7 @@ class LaunchGuesses:
         for axis in (*self._grid, *self._block):
             threads = threads * axis
         *_, last = self._tune
-        indices = {f"{name}[]": Polynomial.atom(last) for name in self._indices.used_as_index}
+        indices = {f"{name}[]": Polynomial.atom(last) for name in self._index_arrays()}
         launched = Launched(
             grid=self._grid,
             block=self._block,
@@ -270,13 +270,23 @@ class LaunchGuesses:
                     confidence="medium",
                 )
 
+    def _index_arrays(self) -> dict[str, str]:
+        """Arrays whose elements index others, or move pointers into them, each with such a use."""
+        code = reachable_code(self._kernel)
+        found = dict(self._indices.used_as_index)
+        for held, array in re.findall(r"\b(\w+)\s*=\s*(\w+)\s*\[", code):
+            moved = re.search(rf"=\s*(&?\w+\s*\+[^;]*\b{held}\b\s*\*[^;]*);", code)
+            if moved:
+                found.setdefault(array, moved[1])
+        return found
+
     def _array(
         self, parameter: Parameter, guess: ArrayGuess, dtype: str, lanes: int
     ) -> ArgumentGuess:
         fields, why = {"kind": guess.kind, "dtype": dtype, "shape": f"[{guess.shape}]"}, guess.why
         if lanes > 1:
             fields["align"] = str(vector_align(self._kernel, dtype, lanes))
-        used = self._indices.used_as_index.get(parameter.name)
+        used = self._index_arrays().get(parameter.name)
         if used and guess.kind != "out" and dtype in INDEX_DTYPES:
             *_, last = self._tune
             key = "values" if guess.kind == "in" else "initial"

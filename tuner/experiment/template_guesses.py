@@ -13,6 +13,7 @@ from tuner.csource.kernels import KernelSource
 from tuner.experiment.symbols import quoted
 
 _HALF = re.compile(r"\b(?:__half|half|Half|BFloat16|DISPATCH_\w*FLOATING\w*|nv_bfloat16)\b")
+_TYPES = ("typename", "class")
 
 
 class TemplateGuesses:
@@ -26,16 +27,16 @@ class TemplateGuesses:
 
     def __init__(self, kernel: KernelSource, site: HostLaunch, program: HostProgram) -> None:
         self._kernel, self._site, self._program = kernel, site, program
-        self._arguments: list[str] = []
         self.types: dict[str, str] = {}
         self.symbols: dict[str, str] = {}
         self.constants: dict[str, Polynomial] = {}
         pairs = zip_longest(kernel.signature.template, site.template)
-        for (name, kind), text in ((pair, text or "") for pair, text in pairs if pair):
-            if kind in ("typename", "class"):
-                self._arguments.append(self._type(name, text))
-            else:
-                self._arguments.append(self._value(name, kind, text))
+        given = [(*pair, text or "") for pair, text in pairs if pair]
+        types = {name: self._type(name, text) for name, kind, text in given if kind in _TYPES}
+        self._arguments = [
+            types[name] if name in types else self._value(name, kind, text)
+            for name, kind, text in given
+        ]
 
     @property
     def entry(self) -> str:

@@ -122,3 +122,15 @@ def test_without_a_launch_the_domain_is_still_written(tmp_path):
     text = draft_spec(tmp_path / "k.cu")
     assert 'domain: ["1 <= n"]    # guess: every positive size (low)' in text
     assert "# guess: no launch was found (low)" in text
+
+
+def test_an_index_that_moves_a_pointer_has_its_values(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "__global__ void embed(float* out, const int* ids, const float* table, int n, int width)\n{"
+        "  int id = ids[blockIdx.x];\n  const float* row = table + id * width;\n"
+        "  if (threadIdx.x < width) out[blockIdx.x * width + threadIdx.x] = row[threadIdx.x];\n}\n"
+        "void run(float* o, int* i, float* t, int n, int w) { embed<<<n, 256>>>(o, i, t, n, w); }\n"
+    )
+    text = draft_spec(tmp_path / "k.cu")
+    assert 'dtype: int32, shape: [n], values: {integers: [0, "width - 1"]}}' in text
+    assert "an index: table + id * width" in text
