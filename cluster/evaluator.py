@@ -267,7 +267,7 @@ class EngineEvaluator:
                 ended,
                 incumbents,
                 rest=rest,
-                profile=self._profile,
+                profile=self._profile and not rest,
             )
             async with aclosing(search) as steps:
                 async for progress in steps:

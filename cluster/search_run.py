@@ -119,7 +119,7 @@ async def run_search(
     incumbents: Sequence[IncumbentEntered] = (),
     *,
     rest: bool = True,
-    profile: bool = True,
+    profile: bool = False,
 ) -> AsyncGenerator[RunProgress, None]:
     """Search the template of a run directory, and keep what follows from it there.
 
@@ -131,7 +131,7 @@ async def run_search(
         incumbents: what is to be beaten; those not entered yet are.
         rest: whether winners are timed on held-out shapes too and in the other cache state, and are
             run under the checkers.
-        profile: whether hardware counters of the best are read.
+        profile: whether hardware counters of the best are read, for a model.
     """
     fleet = await engine.fleet()
     with directory.journal() as journal:

@@ -144,7 +144,7 @@ def _measured(
         if checkers := tools(model, Path()):
             checker = Path(checkers[0].command[0]).name
             shown.show(Activity(words=f"measuring again: checking winners with {checker}"))
-        examined = bench.examine(ExamineWork(winners=tuple(finalists)))
+        examined = bench.examine(ExamineWork(winners=tuple(finalists), profiler=False))
         answers.append(
             ConfirmationSampled(process=len(answers), samples=(), failed=examined.failed)
         )

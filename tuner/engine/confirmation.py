@@ -47,7 +47,7 @@ class ConfirmationQueue:
     """
 
     def __init__(
-        self, history: History, benches: int, *, rest: bool = True, profile: bool = True
+        self, history: History, benches: int, *, rest: bool = True, profile: bool = False
     ) -> None:
         self._history = history
         self._benches = benches

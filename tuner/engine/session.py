@@ -59,7 +59,7 @@ class Session:
     """
 
     def __init__(
-        self, history: History, secret: int, *, rest: bool = True, profile: bool = True
+        self, history: History, secret: int, *, rest: bool = True, profile: bool = False
     ) -> None:
         if history.epoch is None:
             raise ValueError("the history has no EpochOpened")

@@ -125,6 +125,7 @@ class Run:
     proposer_size: int = SIZE
     incumbents: tuple[IncumbentEntered, ...] = ()
     rest: bool = True
+    profile: bool = False
     entries: list[Entry] = field(default_factory=list)
     kill_after: int | None = None
 
@@ -159,7 +160,10 @@ class Run:
         )
         for fact in (opened, *self.incumbents[len(history.incumbents) :]):
             history.apply(engine.append(self, fact))
-        session, reasons = Session(history, secret=1, rest=self.rest), iter(stops)
+        session, reasons = (
+            Session(history, secret=1, rest=self.rest, profile=self.profile),
+            iter(stops),
+        )
         idle, known = 0, 0
         async with aclosing(engine.drive(session, self, proposer)) as steps:
             async for _ in steps:

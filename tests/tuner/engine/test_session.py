@@ -441,9 +441,12 @@ def test_the_checkers_see_an_incumbent_that_wins():
     assert sorted(seen) == sorted(winners(history))
 
 
-def test_without_a_rest_the_best_is_profiled_and_no_checker_runs():
-    best = winners(Run(experiment(trials=20), rest=False).drive(fleet()).history)[0]
-    run, busy = Run(experiment(trials=20), rest=False), fleet(faults={best: Fault.DEFECT})
+def test_without_a_rest_no_checker_runs_and_the_best_is_profiled_for_a_model():
+    plain = Run(experiment(trials=20), rest=False).drive(fleet()).history
+    assert not plain.examinations
+    best = winners(plain)[0]
+    run = Run(experiment(trials=20), rest=False, profile=True)
+    busy = fleet(faults={best: Fault.DEFECT})
     history = run.drive(busy).history
     (work,) = (work for work in busy.submitted if isinstance(work, ExamineWork))
     assert (work.trials, work.checkers, work.profiler) == ((best,), False, True)
