@@ -122,7 +122,8 @@ def _nothing_launched(traces: Sequence[Trace]) -> str:
     if not traces:
         return (
             "the application did not use CUDA: no process of it loaded libcuda.so.1 and called it "
-            "(a process with other privileges, or in a container, is not seen)"
+            "(not seen are statically linked programs, and processes with other privileges or in a "
+            "container; 'kernelwright doctor' says whether this machine has an NVIDIA driver)"
         )
     return "the application used CUDA, but launched no kernel"
 

@@ -229,11 +229,12 @@ def conclude(
         raise ModelUnavailable(_words(ledger))
     if result.outcome == "nothing_valid":
         why = result.baseline_rejected
-        raise NothingValid(
+        nothing = (
             "no configuration was valid"
-            if why is None
-            else f"the baseline cannot be used: {why.detail}"
+            if result.rejected
+            else "no configuration was measured: begin a new run with a larger budget"
         )
+        raise NothingValid(nothing if why is None else f"the baseline cannot be used: {why.detail}")
 
 
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:

@@ -29,7 +29,7 @@ APPEND = """\
 #ifndef KERNELWRIGHT_APPEND
 #define KERNELWRIGHT_APPEND
 static inline int kw_append(char *text, size_t size, int length, const char *format, ...)
-{{
+{
     size_t used = (size_t)length < size ? (size_t)length : size;
     va_list values;
     int added;
@@ -37,7 +37,7 @@ static inline int kw_append(char *text, size_t size, int length, const char *for
     added = vsnprintf(size ? text + used : NULL, size - used, format, values);
     va_end(values);
     return length + added;
-}}
+}
 #endif
 """
 

@@ -52,7 +52,10 @@ def _nothing(result: Result) -> str:
         return "Nothing was measured yet."
     if result.rejected:
         return "No configuration was valid."
-    return f"The search ended ({result.ended}) before anything was measured: raise its budget."
+    return (
+        f"The search ended ({result.ended}) before anything was measured: "
+        "begin a new run with a larger budget."
+    )
 
 
 def time_text(nanoseconds: float | None) -> str:

@@ -95,7 +95,7 @@ def test_nothing_valid_says_why():
 
 def test_a_budget_that_ended_before_anything_was_measured_is_said_so():
     result = replace(summarise(run(WRONG)), ended="seconds", rejected=0)
-    assert "ended (seconds) before anything was measured: raise its budget" in render(result)
+    assert "ended (seconds) before anything was measured: begin a new run" in render(result)
 
 
 def test_what_failed_confirmation_is_neither_winner_nor_forgotten():
