@@ -37,6 +37,9 @@ _NAMES = (
     "namespace_identifier",
     "operator_name",
 )
+_PASTES = "##"
+"""Among a macro's words: it makes names of parts, so any device function may be called."""
+
 _MAX_EXPANSION = 4
 """Macros within macros whose bodies are read for annotations and names."""
 
@@ -107,7 +110,8 @@ def _macros(texts: Sequence[str]) -> Mapping[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for text in texts:
         for name, body in _MACRO.findall(without_comments(text)):
-            found[name] = found.get(name, frozenset()) | frozenset(_WORD.findall(body))
+            pastes = {_PASTES} if _PASTES in body else set()
+            found[name] = found.get(name, frozenset()) | frozenset(_WORD.findall(body)) | pastes
     for _ in range(_MAX_EXPANSION):
         found = {
             name: words.union(*(found[word] for word in words if word in found))
@@ -259,6 +263,7 @@ def _reached(
             and not one.host
             and (
                 one.names & known - {"operator"}
+                or (one.annotated and _PASTES in known)
                 or ("operator" in one.names and (one.words & available or not one.words & own))
             )
         ]

@@ -90,6 +90,14 @@ def test_a_reached_class_loses_the_methods_of_the_host():
     assert "log_of" not in cut
 
 
+def test_a_macro_that_makes_names_of_parts_may_call_any_device_function():
+    source = (
+        "#define CALL(x) part_##x()\n__device__ int part_a() { return 1; }\n"
+        "__global__ void k(int* x) { x[0] = CALL(a); }\nint main() {}\n"
+    )
+    assert "part_a() { return 1; }" in device_code("k.cu", source, (), ("k",)).source
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -8,7 +8,7 @@ header that nobody has is taken as empty.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -49,15 +49,28 @@ class DeviceProgram:
 
 
 def device_program(build: Build, folders: Sequence[Path], *, hosted: bool) -> DeviceProgram:
-    """The program of a build.
+    """The program of a build; the same for all that differ in macros and options alone.
 
     Args:
         build: the source as it stands, and the headers recorded with it.
         folders: the toolchain's headers.
         hosted: declare what a host compiler would, even if the source shows no need.
     """
-    wanted_names = (*build.entries, *build.variables)
-    code = device_code(build.file, build.source, build.headers, wanted_names)
+    names = (*build.entries, *build.variables)
+    return _program(build.file, build.source, build.headers, names, tuple(folders), hosted=hosted)
+
+
+@lru_cache(maxsize=32)
+def _program(
+    file: str,
+    source: str,
+    recorded: tuple[tuple[str, str], ...],
+    names: tuple[str, ...],
+    folders: tuple[Path, ...],
+    *,
+    hosted: bool,
+) -> DeviceProgram:
+    code = device_code(file, source, recorded, names)
     headers = dict(code.headers)
     texts = (code.source, *headers.values())
     wanted = dict.fromkeys(
