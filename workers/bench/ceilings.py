@@ -5,6 +5,7 @@ They are compiled, staged, launched and timed exactly as candidates are. Knows n
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tuner.ceilings import Ceilings
@@ -15,6 +16,7 @@ from tuner.trial import Rejected
 from workers.backends.port import Size
 from workers.backends.registry import adapter_of
 from workers.bench.supervisor import BurstRequest, Supervisor
+from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
 _COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
@@ -27,6 +29,25 @@ _SECONDS = 30.0
 _POISON = 0x3C
 
 Compile = Callable[[Sequence[Build]], tuple[Binary, ...] | Rejected]
+
+
+def compiled_ahead(device: Device, *, known: bool) -> Compile:
+    """Compiles the ceilings' kernels: on a GPU from now on, while its host computes oracles.
+
+    ``known`` ceilings need no kernels.
+    """
+
+    def compile_now(builds: Sequence[Build]) -> tuple[Binary, ...] | Rejected:
+        with CompileWorker(device) as compiler:
+            return compiler.compile(builds)
+
+    if device.is_cpu or known:
+        return compile_now
+    pool = ThreadPoolExecutor(1, "ceilings")
+    kernels = adapter_of(device.backend).ceilings(device, SIDE)
+    compiling = pool.submit(compile_now, (kernels.build,))
+    pool.shutdown(wait=False)
+    return lambda _: compiling.result()
 
 
 def measure_ceilings(server: Supervisor, device: Device, compile_all: Compile) -> Ceilings | str:

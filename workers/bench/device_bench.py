@@ -32,7 +32,7 @@ from tuner.journal.facts import (
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.backends.registry import adapter_of
-from workers.bench.ceilings import measure_ceilings
+from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
 from workers.bench.confirmation import Confirmation
 from workers.bench.deadlines import Deadlines
 from workers.bench.input_notes import note_unchanged_inputs
@@ -45,7 +45,6 @@ from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bench.trial_runner import TrialRunner
 from workers.checkers.examination import Site, examine
 from workers.child_environment import private_environment
-from workers.compilers.worker import CompileWorker
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
@@ -264,6 +263,7 @@ class DeviceBench:
                 )
             if refused := too_large(prep, shape):
                 return refused
+        kernels = compiled_ahead(prep.device, known=self._describe()[1] in _MEASURED)
         answers = OracleFiles(prep, self._folder.path, self._closed)
         server = self._server()
         oracle = Oracle(prep, server, answers, self._deadlines, self._lock())
@@ -286,7 +286,7 @@ class DeviceBench:
             return refused
         note_unchanged_inputs(prep, oracle)
         with self._lock().held():
-            prep.ceilings = self._ceilings(server, oracle)
+            prep.ceilings = self._ceilings(server, oracle, kernels)
             oracle.end_children()
             try:
                 self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
@@ -298,12 +298,11 @@ class DeviceBench:
                 detail = f"the baseline itself fails in a second process: {failure.detail}"
                 return replace(rejected(failure, None), detail=detail)
 
-    def _ceilings(self, server: Supervisor, oracle: Oracle) -> Ceilings | None:
+    def _ceilings(self, server: Supervisor, oracle: Oracle, kernels: Compile) -> Ceilings | None:
         """The device's ceilings, measured once in a process."""
         device, identity = self._describe()
         if identity not in _MEASURED:
-            with CompileWorker(device) as compiler:
-                found = measure_ceilings(server, device, compiler.compile)
+            found = measure_ceilings(server, device, kernels)
             if isinstance(found, str):
                 oracle.note(found)
                 return None

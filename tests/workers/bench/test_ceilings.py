@@ -16,7 +16,7 @@ from workers.backends.cuda.compiler import open_compiler
 from workers.backends.opencl import adapter as opencl
 from workers.bench import ceilings as ceilings_module
 from workers.bench import device_bench as bench_module
-from workers.bench.ceilings import SIDE, measure_ceilings
+from workers.bench.ceilings import SIDE, compiled_ahead, measure_ceilings
 from workers.bench.supervisor import BurstRequest, Supervisor
 from workers.devices.port import StagedBuffer, StagedScalar
 
@@ -77,9 +77,10 @@ def test_a_product_in_opencl_is_a_product(monkeypatch, tmp_path):
     laboratory = Laboratory(AFFINE)
     device = replace(laboratory.device, is_cpu=False)
     kernels = opencl.ceilings(device, 64)
-    compiled = laboratory.compiler.compile((kernels.build,))
     server = supervisor(tmp_path)
     monkeypatch.setattr(ceilings_module, "SIDE", 64)
+    compiled = compiled_ahead(device, known=False)((kernels.build,))
+    assert not isinstance(compiled, Rejected), compiled
     try:
         found = measure_ceilings(server, replace(device, memory_bytes=1 << 24), lambda _: compiled)
         assert isinstance(found, Ceilings), found
