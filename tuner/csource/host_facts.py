@@ -54,7 +54,6 @@ def float_constant(scope: Scope, text: str, steps: int = MAX_STEPS) -> str | Non
         return str(int(text == "true"))
     if not steps or not re.fullmatch(r"[A-Za-z_]\w*", text):
         return None
-    macro = scope.program.macros.get(text)
     found = scope.definition(text)
     if found is None and scope.function and text in scope.function.parameters:
         for caller, passed in _callers(scope):
@@ -62,7 +61,7 @@ def float_constant(scope: Scope, text: str, steps: int = MAX_STEPS) -> str | Non
             if value is not None:
                 return value
         return None
-    found = found or (macro.body if macro else None) or scope.program.constant(text)
+    found = found or scope.program.definition(text)
     return float_constant(scope, found, steps - 1) if found and found != text else None
 
 
@@ -96,5 +95,6 @@ def _callers(scope: Scope) -> Iterator[tuple[Scope, dict[str, str]]]:
             value = scope.value(name)
             if value is not None and re.fullmatch(r"[A-Za-z_][\w.]*", text):
                 known[text] = value
-        local = scope.program.code[call.file][around.body[0] : call.place]
-        yield replace(scope, function=around, local=local, known=known), passed
+        program = scope.program.seen_from(call.file)
+        local = program.code[call.file][around.body[0] : call.place]
+        yield replace(scope, program=program, function=around, local=local, known=known), passed

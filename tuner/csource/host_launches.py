@@ -145,7 +145,7 @@ def _scopes(program: HostProgram, file: str, found: _Found) -> Iterator[tuple[_F
     function = program.enclosing(file, found.start)
     code = program.code[file]
     if function is not None:
-        yield found, Scope(program, function, code[function.body[0] : found.start])
+        yield found, Scope(program.seen_from(file), function, code[function.body[0] : found.start])
     elif macro := program.macro_at(file, found.start):
         before = macro.body[: found.start - macro.start]
         yield from _expansions(program, macro, found, before, _MAX_MACROS)
@@ -172,7 +172,7 @@ def _expansions(
         outer = program.macro_at(file, place)
         if function is not None:
             code = program.code[file][function.body[0] : place]
-            yield there, Scope(program, function, f"{code}\n{fill(before)}")
+            yield there, Scope(program.seen_from(file), function, f"{code}\n{fill(before)}")
         elif outer is not None and depth:
             inner = outer.body[: place - outer.start] + fill(before)
             yield from _expansions(program, outer, there, inner, depth - 1)

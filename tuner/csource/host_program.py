@@ -5,6 +5,7 @@ Good enough to help, never certain: what is not understood is not found.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 _MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()\n]*)\))?[ \t]*([^\n]*)$", re.MULTILINE
 )
-_CONSTANT = r"\b(?:const|constexpr)\b[^;(){{}}=]*\b{0}\s*(?:=\s*([^;]+)|\{{([^{{}}]*)\}}\s*);"
+_CONSTANT = re.compile(r"\b(?:const|constexpr)\b[^;(){}=]*?(?=\b\w+\s*(?:=[^=]|\{))")
+_DECLARATOR = re.compile(r"[*&\s]*(\w+)\s*(?:=\s*(.+)|\{(.*)\})", re.DOTALL)
 _OPENING, _CLOSING = "([{<", ")]}>"
 
 
@@ -76,7 +78,7 @@ class HostProgram:
 
     @cached_property
     def macros(self) -> Mapping[str, Macro]:
-        """The macros that the files define, the last definition of each."""
+        """The macros, as the first file to define each defines it last."""
         return {
             found[1]: Macro(
                 file,
@@ -85,18 +87,46 @@ class HostProgram:
                 found[3].strip(),
                 found.start(3),
             )
-            for file, code in self.code.items()
+            for file, code in reversed(self.code.items())
             for found in _MACRO.finditer(code)
         }
 
+    @cached_property
+    def _constants(self) -> Mapping[str, Mapping[str, str]]:
+        """By file and name, what the constants outside functions are initialised with."""
+        return {
+            file: {
+                name: value
+                for found in _CONSTANT.finditer(code)
+                if self.enclosing(file, found.start()) is None
+                for name, value in _declared(code, found.end())
+            }
+            for file, code in self.code.items()
+        }
+
     def constant(self, name: str) -> str | None:
-        """What a constant of some file is initialised with."""
-        pattern = re.compile(_CONSTANT.format(re.escape(name)))
-        for file, code in self.code.items():
-            for found in pattern.finditer(code):
-                if self.enclosing(file, found.start()) is None:
-                    return (found[1] or found[2] or "").strip()
+        """What a constant is initialised with, in the first file that has one of this name."""
+        return next((file[name] for file in self._constants.values() if name in file), None)
+
+    def definition(self, name: str) -> str | None:
+        """What a macro without parameters or a constant stands for, in the first file with one."""
+        macro = self.macros.get(name)
+        for file, constants in self._constants.items():
+            if macro and macro.file == file and macro.parameters is None and macro.body:
+                return macro.body
+            if name in constants:
+                return constants[name]
         return None
+
+    def seen_from(self, file: str) -> "HostProgram":
+        """The same files with this one first, so that its own definitions count."""
+        if next(iter(self.code)) == file:
+            return self
+        view = copy(self)
+        view.code = {file: self.code[file], **self.code}
+        for ordered in ("macros", "_constants"):
+            view.__dict__.pop(ordered, None)
+        return view
 
     def enclosing(self, file: str, place: int) -> Function | None:
         """The innermost function around a place."""
@@ -197,6 +227,18 @@ def _skip(code: str, place: int) -> int:
     while place < len(code) and code[place].isspace():
         place += 1
     return place
+
+
+def _declared(code: str, place: int) -> Iterator[tuple[str, str]]:
+    """The names that a declaration's declarators initialise, with the initialisers."""
+    end, depth = place, 0
+    while end < len(code) and depth >= 0 and not (code[end] == ";" and depth == 0):
+        depth += (code[end] in "([{") - (code[end] in ")]}")
+        end += 1
+    if depth == 0:  # else a parameter with a default
+        for part in split(code[place:end]):
+            if found := _DECLARATOR.fullmatch(part):
+                yield found[1], (found[2] or found[3] or "").strip()
 
 
 def _names(listed: str) -> tuple[str, ...]:

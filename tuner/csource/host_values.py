@@ -7,6 +7,7 @@ wrapper. A name whose value depends on the input becomes a size of that name.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from tuner.csource.arithmetic import Polynomial, applied, ceil_div, remainder
@@ -34,8 +35,10 @@ ITEM_BYTES = {
     }.items()
     for name in names.split()
 }
-_CAST = re.compile(r"(?:static_cast|reinterpret_cast|const_cast|int|unsigned|size_t|\w+_t)")
+_CAST = re.compile(r"(?:static_cast|reinterpret_cast|const_cast|int|unsigned|float|double|\w+_t)")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|\d[\d']*)[uUlL]*")
+_WHOLE = re.compile(r"(\d+)\.0*[fFlL]?")
+_FLOATING = re.compile(r"\b(?:float|double)\b|(?<![\w.])(?:\d+\.|\.\d)")
 _POWER = re.compile(r"(\d+(?:\.\d*)?[eE]\d+)")
 _CEIL_DIV = re.compile(r"(?:i?ceil_?div|div_?up|idivup|cdiv|div_?round_?up|ceildiv)", re.IGNORECASE)
 _BINARY = {
@@ -150,14 +153,21 @@ def _axes(text: str, scope: Scope, steps: int) -> list[str] | None:
     if not re.fullmatch(r"[A-Za-z_]\w*", text):
         return None
     local = scope.local
-    members = {axis: _member(text, axis, local) for axis in "xyz"}
-    if any(members.values()):
-        return [members[axis] or "1" for axis in "xyz"]
+    members = [_member(text, axis, local) for axis in "xyz"]
+    whole = _whole(text, scope, steps)
+    if not any(members):
+        return whole
+    return [one or part or "1" for one, part in zip_longest(members, whole or ())]
+
+
+def _whole(text: str, scope: Scope, steps: int) -> list[str] | None:
+    """The parts that a name of a ``dim3`` was defined with."""
+    local = scope.local
     definition = _definition(text, local)
     is_dim3 = re.search(rf"\bdim3\s+(?:[^;]*,\s*)?{re.escape(text)}\b", local)
     if definition is None:
-        macro = scope.program.macros.get(text)
-        return _axes(macro.body, scope, steps - 1) if macro else None
+        body = scope.program.definition(text)
+        return _axes(body, scope, steps - 1) if body else None
     if is_dim3:
         return _axes(definition, scope, steps - 1) or list(split(definition))
     return _axes(definition, scope, steps - 1)
@@ -189,7 +199,7 @@ class _Evaluator:
         text = tree.text(node)
         match node.type:
             case "number_literal":
-                if found := _NUMBER.fullmatch(text):
+                if found := _NUMBER.fullmatch(text) or _WHOLE.fullmatch(text):
                     return Polynomial.number(int(found[1].replace("'", ""), 0))
                 return Polynomial.number(int(float(text))) if _POWER.fullmatch(text) else None
             case "true" | "false":
@@ -279,6 +289,8 @@ class _Evaluator:
         macro = program.macros.get(name)
         if macro and macro.parameters is not None:
             return self._inner(bound(macro.body, macro.parameters, given))
+        if name in ("ceil", "ceilf") and len(listed.named_children) == 1:
+            return self._rounded_up(listed.named_children[0], tree)
         if name in ("gcd", "__gcd") and given:
             return self._inner(given[0])  # a vector's width and a size: the width where it divides
         values = [self._inner(text) for text in given]
@@ -289,7 +301,7 @@ class _Evaluator:
             return applied(name.removeprefix("f"), *known)
         if (_CEIL_DIV.fullmatch(name) or name == "ceil_div") and len(known) == 2:
             return ceil_div(*known)
-        if name in ("ceil", "ceilf", "floor", "size_t", "next_power_of_2") and len(known) == 1:
+        if name in ("floor", "size_t", "next_power_of_2") and len(known) == 1:
             return known[0]
         for helper in program.functions:
             if helper.name == name and len(helper.parameters) == len(given):
@@ -299,6 +311,17 @@ class _Evaluator:
                     values_of = dict(zip(helper.parameters, known, strict=True))
                     return self._inner(returned[1], Scope(program, known=values_of))
         return None
+
+    def _rounded_up(self, node: "Node", tree: Tree) -> Polynomial | None:
+        """The value of ``ceil``; a quotient of integers was rounded down before."""
+        while node.type == "parenthesized_expression" and node.named_children:
+            node = node.named_children[0]
+        sides = [node.child_by_field_name(side) for side in ("left", "operator", "right")]
+        left, sign, right = (tree.text(side) if side else "" for side in sides)
+        if sign != "/" or not _FLOATING.search(f"{left}/{right}"):
+            return self._node(node, tree)
+        a, b = self._inner(left), self._inner(right)
+        return None if a is None or b is None or b == Polynomial() else ceil_div(a, b)
 
     def _name(self, name: str) -> Polynomial | None:
         scope = self._scope
@@ -310,11 +333,8 @@ class _Evaluator:
             if value is not None:
                 return value
         elif definition is None and name not in self._parameters():
-            macro = scope.program.macros.get(name)
-            if macro and macro.parameters is None and macro.body:
-                return self._inner(macro.body)
-            constant = scope.program.constant(name)
-            if constant and (value := self._inner(constant)) is not None:
+            text = scope.program.definition(name)
+            if text and (value := self._inner(text)) is not None:
                 return value
         if definition is None:
             if (value := self._dispatched(name) or self._from_callers(name)) is not None:
@@ -360,7 +380,8 @@ class _Evaluator:
                 if number >= len(given) or caller is None or caller == function:
                     continue
                 local = scope.program.code[call.file][caller.body[0] : call.place]
-                there = Scope(scope.program, caller, local, opaque=False)
+                program = scope.program.seen_from(call.file)
+                there = Scope(program, caller, local, opaque=False)
                 if (value := self._inner(given[number], there)) is not None:
                     return value
         return None

@@ -49,6 +49,7 @@ class LaunchGuesses:
         self._tune: dict[str, int] = {}
         self._values: dict[str, Polynomial] = {}
         self._free: set[str] = set()
+        self._unknown: frozenset[str] = frozenset()
         self._scope = self._bind_sizes(replace(site.scope, types=self._template.types))
         self._grid, self._block = self._bind_launch()
 
@@ -75,9 +76,9 @@ class LaunchGuesses:
         fixed = not self._free
         return SpecGuesses(
             entry=Guess(self._template.entry, where, "medium" if types else "high"),
-            grid=_axes(self._grid, where),
-            block=_axes(self._block, where),
-            shared=self._shared(where),
+            grid=self._launched(_axes(self._grid), self._asked(self._site.grid)),
+            block=self._launched(_axes(self._block), self._asked(self._site.block)),
+            shared=self._shared(),
             arguments=(
                 *(self._argument(parameter, arrays) for parameter in self._parameters),
                 *self._constants(),
@@ -124,6 +125,8 @@ class LaunchGuesses:
         known = dict(self._scope.known)
         for name in sorted({name for axis in block for name in axis.names} - self._tune.keys()):
             number = self._site.scope.number(name)
+            if number is None:
+                self._unknown |= {name}
             width = _THREADS if len(block) == 1 else _TILE
             known[name] = Polynomial.number(width if number is None else number)
         self._scope = replace(self._scope, known=known)
@@ -147,11 +150,23 @@ class LaunchGuesses:
             self._free.add(symbol)
         self._tune[symbol] = number if number and fixed else usual_size(symbol)
 
-    def _shared(self, where: str) -> Guess | None:
+    def _launched(self, text: str, values: Sequence[Polynomial]) -> Guess:
+        """A part of the launch; ``values`` are what the host asks for, with its own names."""
+        why = f"launched so in {self._site.file}:{self._site.line}"
+        unknown = sorted(self._unknown & {name for value in values for name in value.names})
+        if unknown:
+            return Guess(text, f"{why}, but the value of {', '.join(unknown)} is unknown", "low")
+        return Guess(text, why, "medium")
+
+    def _asked(self, text: str) -> tuple[Polynomial, ...]:
+        """What the host asks for, before sizes of a block that it leaves open were chosen."""
+        return self._site.scope.axes(text) or ()
+
+    def _shared(self) -> Guess | None:
         value = self._scope.value(self._site.shared) if self._site.shared else None
         if value is None or value == Polynomial():
             return None
-        return Guess(quoted(str(value)), where, "medium")
+        return self._launched(quoted(str(value)), self._asked(self._site.shared))
 
     def _element(self, parameter: Parameter) -> tuple[str, str | None, int]:
         """Dtype as a spec writes it, the dtype to tune for, and lanes, of a parameter's type."""
@@ -234,7 +249,7 @@ class LaunchGuesses:
         if parameter.pointer:
             return self._array(parameter, arrays[name], dtype, lanes)
         if lanes > 1 or known is None:
-            return struct_guess(self._kernel, name, parameter)
+            return struct_guess(self._kernel, name, parameter, self._tune)
         if value := self._values.get(name):
             fields = {"kind": "scalar", "dtype": dtype, "value": quoted(str(value))}
             why = "as the launch passes it"
@@ -297,10 +312,10 @@ class LaunchGuesses:
         )
 
 
-def _axes(axes: Sequence[Polynomial], where: str) -> Guess:
+def _axes(axes: Sequence[Polynomial]) -> str:
     texts = (str(axis) for axis in axes)
     listed = ", ".join(text if text.isdigit() else quoted(text) for text in texts)
-    return Guess(f"[{listed}]", where, "medium")
+    return f"[{listed}]"
 
 
 def _elements(arrays: Mapping[str, ArrayGuess], tune: Mapping[str, int]) -> int:

@@ -133,7 +133,7 @@ class SignatureGuesses:
         if parameter.pointer or parameter.local:
             return self._array(name, parameter, known=known)
         if parameter.lanes > 1 or not (parameter.dtype or known):
-            return struct_guess(self.kernel, name, parameter)
+            return struct_guess(self.kernel, name, parameter, self._sizes)
         dtype = parameter.type if known else parameter.dtype or ""
         value = free_name(name, self._types) if parameter.is_integer else "1"
         fields = {"kind": "scalar", "dtype": dtype, "value": quoted(value)}

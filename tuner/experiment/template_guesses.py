@@ -20,7 +20,8 @@ class TemplateGuesses:
     """The arguments of the template.
 
     Attributes:
-        types: the dtype, or C's name, of each type parameter, and of the host's name for it.
+        types: each type parameter's argument as written; of one that the application leaves open,
+            and of the host's name for it, the dtype to tune for.
         symbols: the dtype to tune for, of each type parameter that the application leaves open.
         constants: the values of the other parameters that have one.
     """
@@ -50,8 +51,10 @@ class TemplateGuesses:
         if dtype is None:
             half = any(_HALF.search(code) for code in self._program.code.values())
             dtype = self.symbols[name] = "float16" if half else "float32"
-        self.types |= {name: dtype, text: dtype}
-        return f"{{{name}}}" if name in self.symbols else text
+            self.types |= {name: dtype, text: dtype}
+            return f"{{{name}}}"
+        self.types[name] = text
+        return text
 
     def _value(self, name: str, kind: str, text: str) -> str:
         number = replace(self._site.scope, types=self.types).number(text) if text else None

@@ -14,6 +14,8 @@ HEADER = """\
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 template <class T> struct Pack { static constexpr int size = 16 / sizeof(T); };
 using pack = Pack<half>;
+constexpr int TX = 32, TY = 4;
+static const int SECOND = max(1, 2), THIRD{3};
 """
 
 
@@ -57,6 +59,19 @@ def sites(body, kernel="k", **files):
             ["64"],
             "8",
         ),
+        ("", "k<<<dim3(n, THIRD), dim3(TX, TY)>>>(x)", ["n", "3"], ["32", "4"], None),
+        ("int a = 16, b = 2;", "k<<<n, dim3(a, b)>>>(x)", ["n"], ["16", "2"], None),
+        ("dim3 block(128); block.y = 2;", "k<<<n, block>>>(x)", ["n"], ["128", "2"], None),
+        *(
+            ("", f"k<<<{ceiling}, 64>>>(x)", ["ceil_div(n, 4)"], ["64"], None)
+            for ceiling in (
+                "(unsigned)std::ceil(n / (float)TY)",
+                "(int)ceilf(float(n) / TY)",
+                "ceil((double)n / TY)",
+                "static_cast<int>(ceil((1.0 * n / 4.0f)))",
+            )
+        ),
+        ("", "k<<<ceil((float)(n / TY)), 64>>>(x)", ["n // 4"], ["64"], None),
         (
             "cudaLaunchConfig_t c; c.gridDim = n; c.blockDim = 96;",
             "cudaLaunchKernelEx(&c, k, x, n)",
@@ -73,6 +88,14 @@ def test_a_launch_is_read_with_the_values_of_the_host(before, launch, grid, bloc
     assert (str(site.scope.value(site.shared)) if site.shared else None) == shared
     assert (site.file, site.line) == ("k.cu", 2)
     assert site.arguments[0] == "x"
+
+
+@pytest.mark.parametrize("own", ["#define TY 4", "constexpr int TX = 32, TY = 4;"])
+def test_the_launching_file_s_own_definitions_count(own):
+    launch = f"{own}\nvoid run(float* x) {{ k<<<1, dim3(WIDTH, TY)>>>(x); }}"
+    neighbour = "#define TY 8\n#define WIDTH 64"
+    (site,) = sites("__global__ void k(float*);", **{"a.h": neighbour, "host.cu": launch})
+    assert list(map(str, site.scope.axes(site.block))) == ["64", "4"]
 
 
 def test_a_launch_in_a_macro_is_read_where_the_macro_is_called():

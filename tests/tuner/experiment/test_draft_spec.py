@@ -134,3 +134,29 @@ def test_an_index_that_moves_a_pointer_has_its_values(tmp_path):
     text = draft_spec(tmp_path / "k.cu")
     assert 'dtype: int32, shape: [n], values: {integers: [0, "width - 1"]}}' in text
     assert "an index: table + id * width" in text
+
+
+def test_template_arguments_types_and_fields_that_are_sizes_are_filled_in(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "struct Sizes { int n; float scale; };\ntemplate <typename T>\n"
+        "__global__ void axpy(T* y, const T* x, T a, Sizes sizes, int n) {\n"
+        "  int i = blockIdx.x * 64 + threadIdx.x;\n  if (i < n) y[i] += a * x[i];\n}\n"
+        "void run(float* y, float* x, Sizes s, int n) {\n"
+        "  axpy<float><<<(n + 63) / 64, 64>>>(y, x, 2.f, s, n);\n}\n"
+    )
+    text = draft_spec(tmp_path / "k.cu")
+    assert "{name: y, kind: inout, dtype: float32, shape: [n]}" in text
+    assert "{name: a, kind: scalar, dtype: float32, value: 2.0}" in text
+    assert "{name: n, dtype: int32, value: n}, {name: scale, dtype: float32, value: 0}" in text
+    (tmp_path / "spec.yaml").write_text(text)
+    assert load_experiment(tmp_path / "spec.yaml").kernel.entry == "axpy<float>"
+
+
+def test_a_block_s_size_that_is_unknown_is_named(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "__global__ void k(float* x, int n) { x[threadIdx.x] = n; }\n"
+        "void run(float* x, int n) { k<<<n, dim3(32, TY)>>>(x, n); }\n"
+    )
+    text = draft_spec(tmp_path / "k.cu")
+    assert "grid: [n]    # guess: launched so in k.cu:2 (medium)" in text
+    assert "# guess: launched so in k.cu:2, but the value of TY is unknown (low)" in text
