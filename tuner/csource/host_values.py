@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MAX_STEPS = 24
 """Names and calls followed in a row."""
 
+MAX_PARSES = 500
+"""Expressions parsed for one value, each in about 0.1 ms."""
+
 MAX_CALLERS = 4
 
 ITEM_BYTES = {
@@ -179,21 +182,27 @@ def _member(name: str, axis: str, local: str) -> str | None:
 
 
 class _Evaluator:
-    """Evaluates in one scope, following at most ``steps`` names and calls."""
+    """Evaluates in one scope, following at most ``steps`` names and calls.
 
-    def __init__(self, scope: Scope, steps: int) -> None:
+    Names that double what they stand for take all of ``parses``, the same list for all scopes of
+    one evaluation; the value is unknown then.
+    """
+
+    def __init__(self, scope: Scope, steps: int, parses: list[None] | None = None) -> None:
         self._scope, self._steps = scope, steps
+        self._parses = [None] * MAX_PARSES if parses is None else parses
 
     def text(self, text: str) -> Polynomial | None:
-        if self._steps <= 0 or not text.strip() or len(text) > 2000:
+        if self._steps <= 0 or not text.strip() or len(text) > 2000 or not self._parses:
             return None
+        self._parses.pop()
         tree = parse(f"auto _ = {text};", "cuda")
         node = next(tree.find("init_declarator"), None)
         value = node.child_by_field_name("value") if node else None
         return self._node(value, tree) if value is not None else None
 
     def _inner(self, text: str, scope: Scope | None = None) -> Polynomial | None:
-        return _Evaluator(scope or self._scope, self._steps - 1).text(text)
+        return _Evaluator(scope or self._scope, self._steps - 1, self._parses).text(text)
 
     def _node(self, node: "Node", tree: Tree) -> Polynomial | None:
         text = tree.text(node)

@@ -123,6 +123,13 @@ def test_a_case_of_a_switch_fixes_what_the_switch_asks_for():
     assert [str(site.scope.value(site.block)) for site in (one, two)] == ["64", "32"]
 
 
+def test_names_that_double_what_they_stand_for_are_unknown():
+    doubled = " ".join(f"int q{i} = q{i - 1} + q{i - 1};" for i in range(1, 40))
+    [site] = sites(f"void run() {{ int q0 = 3; {doubled} k<<<q30, q5>>>(x); }}")
+    assert site.scope.number(site.block) == 96
+    assert site.scope.number(site.grid) is None
+
+
 CALLED = """\
 void run(float* out, int n, float eps = 1e-6f) {
   assert(n % 4 == 0);
