@@ -38,6 +38,7 @@ _OWN_BOUNDS = re.compile(
     r"|__attribute__\s*\(\(\s*(?:__)?(?:reqd_work_group_size|work_group_size_hint)(?:__)?"
     r"\s*\([^()]*\)\s*\)\)"
 )
+_COMPARISON = r"(?<![\w\s])\s*\(([^()&|?]*)\)(?=\s*(?:&&|\|\||$))"
 _STEP = re.compile(r"\+=\s*((?:[^;(){}]|\([^()]*\))*)")
 _TURNS = r"\bfor\s*\(\s*\w+\s+(\w+)\s*=\s*0\s*;\s*\1\s*<\s*"
 _RESIDENT = (1, 2, 4)
@@ -257,7 +258,7 @@ def _guard(kernel: KernelSource, words: Dialect) -> tuple[str, str] | None:
             continue
         if statement.child_by_field_name("alternative"):
             return None
-        tested = kernel.tree.text(condition)[1:-1]
+        tested = re.sub(_COMPARISON, r"\1", kernel.tree.text(condition)[1:-1])
         if not _RETURN.fullmatch(kernel.tree.text(then)):
             below = "" if "||" in tested else _end(tested.split("&&"), rf"{index}\s*<(?!<|=)")
             whole = not rest and then.type in ("compound_statement", "expression_statement")

@@ -196,7 +196,10 @@ def called_functions(kernel: KernelSource) -> "tuple[Node, ...]":
 
 
 def _called(kernel: KernelSource, headers: Sequence[str] = ()) -> "list[tuple[str, Node | None]]":
-    """Functions and macros that a kernel calls; those functions of its own source with a node."""
+    """Functions and macros that a kernel calls; those functions of its own source with a node.
+
+    A variable that has a function's name does not call it.
+    """
     named: dict[str, list[tuple[str, Node | None]]] = defaultdict(list)
     for text in (kernel.source, *headers):
         own = text is kernel.source
@@ -208,13 +211,25 @@ def _called(kernel: KernelSource, headers: Sequence[str] = ()) -> "list[tuple[st
         for match in _DEFINE.finditer(without_comments(text)):
             named[match[1]].append((match[0], None))
     found: list[tuple[str, Node | None]] = []
-    unread = [kernel.code(kernel.parameters), kernel.code(kernel.body)]
+    own_code = f"{kernel.code(kernel.parameters)}\n{kernel.code(kernel.body)}"
+    variables = {parameter.name for parameter in kernel.signature.parameters}
+    unread = [(own_code, variables | _variables(kernel.block, kernel.tree))]
     while unread:
-        for word in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", unread.pop(0))):
+        code, variables = unread.pop(0)
+        for word in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", code)):
+            if word in variables and all(node for _, node in named.get(word, ())):
+                continue
             reached = named.pop(word, [])
             found += reached
-            unread += [text for text, _ in reached]
+            unread += [(text, _variables(node, kernel.tree)) for text, node in reached]
     return found
+
+
+def _variables(node: "Node | None", tree: Tree) -> set[str]:
+    """The names of parameters and variables that are declared within a node."""
+    kinds = ("parameter_declaration", "optional_parameter_declaration", "declaration")
+    found = tree.find(*kinds, "init_declarator", within=node) if node else ()
+    return {name for declaration in found if (name := _declared_name(declaration, tree))}
 
 
 class _Reader:

@@ -290,3 +290,41 @@ def test_a_kernel_that_is_launched_twice_keeps_its_block() -> None:
     result = made(SEQUENCE, entry="scale", launches=twice, arguments=[BETWEEN])
     assert launch_of(result, 0)[1] == launch_of(result, 1)[1] == "128"
     assert launch_of(result, 2)[1] == "BLOCK_3"
+
+
+@pytest.mark.parametrize("local", ["float residual = x[i];", "float j, residual = x[i];"])
+def test_a_variable_named_as_another_kernel_does_not_call_it(local: str) -> None:
+    stencil = (
+        "__global__ void k(float* out, const float* x, int n) {\n"
+        f"{ELEMENT}if (i >= n) return; {local} out[i] = residual; }}\n"
+    )
+    other = (
+        "__global__ void residual(float* x) { __shared__ float sums[256];"
+        " sums[threadIdx.x] = x[gridDim.x]; __syncthreads(); x[blockIdx.x] = sums[0]; }\n"
+    )
+    header = "#include <cstdint>\n"
+    alone, both = made(header + stencil), made(header + stencil + other)
+    assert "BLOCK" in alone.template.parameters
+    assert both.template.parameters == alone.template.parameters
+
+
+@pytest.mark.parametrize("declared", [", ", "; const int "])
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if (col < n && row < n) out[row * n + col] = 1;",
+        "if ((row < n) && (col < n)) { out[row * n + col] = 1; }",
+        "if ((col >= n) || (row >= n)) return; out[row * n + col] = 1;",
+    ],
+)
+def test_both_axes_are_guarded(declared: str, guarded: str) -> None:
+    column = "const int col = blockIdx.x * blockDim.x + threadIdx.x"
+    row = "row = blockIdx.y * blockDim.y + threadIdx.y;"
+    launch = {"grid": ["ceil_div(n, 32)", "ceil_div(n, 8)"], "block": [32, 8]}
+    result = made(
+        "__global__ void k(float* out, const float* x, int n) {"
+        f" {column}{declared}{row} {guarded} }}",
+        launches=[launch],
+    )
+    assert {"BLOCK_X", "BLOCK_Y"} <= result.template.parameters.keys()
+    assert not any("%" in constraint.text for constraint in result.template.constraints)

@@ -136,7 +136,7 @@ def test_weak_evidence_and_what_cannot_be_expressed_is_told(tmp_path):
     found = kernel(
         shape(100, replay="varies", memory={0: index, 1: partly}),
         types={
-            0: Guess(text="int32", why="its bytes look like it", confidence="medium"),
+            0: Guess(text="float32", why="its bytes look like it", confidence="medium"),
             1: Guess(text="float32", why="its name", confidence=SURE),
             2: Guess(text="int32", why="its name", confidence=SURE),
         },

@@ -230,6 +230,14 @@ def test_one_mistake_is_one_clear_message(tmp_path, old, new, message):
     assert problems[0].startswith("spec.yaml:")
 
 
+def test_elements_of_another_type_are_at_their_argument(tmp_path):
+    spec = specs.SPEC.replace("template: template.yaml\n", "")
+    wrong = spec.replace("kind: in,     dtype: float32", "kind: in,     dtype: float64")
+    line = wrong[: wrong.index("float64")].count("\n") + 1
+    expected = "parameter 'x' points to float, the argument says float64"
+    assert said(specs.write(tmp_path, wrong)) == [f"spec.yaml:{line}: {expected}"]
+
+
 BAD_TEMPLATES = [
     ("entry: scale", "entry: scal", "no kernel 'scal' in scale_template.cl"),
     ("source: scale_template.cl", "source: gone.cl", "no such file"),

@@ -82,6 +82,7 @@ def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Fin
     miscalled = list(_calls(experiment, baseline)) if clear else []
     yield from miscalled
     if clear and not miscalled:
+        yield from _element_types(experiment, baseline)
         yield from _index_arrays(experiment, baseline)
     if template := experiment.template:
         appended = {**own, **{buffer.name: buffer for buffer in template.scratch}}
@@ -144,6 +145,36 @@ def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
             )
             if said:
                 yield Finding(path if launch.arguments else (*root, "entry"), said)
+
+
+def _element_types(experiment: Experiment, baseline: _Program) -> Iterator[Finding]:
+    """Pointers to other elements than their arguments have, where a template derives from them.
+
+    A given template has its own signature, which the source rules check. Unsigned integers of the
+    same size may stand for the bits of any type.
+    """
+    if experiment.template:
+        return
+    places = {argument.name: index for index, argument in enumerate(experiment.arguments)}
+    signatures = _signatures(experiment, experiment.kernel)
+    for _, launch in launches(baseline.root, experiment.kernel):
+        entry = _base(launch.entry or experiment.kernel.entry)
+        called = [signature for signature in signatures if signature.name == entry]
+        if len(called) != 1 or not called[0].certain:
+            continue
+        passed = launch.arguments or baseline.passed
+        for parameter, name in zip(called[0].parameters, passed, strict=False):
+            argument = baseline.arguments.get(name)
+            if not isinstance(argument, Argument) or argument.kind in ("null", "struct"):
+                continue
+            generic = parameter.type in dict(called[0].template)
+            if generic or not parameter.pointer or argument.dtype not in DTYPES:
+                continue
+            bits = f"uint{8 * item_bytes(argument.dtype)}"
+            if parameter.dtype not in (None, argument.dtype, bits):
+                said = f"points to {parameter.type}, the argument says {argument.dtype}"
+                message = f"parameter '{parameter.name}' {said}"
+                yield Finding(("arguments", places[name], "dtype"), message)
 
 
 def _index_arrays(experiment: Experiment, baseline: _Program) -> Iterator[Finding]:
