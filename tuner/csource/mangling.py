@@ -7,10 +7,16 @@ named types. What goes beyond is left out rather than misread.
 import re
 from dataclasses import dataclass
 
-_LENGTH = re.compile(r"\d+")
+_LENGTH = re.compile(r"\d{1,9}")
 _INTEGER = re.compile(r"L([a-z])(n?)(\d+)E")
-_SUBSTITUTE = re.compile(r"S([0-9A-Z]*)_")
-_TEMPLATE = re.compile(r"T(\d*)_")
+_SUBSTITUTE = re.compile(r"S([0-9A-Z]{0,9})_")
+_TEMPLATE = re.compile(r"T(\d{0,9})_")
+_MAX_SYMBOL, _MAX_TEXT, _MAX_DEPTH = 8192, 16384, 64
+"""Characters of a symbol, characters of one type, and types within types that are understood.
+
+A short symbol can stand for a type of any length, since its parts are referred to by number.
+"""
+
 _UNNAMED = "_GLOBAL__N_"
 ANONYMOUS = "(anonymous)"
 """Stands for an unnamed namespace."""
@@ -75,7 +81,7 @@ def source_name(symbol: str) -> str:
 
 def demangled(symbol: str) -> KernelName:
     """The parts of a name; of a C name itself alone."""
-    if not symbol.startswith("_Z"):
+    if not symbol.startswith("_Z") or len(symbol) > _MAX_SYMBOL:
         return KernelName(symbol)
     reader = _Reader(symbol)
     parameters = None
@@ -101,6 +107,7 @@ class _Reader:
     def __init__(self, symbol: str) -> None:
         self._text = symbol
         self._at = len("_Z")
+        self._depth = 0
         self._known: list[str] = []
         """What ``S_``, ``S0_`` … stand for, in order."""
         self.names: list[str] = []
@@ -115,7 +122,7 @@ class _Reader:
             self.names.append(self._source_name())
             more = nested and self._next() in "L0123456789"
             if more or self._next() == "I":
-                self._known.append("::".join(self.names))
+                self._remember("::".join(self.names))
             if not nested:
                 break
         if self._next() == "I":
@@ -134,6 +141,14 @@ class _Reader:
         return () if found == ["void"] else tuple(found)
 
     def _type(self) -> str:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise _NotUnderstood
+        made = self._type_here()
+        self._depth -= 1
+        return made
+
+    def _type_here(self) -> str:
         letter = self._next()
         if letter in _TYPES:
             self._at += 1
@@ -154,13 +169,13 @@ class _Reader:
                 made = f"{inner}*" if letter == "P" else f"{inner}&"
         elif letter.isdigit():
             made = self._source_name()
-            self._known.append(made)
+            self._remember(made)
             return self._with_arguments(made)
         elif letter == "N":
             return self._nested_type()
         else:
             raise _NotUnderstood
-        self._known.append(made)
+        self._remember(made)
         return made
 
     def _nested_type(self) -> str:
@@ -177,14 +192,14 @@ class _Reader:
                 made += ("::" if made else "") + self._source_name()
             else:
                 raise _NotUnderstood
-            self._known.append(made)
+            self._remember(made)
         return made
 
     def _with_arguments(self, name: str) -> str:
         if self._next() != "I":
             return name
         made = f"{name}<{', '.join(self._template_arguments())}>"
-        self._known.append(made)
+        self._remember(made)
         return made
 
     def _template_arguments(self) -> list[str]:
@@ -199,6 +214,11 @@ class _Reader:
             else:
                 found.append(self._type())
         return found
+
+    def _remember(self, made: str) -> None:
+        if len(made) > _MAX_TEXT:
+            raise _NotUnderstood
+        self._known.append(made)
 
     def _source_name(self) -> str:
         length = _LENGTH.match(self._text, self._at)

@@ -59,3 +59,18 @@ def test_names(symbol, base, name):
 )
 def test_parameters_are_as_declared_or_unknown(symbol, parameters):
     assert demangled(symbol).parameters == parameters
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "_Z5scale" + "P" * 4000 + "f",
+        "_Z5scale" + "1XI" * 1000,
+        "_Z5scaleP1A" + "".join(f"1XIS{n}_S{n}_E" for n in "02468ACEGIKMOQSUWY"),
+        "_Z5scaleS" + "9" * 5000 + "_",
+        "_Z" + "5" * 5000 + "scale",
+        "_Z5scale" + "f" * 10_000,
+    ],
+)
+def test_hostile_names_are_not_understood(symbol):
+    assert demangled(symbol).parameters is None

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import struct
+import time
 
 import pytest
 
@@ -166,3 +168,77 @@ def test_damaged_files_are_refused_and_never_crash(on_90):
     for damaged in (*cut, *spoilt):
         with contextlib.suppress(ValueError):
             read_image(damaged)
+
+
+def cubin(names, *, table=None, symbols=()):
+    """A cubin of kernels whose names begin at ``symbols`` in the table ``names``."""
+    text, places = b"\0", []
+    for name in (b".symtab", b".strtab"):
+        places.append(len(text))
+        text += name + b"\0"
+    listed = b"".join(struct.pack("<IBBHQQ", place, 2, 0x10, 1, 0, 0) for place in symbols)
+    parts = [(places[0], 2, listed), (places[1], 3, names), (0, 3, text)]
+    body, heads = b"", b""
+    for place, kind, contents in parts:
+        heads += struct.pack(
+            "<IIQQQQIIQQ", place, kind, 0, 0, 64 + len(body), len(contents), *[0] * 4
+        )
+        body += contents
+    table = 64 + len(body) if table is None else table
+    head = bytearray(64)
+    head[:9] = b"\x7fELF\x02\x01\x01\x33\x08"
+    struct.pack_into("<H", head, 18, 190)
+    struct.pack_into("<Q", head, 40, table)
+    struct.pack_into("<I", head, 48, 90 << 8)
+    struct.pack_into("<HH", head, 60, 3, 2)
+    return bytes(head) + body + heads
+
+
+def test_a_written_cubin_lists_its_kernels():
+    assert list(read_image(cubin(b"\0one\0two\0", symbols=(1, 5))).kernels) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(cubin(b"x" * (1 << 20), symbols=range(2000)), id="names without end"),
+        pytest.param(cubin(b"x" * 5000 + b"\0", symbols=[0]), id="a long name"),
+        pytest.param(
+            cubin(b"x" * 4000 + b"\0", symbols=range(2000)), id="names that share their bytes"
+        ),
+        pytest.param(cubin(b"\0one\0", symbols=[1, 1]), id="a kernel twice"),
+        pytest.param(cubin(b"\0one", symbols=[1]), id="the last name without end"),
+        pytest.param(cubin(b"\xff\0", symbols=[0]), id="no UTF-8"),
+        pytest.param(cubin(b"\0", table=2**64 - 1), id="a table beyond any file"),
+        pytest.param(fatbin((2, 90, b"x" * 24))[:16] + bytes(88), id="parts without a header"),
+    ],
+)
+def test_hostile_machine_code_is_damaged_in_plain_words(damaged):
+    with pytest.raises(ValueError, match=r"^is cut short or damaged$"):
+        read_image(damaged)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        ".entry a " * 20_000,
+        ".entry a(.param .u64 p){ld.global.nc.u32 %r1, [p];" * 2_000,
+        ".entry a(" + ".param .u64 p " * 20_000 + "[",
+        ".entry " + "a" * 100_000,
+        ".maxntid" + " " * 100_000,
+        "/*" * 50_000,
+        "\n" * 100_000,
+        "ld." * 50_000,
+        ".entry a(){ld.global.nc.u32 " + "[" * 50_000 + ";",
+        ".entry a(){ld.global.nc.u32 " + "x" * 100_000,
+        ".entry a(){" + ":a" * 30_000 + "!",
+        ".entry a(.param .b8 p[" + "9" * 5_000 + "]) .maxntid " + "9" * 5_000 + " {}",
+    ],
+    ids=range(12),
+)
+def test_hostile_ptx_is_read_in_linear_time(hostile):
+    began = time.process_time()
+    assert read_image(f".target sm_80\n{hostile}".encode()).ptx == (80,)
+    with pytest.raises(ValueError, match="no PTX"):
+        read_image(hostile.encode())
+    assert time.process_time() - began < 2

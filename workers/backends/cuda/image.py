@@ -49,9 +49,17 @@ _FATBIN_HEADER = struct.Struct("<IHHQ")
 _FATBIN_ENTRY = struct.Struct("<HHIQIIHHI")
 """Of an entry: kind, version, size of its header, of its code, three unused, architecture."""
 
-_PTX_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.M)
+_PTX_TARGET = re.compile(r"^[ \t]*\.target[ \t]+sm_(\d{1,6})", re.M)
 _PTX_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _MOST_LISTED = 8
+
+_NO_BITS = 8
+"""Type of the sections that take no space in the file."""
+
+_MAX_NAME = 4096
+"""Bytes of a section's or symbol's name: the limit that captures have as well."""
+
+_DAMAGED = "is cut short or damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +95,13 @@ def read_image(data: bytes) -> Image:
             return _cubin(data)
         if _is_fatbin(data):
             return _fatbin(data)
-        return _ptx(data.rstrip(b"\0").decode())
+    except (struct.error, IndexError, OverflowError, UnicodeDecodeError):
+        raise ValueError(_DAMAGED) from None
+    try:
+        text = data.rstrip(b"\0").decode()
     except UnicodeDecodeError:
         raise ValueError("is no cubin, no fatbin and no PTX") from None
-    except (struct.error, IndexError):
-        raise ValueError("is cut short or damaged") from None
+    return _ptx(text)
 
 
 def take(build: Build, capability: int) -> Binary | Rejected:
@@ -222,12 +232,14 @@ def _parts(data: bytes) -> Iterator[_Part]:
     _, _, place, size = _FATBIN_HEADER.unpack_from(data)
     end = place + size
     if end > len(data):
-        raise ValueError("is cut short or damaged")
+        raise ValueError(_DAMAGED)
     while place < end:
+        if place + _FATBIN_ENTRY.size > end:
+            raise ValueError(_DAMAGED)
         kind, _, header, length, *_, arch = _FATBIN_ENTRY.unpack_from(data, place)
         following = place + header + length
         if header < _FATBIN_ENTRY.size or following > end:
-            raise ValueError("is cut short or damaged")
+            raise ValueError(_DAMAGED)
         yield _Part(kind, arch, place, following)
         place = following
 
@@ -275,7 +287,7 @@ class _Section:
     def of(self, data: bytes) -> bytes:
         """Its contents."""
         if self.offset + self.size > len(data):
-            raise ValueError("is cut short or damaged")
+            raise ValueError(_DAMAGED)
         return data[self.offset : self.offset + self.size]
 
 
@@ -284,8 +296,11 @@ def _sections(data: bytes) -> dict[str, _Section]:
     count, strings = struct.unpack_from("<HH", data, 60)
     read = [_SECTION.unpack_from(data, table + index * _SECTION.size) for index in range(count)]
     made = [_Section(kind, offset, size, link) for _, kind, _, _, offset, size, link, *_ in read]
-    text = made[strings].of(data)
-    return {_string(text, one[0]): section for one, section in zip(read, made, strict=True)}
+    # Sections do not overlap, so what is read of them is no more than the file.
+    if sum(section.size for section in made if section.kind != _NO_BITS) > len(data):
+        raise ValueError(_DAMAGED)
+    names = _Names(made[strings].of(data), len(data))
+    return {names.at(one[0]): section for one, section in zip(read, made, strict=True)}
 
 
 def _symbols(
@@ -295,19 +310,37 @@ def _symbols(
     table, strings = sections.get(".symtab"), sections.get(".strtab")
     if table is None or strings is None:
         raise ValueError("has no table of symbols")
-    text, kernels, variables = strings.of(data), {}, {}
+    names, kernels, variables = _Names(strings.of(data), len(data)), {}, {}
     contents = table.of(data)
     for index in range(len(contents) // _SYMBOL.size):
         name, kind, other, section, _, size = _SYMBOL.unpack_from(contents, index * _SYMBOL.size)
         if kind & 0xF == _FUNCTION and other & _ENTRY:
-            kernels[index] = _string(text, name)
+            kernels[index] = names.at(name)
         elif kind & 0xF == _VARIABLE and section:
-            variables[_string(text, name)] = size
+            variables[names.at(name)] = size
+    if len(set(kernels.values())) < len(kernels):
+        raise ValueError(_DAMAGED)
     return kernels, variables
 
 
-def _string(table: bytes, place: int) -> str:
-    return table[place : table.index(b"\0", place)].decode()
+class _Names:
+    """Names in a table of strings; ``left`` bytes may be read in all, as names can overlap."""
+
+    def __init__(self, table: bytes, left: int) -> None:
+        self._table = table
+        self._left = left
+
+    def at(self, place: int) -> str:
+        """The name that begins at ``place``.
+
+        Raises:
+            ValueError: it has no end within ``_MAX_NAME`` bytes, or too much was read.
+        """
+        end = self._table.find(b"\0", place, place + _MAX_NAME + 1)
+        self._left -= end - place
+        if end < 0 or self._left < 0:
+            raise ValueError(_DAMAGED)
+        return self._table[place:end].decode()
 
 
 def _attributes(data: bytes, section: _Section | None) -> Iterator[tuple[int, bytes]]:

@@ -7,9 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from workers.backends.cuda.ptx import uncommented
+
 _ENTRY = re.compile(r"\.(entry|func)\s+(?:\([^()]*\)\s*)?([\w$]+)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_INSTRUCTION = re.compile(r"[;{}:]\s*(?:@!?%?[\w$]+\s+)?([a-z]\w*(?:[.:][\w.:]+)?)(?=[\s;])")
+_INSTRUCTION = re.compile(
+    r"(?:[;{}]|(?<!:):(?!:))\s*+(?:@!?%?[\w$]++\s++)?([a-z]\w*+(?:(?:\.|::)\w++)*+)(?=[\s;])"
+)
 _WIDTH = re.compile(r"^[busf](8|16|32|64|128)x?2?$")
 _SPACES = ("global", "shared", "local", "const")
 _SPECIAL = frozenset("cos div ex2 lg2 rcp rsqrt sin sqrt tanh".split())
@@ -19,9 +22,9 @@ _PLACES = frozenset("cvta mov".split())
 
 def mixes(ptx: str) -> Mapping[str, tuple[tuple[str, int], ...]]:
     """For each kernel and function of a program: its kinds of instructions, most frequent first."""
-    text = _COMMENT.sub(" ", ptx)
+    text = uncommented(ptx)
     starts = [*_ENTRY.finditer(text)]
-    ends = [found.start() for found in starts[1:]] + [len(text)]
+    ends = [*(found.start() for found in starts), len(text)][1:]
     return {
         start[2]: _counted(text[start.end() : end]) for start, end in zip(starts, ends, strict=True)
     }

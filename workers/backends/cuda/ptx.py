@@ -4,6 +4,8 @@ A non-coherent load (``ld.global.nc``, from ``__ldg`` or ``const __restrict__``)
 same kernel writes is undefined. Follows pointers from the kernel's parameters through registers,
 selections, loops, shared and local memory and called functions. A pointer that it loses is left
 out: it names only buffers that are certain.
+
+The text may be hostile: no pattern scans past the start of its next match, so time is linear.
 """
 
 import re
@@ -17,18 +19,21 @@ _REACHES = {
     "the launch of another kernel": re.compile(r"\bcuda(?:LaunchDevice|GraphLaunch|GetParameter)"),
 }
 _PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
-_BOUND = re.compile(r"\.entry\s+([\w$]+)[^{]*?\.maxntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_BOUND = re.compile(
+    r"\.entry\s+([\w$]++)[^{.]*+(?:\.(?!entry|maxntid)[^{.]*+)*+"
+    r"\.maxntid\s+(\d{1,9})(?:,\s*(\d{1,9}))?(?:,\s*(\d{1,9}))?"
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
 _VECTOR = re.compile(r"\{([^{};]*)\}")
 _FUNCTION = re.compile(
-    r"\.(entry|func)\s*(?:\(([^()]*)\)\s*)?([\w$]+)\s*(?:\(([^()]*)\))?([^{};]*)\{"
+    r"\.(entry|func)\s*+(?:\(([^()]*)\)\s*+)?+([\w$]++)\s*+(?:\(([^()]*)\))?+"
+    r"[^{};.]*+(?:\.(?!entry|func)[^{};.]*+)*+\{"
 )
-_FORMAL = re.compile(r"\.param\b[^,]*?([\w$]+)(?:\[\d*\])?\s*(?:,|$)")
-_SIZED = r"\.(?:param|const|global)\s+(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d+)\b"
-_PARAMETER = re.compile(_SIZED + r"[^,\[]*(?:\[(?P<count>\d+)\])?\s*(?:,|$)")
-_VARIABLE = re.compile(_SIZED + r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?\s*[=;]")
+_SIZED = r"\.(?:param|const|global)\s+(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d{1,9})\b"
+_PARAMETER = re.compile(_SIZED + r"[^\[]*+(?:\[(?P<count>\d{1,18})\])?")
+_VARIABLE = re.compile(_SIZED + r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d{1,18})\])?\s*[=;]")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
-_STATEMENT = re.compile(r"[^;{}]*[;{}]")
+_STATEMENT = re.compile(r"([^;{}]*+)([;{}]|\Z)")
 _CALL = re.compile(r"call[\w.]*\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)(?:\s*,\s*\(([^()]*)\))?")
 _SMALL = 1 << 20
 _HALF = "32"
@@ -69,11 +74,20 @@ def reaches(ptx: str) -> tuple[str, ...]:
     return tuple(what for what, pattern in _REACHES.items() if pattern.search(ptx))
 
 
+def uncommented(ptx: str) -> str:
+    """The text with a space in place of each comment."""
+    return _COMMENT.sub(" ", ptx)
+
+
 def parameter_bytes(ptx: str) -> Mapping[str, tuple[int, ...]]:
     """The size of each parameter in bytes, by kernel."""
     return {
-        found[3]: tuple(map(_bytes, _PARAMETER.finditer(found[4] or "")))
-        for found in _FUNCTION.finditer(_COMMENT.sub(" ", ptx))
+        found[3]: tuple(
+            _bytes(declared)
+            for part in (found[4] or "").split(",")
+            if (declared := _PARAMETER.search(part))
+        )
+        for found in _FUNCTION.finditer(uncommented(ptx))
         if found[1] == "entry"
     }
 
@@ -103,11 +117,11 @@ def bounds(ptx: str) -> Mapping[str, int]:
 
 def accesses(ptx: str) -> Mapping[str, Access]:
     """Access by kernel, for the kernels with a non-coherent load that could be followed."""
-    if not re.search(r"\bld\w*\.[\w.:]*\bnc\b|\bldu\.", ptx):
+    if not re.search(r"\.nc\b|\bldu\.", ptx):
         return {}
     functions: dict[str, _Function] = {}
     entries = []
-    for kind, function in _functions(_VECTOR.sub(_joined, _COMMENT.sub(" ", ptx))):
+    for kind, function in _functions(_VECTOR.sub(_joined, uncommented(ptx))):
         functions[function.name] = function
         if kind == "entry":
             entries.append(function)
@@ -153,11 +167,18 @@ def _followed(entry: _Function, functions: Mapping[str, _Function]) -> Access:
 
 
 def _functions(text: str) -> Iterator[tuple[str, _Function]]:
-    for found in _FUNCTION.finditer(text):
-        results, formals = _FORMAL.findall(found[2] or ""), _FORMAL.findall(found[4] or "")
-        function = _Function(found[3], formals, results=results)
-        _Body(function).read(text, found.end())
-        yield found[1], function
+    heads = [*_FUNCTION.finditer(text)]
+    ends = [*(head.start() for head in heads), len(text)][1:]
+    for head, end in zip(heads, ends, strict=True):
+        function = _Function(head[3], _formals(head[4] or ""), results=_formals(head[2] or ""))
+        _Body(function).read(text, head.end(), end)
+        yield head[1], function
+
+
+def _formals(text: str) -> list[str]:
+    """The names of declared parameters."""
+    parts = (part.partition("[")[0].split() for part in text.split(",") if ".param" in part)
+    return [words[-1] for words in parts if words]
 
 
 class _Body:
@@ -168,11 +189,11 @@ class _Body:
         self._renamed: dict[str, str] = {}
         self._count = 0
 
-    def read(self, text: str, start: int) -> None:
+    def read(self, text: str, start: int, end: int) -> None:
         depth = 1
-        for found in _STATEMENT.finditer(text, start):
-            self._statement(found[0][:-1].strip())
-            depth += {"{": 1, "}": -1}.get(found[0][-1], 0)
+        for found in _STATEMENT.finditer(text, start, end):
+            self._statement(found[1].strip())
+            depth += {"{": 1, "}": -1}.get(found[2], 0)
             if not depth:
                 return
 
@@ -180,7 +201,7 @@ class _Body:
         text = re.sub(r"^(?:\s*[\w$]+:(?!:))+", "", text)
         text = re.sub(r"^\s*@!?%?[\w$]+\s+", "", text).strip()
         if text.startswith(".param"):
-            for name in _FORMAL.findall(text):
+            for name in _formals(text):
                 self._count += 1
                 self._renamed[name] = f"{name} {self._count}"
         elif call := _CALL.match(text):
@@ -276,4 +297,4 @@ def _joined(vector: re.Match[str]) -> str:
 
 def _operands(text: str) -> Iterator[str]:
     """The parts between commas; an address in brackets is one."""
-    return (found for found in re.findall(r"\[[^\]]*\]|[^,\[\]]+", text) if found.strip())
+    return (found for found in re.findall(r"\[[^\[\]]*\]|[^,\[\]]+", text) if found.strip())
