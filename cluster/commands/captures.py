@@ -26,6 +26,7 @@ from workers.interposer.recording import (
     IMAGES,
     Launch,
     Recording,
+    check_not_link,
     read_image,
     read_recording,
 )
@@ -52,7 +53,8 @@ def draft_capture(
     """Write a draft spec for a kernel of a capture, and the arrays that it names beside it.
 
     Raises:
-        SpecError: the capture or the source cannot be used, or the output exists.
+        SpecError: the capture or the source cannot be used, one of its folders is a link, or the
+            output exists.
         EnvironmentProblem: the asked device is not there, or the output cannot be written.
     """
     recording = read_recording(folder)
@@ -60,6 +62,8 @@ def draft_capture(
     spec = output or folder / _SPEC
     if spec.exists():
         raise SpecError(f"{spec} exists already: delete it, or name another file with --output")
+    for written in (IMAGES, DATA, f"{DATA}/{AFTER}"):
+        check_not_link(folder / written)
     built = None
     if source is not None:
         built = source_build(source, spec.parent, commands=commands, include=include)

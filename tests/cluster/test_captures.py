@@ -102,3 +102,19 @@ def test_what_cannot_be_used_is_named(captured, tmp_path):
     nothing = {"entry": None, "output": None, "schema": False, "capture": None, "commands": None}
     with pytest.raises(SpecError, match="go with --capture"):
         init(Path("scale.cu"), **nothing, include=[Path()], device=None)
+
+
+def test_arrays_are_not_written_through_a_link(captured, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (captured / "data").symlink_to(outside)
+    with pytest.raises(SpecError, match="data: is a link"):
+        draft(captured)
+    assert not list(outside.iterdir())
+
+
+def test_a_kernel_of_scalars_alone_is_drafted(tmp_path):
+    write_recording(tmp_path, [captured_launch(tmp_path, [np.int32(7).tobytes()])], name="spin")
+    draft(tmp_path)
+    text = (tmp_path / "spec.yaml").read_text()
+    assert "{name: p0, kind: scalar, dtype: int32, value: p0}" in text

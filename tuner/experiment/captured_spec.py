@@ -13,17 +13,12 @@ from dataclasses import dataclass
 from tuner.csource.kernels import Signature, signatures
 from tuner.csource.mangling import base_name, source_name
 from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
-from tuner.experiment.draft_text import (
-    comment_text,
-    expression_text,
-    marks,
-    scalar_text,
-)
+from tuner.experiment.draft_text import expression_text, marks, scalar_text
 from tuner.experiment.fitting import fit_launch, fit_size
 from tuner.experiment.guesses import Guess
 from tuner.experiment.model import ITEM_BYTES, ShapeBinding
 from tuner.experiment.source_build import SourceBuild
-from tuner.experiment.symbols import free_name, quoted
+from tuner.experiment.symbols import comment_text, free_name, quoted
 from tuner.trial import Value
 
 MOST_TUNED, MOST_HELD_OUT = 6, 4
@@ -114,8 +109,9 @@ class _Draft:
     def lines(self) -> Iterator[str]:
         """The spec's lines."""
         kernel, base = self._kernel, base_name(self._kernel.symbol)
+        named = comment_text(base)
         launches = sum(shape.count for shape in kernel.shapes)
-        yield f"# Drafted from a capture of {base} ({launches} launches in all)."
+        yield f"# Drafted from a capture of {named} ({launches} launches in all)."
         yield f"# Its shapes: {len(kernel.shapes)}. {self._replays()}"
         yield "# Each guess has its reason and how sure it is: check it, and delete its mark."
         yield "# 'kernelwright validate' on this file says what is wrong or missing."
@@ -131,7 +127,7 @@ class _Draft:
         yield ""
         yield from self._shape_lines()
         yield ""
-        yield f"# reference: reference.py:{base}    # a NumPy function; 'complete' writes one"
+        yield f"# reference: reference.py:{named}    # a NumPy function; 'complete' writes one"
         yield "search: {trials: 300, seconds: 600}"
 
     def _replays(self) -> str:
@@ -146,10 +142,13 @@ class _Draft:
 
     def _alike(self) -> list[int]:
         """The captured shapes whose blocks and pointers can be told by one spec."""
-        captured = [index for index, shape in enumerate(self._kernel.shapes) if shape.memory]
+        shapes = self._kernel.shapes
+        captured = [index for index, shape in enumerate(shapes) if shape.memory]
+        # A kernel of scalars alone has no memory on any shape.
+        captured = captured or list(range(len(shapes)))
         kinds = Counter({self._form(index): 0 for index in captured})
         for index in captured:
-            kinds[self._form(index)] += self._kernel.shapes[index].count
+            kinds[self._form(index)] += shapes[index].count
         ((form, _),) = kinds.most_common(1)
         same = [index for index in captured if self._form(index) == form]
         return same[: MOST_TUNED + MOST_HELD_OUT]

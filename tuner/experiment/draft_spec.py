@@ -18,7 +18,7 @@ from tuner.experiment.guesses import ArgumentGuess, SpecGuesses
 from tuner.experiment.headers import find_headers, folders_for
 from tuner.experiment.launch_guesses import LaunchGuesses
 from tuner.experiment.signature_guesses import SignatureGuesses
-from tuner.experiment.symbols import quoted
+from tuner.experiment.symbols import comment_text, quoted
 from tuner.expressions import nearest
 
 _GUESS = re.compile(r"#\s*guess\b")
@@ -134,7 +134,8 @@ def _lines(
     kernel: KernelSource, guesses: SpecGuesses, file: str, folders: tuple[str, ...]
 ) -> Iterator[str]:
     name = kernel.name
-    yield f"# Written from {name} in {file}. Every guess needs review: correct it, and delete its"
+    written = f"Written from {name} in {file}"
+    yield f"# {comment_text(written)}. Every guess needs review: correct it, and delete its"
     yield "# mark. 'kernelwright validate' on this file says what is wrong or missing, and which"
     yield "# guesses are left."
     yield "version: 1"
@@ -163,7 +164,7 @@ def _lines(
     yield ""
     yield "shapes:"
     yield f"  domain: {guesses.domain.text}    {guesses.domain.comment}"
-    said = f"# guess: {guesses.sizes_why} ({guesses.sizes_confidence})"
+    said = f"# guess: {comment_text(guesses.sizes_why)} ({guesses.sizes_confidence})"
     yield f"  tune:                 {said}"
     yield f"    - {_bound(guesses.tune)}"
     if guesses.held_out:
@@ -186,5 +187,5 @@ def _argument(guess: ArgumentGuess, *, local: bool) -> str:
     if local:
         return f"  # {guess.name}: local memory cannot be passed; declare it inside the kernel"
     fields = ", ".join(f"{key}: {value}" for key, value in guess.fields.items())
-    comment = f"# guess: {guess.why} ({guess.confidence})"
+    comment = f"# guess: {comment_text(guess.why)} ({guess.confidence})"
     return f"  - {{name: {quoted(guess.name)}, {fields}}}    {comment}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tuner.experiment.guesses import Guess
-from tuner.experiment.symbols import quoted
+from tuner.experiment.symbols import comment_text, quoted
 
 
 def scalar_text(raw: bytes, dtype: str) -> str:
@@ -24,11 +24,6 @@ def marks(guesses: Sequence[Guess]) -> str:
         return f"    # {'; '.join(dict.fromkeys(told))}" if told else ""
     told = [f"{comment_text(one.why)} ({one.confidence})" for one in guesses]
     return f"    # guess: {'; '.join(dict.fromkeys(told))}"
-
-
-def comment_text(text: str) -> str:
-    """Text on one line, for a comment."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def expression_text(text: str) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tuner.experiment.symbols import comment_text
+
 Confidence = Literal["high", "medium", "low"]
 _ORDER: tuple[Confidence, ...] = ("low", "medium", "high")
 
@@ -19,7 +21,7 @@ class Guess:
     @property
     def comment(self) -> str:
         """The comment that marks it in a spec."""
-        return f"# guess: {self.why} ({self.confidence})"
+        return f"# guess: {comment_text(self.why)} ({self.confidence})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,9 @@ from tuner.experiment.fields import MAX_FILE_BYTES, read_text
 MAX_HEADERS = 500
 MAX_FOLDERS_ABOVE = 4
 """Folders above a source in which its includes are looked for, to write a first spec."""
+_SHOWN = 100
+"""Characters of an include's name that an error shows."""
+
 MAX_HEADER_BYTES = 4 * MAX_FILE_BYTES
 
 
@@ -34,8 +37,14 @@ def find_headers(source: Path, text: str, folders: Sequence[Path]) -> dict[str, 
             for name, header in _places(file, path, include, folders):
                 if name in found:
                     break
-                if not header.is_file():
-                    continue
+                try:
+                    if not header.is_file():
+                        continue
+                except OSError as error:
+                    raise ValueError(
+                        f"{path.name}:{_line(text, include)} includes"
+                        f" {include.name[:_SHOWN]!r}, which cannot be read ({error.strerror})"
+                    ) from None
                 if not any(header.resolve().is_relative_to(root) for root in roots):
                     raise ValueError(_outside(path, text, include))
                 found[name] = read_text(header)
@@ -54,12 +63,12 @@ def folders_for(source: Path, text: str) -> tuple[str, ...]:
     found: list[str] = []
     above = [("/".join([".."] * n), parent) for n, parent in enumerate(_above(source), start=1)]
     for include in includes(text):
-        if (source.parent / include.name).is_file() and not include.name.startswith(".."):
+        if _is_file(source.parent / include.name) and not include.name.startswith(".."):
             continue
         for given, folder in above:
-            climbs = include.name.startswith("../") and (source.parent / include.name).is_file()
+            climbs = include.name.startswith("../") and _is_file(source.parent / include.name)
             inside = climbs and (source.parent / include.name).resolve().is_relative_to(folder)
-            if inside or ("/" in include.name and (folder / include.name).is_file()):
+            if inside or ("/" in include.name and _is_file(folder / include.name)):
                 found.append(given)
                 break
     return tuple(dict.fromkeys(found))
@@ -82,10 +91,21 @@ def _places(
         yield names[-1], folder / include.name
 
 
+def _is_file(path: Path) -> bool:
+    """Whether a file lies there; one that cannot be looked up does not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _line(text: str, include: Include) -> int:
+    return text.count("\n", 0, include.span[0]) + 1
+
+
 def _outside(path: Path, text: str, include: Include) -> str:
-    line = text.count("\n", 0, include.span[0]) + 1
     folder = Path(include.name).parent
     return (
-        f"{path.name}:{line} includes {include.name}, which lies outside the source's folder: add"
-        f" its folder, such as '{folder}', to kernel.include_dirs"
+        f"{path.name}:{_line(text, include)} includes {include.name}, which lies outside the"
+        f" source's folder: add its folder, such as '{folder}', to kernel.include_dirs"
     )

@@ -14,9 +14,15 @@ from pathlib import Path
 from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.fields import read_text
-from tuner.files import UnreadableFile, read_bounded
+from tuner.files import read_bounded
 
 MAX_COMMANDS_BYTES = 64 << 20
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RuntimeError)
+"""Errors of malformed commands; ``RuntimeError`` of deep nesting and of links in a circle."""
+
+_SHOWN = 100
+"""Characters of a path that an error shows."""
+
 _INCLUDES = ("-I", "-isystem", "-iquote", "--include-path", "--system-include")
 _DEFINES = ("-D", "--define-macro")
 _SHORT = ("-I", "-D", "-isystem", "-iquote")
@@ -64,7 +70,7 @@ def source_build(
     words, directory = _command(commands, source) if commands else ([], Path())
     found = list(_values(words, _INCLUDES))
     folders = [*(directory / one for one in found), *include]
-    paths = [os.path.relpath(one, folder) for one in folders if one.is_dir()]
+    paths = [os.path.relpath(one, folder) for one in folders if _is_folder(one)]
     options = [_option(word) for word in words]
     return SourceBuild(
         path=os.path.relpath(source, folder),
@@ -85,9 +91,17 @@ def _command(commands: Path, source: Path) -> tuple[list[str], Path]:
             if (directory / entry["file"]).resolve() == source.resolve():
                 words = entry.get("arguments") or shlex.split(entry["command"])
                 return [str(word) for word in words], directory
-    except (UnreadableFile, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _MALFORMED as error:
         raise SpecError(f"{commands}: not the compile_commands.json of a build: {error}") from None
     raise SpecError(f"{commands} does not compile {source}; give its folders with -I")
+
+
+def _is_folder(place: Path) -> bool:
+    try:
+        return place.is_dir()
+    except OSError as error:
+        given = repr(str(place)[:_SHOWN])
+        raise SpecError(f"include folder {given} cannot be read ({error.strerror})") from None
 
 
 def _values(words: Sequence[str], flags: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Symbols of a first spec: names that are free, usual sizes, and text that YAML reads as text."""
+"""Symbols of a first spec: names that are free, usual sizes, and text for YAML."""
 
 import json
 import keyword
@@ -43,3 +43,8 @@ def quoted(text: str) -> str:
     """The text as YAML that is read as this text."""
     plain = text.replace("_", "").replace(".", "").isalnum() and text.lower() not in _AMBIGUOUS
     return text if (plain and not text[0].isdigit()) or text == "1" else json.dumps(text)
+
+
+def comment_text(text: str) -> str:
+    """Text on one line, for a comment."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

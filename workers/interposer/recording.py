@@ -34,9 +34,12 @@ MAX_PARAMETER_BYTES = 32764
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Address = Annotated[int, Field(ge=0, lt=1 << 64)]
-Word = Annotated[int, Field(ge=0, lt=1 << 32)]
-Extent = tuple[Word, Word, Word]
-Line = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Side = Annotated[int, Field(ge=1, lt=1 << 32)]
+Extent = tuple[Side, Side, Side]
+_UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Control characters, line separators and marks of writing direction."""
+
+Line = Annotated[str, Field(max_length=4096, pattern=rf"^[^{_UNPRINTABLE}]*$")]
 Argument = Annotated[str, Field(max_length=1 << 17, pattern=r"^[^\x00]*$")]
 Hex = Annotated[str, Field(max_length=2 * MAX_PARAMETER_BYTES, pattern=r"^([0-9a-f]{2})*$")]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -240,6 +243,16 @@ def read_buffer(folder: Path, buffer: Buffer, digest: Digest) -> bytes:
     return _read(folder / BUFFERS / digest, buffer.size, digest)
 
 
+def check_not_link(folder: Path) -> None:
+    """Check that a folder inside a capture, if it exists, is not a link to another place.
+
+    Raises:
+        SpecError: it is a link.
+    """
+    if folder.is_symlink():
+        raise SpecError(f"{folder}: is a link, which is not followed; put a folder in its place")
+
+
 def _inconsistency(recording: Recording, launch: Launch) -> str:
     """What is wrong with a launch's references, in words; empty if nothing is."""
     if launch.kernel >= len(recording.kernels):
@@ -270,6 +283,7 @@ def _inconsistency(recording: Recording, launch: Launch) -> str:
 def _read(path: Path, size: int, digest: str) -> bytes:
     remedy = "capture again"
     try:
+        check_not_link(path.parent)
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
         raise SpecError(f"{path}: cannot be opened ({error.strerror}); {remedy}") from error

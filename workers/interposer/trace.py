@@ -15,12 +15,16 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, Validat
 
 from tuner.errors import EnvironmentProblem
 from tuner.files import first_problem
-from workers.interposer.recording import Count, Extent, Hex, Line
+from workers.interposer.recording import Count, Hex, Line
 
 MAX_LOG_BYTES = 256 << 20
 _COUNTER = struct.Struct("<4Q")
 _STRICT = ConfigDict(extra="forbid", strict=True)
 FileName = Annotated[str, Field(pattern=r"^[0-9]+(-[0-9]+)?\.[a-z0-9.]+$", max_length=100)]
+
+_Word = Annotated[int, Field(ge=0, lt=1 << 32)]
+LoggedExtent = tuple[_Word, _Word, _Word]
+"""May have zeros: without a cluster, and of a launch that the driver refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +68,11 @@ class ShapeLine:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
     shape: Count
     of: Count
-    grid: Extent
-    block: Extent
+    grid: LoggedExtent
+    block: LoggedExtent
     shared_bytes: Count
     cooperative: bool
-    cluster: Extent
+    cluster: LoggedExtent
     arguments: tuple[Hex, ...]
 
 

@@ -233,3 +233,10 @@ def test_commands_that_do_not_help_are_refused(tmp_path, text):
     (tmp_path / "compile_commands.json").write_text(text)
     with pytest.raises(SpecError, match=r"compile_commands\.json"):
         source_build(tmp_path / "silu.cu", tmp_path, commands=tmp_path / "compile_commands.json")
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x85"])
+def test_a_name_does_not_end_a_comment(separator):
+    found = kernel(*THREE, symbol=f"silu{separator}version: 2")
+    draft = captured_spec(found, Surroundings(binary=None, data="data"))
+    assert separator not in draft.text

@@ -35,10 +35,15 @@ def test_a_recording_reads_back_with_its_files(tmp_path):
         (("format",), 2, "format"),
         (("kernels", 0, "image", "sha256"), "../../etc/passwd", "sha256"),
         (("kernels", 0, "name"), "two\nlines", "name"),
+        (("kernels", 0, "name"), "two\u2028lines", "name"),
+        (("kernels", 0, "name"), "two\x85lines", "name"),
+        (("kernels", 0, "name"), "right\u202eleft", "name"),
         (("kernels", 0, "attributes", "registers"), -1, "registers"),
         (("launches", 0, "buffers", 0, "before"), "0" * 63 + "/", "before"),
         (("launches", 0, "grid"), [1, 1], "grid"),
         (("launches", 0, "grid", 0), 1.5, "grid"),
+        (("launches", 0, "grid", 0), 0, "grid"),
+        (("launches", 0, "block", 2), 0, "block"),
         (("launches", 0, "kernel"), 1, "kernel 1 does not exist"),
         (("launches", 0, "pointers", 0, "parameter"), 2, "no pointer fits at byte 0"),
         (("launches", 0, "pointers", 0, "at"), 1, "no pointer fits at byte 1"),
@@ -79,4 +84,12 @@ def test_a_buffer_is_not_read_through_a_link_nor_with_another_content(tmp_path):
     path.unlink()
     path.symlink_to(tmp_path / BUFFERS / store(tmp_path, b"a" * 64))
     with pytest.raises(SpecError, match="cannot be opened"):
+        read_buffer(tmp_path, buffer, buffer.before)
+
+
+def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
+    buffer = written(tmp_path).launches[0].buffers[0]
+    held = (tmp_path / BUFFERS).rename(tmp_path / "elsewhere")
+    (tmp_path / BUFFERS).symlink_to(held)
+    with pytest.raises(SpecError, match="buffers: is a link"):
         read_buffer(tmp_path, buffer, buffer.before)
