@@ -103,12 +103,17 @@ def scopes(history: History) -> list[str]:
     return [confirmation.scope for confirmation in history.confirmations]
 
 
+some_kills = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+"""A process is killed after every third fact, and in the slow tier after every one."""
+
+
+@some_kills
 @pytest.mark.parametrize("device", [GPU, CPU])
 @pytest.mark.parametrize("faults", [{}, FAULTS, {BASELINE: Fault.WRONG}])
-def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults):
+def test_killed_after_any_fact_a_run_ends_as_if_undisturbed(device, faults, every):
     undisturbed = Run(experiment(), device)
     undisturbed.drive(fleet(device, faults=faults))
-    for cut in range(len(undisturbed.facts)):
+    for cut in range(0, len(undisturbed.facts), every):
         run = Run(experiment(), device, kill_after=cut)
         with pytest.raises(KilledError):
             run.drive(fleet(device, faults=faults))
@@ -225,12 +230,13 @@ def test_where_nothing_is_valid_there_is_nobody_to_beat_the_incumbent():
     assert entrants(busy) == []
 
 
+@some_kills
 @pytest.mark.parametrize("device", [GPU, CPU])
 @pytest.mark.parametrize("faults", [FAULTS, {INCUMBENT: Fault.WRONG_LATER}])
-def test_beside_an_incumbent_too_a_killed_run_ends_as_if_undisturbed(device, faults):
+def test_beside_an_incumbent_too_a_killed_run_ends_as_if_undisturbed(device, faults, every):
     undisturbed = Run(experiment(), device, incumbents=(ENTERED,))
     undisturbed.drive(fleet(device, faults=faults))
-    for cut in range(len(undisturbed.facts)):
+    for cut in range(0, len(undisturbed.facts), every):
         run = Run(experiment(), device, incumbents=(ENTERED,), kill_after=cut)
         with pytest.raises(KilledError):
             run.drive(fleet(device, faults=faults))
