@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import ResolvedArgument
-from tuner.experiment.contents import Ulp, Unordered
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
-from workers.bench.oracle import magnitude
-from workers.comparison import Expected, Mode, compare
+from workers.bench.oracle import magnitude, output_bound
+from workers.comparison import Expected, compare
 from workers.elements import is_float
 from workers.groups import groups
 from workers.integrity.launch_checks import element_name
@@ -62,21 +61,6 @@ def reference_problem(
 
 def _bound(argument: ResolvedArgument, want: NDArray[Any], *, given: bool) -> Expected:
     """The bound of an output; a default ``atol`` grows with the result's magnitude."""
-    mode: Mode
-    match argument.compare:
-        case Ulp():
-            mode = "ulp"
-        case Unordered():
-            mode = "unordered"
-        case asked:
-            mode = asked
     with np.errstate(invalid="ignore"):
         scale = magnitude(want) if is_float(argument.dtype) and not given else 1.0
-    return Expected(
-        path="",
-        dtype=argument.dtype,
-        mode=mode,
-        rtol=argument.tolerance.rtol,
-        atol=argument.tolerance.atol * max(1.0, scale),
-        ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
-    )
+    return output_bound(argument, scale)

@@ -227,14 +227,6 @@ class Oracle:
         An absolute tolerance in the spec is meant for the first case, a default one for numbers
         around 1: outputs of larger magnitude may have larger errors.
         """
-        mode: Mode
-        match argument.compare:
-            case Ulp():
-                mode = "ulp"
-            case Unordered():
-                mode = "unordered"
-            case asked:
-                mode = asked
         unit = 1.0
         if argument.name in self._given:
             first = (self._timed[0], FIRST)
@@ -243,14 +235,7 @@ class Oracle:
                 case.wants[argument.name] if isinstance(case, VerificationCase) else want
             )
         growth = magnitude(want) / unit if unit and is_float(argument.dtype) else 1.0
-        return Expected(
-            path="",
-            dtype=argument.dtype,
-            mode=mode,
-            rtol=argument.tolerance.rtol,
-            atol=argument.tolerance.atol * max(1.0, growth),
-            ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
-        )
+        return output_bound(argument, growth)
 
     def _inputs(self, shape: int, spec: InputSpec) -> dict[str, NDArray[Any]]:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
@@ -333,6 +318,29 @@ class Oracle:
             return {}
         with self._referring:
             return reference_outputs(self._reference, function, self._arguments[shape], inputs)
+
+
+def output_bound(argument: ResolvedArgument, growth: float) -> Expected:
+    """The bound that the spec gives an output, with no path.
+
+    Its absolute part is ``growth`` times as large, if that is more than 1.
+    """
+    mode: Mode
+    match argument.compare:
+        case Ulp():
+            mode = "ulp"
+        case Unordered():
+            mode = "unordered"
+        case asked:
+            mode = asked
+    return Expected(
+        path="",
+        dtype=argument.dtype,
+        mode=mode,
+        rtol=argument.tolerance.rtol,
+        atol=argument.tolerance.atol * max(1.0, growth),
+        ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
+    )
 
 
 def magnitude(values: NDArray[Any]) -> float:
