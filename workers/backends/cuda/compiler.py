@@ -8,6 +8,7 @@ import hashlib
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -21,13 +22,8 @@ from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda import device_program as device_program_module
 from workers.backends.cuda import image, instruction_mix, nvcc, ptx
 from workers.backends.cuda.device_program import DeviceProgram, device_program, shim_texts
-from workers.backends.cuda.instruction_mix import mixes
 from workers.backends.cuda.nvcc import CompilerOutput, compile_with_nvcc
 from workers.backends.cuda.ptx import (
-    Access,
-    accesses,
-    bounds,
-    parameter_bytes,
     persists,
     reaches,
     variable_bytes,
@@ -201,23 +197,17 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
         ptx: the same program's PTX, which alone tells ``__launch_bounds__`` and how buffers are
             accessed.
     """
-    bound, accessed = bounds(ptx), accesses(ptx)
-    mixed, parameters = mixes(ptx), parameter_bytes(ptx)
-    usage = {}
     _, *parts = _ENTRY.split(report)
-    for symbol, text in zip(parts[::2], parts[1::2], strict=True):
-        frame, used = _FRAME.search(text), _USED.search(text)
-        shared, access = _SHARED.search(text), accessed.get(symbol, Access())
-        usage[symbol] = Usage(
+    symbols, texts = parts[::2], parts[1::2]
+    usage = image.ptx_usage(ptx, symbols)
+    for symbol, text in zip(symbols, texts, strict=True):
+        frame, used, shared = _FRAME.search(text), _USED.search(text), _SHARED.search(text)
+        usage[symbol] = replace(
+            usage[symbol],
             registers=int(used[1]) if used else None,
             spill_bytes=int(frame[2]) if frame else None,
             stack_bytes=int(frame[1]) if frame else None,
             static_shared_bytes=int(shared[1]) if shared else 0,
-            max_threads_per_block=bound.get(symbol),
-            noncoherent=access.noncoherent,
-            written=access.written,
-            mix=mixed.get(symbol, ()),
-            parameter_bytes=parameters.get(symbol),
         )
     return usage
 

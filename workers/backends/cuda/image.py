@@ -173,25 +173,30 @@ def _ptx(text: str) -> Image:
     target = _PTX_TARGET.search(text)
     if target is None:
         raise ValueError("is no cubin, no fatbin and no PTX")
+    return Image(
+        kind="PTX",
+        ptx=(int(target[1]),),
+        kernels=ptx_usage(text, _PTX_ENTRY.findall(text)),
+        variables=variable_bytes(text),
+        text=text,
+    )
+
+
+def ptx_usage(text: str, symbols: Sequence[str]) -> dict[str, Usage]:
+    """What PTX tells of kernels: bounds of a block, accesses, instructions, size of parameters."""
     bound, accessed = bounds(text), accesses(text)
     mixed, parameters = mixes(text), parameter_bytes(text)
-    kernels = {}
-    for symbol in _PTX_ENTRY.findall(text):
+    usage = {}
+    for symbol in symbols:
         access = accessed.get(symbol, Access())
-        kernels[symbol] = Usage(
+        usage[symbol] = Usage(
             max_threads_per_block=bound.get(symbol),
             noncoherent=access.noncoherent,
             written=access.written,
             mix=mixed.get(symbol, ()),
             parameter_bytes=parameters.get(symbol),
         )
-    return Image(
-        kind="PTX",
-        ptx=(int(target[1]),),
-        kernels=kernels,
-        variables=variable_bytes(text),
-        text=text,
-    )
+    return usage
 
 
 def narrowed(data: bytes, capability: int) -> bytes:
