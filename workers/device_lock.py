@@ -144,7 +144,7 @@ class DeviceLock:
         return held
 
     def _is_first(self, ticket: Path) -> bool:
-        """Whether nobody who lives asked before; removes tickets of the dead."""
+        """Whether this is the oldest ticket of a live process; removes those of dead ones."""
         for other in self._tickets():
             if other == ticket:
                 return True
@@ -161,7 +161,7 @@ class DeviceLock:
         return False
 
     def _tickets(self) -> list[Path]:
-        """Those who wait, by the time at which they asked."""
+        """The tickets of waiting processes, oldest first."""
         return sorted(self._queue.glob("[0-9]*"))
 
     def _log_holder(self) -> None:

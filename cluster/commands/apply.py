@@ -126,7 +126,7 @@ def _original(place: _Place, text: str) -> list[FileChange]:
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse a file or folder that its owner has made read-only, whoever asks."""
+    """Refuse a file or folder that its owner has made read-only, also to root."""
     target = path if path.exists() else path.parent
     mode = target.stat().st_mode
     if not os.access(target, os.W_OK) or not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):

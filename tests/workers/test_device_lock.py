@@ -172,7 +172,7 @@ def test_a_turn_that_is_over_ends_where_it_can_if_another_waits(monkeypatch) -> 
 
     with first.held():
         first.pause()
-        order.append("nobody waits")
+        order.append("alone")
         thread = started(lambda: take("second"))
         queued(1)
         order.append("works on")
@@ -185,7 +185,7 @@ def test_a_turn_that_is_over_ends_where_it_can_if_another_waits(monkeypatch) -> 
     first.close()
     for each in (thread, other):
         each.join()
-    assert order == ["nobody waits", "works on", "second", "first", "third", "first again"]
+    assert order == ["alone", "works on", "second", "first", "third", "first again"]
 
 
 def test_a_turn_ends_when_nothing_is_done() -> None:

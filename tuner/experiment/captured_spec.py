@@ -26,7 +26,7 @@ MOST_TUNED, MOST_HELD_OUT = 6, 4
 
 _LARGEST_SIZE = 1 << 40
 _VECTOR_BYTES = 16
-"""The largest vector access, which wants its address aligned."""
+"""Bytes of the largest vector access: its address must be a multiple of them."""
 
 _DIVISOR = 16
 """Powers of two beyond need not be promised."""

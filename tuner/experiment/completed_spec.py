@@ -1,7 +1,7 @@
 """A draft spec with what a model completed written into its text; everything else is kept.
 
 Edits the lines that a completion changes and marks what was verified. Comments, order and layout
-of the rest stay as they are, whoever wrote them.
+of all other lines stay as they are.
 """
 
 import re

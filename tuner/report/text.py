@@ -215,7 +215,7 @@ def _winners(result: Result) -> Iterator[str]:
 
 
 def _launches(result: Result) -> str:
-    """Who is launched dependently."""
+    """Whether baseline and finalists are launched dependently."""
     names = ["the baseline"] if result.baseline_dependent else []
     names += [_name(result, trial) for trial in result.dependent]
     text = f"dependent launches (may begin before the launch ahead has ended): {', '.join(names)}"

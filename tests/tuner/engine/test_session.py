@@ -162,7 +162,7 @@ ENTERED = IncumbentEntered(template=OTHER, configuration=Configuration.of({"x": 
 
 
 def entrants(busy: SimulatedFleet) -> list[list[int]]:
-    """Who is in each process that times the tune shapes."""
+    """The finalists in each process that times the tune shapes."""
     works = [work for work in busy.submitted if isinstance(work, ConfirmWork)]
     return [list(work.trials) for work in works if work.scope != "rest"]
 

@@ -2,7 +2,7 @@
 
 An application's file is written for a host compiler too. Its host code is cut out, standard
 headers are replaced by a prelude, PyTorch's and CUB's by small headers of our own, and any other
-header that nobody has is taken as empty.
+missing header by an empty one.
 """
 
 import re
