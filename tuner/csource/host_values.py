@@ -5,7 +5,7 @@ wrapper. A name whose value depends on the input becomes a size of that name.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -184,18 +184,19 @@ def _member(name: str, axis: str, local: str) -> str | None:
 class _Evaluator:
     """Evaluates in one scope, following at most ``steps`` names and calls.
 
-    Names that double what they stand for take all of ``parses``, the same list for all scopes of
-    one evaluation; the value is unknown then.
+    All scopes of one evaluation share its ``parses``: names that double what they stand for use
+    them up, and the value is unknown.
     """
 
-    def __init__(self, scope: Scope, steps: int, parses: list[None] | None = None) -> None:
+    def __init__(self, scope: Scope, steps: int, parses: Iterator[int] | None = None) -> None:
         self._scope, self._steps = scope, steps
-        self._parses = [None] * MAX_PARSES if parses is None else parses
+        self._parses = parses or iter(range(MAX_PARSES))
 
     def text(self, text: str) -> Polynomial | None:
-        if self._steps <= 0 or not text.strip() or len(text) > 2000 or not self._parses:
+        if self._steps <= 0 or not text.strip() or len(text) > 2000:
             return None
-        self._parses.pop()
+        if next(self._parses, None) is None:
+            return None
         tree = parse(f"auto _ = {text};", "cuda")
         node = next(tree.find("init_declarator"), None)
         value = node.child_by_field_name("value") if node else None
