@@ -20,6 +20,9 @@ from workers.comparison import Expected
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 from workers.elements import dtype_name
 
+N = 10_007
+"""Elements that :meth:`Rig.doubling` stages."""
+
 _USED = """
 from workers.backends.cuda.driver import import_cuda
 free, total = import_cuda().runtime.memGetInfo()
@@ -82,6 +85,16 @@ class Rig:
 
     def stage(self, folder, arguments, sets):
         return self.device.stage(with_files(folder, arguments), sets)
+
+    def doubling(self, folder):
+        """Three buffer sets of ``out``, ``x`` and ``n`` for a kernel that doubles; and ``x``."""
+        data = np.random.default_rng(0).standard_normal(N).astype(np.float32)
+        arguments = [
+            buffer("out", "out", np.empty(N, np.float32)),
+            buffer("x", "in", data),
+            StagedScalar(name="n", dtype="int32", value=N),
+        ]
+        return self.stage(folder, arguments, sets=3), data
 
     def expected(self, folder, values, **more) -> Expected:
         path = tempfile.mkstemp(dir=folder)[1]

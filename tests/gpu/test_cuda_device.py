@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.gpu.rig import Rig, binary_of, buffer, kernel, outcome_in_child, used_bytes
+from tests.gpu.rig import N, Rig, binary_of, buffer, kernel, outcome_in_child, used_bytes
 from tuner.plan import CellPlan, MemsetStep, Scratch
 from tuner.trial import Code
 from workers.backends.cuda.compiler import open_compiler
@@ -33,7 +33,6 @@ DOUBLE = """extern "C" __global__ void run(float* out, const float* x, int n) {
   if (i < n) out[i] = 2.0f * x[i];
 }
 """
-N = 10_007
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +43,7 @@ def rig():
 
 @pytest.fixture
 def doubling(rig, tmp_path):
-    data = np.random.default_rng(0).standard_normal(N).astype(np.float32)
-    buffer_sets = rig.stage(
-        tmp_path,
-        [
-            buffer("out", "out", np.empty(N, np.float32)),
-            buffer("x", "in", data),
-            StagedScalar(name="n", dtype="int32", value=N),
-        ],
-        sets=3,
-    )
+    buffer_sets, data = rig.doubling(tmp_path)
     yield buffer_sets, data
     buffer_sets.release()
 

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from tests.gpu.rig import Rig, binary_of, buffer, kernel
+from tests.gpu.rig import Rig, binary_of, kernel
 from tuner.plan import CellPlan
-from workers.devices.port import LateWrite, StagedScalar
+from workers.devices.port import LateWrite
 
 pytestmark = pytest.mark.gpu
 
-N = 10_007
 WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
 DOUBLE = """extern "C" __global__ void run(float* out, const float* x, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -42,16 +41,7 @@ def rig():
 
 @pytest.fixture
 def doubling(rig, tmp_path):
-    data = np.random.default_rng(0).standard_normal(N).astype(np.float32)
-    buffer_sets = rig.stage(
-        tmp_path,
-        [
-            buffer("out", "out", np.empty(N, np.float32)),
-            buffer("x", "in", data),
-            StagedScalar(name="n", dtype="int32", value=N),
-        ],
-        sets=3,
-    )
+    buffer_sets, data = rig.doubling(tmp_path)
     yield buffer_sets, rig.expected(tmp_path, 2.0 * data.astype(np.float64), rtol=1e-7)
     buffer_sets.release()
 

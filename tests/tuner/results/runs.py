@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,34 +36,15 @@ def full(median_ns: float, baseline_ns: float) -> Full:
 
 def finished_run(
     experiment: Experiment,
-    device: Device,
-    baseline: Sequence[float],
-    trials: Sequence[tuple[Mapping[str, Value], Times | Rejected]],
-    *,
-    processes: int = 5,
-    noise: float = 0.0,
-    seed: int = 0,
-    failed: Mapping[int, Rejected] | None = None,
-    confirmed: Callable[[int], bool] = lambda trial: True,
-    incumbents: Sequence[tuple[IncumbentEntered, Times]] = (),
+    *given: Any,
     told: Callable[[Fact], Fact] = lambda fact: fact,
+    **options: Any,
 ) -> History:
-    """A run with these times of each trial and incumbent, plus log-normal noise.
+    """A run of the facts that :func:`finished_facts` makes of the same arguments.
 
     ``told`` adds to each fact.
     """
-    facts = finished_facts(
-        experiment,
-        device,
-        baseline,
-        trials,
-        processes=processes,
-        noise=noise,
-        seed=seed,
-        failed=failed,
-        confirmed=confirmed,
-        incumbents=incumbents,
-    )
+    facts = finished_facts(experiment, *given, **options)
     ends = itertools.accumulate(isinstance(fact, TrialFinished) for fact in facts)
     entries = (Entry(told(fact), t=float(t)) for fact, t in zip(facts, ends, strict=True))
     return History.of(experiment, entries)
@@ -81,7 +63,7 @@ def finished_facts(
     confirmed: Callable[[int], bool] = lambda trial: True,
     incumbents: Sequence[tuple[IncumbentEntered, Times]] = (),
 ) -> list[Fact]:
-    """The facts of :func:`finished_run`."""
+    """A run with these times of each trial and incumbent, plus log-normal noise."""
     random = np.random.default_rng(seed)
     tune = len(experiment.shapes.tune)
     facts: list[Fact] = [
