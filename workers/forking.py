@@ -26,17 +26,24 @@ KILL_SECONDS = 60.0
 _LOG_BYTES = 64 * 1024
 _MAX_MESSAGE = 4096
 
-Ending = Literal["died", "killed", "hung", "memory", "garbage"]
-"""``killed``: by SIGKILL, hence externally or because the machine is out of memory."""
+Ending = Literal["died", "killed", "lost", "hung", "memory", "garbage"]
+"""``killed``: by SIGKILL, hence externally or because the machine is out of memory. ``lost``: with
+its fork server, hence not through anything that it did alone."""
+
+EXTERNAL: tuple[Ending, ...] = ("killed", "lost")
+"""Endings that tell nothing of what the child was asked to do."""
 
 
 class ChildFailed(Exception):
     """The child gave no valid answer and has been killed; ``detail`` is for people."""
 
     def __init__(self, how: Ending, detail: str) -> None:
-        super().__init__(detail)
+        super().__init__(how, detail)
         self.how = how
         self.detail = detail
+
+    def __str__(self) -> str:
+        return self.detail
 
 
 class OutputTail:
@@ -108,12 +115,15 @@ class _Server:
         self.kill()
         status = self._process.wait()
         self._log.finish()
-        how: Ending = "killed" if status == -signal.SIGKILL else "died"
+        how: Ending = "lost" if status == -signal.SIGKILL else "died"
         return ChildFailed(how, f"the fork server {ending(status)}{self._log.last_words()}")
 
 
 class ForkedProcess:
-    """A forked child. ``pid`` names no other process before :meth:`kill` has returned."""
+    """A forked child. ``pid`` names no other process before :meth:`kill` has returned.
+
+    ``lost`` once it is known that its server died, and the child with it.
+    """
 
     def __init__(self, server: _Server, status_socket: socket.socket) -> None:
         """Wait until it is set up. Raises :class:`ChildFailed`."""
@@ -121,7 +131,8 @@ class ForkedProcess:
         self._socket = status_socket
         self._guard = threading.RLock()
         self._status: int | None = None
-        self._gone = False
+        self._killed = False
+        self.lost = False
         self.pid = self._started()
 
     def wait(self, timeout: float) -> int:
@@ -136,7 +147,7 @@ class ForkedProcess:
             if self._status is None:
                 message = self._message(timeout)
                 self._status = int(message.get("status", -signal.SIGKILL))
-                self._gone = not message
+                self.lost = not message
             return self._status
 
     def kill(self) -> None:
@@ -144,7 +155,7 @@ class ForkedProcess:
         with self._guard, self._socket:
             with contextlib.suppress(TimeoutError):
                 self.wait(0.0)
-            if self._gone:  # the id may name another process
+            if self.lost or self._killed:  # the id may name another process
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -154,7 +165,7 @@ class ForkedProcess:
             except TimeoutError:
                 self._status = -signal.SIGKILL
                 self._server.kill()
-            self._gone = True
+            self._killed = True
 
     def _started(self) -> int:
         try:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame
 from workers.forking import (
+    EXTERNAL,
     START_SECONDS,
     ChildFailed,
     Ending,
@@ -29,7 +30,7 @@ from workers.forking import (
 )
 from workers.process_tree import kill_tagged, tree_tag
 
-_RETRIED = ("died", "killed")
+_RETRIED: tuple[Ending, ...] = ("died", *EXTERNAL)
 """Endings that may have an external cause."""
 
 
@@ -218,6 +219,8 @@ class Child:
             with contextlib.suppress(TimeoutError):
                 status = process.wait(1.0)
             self.kill()
+            if process.lost:
+                raise self._with_log("lost", "killed with its fork server") from None
             how: Ending = "killed" if status == -signal.SIGKILL else "died"
             raise self._with_log(how, ending(status)) from None
         except ValueError as error:

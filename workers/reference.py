@@ -62,6 +62,7 @@ class ReferenceProcess:
         Retries once if the process was killed externally.
 
         Raises:
+            ChildFailed: the process was lost with its fork server.
             ReferenceFailed: with the function's own message.
         """
         arrays = {n: np.ascontiguousarray(a) for n, a in arguments.items() if _is_array(a)}
@@ -80,6 +81,8 @@ class ReferenceProcess:
                 *self._child.request(text, blobs, timeout=self._seconds, attempts=2), place
             )
         except ChildFailed as failure:
+            if failure.how == "lost":
+                raise
             raise ReferenceFailed(f"{place}: {failure.detail}") from None
         except (ValueError, KeyError, TypeError) as error:
             self._child.kill()

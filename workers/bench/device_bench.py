@@ -112,12 +112,16 @@ class DeviceBench:
         Raises:
             EnvironmentProblem: no such device, no driver or no package for it.
         """
-        return self._describe()[0]
+        try:
+            return self._describe()[0]
+        except ChildFailed as failure:
+            raise EnvironmentProblem(f"{self.name}: {failure}") from None
 
     def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make the cases, check the baseline and trivial answers, time the baseline.
 
-        Calling again starts over. Retries once if a child process was killed externally.
+        Calling again starts over. Retries once if a child process was killed externally. Raises
+        :class:`ChildFailed` if one was lost with its fork server: another attempt may succeed.
         """
         began = time.time()
         result = self._begin(setup)
@@ -140,6 +144,7 @@ class DeviceBench:
         Timings above the ``cutoffs`` of :mod:`tuner.racing` are cut short.
 
         Raises:
+            ChildFailed: a child was lost with its fork server, and another attempt may succeed.
             EnvironmentProblem: the device failed its canary twice and is quarantined.
         """
         prep, _ = self._prepared()
@@ -151,12 +156,15 @@ class DeviceBench:
         with self._lock().held():
             began, at = time.monotonic(), time.time()
             for _ in range(CHILD_ATTEMPTS):
-                runner = self._ready(candidate)
                 try:
+                    runner = self._ready(candidate)
                     outcome = runner.trial(candidate, cutoffs)
                     break
                 except ChildLost as failure:
                     outcome = rejected(failure, None)
+                except ChildFailed:
+                    self._drop()
+                    raise
             seconds = time.monotonic() - began
         return TrialFinished(
             trial=candidate.trial,
@@ -252,7 +260,7 @@ class DeviceBench:
             for shape, binding in enumerate(bindings)
         }
         prep = Preparation(
-            setup=setup, device=self.device(), bindings=bindings, arguments=arguments
+            setup=setup, device=self._describe()[0], bindings=bindings, arguments=arguments
         )
         for shape in prep.timed:
             cell = setup.baseline.plan.cells[shape]
@@ -361,6 +369,8 @@ class DeviceBench:
                 self._described = server.describe()
             except (DeviceFailure, ChildFailed) as failure:
                 server.close()
+                if isinstance(failure, ChildFailed) and failure.how == "lost":
+                    raise
                 raise EnvironmentProblem(f"{self.name}: {failure.detail}") from None
             self._spare = server
         return self._described

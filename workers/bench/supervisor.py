@@ -28,7 +28,7 @@ from workers.devices.port import (
     StagedNull,
     StagedValue,
 )
-from workers.forking import ChildFailed
+from workers.forking import EXTERNAL, ChildFailed
 from workers.integrity.time_bounds import refuse_implausible
 from workers.process import Child
 
@@ -92,7 +92,8 @@ class _Pending:
 class Supervisor:
     """One device server in a child process. Failures are :class:`DeviceFailure`.
 
-    After a sticky one the child is gone with every handle; the next request starts another.
+    After a sticky one the child is gone with every handle; the next request starts another. A child
+    that is lost with its fork server raises :class:`ChildFailed`, which is nobody's failure.
     """
 
     def __init__(
@@ -123,13 +124,13 @@ class Supervisor:
         """Start the child if none runs.
 
         Raises:
-            ChildFailed: it was killed externally, twice in a row; another attempt may succeed.
+            ChildFailed: it was killed or lost, twice in a row; another attempt may succeed.
             EnvironmentProblem: it does not start.
         """
         try:
             self._child.start()
         except ChildFailed as failure:
-            if failure.how == "killed":
+            if failure.how in EXTERNAL:
                 raise
             raise EnvironmentProblem(f"the bench process does not start: {failure}") from None
 
@@ -331,7 +332,9 @@ class Supervisor:
         except (ChildFailed, DeviceFailure) as failure:
             self._child.kill()
             lost = _dead(failure) if isinstance(failure, ChildFailed) else failure
-            raise (ChildLost(lost.code, lost.detail, sticky=True) if owed else lost) from None
+            if owed and isinstance(lost, DeviceFailure):
+                lost = ChildLost(lost.code, lost.detail, sticky=True)
+            raise lost from None
         for one in held:
             self._done(one)
 
@@ -391,6 +394,8 @@ def _restored(one: BurstRequest) -> tuple[int, ...]:
     return tuple(sorted({*one.order, *watched, *one.decoy_sets}))
 
 
-def _dead(failure: ChildFailed) -> DeviceFailure:
+def _dead(failure: ChildFailed) -> DeviceFailure | ChildFailed:
+    if failure.how == "lost":
+        return failure
     kind = ChildLost if failure.how == "killed" else DeviceFailure
     return kind(_CODES[failure.how], failure.detail, sticky=True)

@@ -16,7 +16,7 @@ from workers.compilers.protocol import (
     encode_build,
     encode_opening,
 )
-from workers.forking import ChildFailed
+from workers.forking import EXTERNAL, ChildFailed
 from workers.process import Child, physical_memory
 from workers.scratch import PrivateFolder
 
@@ -65,11 +65,14 @@ class CompileWorker:
         """Start the process and open its compiler, which takes as long as a few compiles.
 
         Raises:
+            ChildFailed: it was killed or lost, twice in a row; another attempt may succeed.
             EnvironmentProblem: it does not start.
         """
         try:
             self._child.start()
         except ChildFailed as failure:
+            if failure.how in EXTERNAL:
+                raise
             raise EnvironmentProblem(f"the compile process does not start: {failure}") from None
 
     def compile(
@@ -78,6 +81,7 @@ class CompileWorker:
         """Compile in order, stopping at the first failure; ``timeout`` is per build, in seconds.
 
         Raises:
+            ChildFailed: the process was killed while it started, or lost with its fork server.
             EnvironmentProblem: the toolchain is missing.
         """
         binaries = []
@@ -104,6 +108,8 @@ class CompileWorker:
             )
             result = decode_result(text, blobs, build)
         except ChildFailed as failure:
+            if failure.how == "lost":
+                raise
             code, verb = _ENDINGS.get(failure.how, (Code.COMPILER_CRASH, "failed:"))
             return Rejected(
                 stage=Stage.COMPILE, code=code, detail=f"the compiler {verb} {failure.detail}"

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.workers.harness import QUICK, Laboratory, recorded_processes
-from tests.workers.test_process import alive, wait_for
+from tests.workers.test_process import alive, fork_server, wait_for
 from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code, Full, Measured, Rejected
@@ -28,6 +28,7 @@ from workers.bench.device_bench import DeviceBench
 from workers.bench.oracle import Oracle
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import Supervisor
+from workers.forking import ChildFailed
 from workers.scratch import runtime_directory
 
 EXPLOITS = Path(__file__).parents[2] / "exploits"
@@ -240,8 +241,13 @@ def test_a_child_killed_from_outside_is_replaced(laboratory, launched) -> None:
     assert isinstance(outcomes[-1], Measured)
 
 
-def killing(monkeypatch, during: type, method: str, kills: int, after: int) -> list[int]:
-    """Kill the child so many times within calls of a method, each after some launches."""
+def killing(
+    monkeypatch, during: type, method: str, kills: int, after: int, *, server: bool = False
+) -> list[int]:
+    """Kill the child so many times within calls of a method, each after some launches.
+
+    With ``server`` the fork server is killed in its place.
+    """
     run_bursts, entered = Supervisor.run_bursts, getattr(during, method)
     killed: list[int] = []
     launches: list[int] = []
@@ -259,7 +265,7 @@ def killing(monkeypatch, during: type, method: str, kills: int, after: int) -> l
             if launches[0] > after:
                 killed.append(supervisor.pid)
                 launches.clear()
-                os.kill(supervisor.pid, signal.SIGKILL)
+                os.kill(fork_server(supervisor.pid) if server else supervisor.pid, signal.SIGKILL)
         return run_bursts(supervisor, *given, **more)
 
     monkeypatch.setattr(during, method, enter)
@@ -282,6 +288,27 @@ def test_whose_child_is_killed_again_is_called_the_reason(laboratory, monkeypatc
     assert len(killed) == 2
 
 
+@pytest.mark.parametrize(
+    ("during", "method"),
+    [
+        (trial_runner.TrialRunner, "trial"),
+        pytest.param(Confirmation, "run", marks=pytest.mark.slow),
+    ],
+)
+def test_a_loss_of_the_fork_server_is_no_verdict(laboratory, monkeypatch, during, method) -> None:
+    candidate = laboratory.candidate(f"{GOOD} // lost in {method}")
+    killing(monkeypatch, during, method, 1, 2, server=True)
+
+    def work() -> object:
+        if during is Confirmation:
+            return laboratory.confirmed(candidate, process=1).failed
+        return type(laboratory.bench.run(candidate).outcome)
+
+    with pytest.raises(ChildFailed, match="killed with its fork server"):
+        work()
+    assert work() == (() if during is Confirmation else Measured)
+
+
 @pytest.mark.parametrize("after", [0, 7])
 def test_a_child_killed_within_a_confirmation_refutes_nobody(
     laboratory, monkeypatch, after
@@ -291,6 +318,14 @@ def test_a_child_killed_within_a_confirmation_refutes_nobody(
     assert not confirmed.failed
     assert len(confirmed.samples) == 6
     assert len(killed) == 1
+
+
+@pytest.mark.slow
+def test_a_loss_of_the_fork_server_while_it_prepares_is_no_verdict(laboratory, monkeypatch) -> None:
+    killing(monkeypatch, Oracle, "case", 1, 0, server=True)
+    with pytest.raises(ChildFailed, match="killed with its fork server"):
+        laboratory.bench.prepare(laboratory.setup)
+    assert not isinstance(laboratory.bench.prepare(laboratory.setup).result, Rejected)
 
 
 def test_a_child_killed_while_it_prepares_is_replaced(laboratory, monkeypatch) -> None:

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tests.workers.harness import build, opencl_device
-from tests.workers.test_process import alive, wait_for
+from tests.workers.test_process import alive, fork_server, wait_for
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code, Rejected, Stage
 from workers.compilers import worker as compile_worker
 from workers.compilers.protocol import decode_result, encode_result
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import find, list_devices
+from workers.forking import ChildFailed
+from workers.process import Child
 from workers.scratch import runtime_directory
 
 ONE = build("kernel void f(global int *a) { a[0] = 1; }", "f")
@@ -69,6 +71,23 @@ def test_a_compiler_that_is_killed_from_outside_costs_nothing(worker) -> None:
     worker.compile([ONE])
     os.kill(worker.pid, signal.SIGKILL)
     assert isinstance(worker.compile([TWO]), tuple)
+
+
+def test_a_compiler_that_is_lost_with_its_fork_server_is_no_crash(worker, monkeypatch) -> None:
+    send, lost = Child.send, []
+
+    def losing(child, *given, **more):
+        child.start()
+        if len(lost) < 2:
+            lost.append(fork_server(child.pid))
+            os.kill(lost[-1], signal.SIGKILL)
+        return send(child, *given, **more)
+
+    monkeypatch.setattr(Child, "send", losing)
+    with pytest.raises(ChildFailed, match="killed with its fork server"):
+        worker.compile([ONE])
+    assert isinstance(worker.compile([ONE]), tuple)
+    assert len(set(lost)) == 2
 
 
 def test_a_device_that_is_not_here_is_one_message() -> None:
