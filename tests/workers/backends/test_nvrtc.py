@@ -11,6 +11,7 @@ from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda.architectures import ARCHITECTURES, device_for
 from workers.backends.cuda.compiler import open_compiler, usage_by_symbol
+from workers.backends.cuda.device_program import device_program
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 
@@ -343,6 +344,23 @@ def test_an_application_s_file_compiles_as_it_is(compiler):
     made = compiler.compile(build(APPLICATION, entries, (), headers=headers))
     assert isinstance(made, Binary), made
     assert made.usage[0][1].registers > 0
+
+
+def test_a_file_compiles_where_the_toolchain_s_float_limits_are_empty(compiler):
+    headers = (("cuda/std/cfloat", ""),)  # as CUDA 13.0 has it for NVRTC
+    body = "x[n] = std::numeric_limits<float>::max() - FLT_EPSILON + (float)DBL_MIN;"
+    source = f"#include <stdio.h>\n#include <cuda/std/cfloat>\n{kernel(body)}"
+    assert isinstance(compiler.compile(build(source, defines=(), headers=headers)), Binary)
+
+
+@pytest.mark.parametrize(
+    "header", ["cusparse.h", "cublas_v2.h", "curand.h", "cuda_profiler_api.h", "nvToolsExt.h"]
+)
+def test_an_installed_toolkit_s_headers_for_the_host_are_not_compiled(tmp_path, header):
+    (tmp_path / header).write_text("#include <stdint.h>\n__host__ int call(void);\n")
+    given = device_program(build(f"#include <{header}>\n{PLAIN}"), (tmp_path,), hosted=False)
+    assert header in given.headers
+    assert "__host__" not in given.headers[header]
 
 
 def test_an_error_in_an_application_s_file_keeps_its_line(compiler):

@@ -20,8 +20,11 @@ SHIMS = Path(__file__).with_name("shims")
 PRELUDE = "kernelwright/prelude.h"
 
 _TORCH = re.compile(r"(?:torch|ATen|c10)/.*")
-_LIBRARY = re.compile(r"cu(?:blas|dnn).*")
-_HOST_ONLY = re.compile(r"cuda\.h|cuda_\w+_interop\.h|cuda(?:GL|EGL|VDPAU)\w*\.h|thrust/.*")
+_LIBRARY = re.compile(r"cu(?:blas|dnn|sparse|solver|fft).*")
+_HOST_ONLY = re.compile(
+    r"cuda\.h|cuda_\w+_interop\.h|cuda_profiler_api\.h|cuda(?:GL|EGL|VDPAU)\w*\.h"
+    r"|cu(?:rand|file|pti)\.h|nv(?:ml|rtc|jpeg|JitLink)\.h|npp\w*\.h|nvToolsExt\w*\.h|(?:nvtx3|thrust)/.*"
+)
 """Headers of the toolchain that cannot be compiled for the device alone."""
 _DEPENDENCE = re.compile(
     r"\bcuda(?:GridDependencySynchronize|TriggerProgrammaticLaunchCompletion)\b"

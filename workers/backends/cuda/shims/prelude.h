@@ -21,6 +21,23 @@ using ulong = unsigned long;
 #define CUDA_VERSION CUDART_VERSION
 #endif
 
+#ifndef FLT_MAX  // <cuda/std/cfloat> of CUDA 13.0 is empty for NVRTC
+#define FLT_RADIX 2
+#define FLT_MANT_DIG 24
+#define FLT_DIG 6
+#define FLT_MIN_EXP (-125)
+#define FLT_MAX_EXP 128
+#define FLT_MIN 1.17549435e-38f
+#define FLT_MAX 3.40282347e+38f
+#define FLT_EPSILON 1.19209290e-7f
+#define DBL_MANT_DIG 53
+#define DBL_DIG 15
+#define DBL_MIN_EXP (-1021)
+#define DBL_MAX_EXP 1024
+#define DBL_MIN 2.2250738585072014e-308
+#define DBL_MAX 1.7976931348623157e+308
+#define DBL_EPSILON 2.2204460492503131e-16
+#endif
 #ifndef INFINITY
 #define INFINITY __builtin_bit_cast(float, 0x7F800000)
 #define NAN __builtin_bit_cast(float, 0x7FFFFFFF)
