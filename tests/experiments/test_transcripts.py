@@ -18,16 +18,18 @@ from tuner.space.lower import lower
 from workers.backends.cuda.architectures import device_for
 
 EXPERIMENTS = Path(__file__).parents[2] / "deploy" / "experiments"
-RECORDED = sorted(EXPERIMENTS.glob("*/transcript_cuda.jsonl"))
+RECORDED = sorted(EXPERIMENTS.glob("*/transcript_cuda*.jsonl"))
+"""Each is named after its spec, ``transcript_SPEC.jsonl``."""
 H100 = device_for("sm_90")
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_reply_of_a_cuda_transcript_can_be_used(path):
     pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
     from workers.backends.cuda.compiler import open_compiler
 
-    experiment = load_experiment(path.parent / "cuda.yaml")
+    experiment = load_experiment(path.parent / f"{path.stem.removeprefix('transcript_')}.yaml")
+    shapes = (experiment.shapes.tune[0], experiment.shapes.tune[-1])
     transcript = read_transcript(path)
     assert transcript.header.kernel == kernel_digest(experiment.kernel)
     rounds = {exchange.step.round for exchange in transcript.exchanges}
@@ -42,6 +44,6 @@ def test_every_reply_of_a_cuda_transcript_can_be_used(path):
         assert refusal(experiment, found.template) is None
         space = feasible_set(experiment, found.template, H100)
         for configuration in corners(space, 2):
-            plan = lower(experiment, found.template, configuration, experiment.shapes.tune, H100)
+            plan = lower(experiment, found.template, configuration, shapes, H100)
             binaries = [compiler.compile(build) for build in plan.builds]
             assert over_limit(plan, H100, binaries) is None
