@@ -62,6 +62,11 @@ def throughput(name: str, *more: str) -> tuple[str, ...]:
     return python("-m", "tests.benchmarks.throughput", *words, *more)
 
 
+def answer(spec: str, name: str, *more: str) -> tuple[str, ...]:
+    """How long a whole run takes to a confirmed answer, in one line, and where the time went."""
+    return python("-m", "tests.benchmarks.answer_time", "--out", out(f"runs/{name}"), spec, *more)
+
+
 def steps() -> dict[str, Step]:
     """Every step by name, in order."""
     bundled = "deploy/experiments"
@@ -119,6 +124,15 @@ def steps() -> dict[str, Step]:
         ),
         "loop_merge": Step(
             500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "loop_merge", *replay)
+        ),
+        "answer_space": Step(120, answer(f"{DATA}/silu_space/cuda.yaml", "answer_space")),
+        "answer_one": Step(90, answer(f"{DATA}/silu_space/one.yaml", "answer_one")),
+        "answer_public": Step(150, answer(f"{DATA}/silu_space/public.yaml", "answer_public")),
+        "answer_four": Step(
+            400, answer(f"{DATA}/silu_space/one.yaml", "answer_four", "--runs", "4")
+        ),
+        "answer_rounds": Step(
+            300, answer(f"{bundled}/silu_and_mul/cuda.yaml", "answer_rounds", *replay)
         ),
         "applications": Step(590, python("-m", "tests.gpu.applications", out("applications"))),
         "templates": Step(550, python("-m", "tests.gpu.measure", "templates")),

@@ -1,13 +1,14 @@
 """After the search: confirm the finalists in fresh processes, then examine the winners.
 
-All finalists are timed on the tune shapes in a few processes. The winners among them are timed in
-further ones until their verdicts are decided, and also on what is reported besides: the held-out
-shapes and the other cache state. Owns which trials are ready for that, and
-what of it is in flight. Knows nothing of searching.
+All finalists are timed on the tune shapes in one process, and those that lead there in a few more.
+The winners among them are timed in further ones until their verdicts are decided, and also on what
+is reported besides: the held-out shapes and the other cache state. Owns which trials are ready for
+that, and what of it is in flight. Knows nothing of searching.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Literal
 
@@ -15,9 +16,11 @@ from tuner.candidate import Candidate
 from tuner.device import Device
 from tuner.engine.work import ConfirmWork, ExamineWork
 from tuner.experiment.model import Experiment
+from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Fact, WinnersExamined
 from tuner.journal.history import History
 from tuner.plan import CellPlan
+from tuner.results.screening import leading, leading_at_most
 from tuner.results.statistics import FEWEST
 from tuner.results.summary import undecided, winners
 
@@ -33,6 +36,15 @@ def has_rest(experiment: Experiment, device: Device) -> bool:
 _Part = Literal["tune", "rest"]
 _Verdicts = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """The winners, and those of them with undecided verdicts on tune and on held-out shapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What the next process times, and on what; with ``screening`` only to see which lead."""
+
+    scope: ConfirmScope
+    trials: tuple[int, ...] = ()
+    screening: bool = False
 
 
 class ConfirmationQueue:
@@ -58,6 +70,8 @@ class ConfirmationQueue:
         self._processes: dict[int, ConfirmWork] = {}
         self._examining = False
         self._judged: tuple[int, _Verdicts] | None = None
+        self._screened: tuple[int, tuple[int, ...]] | None = None
+        self._shapes = len(every_shape(history.experiment))
 
     @property
     def over(self) -> bool:
@@ -83,7 +97,7 @@ class ConfirmationQueue:
             self._examining = False
 
     def add(self, candidate: Candidate) -> None:
-        """Note that a trial is compiled for every shape."""
+        """Note that a trial is compiled: for every shape, or only for the tune shapes."""
         self._compiled[candidate.trial] = candidate
 
     def refuse(self, trial: int) -> None:
@@ -98,19 +112,30 @@ class ConfirmationQueue:
         """Trials that must be compiled before anything else is done."""
         if self._waits:
             return []
-        return [n for n in self._wanting() if n not in self._compiled and n not in compiling]
+        return [n for n in self._wanting() if not self._is_compiled(n) and n not in compiling]
+
+    @property
+    def screening(self) -> bool:
+        """Whether the next process times tune shapes alone, without extra checks."""
+        return self._unconfirmed().screening
+
+    def _is_compiled(self, trial: int) -> bool:
+        """Whether a trial is compiled for as many shapes as it is wanted for next."""
+        known = self._compiled.get(trial)
+        return known is not None and (len(known.plan.cells) == self._shapes or self.screening)
 
     def works(self) -> list[ConfirmWork | ExamineWork]:
         """What to send now that everything wanted is compiled."""
         if self._waits:
             return []
-        if not self._processes and not self._unconfirmed()[1]:
+        if not self._processes and not self._unconfirmed().trials:
             self._examining = True
             winners = tuple(self._compiled[trial] for trial in self._unexamined())
             return [ExamineWork(winners=winners, checkers=self._rest, profiler=self._profile)]
         works: list[ConfirmWork | ExamineWork] = []
         while len(self._processes) < self._benches:
-            scope, wanted = self._unconfirmed()
+            following = self._unconfirmed()
+            scope, wanted = following.scope, following.trials
             if not wanted:
                 break
             used = {c.process for c in self._history.confirmations} | self._processes.keys()
@@ -119,25 +144,31 @@ class ConfirmationQueue:
                 process=process,
                 scope=scope,
                 finalists=tuple(self._compiled[trial] for trial in wanted),
-                extra_checks=self._unchecked("rest" if scope == "rest" else "tune", wanted),
+                extra_checks=()
+                if following.screening
+                else self._unchecked("rest" if scope == "rest" else "tune", wanted),
             )
             self._processes[process] = work
             works.append(work)
         return works
 
     def _unchecked(self, part: _Part, trials: Sequence[int]) -> tuple[int, ...]:
-        """Those that no process was told to give the extra checks of a part."""
+        """Those that no process was told to give the extra checks of a part.
+
+        Incumbents had those of the tune shapes when they won.
+        """
         begun: list[ConfirmWork | ConfirmationSampled] = [
             *self._processes.values(),
             *self._history.confirmations,
         ]
         checked = {n for one in begun if one.scope in (part, "all") for n in one.extra_checks}
-        return tuple(trial for trial in trials if trial not in checked)
+        known = self._history.incumbent_numbers if part == "tune" else ()
+        return tuple(trial for trial in trials if trial not in checked and trial not in known)
 
     @property
     def _waits(self) -> bool:
         """Whether nothing can be begun before what is in flight is answered."""
-        return self._examining or (bool(self._processes) and not self._unconfirmed()[1])
+        return self._examining or (bool(self._processes) and not self._unconfirmed().trials)
 
     @property
     def _has_rest(self) -> bool:
@@ -149,6 +180,10 @@ class ConfirmationQueue:
     def _held_out(self) -> range:
         shapes = self._history.experiment.shapes
         return range(len(shapes.tune), len(shapes.tune) + len(shapes.held_out))
+
+    @property
+    def _top(self) -> int:
+        return self._history.experiment.confirm.top
 
     @property
     def _at_most(self) -> int:
@@ -165,24 +200,43 @@ class ConfirmationQueue:
 
     def _wanting(self) -> Sequence[int]:
         """Trials that need to be confirmed, or once all are, examined."""
-        return self._unconfirmed()[1] or self._unexamined()
+        return self._unconfirmed().trials or self._unexamined()
 
-    def _unconfirmed(self) -> tuple[ConfirmScope, list[int]]:
-        """Trials that need to be timed in more processes, and on what.
+    def _unconfirmed(self) -> _Process:
+        """The next process; without trials if none is wanted, or none before others are answered.
 
-        First all finalists in the fewest. Then the winners among them, until their verdicts are
-        decided. The incumbents are timed beside them on the tune shapes, as the baseline is.
+        First all finalists, in one process where one bench has to time them all. Then those that
+        lead, in the fewest. Then the winners among them, until their verdicts are decided. The
+        incumbents are timed beside them on the tune shapes, as the baseline is.
         """
         finalists = self._finalists()
+        if self._benches == 1 and len(finalists) > leading_at_most(self._top):
+            if fresh := self._lacking("tune", finalists, 1):
+                return _Process("tune", (*fresh, *self._incumbents()), screening=True)
+            if self._awaits(finalists, 1):
+                return _Process("tune")
+            finalists = self._leading_of(finalists)
         if first := self._lacking("tune", finalists, self._fewest):
-            return "all" if self._alone else "tune", [*first, *self._incumbents()]
-        answered = self._times("tune", [])
-        if self._processes and any(answered[trial] < self._fewest for trial in finalists):
-            return "tune", []
+            return _Process("all" if self._alone else "tune", (*first, *self._incumbents()))
+        if self._awaits(finalists, self._fewest):
+            return _Process("tune")
         tune, rest = self._undecided()
         if not tune or self._unchecked("rest", rest):
-            return "rest", rest
-        return "all" if rest else "tune", list(dict.fromkeys([*tune, *rest, *self._incumbents()]))
+            return _Process("rest", tuple(rest))
+        wanted = dict.fromkeys([*tune, *rest, *self._incumbents()])
+        return _Process("all" if rest else "tune", tuple(wanted))
+
+    def _awaits(self, trials: Sequence[int], wanted: int) -> bool:
+        """Whether processes in flight have to be answered for so many of each trial."""
+        answered = self._times("tune", [])
+        return bool(self._processes) and any(answered[trial] < wanted for trial in trials)
+
+    def _leading_of(self, finalists: list[int]) -> list[int]:
+        """Those that lead, found once for each state of the history."""
+        applied = self._history.applied
+        if self._screened is None or self._screened[0] != applied:
+            self._screened = applied, leading(self._history, finalists)
+        return [one for one in finalists if one in self._screened[1]]
 
     def _undecided(self) -> tuple[list[int], list[int]]:
         """The winners that lack processes on the tune shapes, and on the rest."""

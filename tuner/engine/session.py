@@ -356,5 +356,5 @@ class Session:
 
     def _confirm(self) -> list[Work]:
         if absent := self._confirmation.absent(self._compiling):
-            return self._compile(absent, all_shapes=True)
+            return self._compile(absent, all_shapes=not self._confirmation.screening)
         return [] if self._compiling else [*self._confirmation.works()]

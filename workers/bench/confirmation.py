@@ -31,8 +31,12 @@ from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import VerificationCase, rejected
 
-ROUNDS, OTHER_ROUNDS = 5, 3
-"""Parts of each timing, between which candidates alternate; fewer where it decides nothing."""
+PARTS, PARTS_ON_GPU = 5, 3
+"""Parts that a timing is divided into, between which candidates alternate; how many are taken on a
+GPU, where each has a hundred launches or more, whatever it should have."""
+
+REDRAWN_ELEMENTS = 1 << 20
+"""Elements that may be drawn anew for a finalist on a shape, on average, on a GPU."""
 
 
 class _CandidateFailed(Exception):
@@ -189,7 +193,7 @@ class Confirmation:
             for number, case in enumerate(checked):
                 is_extra = number >= len(cases)
                 for trial, loaded in runners.items():
-                    if is_extra and trial not in (BASELINE, *checked_further):
+                    if is_extra and trial not in checked_further:
                         continue
                     self._lock.pause()
                     with self._attribute_failure(trial, shape):
@@ -229,11 +233,11 @@ class Confirmation:
         measure = self._prep.measure
         part = replace(
             measure,
-            warmup=-(-measure.warmup // ROUNDS),
-            repeats=-(-measure.repeats // ROUNDS),
-            at_most=-(-measure.at_most // ROUNDS),
+            warmup=-(-measure.warmup // PARTS),
+            repeats=-(-measure.repeats // PARTS),
+            at_most=-(-measure.at_most // PARTS),
         )
-        rounds = ROUNDS if cache == measure.cache else OTHER_ROUNDS
+        rounds = PARTS if self._prep.device.is_cpu else PARTS_ON_GPU
         times: dict[int, list[float]] = {trial: [] for trial in runners}
         plain_times: dict[int, list[float]] = {trial: [] for trial in serialised}
         check_at = {trial: self._rng.integers(rounds) for trial in runners}
@@ -286,10 +290,16 @@ class Confirmation:
         ]
 
     def _unique_inputs(self, shape: int) -> bool:
-        """Whether a finalist's recheck draws its own inputs; large ones take seconds to draw."""
+        """Whether a finalist's recheck draws its own inputs; many elements are drawn seldom.
+
+        They are drawn, and the outputs compared, outside the device.
+        """
         if self._prep.device.is_cpu:
             return True
-        return not is_large(self._prep.arguments[shape]) and bool(self._rng.integers(2))
+        arguments = self._prep.arguments[shape]
+        elements = sum(a.elements for a in arguments if a.is_buffer)
+        share = min(0.5, REDRAWN_ELEMENTS / max(elements, 1))
+        return not is_large(arguments) and bool(self._rng.random() < share)
 
     def _check_others(self, session: BenchSession, loaded: LoadedCandidate, shape: int) -> None:
         """Check a finalist on its other cases between two parts of its timing.

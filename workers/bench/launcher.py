@@ -20,7 +20,7 @@ from workers.bench.deadlines import Deadlines
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import BurstRequest, Supervisor
 from workers.comparison import Expected
-from workers.devices.port import Inspection, LateWrite
+from workers.devices.port import Inspection, LateWrite, Rotation
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -35,7 +35,8 @@ class LoadedCandidate:
     """A candidate loaded into the child.
 
     ``launchables`` are bound at first use. On shapes in ``compiling`` the launch that made the
-    driver compile may still run. A launch took up to ``slowest_ns`` so far, by shape.
+    driver compile may still run. A launch took up to ``slowest_ns`` so far, by shape. Timed again
+    on a shape, it is launched in the same of its ``orders``.
     """
 
     candidate: Candidate
@@ -43,6 +44,7 @@ class LoadedCandidate:
     launchables: dict[StagingKey, int] = field(default_factory=dict)
     compiling: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
+    orders: dict[tuple[int, Rotation], tuple[int, ...]] = field(default_factory=dict)
 
     def late_writes(self, shape: int) -> list[LateWrite]:
         """The late writes that its dependent launches on a shape must wait for."""

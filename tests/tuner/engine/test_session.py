@@ -570,8 +570,28 @@ def test_only_winners_go_on_and_no_longer_than_they_may():
         assert number in winners(history) or len(seen) == 3
     works = [work for work in busy.submitted if isinstance(work, ConfirmWork)]
     assert [bool(work.extra_checks) for work in works] == [True, False, False, True] + [False] * 4
-    for trial in winners(history):
-        assert (works[0].extra_checks + works[3].extra_checks).count(trial) == 2
+    for trial in winners(history):  # an incumbent had those of the tune shapes when it won
+        given = (works[0].extra_checks + works[3].extra_checks).count(trial)
+        assert given == (1 if trial == INCUMBENT else 2)
+
+
+def test_of_many_finalists_those_that_lead_in_the_first_process_go_on():
+    problem = replace(at_most(5), confirm=ConfirmSettings(top=6, processes=5))
+    run, busy = Run(problem, incumbents=(ENTERED,)), fleet(noise=1e-4)
+    history = run.drive(busy).history
+    finalists = history.finalists()
+    first, second, third, *others = [w for w in busy.submitted if isinstance(w, ConfirmWork)]
+    assert first.trials == (*finalists, INCUMBENT)
+    assert first.extra_checks == ()
+    assert {len(candidate.plan.cells) for candidate in first.finalists} == {2}
+    assert second.trials == third.trials
+    assert len(second.trials) < len(first.trials)
+    assert set(second.extra_checks) == set(second.trials) - {INCUMBENT}
+    for later in (second, third, *others):
+        assert {len(candidate.plan.cells) for candidate in later.finalists} == {3}
+    assert set(winners(history)) <= set(second.trials)
+    best = min(finalists, key=lambda trial: history.loss(trial))
+    assert best in second.trials
 
 
 def test_rounds_look_at_the_verdicts_over_all_shapes_alone():
