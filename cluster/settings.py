@@ -3,12 +3,14 @@
 The only module that touches ``os.environ``.
 """
 
+import ctypes
+import itertools
 import json
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from agents.llm.provider_settings import is_setting
 from tuner.errors import EnvironmentProblem
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
+_PR_SET_DUMPABLE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +73,26 @@ def take_keys(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
     """Remove keys and tokens from the environment; return them and the providers' settings.
 
     Call before Ray or any child starts: Ray's workers inherit the environment and log parts of it.
-    Ray's own variables stay, since its token protects it.
+    Ray's own variables stay, since its token protects it. Of this process itself the kernel shows
+    neither keys nor memory to other processes of the user from then on.
     """
     names = [name for name in environ if _SECRET.search(name) and not name.startswith("RAY_")]
+    if environ is os.environ and names:
+        _erase(names)
     settings = {name: value for name, value in environ.items() if is_setting(name)}
     return settings | {name: environ.pop(name) for name in names}
+
+
+def _erase(names: Collection[str]) -> None:
+    """Overwrite variables where ``/proc/PID/environ`` shows them; forbid tracing and core dumps."""
+    libc = ctypes.CDLL(None)
+    entries = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, "environ")
+    addresses: Iterator[int] = (entries[index] for index in itertools.count())
+    for address in itertools.takewhile(bool, addresses):
+        name, _, value = ctypes.string_at(address).partition(b"=")
+        if os.fsdecode(name) in names:
+            ctypes.memset(address + len(name) + 1, 0, len(value))
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.channel import Channel
+from workers.confinement import Sandbox, enter
 from workers.process_tree import TREE_VARIABLE
 
 MAX_REQUEST = 1 << 20
@@ -90,7 +91,7 @@ class _ForkServer:
             self._become_child(request, server, channel, log)
             _send(status, {"pid": os.getpid()})
             _close_all_but(0, 1, 2, channel)
-            return partial(_run, request["module"], channel, request["arguments"])
+            return partial(_run, request, channel)
         os.close(channel)
         os.close(log)
         if pid < 0:
@@ -160,9 +161,11 @@ def tie_to_parent(parent: int) -> None:
         sys.exit(1)
 
 
-def _run(module: str, channel: int, arguments: list[str]) -> None:
-    run: Callable[[Channel, list[str]], None] = import_module(module).main
-    run(Channel(socket.socket(fileno=channel)), arguments)
+def _run(request: dict[str, Any], channel: int) -> None:
+    run: Callable[[Channel, list[str]], None] = import_module(request["module"]).main
+    if request["sandbox"] is not None:
+        enter(Sandbox(**request["sandbox"]))
+    run(Channel(socket.socket(fileno=channel)), request["arguments"])
 
 
 def _send(status: int, message: dict[str, object]) -> None:

@@ -14,9 +14,11 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any, Literal
 
 from workers.child_environment import module_environment
+from workers.confinement import Sandbox
 from workers.process_tree import NO_TREE, kill_group
 
 START_SECONDS = 60.0
@@ -208,6 +210,7 @@ def fork_child(
     *,
     environment: Mapping[str, str],
     preload: Sequence[str],
+    sandbox: Sandbox | None,
     channel: int,
     log: int,
 ) -> ForkedProcess:
@@ -218,6 +221,7 @@ def fork_child(
         arguments: for ``main``.
         environment: variables besides the allowed ones of this process.
         preload: further modules to import in the server.
+        sandbox: what the process is confined to, if it is.
         channel: descriptor of a socket, for a :class:`workers.channel.Channel`.
         log: descriptor that becomes stdout and stderr.
 
@@ -229,6 +233,7 @@ def fork_child(
         "arguments": list(arguments),
         "environment": dict(environment),
         "preload": list(preload),
+        "sandbox": sandbox and asdict(sandbox),
     }
     return _spawner.submit(_fork, json.dumps(request).encode(), channel, log).result()
 

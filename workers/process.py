@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame
+from workers.confinement import Sandbox
 from workers.forking import (
     EXTERNAL,
     START_SECONDS,
@@ -83,6 +84,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
         memory_limit: int | None = None,
         preload: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
     ) -> None:
         """The child runs ``main(channel, arguments)`` of a module.
 
@@ -92,11 +94,14 @@ class Child:
             environment: variables besides the allowed ones of this process.
             memory_limit: bytes of resident memory; by default half of the machine's.
             preload: modules to import before the fork; that must start no thread and no driver.
+            sandbox: what it is confined to, where code from outside runs in it.
         """
         self._module = module
         self._arguments = tuple(arguments)
         self._tag = tree_tag()
-        self._environment = {**(environment or {}), **self._tag}
+        own = sandbox.variables if sandbox else {}
+        self._environment = {**own, **(environment or {}), **self._tag}
+        self._sandbox = sandbox
         self._preload = tuple(preload)
         self._memory_limit = memory_limit or physical_memory() // 2
         self._process: ForkedProcess | None = None
@@ -240,6 +245,7 @@ class Child:
                 self._arguments,
                 environment=self._environment,
                 preload=self._preload,
+                sandbox=self._sandbox,
                 channel=theirs.fileno(),
                 log=writer,
             )

@@ -29,6 +29,7 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
 from workers.channel import Channel, ChannelClosed
+from workers.confinement import Sandbox
 from workers.elements import is_float
 from workers.forking import ChildFailed
 from workers.process import Child
@@ -49,7 +50,8 @@ class ReferenceProcess:
 
     def __init__(self, seconds: float = REFERENCE_SECONDS) -> None:
         self._folder = PrivateFolder("reference")
-        self._child = Child("workers.reference", [str(self._folder.path)])
+        folder = str(self._folder.path)
+        self._child = Child("workers.reference", [folder], sandbox=Sandbox(folder=folder))
         self._seconds = seconds
 
     def call(

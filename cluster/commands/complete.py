@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +68,7 @@ def complete(
         ModelUnavailable: no model is named, or it gives no reply; the guesses stay marked.
         NothingValid: no answer of the model passed the checks.
     """
+    keys = take_keys()  # before any child starts
     experiment = load_experiment(spec, SECTIONS)
     text = spec.read_text(encoding="utf-8")
     guesses = unread_guesses(text)
@@ -97,7 +98,7 @@ def complete(
             facts=trial.facts,
             guesses=open_guesses(text, guesses),
         )
-        found = asyncio.run(_asked(folder, name, task, trial, exit_when_waiting, shown))
+        found = asyncio.run(_asked(folder, name, task, trial, keys, exit_when_waiting, shown))
         verified = trial.verified
     if isinstance(found, Refused):
         raise NothingValid(
@@ -114,6 +115,7 @@ async def _asked(
     name: str,
     task: CompletionTask,
     trial: "_Trial",
+    keys: Mapping[str, str],
     exit_when_waiting: bool,
     shown: Display,
 ) -> Accepted[GeneratedCompletion] | Refused:
@@ -128,7 +130,7 @@ async def _asked(
     model = open_model(
         folder,
         settings,
-        keys=take_keys(),
+        keys=keys,
         exit_when_waiting=exit_when_waiting,
         tell=lambda words: shown.show(Activity(words=words)),
     )

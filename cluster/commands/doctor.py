@@ -5,13 +5,17 @@ import json
 import os
 import platform
 import sys
+from pathlib import Path
 
 import typer
 
 from cluster.commands.find_spec import bundled_names
 from cluster.settings import Settings, environment_for_ray
 from tuner.backends.registry import backends
+from tuner.device import Device
 from tuner.errors import EnvironmentProblem
+from workers.backends.registry import adapter_of
+from workers.confinement import unprotected
 from workers.devices.discover import Found, list_devices
 
 PACKAGES = ("kernelwright", "ray", "numpy", "hyperopt", "litellm")
@@ -26,6 +30,8 @@ def doctor(*, as_json: bool) -> None:
     found = list_devices()
     settings = Settings.read()
     cluster = _cluster(settings)
+    sandbox = "; ".join(unprotected())
+    checkers = {one.backend: _checkers(one.device) for one in found if one.device}
     packages = {name: _version(name) for name in PACKAGES}
     for backend in backends():
         names = (*backend.distributions, *backend.optional_distributions)
@@ -36,6 +42,8 @@ def doctor(*, as_json: bool) -> None:
             "cpus": len(os.sched_getaffinity(0)),
             "ray_address": settings.ray_address,
             "ray": cluster,
+            "sandbox": unprotected(),
+            "checkers": checkers,
             "packages": packages,
             "devices": [_as_dict(one) for one in found],
             "experiments": bundled_names(),
@@ -45,6 +53,9 @@ def doctor(*, as_json: bool) -> None:
         typer.echo(f"python       {platform.python_version()} in {sys.prefix}")
         typer.echo(f"processors   {len(os.sched_getaffinity(0))}")
         typer.echo(f"ray          {cluster}")
+        typer.echo(f"sandbox      {f'leaves open: {sandbox}' if sandbox else 'complete'}")
+        for backend_name, words in checkers.items():
+            typer.echo(f"checkers     {backend_name}: {words}")
         for name, version in packages.items():
             typer.echo(f"package      {name} {version or 'is not installed'}")
         for one in found:
@@ -70,6 +81,13 @@ def _cluster(settings: Settings) -> str:
                 return f"{settings.ray_address}: {ray_driver.extent()}"
     except EnvironmentProblem as problem:
         return str(problem)
+
+
+def _checkers(device: Device) -> str:
+    """The memory and race checkers for a device, or how to get one."""
+    adapter = adapter_of(device.backend)
+    names = [tool.name for tool in adapter.checkers(device, Path())]
+    return ", ".join(names) or adapter.checkers_missing
 
 
 def _version(name: str) -> str | None:

@@ -16,14 +16,13 @@ from pathlib import Path
 
 from workers.bench.deadlines import Deadlines
 from workers.bench.supervisor import Supervisor
-from workers.child_environment import private_environment
 
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 def started(backend: str, folder: Path) -> tuple[float, float]:
     """Wall and CPU seconds of a child until it has described its device."""
-    bench = Supervisor(backend, 0, Deadlines(), private_environment(backend, folder))
+    bench = Supervisor(backend, 0, Deadlines(), folder)
     began = time.perf_counter()
     bench.describe()
     wall = time.perf_counter() - began

@@ -1,4 +1,7 @@
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from cluster.settings import (
     use_one_algebra_thread,
 )
 from tuner.errors import EnvironmentProblem
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_keys_leave_the_environment_and_rays_token_stays():
@@ -83,3 +88,19 @@ def test_a_user_without_a_home_keeps_nothing(monkeypatch):
 
     monkeypatch.setattr(Path, "home", classmethod(unknown))
     assert Settings.read({}) == Settings(ray_address=None, in_job=False, home=None)
+
+
+def test_keys_leave_what_the_kernel_shows_of_this_process():
+    code = (
+        "import ctypes\n"
+        "from cluster.settings import take_keys\n"
+        "taken, libc = take_keys(), ctypes.CDLL(None)\n"
+        "print(len(taken['OPENAI_API_KEY']), libc.prctl(3, 0, 0, 0, 0))\n"
+        "libc.prctl(4, 1, 0, 0, 0)  # dumpable again, to read its own\n"
+        "print(open('/proc/self/environ').read())"
+    )
+    environment = {"OPENAI_API_KEY": "sk-erase-me", "PATH": os.defpath, "PYTHONPATH": str(ROOT)}
+    shown = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert shown.startswith("11 0\n")
+    assert "OPENAI_API_KEY=\0" in shown
+    assert "erase" not in shown

@@ -24,7 +24,6 @@ from tuner.plan import CellPlan
 from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
 from workers.bench.supervisor import BurstRequest, Supervisor
-from workers.child_environment import private_environment
 from workers.devices.staging import staged
 from workers.elements import to_storage
 from workers.inputs import fill
@@ -58,9 +57,8 @@ def cost(spec: Path, folder: Path) -> dict[str, float]:
         contents[number][argument.name] = str(path)
     (cell, *_) = baseline.plan.cells
     assert isinstance(cell, CellPlan)
-    environment = private_environment(experiment.kernel.language, folder)
     began = time.perf_counter()
-    with closing(Supervisor(experiment.kernel.language, 0, Deadlines(), environment)) as server:
+    with closing(Supervisor(experiment.kernel.language, 0, Deadlines(), folder)) as server:
         server.describe()
         found = {"start": round(1e3 * (time.perf_counter() - began), 1)}
         size = sum(a.size for a in arguments if a.is_buffer)

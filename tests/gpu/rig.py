@@ -114,7 +114,7 @@ class Rig:
 
 def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailure | None:
     """What becomes of one checked launch of ``run(out, x, n)`` in a child of its own."""
-    supervisor = Supervisor("cuda", 0, Deadlines(), {})
+    supervisor = Supervisor("cuda", 0, Deadlines(), folder)
     n = 4096
     try:
         device, _ = supervisor.describe()

@@ -11,8 +11,8 @@ from workers.bench.supervisor import Supervisor
 pytestmark = pytest.mark.gpu
 
 
-def test_the_fork_server_opens_no_gpu_and_runs_one_thread() -> None:
-    bench = Supervisor("cuda", 0, Deadlines(), {})
+def test_the_fork_server_opens_no_gpu_and_runs_one_thread(tmp_path) -> None:
+    bench = Supervisor("cuda", 0, Deadlines(), tmp_path)
     try:
         device, _ = bench.describe()
         assert device.backend == "cuda"

@@ -32,7 +32,6 @@ from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import Supervisor
-from workers.child_environment import private_environment
 from workers.compilers.worker import CompileWorker
 from workers.device_lock import DeviceLock
 from workers.devices.discover import list_devices
@@ -153,7 +152,7 @@ def opened_oracle(laboratory: Laboratory, folder: Path) -> Iterator[tuple[Prepar
 
 def supervisor(folder: Path) -> Supervisor:
     """A bench child of one's own on the device that the tests run on."""
-    return Supervisor("opencl", 0, QUICK, private_environment("opencl", folder))
+    return Supervisor("opencl", 0, QUICK, folder)
 
 
 def recorded_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -50,7 +50,7 @@ class BackendAdapter:
     checkers: Callable[[Device, Path], tuple[Tool, ...]]
     """The checkers that this machine has; each logs to the path with its name added."""
     checkers_missing: str
-    """The note for users where there are none."""
+    """How to get them."""
     launch_under_checker: Callable[[Job], None]
     """Launch a candidate once, in the process that a checker watches."""
     profiler: Callable[[Path], Profiler | str] | None

@@ -44,7 +44,6 @@ from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bench.trial_runner import TrialRunner
 from workers.checkers.examination import Site, examine
-from workers.child_environment import private_environment
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
@@ -377,14 +376,14 @@ class DeviceBench:
 
     def _server(self) -> Supervisor:
         """A supervisor whose child has done nothing yet."""
-        environment = private_environment(self._backend, self._folder.path / "cache")
         with self._guard:
             if self._closed.is_set():
                 raise EnvironmentProblem(f"{self.name} is closed")
             spare, self._spare = self._spare, None
             if spare is not None:
                 return spare
-            server = Supervisor(self._backend, self._index, self._deadlines, environment)
+            folder = self._folder.path / "cache"
+            server = Supervisor(self._backend, self._index, self._deadlines, folder)
             self._servers = [*(s for s in self._servers if not s.closed), server]
         return server
 

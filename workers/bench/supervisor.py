@@ -6,6 +6,7 @@ Owns the child's process and what its death means. Knows no experiment.
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tuner.device import Device
@@ -18,6 +19,7 @@ from workers.backends.registry import module_of, preloaded_modules
 from workers.bench import protocol
 from workers.bench.deadlines import Deadlines
 from workers.comparison import Expected
+from workers.confinement import device_sandbox
 from workers.devices.port import (
     DeviceFailure,
     Inspection,
@@ -31,6 +33,7 @@ from workers.devices.port import (
 from workers.forking import EXTERNAL, ChildFailed
 from workers.integrity.time_bounds import refuse_implausible
 from workers.process import Child
+from workers.scratch import runtime_directory
 
 _CODES: Mapping[str, Code] = {
     "hung": Code.HANG,
@@ -96,14 +99,13 @@ class Supervisor:
     that is lost with its fork server raises :class:`ChildFailed`, which is nobody's failure.
     """
 
-    def __init__(
-        self, backend: str, index: int, deadlines: Deadlines, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, backend: str, index: int, deadlines: Deadlines, folder: Path) -> None:
+        """The child may write to ``folder``, and read where cases are kept."""
         self._child = Child(
             "workers.bench.child",
             [module_of(backend), str(index)],
-            environment=environment,
             preload=preloaded_modules(backend),
+            sandbox=device_sandbox(backend, folder, readable=(runtime_directory(),)),
         )
         self._deadlines = deadlines
         self._handles = itertools.count()

@@ -101,7 +101,8 @@ def _defects(
         place = Path(made)
         kinds = tools(site.device, place / "all")
         if candidates and not kinds:
-            notes.append(adapter_of(site.device.backend).checkers_missing)
+            missing = adapter_of(site.device.backend).checkers_missing
+            notes.append(f"winners were not examined for races and stray accesses: {missing}")
         together = [(candidates, kind) for kind in kinds if kind.together and len(candidates) > 1]
         content = {tool.name for _, tool, said in _checked(together, site) if said is None}
         passed = Counter({name: len(candidates) for name in sorted(content)})

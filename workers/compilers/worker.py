@@ -9,13 +9,13 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.registry import module_of, preloaded_modules
-from workers.child_environment import private_environment
 from workers.compilers.protocol import (
     CompilerUnavailable,
     decode_result,
     encode_build,
     encode_opening,
 )
+from workers.confinement import device_sandbox
 from workers.forking import EXTERNAL, ChildFailed
 from workers.process import Child, physical_memory
 from workers.scratch import PrivateFolder
@@ -47,13 +47,13 @@ class CompileWorker:
         self._slowest = 0.0
         self._folder = PrivateFolder("compile")
         folder = self._folder.path
-        environment = {**private_environment(device.backend, folder), "TMPDIR": str(folder)}
+        kept = () if cache is None else (cache,)
         self._child = Child(
             "workers.compilers.child",
             [module_of(device.backend), encode_opening(device, cache)],
-            environment=environment,
             preload=preloaded_modules(device.backend),
             memory_limit=min(MEMORY_BYTES, physical_memory() // 2),
+            sandbox=device_sandbox(device.backend, folder, writable=kept),
         )
 
     @property

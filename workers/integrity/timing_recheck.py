@@ -24,6 +24,7 @@ from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, to_storage
 from workers.inputs import fill, is_foreign, nudged
 from workers.integrity.launch_checks import Contents
+from workers.scratch import runtime_directory
 
 ALIKE = 1.25, 2_000
 """Suspicious between single launches: so many times as long, and so many nanoseconds longer."""
@@ -109,7 +110,7 @@ def new_contents(
     arguments: Sequence[ResolvedArgument], contents: Contents, rng: np.random.Generator
 ) -> Iterator[Iterator[Contents]]:
     """Contents with new numbers for these arguments, without end; nothing if there are none."""
-    with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
+    with tempfile.TemporaryDirectory(prefix="new-", dir=runtime_directory()) as folder:
 
         def renewed() -> Iterator[Contents]:
             for number in itertools.count() if arguments else ():

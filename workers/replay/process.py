@@ -14,7 +14,7 @@ from tuner.device import Backend
 from tuner.errors import EnvironmentProblem
 from workers.backends.registry import load, module_of, preloaded_modules
 from workers.channel import Channel, ChannelClosed
-from workers.child_environment import private_environment
+from workers.confinement import device_sandbox
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
 from workers.process import Child, physical_memory
@@ -74,16 +74,12 @@ class ReplayProcess:
         seconds: float = RUN_SECONDS,
     ) -> None:
         self._folder = PrivateFolder("replay")
-        environment = {
-            **private_environment(backend, self._folder.path),
-            "TMPDIR": str(self._folder.path),
-        }
         self._child = Child(
             "workers.replay.process",
             [module_of(backend), str(index)],
-            environment=environment,
             memory_limit=physical_memory(),
             preload=preloaded_modules(backend),
+            sandbox=device_sandbox(backend, self._folder.path),
         )
         self._opening = (_Open(launch=launch), [image, *buffers])
         self._whole = tuple(Window(i, 0, len(held)) for i, held in enumerate(buffers))

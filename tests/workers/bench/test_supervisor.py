@@ -15,7 +15,7 @@ def test_a_child_killed_while_it_starts_is_told_from_one_that_cannot_start(monke
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     adapter = module_of("opencl")
     register("opencl", "killed")
-    supervisor = Supervisor("opencl", 0, Deadlines(), {})
+    supervisor = Supervisor("opencl", 0, Deadlines(), tmp_path)
     try:
         with pytest.raises(ChildFailed) as failed:
             supervisor.start()

@@ -17,10 +17,7 @@ from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described
 from workers.devices.staging import value_bytes
 
-MISSING = (
-    "winners were not examined for races and stray accesses: compute-sanitizer, which comes with "
-    "the CUDA toolkit, is not installed"
-)
+MISSING = "compute-sanitizer is not installed: it comes with the CUDA toolkit"
 
 _PLACES = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 _SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: .*?\((\d+) errors?)")

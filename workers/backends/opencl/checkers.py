@@ -15,10 +15,7 @@ from workers.backends.opencl.memory import Bytes, Region
 from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described
 
-MISSING = (
-    "winners were not examined for races and stray accesses: oclgrind is not installed "
-    "(`apt install oclgrind`)"
-)
+MISSING = "oclgrind is not installed: `apt install oclgrind`, or build github.com/jrprice/Oclgrind"
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _GAVE_UP = "OCLGRIND FATAL ERROR"
