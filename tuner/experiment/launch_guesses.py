@@ -22,7 +22,7 @@ from tuner.experiment.guesses import ArgumentGuess, Guess, SpecGuesses
 from tuner.experiment.model import ITEM_BYTES
 from tuner.experiment.symbols import INDEX_DTYPES, free_name, quoted, usual_size
 from tuner.experiment.template_guesses import TemplateGuesses
-from tuner.experiment.value_guesses import struct_guess, vector_align
+from tuner.experiment.value_guesses import aligned, cast_align, struct_guess, vector_align
 from tuner.expressions import Expression, ExpressionError
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
@@ -43,6 +43,8 @@ class LaunchGuesses:
         self._kernel, self._site, self._program = kernel, site, program
         self._template = TemplateGuesses(kernel, site, program)
         self._indices = Indices(kernel)
+        _, *others = program.code.values()
+        self._cast_align = cast_align(kernel, reachable_code(kernel, others))
         self._parameters = kernel.signature.parameters
         names = (parameter.name for parameter in self._parameters)
         self._passed = dict(zip(names, site.arguments, strict=False))
@@ -299,8 +301,8 @@ class LaunchGuesses:
         self, parameter: Parameter, guess: ArrayGuess, dtype: str, lanes: int
     ) -> ArgumentGuess:
         fields, why = {"kind": guess.kind, "dtype": dtype, "shape": f"[{guess.shape}]"}, guess.why
-        if lanes > 1:
-            fields["align"] = str(vector_align(self._kernel, dtype, lanes))
+        own = vector_align(self._kernel, dtype, lanes) if lanes > 1 else 1
+        why += aligned(fields, own, self._cast_align)
         used = self._index_arrays().get(parameter.name)
         if used and guess.kind != "out" and dtype in INDEX_DTYPES:
             *_, last = self._tune

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from tuner.csource.indices import MAX_AXES, Axis, Indices
-from tuner.csource.kernels import KernelSource, Parameter
+from tuner.csource.kernels import KernelSource, Parameter, reachable_code
 from tuner.experiment.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
 from tuner.experiment.symbols import INDEX_DTYPES, free_name, quoted
-from tuner.experiment.value_guesses import struct_guess, vector_align
+from tuner.experiment.value_guesses import aligned, cast_align, struct_guess, vector_align
 
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
@@ -151,8 +151,8 @@ class SignatureGuesses:
             why += f"; in elements of {dtype}, {parameter.lanes} to a {parameter.type}"
         shape = ", ".join(map(quoted, (*outer, last)))
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
-        if parameter.lanes > 1:
-            fields["align"] = str(vector_align(self.kernel, dtype, parameter.lanes))
+        own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1
+        why += aligned(fields, own, cast_align(self.kernel, reachable_code(self.kernel)))
         if kind != "out" and dtype in INDEX_DTYPES and name in self.indices.used_as_index:
             key = "values" if kind == "in" else "initial"
             fields[key] = f'{{integers: [0, "{self._shape[0]} - 1"]}}'

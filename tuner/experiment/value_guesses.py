@@ -1,9 +1,10 @@
 """Guesses about arguments that are passed by value but are no single number."""
 
+import re
 from collections.abc import Container, Mapping
 
 from tuner.backends.registry import traits_of
-from tuner.csource.kernels import KernelSource, Parameter
+from tuner.csource.kernels import KernelSource, Parameter, element_type
 from tuner.csource.structs import StructMember, struct_members
 from tuner.experiment.guesses import ArgumentGuess
 from tuner.experiment.model import ITEM_BYTES
@@ -13,6 +14,34 @@ from tuner.experiment.symbols import INDEX_DTYPES, quoted
 def vector_align(kernel: KernelSource, dtype: str, lanes: int) -> int:
     """The alignment of a vector type, in bytes."""
     return traits_of(kernel.language).vector_align(ITEM_BYTES[dtype], lanes)
+
+
+_POINTER_CAST = re.compile(r"[<(]\s*((?:\w+\s+)*?)(\w+)\s*(?:const\s*)?\*\s*(?:\w+\s*)?[>)]")
+
+
+def cast_align(kernel: KernelSource, code: str) -> int:
+    """The widest alignment, in bytes, of the vector types to whose pointers code casts; 1 if none.
+
+    Args:
+        kernel: whose language it is.
+        code: the kernel's and that of all it calls.
+    """
+    types = (element_type(cast[2]) for cast in _POINTER_CAST.finditer(code))
+    return max((vector_align(kernel, dtype, n) for dtype, n in types if dtype and n > 1), default=1)
+
+
+def aligned(fields: dict[str, str], own: int, cast: int) -> str:
+    """Give an array its alignment, where it is more than an element's; what to say of it.
+
+    Args:
+        fields: the array's; gets ``align``.
+        own: the alignment of its element or vector type, in bytes.
+        cast: of the vectors that the kernel takes pointers to arrays for.
+    """
+    item = ITEM_BYTES.get(fields["dtype"], 2)
+    if max(own, cast) > item:
+        fields["align"] = str(max(own, cast))
+    return "; the kernel casts pointers to those of vectors" if cast > max(own, item) else ""
 
 
 def struct_guess(

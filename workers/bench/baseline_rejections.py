@@ -87,4 +87,10 @@ def unsteady(argument: ResolvedArgument, found: ArrayComparison, shape: int) -> 
 
 def of_baseline(rejection: Rejected) -> Rejected:
     """A rejection, said of the baseline."""
-    return replace(rejection, detail=f"the baseline itself fails: {rejection.detail}")
+    remedy = ""
+    if "misaligned" in rejection.detail.lower():
+        remedy = (
+            "; its arrays are aligned to their elements and no more: where your application's "
+            "are (those of cudaMalloc and PyTorch are), give them `align: 16`"
+        )
+    return replace(rejection, detail=f"the baseline itself fails: {rejection.detail}{remedy}")

@@ -151,6 +151,26 @@ def test_a_draft_states_vectors_structs_and_indices(tmp_path):
     assert found["other"].bytes == "00"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "*reinterpret_cast<float4*>(out + i) = *(const float4*)(x + i);",
+        "store(out + i, __ldg(reinterpret_cast<const int4*>(x + i)));",
+    ],
+)
+def test_a_draft_aligns_arrays_whose_pointers_are_cast_to_those_of_vectors(tmp_path, body):
+    helper = "__device__ void store(float* at, int4 v) { *(int4*)at = v; }"
+    kernel = (
+        f"__global__ void k(float* out, const float* x, int n) {{ int i = threadIdx.x; {body} }}"
+    )
+    (tmp_path / "k.cu").write_text(f"{helper}\n{kernel}\n")
+    text = draft_spec(tmp_path / "k.cu")
+    assert text.count("align: 16}    # guess: ") == 2
+    plain = "__global__ void k(float* out, const float* x, int n) { out[n] = (float)x[0] * n; }"
+    (tmp_path / "k.cu").write_text(f"{helper}\n{plain}\n")
+    assert "align" not in draft_spec(tmp_path / "k.cu")
+
+
 def test_a_pointer_to_vectors_needs_its_alignment(tmp_path):
     kernel = specs.CUDA_KERNEL.replace("float* sums", "float4* sums")
     with pytest.raises(SpecProblems, match=r"give .sums. align: 16"):

@@ -20,8 +20,9 @@ from tests.workers.harness import QUICK, Laboratory, recorded_processes
 from tests.workers.test_process import alive, fork_server, wait_for
 from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
-from tuner.trial import Code, Full, Measured, Rejected
+from tuner.trial import Code, Full, Measured, Rejected, Stage
 from workers.bench import trial_runner
+from workers.bench.baseline_rejections import of_baseline
 from workers.bench.confirmation import Confirmation
 from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
@@ -203,6 +204,12 @@ def test_what_cannot_judge_is_refused(tmp_path, texts, code, says) -> None:
     rejected = refused(tmp_path, **texts)
     assert rejected.code == code
     assert re.search(says, rejected.detail), rejected.detail
+
+
+def test_a_baseline_that_faults_on_alignment_is_told_of_align() -> None:
+    fault = Rejected(stage=Stage.LAUNCH, code=Code.ILLEGAL_ADDRESS, detail="misaligned address")
+    assert "give them `align: 16`" in of_baseline(fault).detail
+    assert "align" not in of_baseline(replace(fault, detail="illegal address")).detail
 
 
 def test_a_copy_is_let_pass_where_the_operation_is_one(tmp_path) -> None:
