@@ -71,7 +71,7 @@ class AgentSettings:
     generator: RoleModelId | None = None
     """Model id for the generation role."""
     base_url: Address | None = None
-    """Address of your own server. It must hold no key."""
+    """Address of your own server. It must hold no key; `run` needs `--allow-endpoint HOST`."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Sampling temperature passed to the model."""
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None

@@ -52,9 +52,13 @@ _BASELINE = "baseline"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccess:
-    """How this process reaches models: API keys by name, and whether it waits for replies."""
+    """How this process reaches models: API keys by name, and whether it waits for replies.
+
+    ``endpoints`` are hosts that the user allows as the spec's ``base_url``.
+    """
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    endpoints: tuple[str, ...] = ()
     exit_when_waiting: bool = False
 
 
@@ -122,6 +126,7 @@ class AgentRun:
             self._path,
             agents,
             keys=self._access.keys,
+            endpoints=self._access.endpoints,
             exit_when_waiting=self._access.exit_when_waiting,
             tell=lambda words: shown.put_nowait(Activity(words=words)),
         )

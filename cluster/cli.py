@@ -71,6 +71,14 @@ ExitWhenWaiting = Annotated[
         help="End with exit code 6 when a mailbox has no reply yet, instead of waiting.",
     ),
 ]
+AllowEndpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-endpoint",
+        metavar="HOST",
+        help="Let the spec's agents.base_url on this host get prompts and API keys.",
+    ),
+]
 ModelOption = Annotated[
     str | None,
     typer.Option(
@@ -191,6 +199,7 @@ def complete(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A draft, such as 'init' wrote.")],
     *,
     model: ModelOption = None,
+    allow_endpoint: AllowEndpoint = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The file to write, instead of SPEC.completed.yaml."),
@@ -234,6 +243,7 @@ def run(
     device: DeviceOption = None,
     target: Target = None,
     model: ModelOption = None,
+    allow_endpoint: AllowEndpoint = None,
     exit_when_waiting: ExitWhenWaiting = False,
     use_patterns: Annotated[
         bool,
@@ -254,6 +264,7 @@ def resume(
     fleet: Fleet = None,
     device: DeviceOption = None,
     target: Target = None,
+    allow_endpoint: AllowEndpoint = None,
     exit_when_waiting: ExitWhenWaiting = False,
     as_json: Json = False,
 ) -> None:

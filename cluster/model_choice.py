@@ -7,9 +7,10 @@ Owns the choice and the place of a run's transcript. The models themselves are i
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agents.evaluator import StopRequested
 from agents.llm.mailbox import Mailbox, check_mailbox
@@ -118,6 +119,32 @@ def check_models(spec: Path, experiment: Experiment, model: str, wanted: str | N
         raise SpecProblems.of(problems)
 
 
+def check_endpoint(
+    spec: Path, experiment: Experiment, model: str, allowed: Collection[str]
+) -> None:
+    """Check, before a run begins, that the user allows the host of the spec's ``base_url``.
+
+    Raises:
+        SpecProblems: not, and ``model`` is reached over the network.
+    """
+    agents = agent_settings(experiment) or AgentSettings()
+    if message := _endpoint_problem(replace(agents, model=model), allowed):
+        raise SpecProblems.of([problem_in(spec, ("agents", "base_url"), message)])
+
+
+def _endpoint_problem(agents: AgentSettings, allowed: Collection[str]) -> str | None:
+    offline = agents.model in ("none", "replay") or agents.model.startswith(MAILBOX)
+    if offline or agents.base_url is None:
+        return None
+    parts = urlsplit(agents.base_url)
+    if {parts.hostname, parts.netloc.lower()} & {host.lower() for host in allowed}:
+        return None
+    return (
+        f"prompts and API keys would go to {parts.netloc}: if you trust that server, add "
+        f"--allow-endpoint {parts.netloc}"
+    )
+
+
 def _model_problem(spec: Path, wanted: str | None, message: str) -> Problem:
     """A problem of the model, placed where it is named: on the command line, or in the spec."""
     if wanted is not None:
@@ -149,6 +176,7 @@ def open_model(
     agents: AgentSettings,
     *,
     keys: Mapping[str, str],
+    endpoints: Collection[str],
     exit_when_waiting: bool,
     tell: Callable[[str], None],
 ) -> LanguageModel:
@@ -157,11 +185,14 @@ def open_model(
     ``tell`` shows which reply a mailbox waits for.
 
     Raises:
-        SpecError: the transcript is missing or damaged.
+        SpecError: the transcript is missing or damaged, or the spec's ``base_url`` is not among the
+            hosts in ``endpoints``.
         EnvironmentProblem: the mailbox cannot be created.
     """
     if agents.model == "replay":
         return Replay(read_transcript(run / TRANSCRIPT))
+    if message := _endpoint_problem(agents, endpoints):
+        raise SpecError(f"agents.base_url: {message}")
     secrets = secret_values(keys)
     if agents.model.startswith(MAILBOX):
         box = Path(agents.model.removeprefix(MAILBOX))

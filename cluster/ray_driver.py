@@ -93,14 +93,14 @@ class DriverActor:
         device: str | None,
         gpus: bool | None,
         keys: Path | None,
+        endpoints: tuple[str, ...],
         exit_when_waiting: bool,
         cache: Path | None,
     ) -> None:
         opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache)
         known = {} if keys is None else read_keys(keys)
-        self._run = open_run(
-            path, opener, ModelAccess(keys=known, exit_when_waiting=exit_when_waiting)
-        )
+        access = ModelAccess(keys=known, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
+        self._run = open_run(path, opener, access)
 
     async def progress(self) -> AsyncIterator[Update]:
         """Go on with the run, streaming how far it is."""
@@ -129,6 +129,7 @@ class RemoteRun:
         device: part of the name of the device wanted.
         gpus: whether benches take Ray's GPUs; by default where the backend has only GPUs.
         keys: the file with the models' keys, on this node.
+        endpoints: hosts that the user allows as the spec's ``base_url``.
         exit_when_waiting: end instead of waiting for a model's reply in a mailbox.
         cache: the folder where compiled binaries are kept from run to run, if they are.
     """
@@ -140,6 +141,7 @@ class RemoteRun:
         *,
         gpus: bool | None = None,
         keys: Path | None = None,
+        endpoints: tuple[str, ...] = (),
         exit_when_waiting: bool = False,
         cache: Path | None = None,
     ) -> None:
@@ -153,7 +155,9 @@ class RemoteRun:
             scheduling_strategy=here,
         )(DriverActor)
         self._path = path
-        self._actor: Any = remote.remote(path, device, gpus, keys, exit_when_waiting, cache)
+        self._actor: Any = remote.remote(
+            path, device, gpus, keys, endpoints, exit_when_waiting, cache
+        )
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end, without waiting for it."""

@@ -225,8 +225,11 @@ def check_known(model: str) -> None:
     """Check that LiteLLM knows a model's provider; takes seconds the first time, sends nothing.
 
     Raises:
-        SpecError: LiteLLM knows no provider of that name.
+        SpecError: LiteLLM knows no provider of that name, or the id names a server, which would get
+            the provider's key.
     """
+    if "://" in model:
+        raise SpecError(f"the model '{model}' names a server: write that as agents.base_url")
     litellm = _litellm()
     try:
         litellm.get_llm_provider(model)

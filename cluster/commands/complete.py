@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +22,17 @@ from agents.settings import SECTIONS, AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.turns import Accepted
 from agents.verdict import Refused
+from cluster.agent_run import ModelAccess
 from cluster.commands.captures import AFTER
 from cluster.console import Activity, Display, display
 from cluster.fleets.local import choose
-from cluster.model_choice import TRANSCRIPT, check_models, named_model, open_model
+from cluster.model_choice import (
+    TRANSCRIPT,
+    check_endpoint,
+    check_models,
+    named_model,
+    open_model,
+)
 from cluster.settings import take_keys
 from tuner.candidate import BASELINE
 from tuner.engine.candidates import Candidates
@@ -57,6 +64,7 @@ def complete(
     spec: Path,
     *,
     model: str | None,
+    allow_endpoint: list[str] | None,
     output: Path | None,
     device: str | None,
     exit_when_waiting: bool,
@@ -86,7 +94,10 @@ def complete(
         raise ModelUnavailable(
             f"no model is named: give --model; guesses stay marked in {spec} (lines: {lines})"
         )
+    endpoints = tuple(allow_endpoint or ())
+    check_endpoint(spec, experiment, name, endpoints)
     check_models(spec, experiment, name, model)
+    access = ModelAccess(keys=keys, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
     folder = spec.with_name(f"{spec.stem}.complete")
     make_folder(folder)
     if name == "replay":
@@ -98,7 +109,7 @@ def complete(
             facts=trial.facts,
             guesses=open_guesses(text, guesses),
         )
-        found = asyncio.run(_asked(folder, name, task, trial, keys, exit_when_waiting, shown))
+        found = asyncio.run(_asked(folder, name, task, trial, access, shown))
         verified = trial.verified
     if isinstance(found, Refused):
         raise NothingValid(
@@ -115,8 +126,7 @@ async def _asked(
     name: str,
     task: CompletionTask,
     trial: "_Trial",
-    keys: Mapping[str, str],
-    exit_when_waiting: bool,
+    access: ModelAccess,
     shown: Display,
 ) -> Accepted[GeneratedCompletion] | Refused:
     agents = agent_settings(task.experiment) or AgentSettings()
@@ -130,8 +140,9 @@ async def _asked(
     model = open_model(
         folder,
         settings,
-        keys=keys,
-        exit_when_waiting=exit_when_waiting,
+        keys=access.keys,
+        endpoints=access.endpoints,
+        exit_when_waiting=access.exit_when_waiting,
         tell=lambda words: shown.show(Activity(words=words)),
     )
     await model.ready()

@@ -24,7 +24,13 @@ from cluster.commands.specs import guesses_left
 from cluster.console import Update, display
 from cluster.fleets.local import open_local_fleet
 from cluster.fleets.target import open_target_fleet
-from cluster.model_choice import check_models, choose_model, copy_transcript, with_agents
+from cluster.model_choice import (
+    check_endpoint,
+    check_models,
+    choose_model,
+    copy_transcript,
+    with_agents,
+)
 from cluster.run_layout import STOP_FILE
 from cluster.search_run import FleetOpener
 from cluster.settings import Settings, environment_for_ray, take_keys
@@ -58,19 +64,22 @@ def run(
     device: str | None,
     target: str | None,
     model: str | None,
+    allow_endpoint: list[str] | None,
     exit_when_waiting: bool,
     use_patterns: bool,
     as_json: bool,
 ) -> None:
     """Tune the kernel of a spec; ``model`` writes the templates."""
     settings = Settings.read()
-    with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
+    access = _access(allow_endpoint, exit_when_waiting)
+    with _workplace(fleet, device, target, settings, access) as workplace:
         path = find_spec(spec, workplace.has_gpu)
         given = load_experiment(path, SECTIONS)
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
             _say(guesses_left(guesses))
         asked = choose_model(path, given, model)
+        check_endpoint(path, given, asked, access.endpoints)
         check_models(path, given, asked, model)
         if asked == "none":
             experiment = replace(tunable(given)[0], agents=None)
@@ -78,7 +87,7 @@ def run(
             experiment = with_agents(given, asked)
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
-        again = _given(None, device, exit_when_waiting)
+        again = _given(None, device, access)
         directory = RunDirectory.create(folder, experiment, text, fleet=fleet)
         try:
             with closing(directory):
@@ -101,6 +110,7 @@ def resume(
     fleet: str | None,
     device: str | None,
     target: str | None,
+    allow_endpoint: list[str] | None,
     exit_when_waiting: bool,
     as_json: bool,
 ) -> None:
@@ -109,9 +119,10 @@ def resume(
     if results.is_over(folder):
         results.conclude(folder, as_json=as_json)
         return
-    settings, again = Settings.read(), _given(fleet, device, exit_when_waiting)
+    access = _access(allow_endpoint, exit_when_waiting)
+    settings, again = Settings.read(), _given(fleet, device, access)
     fleet = fleet or RunView.open(folder).info.fleet
-    with _workplace(fleet, device, target, settings, exit_when_waiting) as workplace:
+    with _workplace(fleet, device, target, settings, access) as workplace:
         _follow(workplace.start(folder), folder, again, target)
     results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
@@ -171,7 +182,7 @@ def _workplace(
     device: str | None,
     target: str | None,
     settings: Settings,
-    exit_when_waiting: bool,
+    access: ModelAccess,
 ) -> Iterator[_Workplace]:
     """This process, or Ray. A cluster is joined at once; a local Ray is started when needed.
 
@@ -181,7 +192,7 @@ def _workplace(
         opener: FleetOpener = partial(open_local_fleet, wanted=device, cache=settings.cache)
         if target is not None:
             opener = partial(open_target_fleet, target=target, cache=settings.cache)
-        asking = ModelAccess(keys=take_keys(), exit_when_waiting=exit_when_waiting)
+        asking = replace(access, keys=take_keys())
         yield _Workplace(
             lambda: target is not None or machine_has_gpu(),
             lambda folder: open_run(folder, opener, asking),
@@ -200,7 +211,8 @@ def _workplace(
                 folder,
                 device,
                 keys=keys,
-                exit_when_waiting=exit_when_waiting,
+                endpoints=access.endpoints,
+                exit_when_waiting=access.exit_when_waiting,
                 cache=settings.cache,
             )
 
@@ -263,12 +275,18 @@ def _leave(why: str, folder: Path, options: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _given(fleet: str | None, device: str | None, exit_when_waiting: bool) -> str:
+def _access(endpoints: list[str] | None, exit_when_waiting: bool) -> ModelAccess:
+    """How models are reached, as far as the command line says."""
+    return ModelAccess(endpoints=tuple(endpoints or ()), exit_when_waiting=exit_when_waiting)
+
+
+def _given(fleet: str | None, device: str | None, access: ModelAccess) -> str:
     """The options with which a resume runs in the same place."""
     words = "" if fleet is None else f" --fleet {fleet}"
     if device is not None:
         words += f" --device {shlex.quote(device)}"
-    return f"{words} --exit-when-waiting" if exit_when_waiting else words
+    words += "".join(f" --allow-endpoint {shlex.quote(host)}" for host in access.endpoints)
+    return f"{words} --exit-when-waiting" if access.exit_when_waiting else words
 
 
 def _remove_if_empty(folder: Path) -> None:

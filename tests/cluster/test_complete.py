@@ -42,7 +42,8 @@ def recorded(spec, *texts):
 
 
 def completed(spec, **more):
-    given = {"model": "replay", "output": None, "device": None, "exit_when_waiting": False}
+    given = {"model": "replay", "allow_endpoint": None, "output": None, "device": None}
+    given |= {"exit_when_waiting": False}
     complete(spec, **given | more)
 
 

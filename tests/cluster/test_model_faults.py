@@ -38,7 +38,8 @@ def follow(path):
         return SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost)
 
     async def go():
-        async for _ in AgentRun(path, opener, ModelAccess(keys={"OPENAI_API_KEY": KEY})).progress():
+        access = ModelAccess(keys={"OPENAI_API_KEY": KEY}, endpoints=("127.0.0.1",))
+        async for _ in AgentRun(path, opener, access).progress():
             pass
 
     asyncio.run(go())

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from agents.llm.mailbox import check_mailbox
+from agents.settings import SECTIONS, AgentSettings
 from cluster.commands.find_spec import BUNDLED, bundled_names, find_spec
 from cluster.commands.runs import _run_directory
 from cluster.commands.specs import validate
-from cluster.model_choice import check_models
+from cluster.model_choice import check_endpoint, check_models, open_model
 from cluster.settings import Settings
 from tests.cluster.kernels import SPEC, kernelwright, write_experiment
 from tuner.errors import EnvironmentProblem, SpecError
@@ -86,6 +87,47 @@ def test_a_model_of_the_command_line_is_told_of_there(tmp_path):
     experiment = load_experiment(write_experiment(tmp_path))
     with pytest.raises(SpecProblems, match=r"^--model: LiteLLM does not know the model 'nosuch/x'"):
         check_models(tmp_path / "spec.yaml", experiment, "nosuch/x", "nosuch/x")
+
+
+SERVED = "https://models.example:8443/v1"
+
+
+@pytest.mark.parametrize("allowed", [(), ("example",), ("evil.example",), ("models.example:443",)])
+def test_no_server_that_a_spec_names_gets_keys_unless_the_user_allows_it(tmp_path, allowed):
+    spec = asks(tmp_path, f"{{base_url: '{SERVED}'}}")
+    experiment = load_experiment(spec, SECTIONS)
+    says = "would go to models.example:8443: .* add --allow-endpoint models.example:8443"
+    with pytest.raises(SpecProblems, match=says) as found:
+        check_endpoint(spec, experiment, "openai/x", allowed)
+    assert str(found.value).startswith(f"{spec}:22:")
+    with pytest.raises(SpecError, match=says):
+        opened(tmp_path, allowed)
+
+
+@pytest.mark.parametrize("allowed", [("models.example",), ("Models.Example:8443", "other.example")])
+def test_a_server_that_the_user_allows_is_used(tmp_path, allowed):
+    spec = asks(tmp_path, f"{{base_url: '{SERVED}'}}")
+    check_endpoint(spec, load_experiment(spec, SECTIONS), "openai/x", allowed)
+    assert opened(tmp_path, allowed)
+
+
+def test_a_model_that_is_asked_no_server_needs_no_leave(tmp_path):
+    spec = asks(tmp_path, f"{{base_url: '{SERVED}'}}")
+    for model in ("replay", "none", "mailbox:/box"):
+        check_endpoint(spec, load_experiment(spec, SECTIONS), model, ())
+
+
+def test_a_model_id_names_no_server(tmp_path):
+    spec = asks(tmp_path, "{fallbacks: [huggingface/https://models.example]}")
+    with pytest.raises(SpecProblems, match=r"names a server: write that as agents\.base_url"):
+        check_models(spec, load_experiment(spec, SECTIONS), "openai/gpt-4o-mini", None)
+
+
+def opened(run, endpoints):
+    settings = AgentSettings(model="openai/x", base_url=SERVED)
+    keys = {"OPENAI_API_KEY": "sk-of-the-user"}
+    more = {"exit_when_waiting": True, "tell": print}
+    return open_model(run, settings, keys=keys, endpoints=endpoints, **more)
 
 
 def test_a_mailbox_is_looked_at_and_not_made(tmp_path):

@@ -106,7 +106,10 @@ def test_a_ray_of_its_own_ends_with_the_run_and_no_file_of_theirs_holds_a_key(tm
         text = SPEC.replace("template: template.yaml\n", agents)
         spec = write_experiment(tmp_path / "spec", spec=text)
         result = subprocess.run(
-            command("run", spec, "--run-dir", run, "--model", "openai/gpt-4o-mini"),
+            command(
+                *("run", spec, "--run-dir", run, "--model", "openai/gpt-4o-mini"),
+                *("--allow-endpoint", "127.0.0.1"),
+            ),
             cwd=ROOT,
             env=environment | secrets,
             capture_output=True,
