@@ -3,7 +3,8 @@
 This comparer runs in the supervisor; a backend that compares on its device obeys the same rules.
 
 The rules. ``close``: where either side is not finite both must be the same (NaN with NaN, an
-infinity with the same infinity); elsewhere ``|got - want| <= atol + rtol * |want|`` in float64.
+infinity with the same infinity); elsewhere ``|got - want| <= atol + rtol * |want|`` in float64, or
+at most the element's own bound where bounds differ.
 ``exact``: equal values (NaN equals NaN, -0 equals 0). ``ulp``: at most ``ulp`` representable values
 apart in the output's own type, NaN with NaN. ``unordered``: as ``close`` after sorting both sides
 within their groups, which must be equal. Every element is compared.
@@ -33,7 +34,8 @@ class Expected:
     ``dtype`` is the type of the file's elements (float64 where a float64 reference made them, the
     output's own otherwise); ``rtol`` and ``atol`` are already widened by the baseline's own error.
     One path always holds the same bytes, so a backend may keep them in pinned memory by path. The
-    bytes of an output that is ``returned`` are needed besides its own comparison.
+    bytes of an output that is ``returned`` are needed besides its own comparison. ``bounds`` is the
+    path of each element's own bound in float64, which counts instead of ``rtol`` and ``atol``.
     """
 
     path: str
@@ -43,6 +45,7 @@ class Expected:
     atol: float = 0.0
     ulp: int = 0
     returned: bool = False
+    bounds: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ def compare(
     expected: Expected,
     poison: int | None = None,
     groups: Groups | None = None,
+    bounds: NDArray[Any] | None = None,
 ) -> ArrayComparison:
     """Compare an output with its oracle, element by element.
 
@@ -79,10 +83,12 @@ def compare(
         expected: the tolerance; its path is not read.
         poison: the byte that the output held before the launch, if it was poisoned.
         groups: of an unordered output; without them the whole array is one group.
+        bounds: of each element, if they differ; not for an unordered output.
     """
     if got.shape != want.shape:
         raise ValueError(f"an output of shape {got.shape} for an oracle of shape {want.shape}")
     got, want = got.reshape(-1), want.reshape(-1)
+    bounds = None if bounds is None else bounds.reshape(-1)
     if got.dtype == bool:
         got, want = got.view(np.uint8), want.astype(np.uint8)
     order, misplaced = None, None
@@ -96,19 +102,23 @@ def compare(
             misplaced = groups[0][order] != groups[1][other]
     worst, place, failures, unwritten, poisoned = -1.0, 0, 0, 0, 0
     for start in range(0, got.size, _CHUNK):
-        part, goal = got[start : start + _CHUNK], want[start : start + _CHUNK]
-        errors = _NONE[: part.size] if _identical(part, goal) else _errors(part, goal, expected)
+        here = slice(start, start + _CHUNK)
+        part, goal = got[here], want[here]
+        own = None if bounds is None else bounds[here]
+        errors = (
+            _NONE[: part.size] if _identical(part, goal) else _errors(part, goal, expected, own)
+        )
         if misplaced is not None:
-            errors = np.where(misplaced[start : start + _CHUNK], np.inf, errors)
+            errors = np.where(misplaced[here], np.inf, errors)
         wrong = ~(errors <= 1.0)
         failures += int(np.count_nonzero(wrong))
         if poison is not None:
             untouched = holding(part, poison)
             poisoned += int(np.count_nonzero(untouched))
             unwritten += int(np.count_nonzero(untouched & wrong))
-        here = int(np.argmax(errors))
-        if errors[here] > worst:
-            worst, place = float(errors[here]), start + here
+        largest = int(np.argmax(errors))
+        if errors[largest] > worst:
+            worst, place = float(errors[largest]), start + largest
     return ArrayComparison(
         failures=failures,
         unwritten=unwritten,
@@ -118,6 +128,19 @@ def compare(
         want=float(want[place]),
         error=worst,
     )
+
+
+def errors_of_each(
+    got: NDArray[Any], want: NDArray[Any], expected: Expected, bounds: NDArray[Any] | None
+) -> NDArray[np.float32]:
+    """Each element's distance divided by its bound; never NaN. Not for unordered outputs."""
+    found = np.empty(got.size, np.float32)
+    flat = got.reshape(-1), want.reshape(-1), None if bounds is None else bounds.reshape(-1)
+    for start in range(0, got.size, _CHUNK):
+        here = slice(start, start + _CHUNK)
+        own = None if flat[2] is None else flat[2][here]
+        found[here] = _errors(flat[0][here], flat[1][here], expected, own)
+    return found.reshape(got.shape)
 
 
 def _order(values: NDArray[Any], groups: NDArray[Any] | None) -> NDArray[np.intp]:
@@ -132,7 +155,9 @@ def _identical(got: NDArray[Any], want: NDArray[Any]) -> bool:
     return got.dtype == want.dtype and np.array_equal(got.view(bits), want.view(bits))
 
 
-def _errors(got: NDArray[Any], want: NDArray[Any], expected: Expected) -> NDArray[np.float64]:
+def _errors(
+    got: NDArray[Any], want: NDArray[Any], expected: Expected, bounds: NDArray[Any] | None
+) -> NDArray[np.float64]:
     """Distance divided by bound, infinite where it must fail whatever the bound; never NaN."""
     if expected.mode == "exact":
         return np.where(_same(got, want), 0.0, np.inf)
@@ -142,7 +167,7 @@ def _errors(got: NDArray[Any], want: NDArray[Any], expected: Expected) -> NDArra
         return np.where(got == want, 0.0, np.inf)
     x, r = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(all="ignore"):
-        bound = expected.atol + expected.rtol * np.abs(r)
+        bound = expected.atol + expected.rtol * np.abs(r) if bounds is None else bounds
         distance = np.abs(x - r)
         if np.isfinite(distance.max(initial=0.0)) and bound.min(initial=1.0) >= _LEAST:
             quotient: NDArray[np.float64] = distance / bound

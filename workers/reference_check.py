@@ -11,7 +11,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
-from workers.bench.oracle import magnitude, output_bound
+from workers.bounds import magnitude, output_bound
 from workers.comparison import Expected, compare
 from workers.elements import is_float
 from workers.groups import groups

@@ -3,7 +3,7 @@
 With a float64 reference an element may err by the larger of its tolerance and
 :data:`BASELINE_ERRORS` times the baseline's own error; without one the tolerance alone holds.
 ``atol`` scales with the answer's median magnitude: a default one where that is above 1, a given one
-relative to the first test case's.
+relative to the first test case's; it is less in far smaller rows and columns (``workers.bounds``).
 """
 
 from tuner.experiment.contents import Keys, Segments, Tolerance, Ulp, Unordered

@@ -48,7 +48,7 @@ from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
 from workers.integrity.launch_checks import VerificationCase, rejected
-from workers.integrity.trivial_answers import trivial_answer_rejection
+from workers.integrity.trivial_answers import trivial_answer_rejection, unnoticed_omissions
 from workers.scratch import PrivateFolder
 
 _SWITCH_SECONDS = 0.0001
@@ -291,6 +291,8 @@ class DeviceBench:
             {shape: arguments[shape] for shape in prep.tune}, prep.cases
         ):
             return refused
+        for note in unnoticed_omissions(arguments[0], prep.cases[0][0]):
+            oracle.note(note)
         note_unchanged_inputs(prep, oracle)
         with self._lock().held():
             prep.ceilings = self._ceilings(server, oracle, kernels)

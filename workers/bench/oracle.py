@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import ResolvedArgument, item_bytes
-from tuner.experiment.contents import FromPython, Ulp, Unordered
+from tuner.experiment.contents import FromPython
 from tuner.experiment.tolerances import BASELINE_ERRORS
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
@@ -36,7 +36,8 @@ from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, InputSpec
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import BurstRequest, ChildLost, Supervisor
-from workers.comparison import ArrayComparison, Expected, Mode, compare
+from workers.bounds import local_bounds, magnitude, output_bound, widened
+from workers.comparison import Expected, compare, errors_of_each
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
@@ -51,10 +52,10 @@ AT_ONCE = 4
 _MAX_ODD_NS, _SLOWER = 2e8, 5.0
 """Limit of a launch of the baseline on an odd shape: so long, or so many times its slowest timed
 shape. Such a shape may be far more work than its size says."""
-_SAMPLED = 2**16
-"""Elements that the magnitude of an output is computed from."""
-_AGREE = ArrayComparison(failures=0, unwritten=0, poisoned=0, index=0, got=0.0, want=0.0, error=0.0)
-"""The comparison of an output with itself."""
+_RUNS, _SPREADS = 8, 4.0
+"""Runs of a baseline that varies, and how many times their largest error a candidate may err."""
+_SMALL_ERROR = 1 / _SPREADS
+"""An error, in bounds, that widens none."""
 
 
 class Oracle:
@@ -139,8 +140,17 @@ class Oracle:
             keep_outputs=spec.flip,
             launches=spec.launches,
             wants={
-                output: self._files.want(name, output, expected, shapes[output])
+                output: self._files.kept(
+                    name, f"{output}.want", expected.path, expected.dtype, shapes[output]
+                )
                 for output, expected in record.expected.items()
+            },
+            bounds={
+                output: self._files.kept(
+                    name, f"{output}.bounds", expected.bounds, "float64", shapes[output]
+                )
+                for output, expected in record.expected.items()
+                if expected.bounds is not None
             },
         )
 
@@ -165,11 +175,7 @@ class Oracle:
             for a in arguments
             if a.name in inputs
         }
-        with self._running, self._lock.held():
-            try:
-                runs = self._run_baseline(shape, spec, contents)
-            except ChildLost:
-                runs = self._run_baseline(shape, spec, contents)
+        runs = self._runs(shape, spec, contents)
         notes: list[str] = []
         expected: dict[str, Expected] = {}
         once = spec.launches == 1
@@ -180,10 +186,8 @@ class Oracle:
         inputs.clear()
         after = [kept | {a.name: from_storage(run[a.name], a) for a in outputs} for run in runs]
         wanted = after[0] | reference
-        for argument in arguments:
-            if not argument.is_output:
-                continue
-            first, second = (found[argument.name] for found in after)
+        for argument in outputs:
+            first, second = (found[argument.name] for found in after[:2])
             if (problem := unwritten(argument, first, second)) is not None:
                 return replace(problem, shape=shape)
             if once and spec.distribution == "default" and holds_no_number(argument, first):
@@ -193,31 +197,65 @@ class Oracle:
                 want = want.astype(first.dtype)
             elif want is not first:
                 want = _no_wider_than_needed(want, argument)
+            wanted[argument.name] = want
             own = replace(
                 self._own_bound(argument, want, shape, spec), returned=argument.name in sources
             )
-            grouped = [groups(argument, found.__getitem__, wanted.__getitem__) for found in after]
-            error = _AGREE if want is first else compare(first, want, own, groups=grouped[0])
+            others = [
+                found
+                for found, run in zip(after[1:], runs[1:], strict=True)
+                if run[argument.name] != runs[0][argument.name]
+            ]
+            error, *noise = (
+                compare(
+                    found[argument.name],
+                    want,
+                    own,
+                    groups=groups(argument, found.__getitem__, wanted.__getitem__),
+                )
+                for found in (after[0], *others)
+            )
             if error.failures:
                 return disagreement(argument, error, own, shape, spec)
-            same = runs[0][argument.name] == runs[1][argument.name]
-            between = groups(argument, after[1].__getitem__, after[0].__getitem__)
-            noise = _AGREE if same else compare(second, first, own, groups=between)
-            if noise.failures and not once:
+            if not once and any(one.failures for one in noise):
                 continue  # differences grow too fast to compare
-            if math.isinf(noise.error):
-                return unsteady(argument, noise, shape)
-            if noise.failures:
+            for one in noise:
+                if math.isinf(one.error):
+                    return unsteady(argument, one, shape)
+            if others:
                 notes.append(f"{argument.name}: the baseline varies between runs; bound widened")
-            factor = max(1.0, BASELINE_ERRORS * max(error.error, noise.error))
+            files = f"{argument.name}.want", f"{argument.name}.bounds"
+            bounds = local_bounds(argument, own, want, given=argument.name in self._given)
+            errors: NDArray[Any] | float = max(one.error for one in (error, *noise))
+            if own.mode == "close" and (bounds is not None or errors > _SMALL_ERROR):
+                errors = np.zeros(want.shape, np.float32)
+                for found in (after[0], *others):
+                    each = errors_of_each(found[argument.name], want, own, bounds)
+                    np.maximum(errors, each, out=errors)
+            own, bounds = widened(
+                own, bounds, want, errors * (_SPREADS if others else BASELINE_ERRORS)
+            )
             expected[argument.name] = replace(
                 own,
-                path=self._files.expect(name, argument.name, np.ascontiguousarray(want)),
+                path=self._files.keep(name, files[0], np.ascontiguousarray(want)),
                 dtype=dtype_name(want.dtype),
-                rtol=own.rtol * factor,
-                atol=own.atol * factor,
+                bounds=None if bounds is None else self._files.keep(name, files[1], bounds),
             )
         return OracleRecord(contents=contents, expected=expected, notes=tuple(notes))
+
+    def _runs(
+        self, shape: int, spec: InputSpec, contents: Mapping[str, str]
+    ) -> list[dict[str, bytes]]:
+        """The baseline's outputs of two runs, or of more if these differ or may differ."""
+        with self._running, self._lock.held():
+            try:
+                runs = self._run_baseline(shape, spec, contents, POISONS)
+            except ChildLost:
+                runs = self._run_baseline(shape, spec, contents, POISONS)
+            atomic = any("atom" in build.source for build in self._setup.baseline.plan.builds)
+            if (atomic or runs[0] != runs[1]) and spec.launches == 1:
+                runs += self._run_baseline(shape, spec, contents, POISONS * (_RUNS // 2 - 1))
+        return runs
 
     def _own_bound(
         self, argument: ResolvedArgument, want: NDArray[Any], shape: int, spec: InputSpec
@@ -262,9 +300,9 @@ class Oracle:
         return found
 
     def _run_baseline(
-        self, shape: int, spec: InputSpec, contents: Mapping[str, str]
+        self, shape: int, spec: InputSpec, contents: Mapping[str, str], poisons: Sequence[int]
     ) -> list[dict[str, bytes]]:
-        """The baseline's outputs of two runs, each on another poison."""
+        """The baseline's outputs of a run on each of these poisons."""
         cell = self._setup.baseline.plan.cells[shape]
         if not isinstance(cell, CellPlan):
             raise DeviceFailure(Code.LAUNCH_FAILED, f"cannot be launched: {cell.reason}")
@@ -276,7 +314,7 @@ class Oracle:
             launchable = server.bind(self._module, cell, buffers)
             runs = []
             order = (0,) * spec.launches
-            for poison in POISONS:
+            for poison in poisons:
                 request = BurstRequest(
                     launchable=launchable,
                     order=order,
@@ -318,40 +356,6 @@ class Oracle:
             return {}
         with self._referring:
             return reference_outputs(self._reference, function, self._arguments[shape], inputs)
-
-
-def output_bound(argument: ResolvedArgument, growth: float) -> Expected:
-    """The bound that the spec gives an output, with no path.
-
-    Its absolute part is ``growth`` times as large, if that is more than 1.
-    """
-    mode: Mode
-    match argument.compare:
-        case Ulp():
-            mode = "ulp"
-        case Unordered():
-            mode = "unordered"
-        case asked:
-            mode = asked
-    return Expected(
-        path="",
-        dtype=argument.dtype,
-        mode=mode,
-        rtol=argument.tolerance.rtol,
-        atol=argument.tolerance.atol * max(1.0, growth),
-        ulp=argument.compare.ulp if isinstance(argument.compare, Ulp) else 0,
-    )
-
-
-def magnitude(values: NDArray[Any]) -> float:
-    """The median magnitude of an array's finite numbers other than 0; 0 if there are none.
-
-    Computed from a sample of a large array.
-    """
-    flat = values.reshape(-1)
-    some = np.abs(flat[:: flat.size // _SAMPLED | 1].astype(np.float64))
-    numbers = some[(some > 0) & np.isfinite(some)]
-    return float(np.median(numbers)) if numbers.size else 0.0
 
 
 def _no_wider_than_needed(want: NDArray[Any], argument: ResolvedArgument) -> NDArray[Any]:

@@ -57,7 +57,7 @@ class OracleFiles:
         self._shared = None if prep.device.is_cpu else SharedFolder("answers", _key(prep))
         self._folder = self._shared.path if self._shared else folder
         self._abort = abort
-        self._wants: dict[tuple[str, str], NDArray[Any]] = {}
+        self._kept: dict[tuple[str, str], NDArray[Any]] = {}
 
     def get(self, name: str, make: Callable[[], OracleRecord]) -> OracleRecord:
         """The case of this name, made unless a process on this host already did."""
@@ -81,26 +81,26 @@ class OracleFiles:
         path.chmod(0o400)
         return str(path)
 
-    def expect(self, name: str, argument: str, want: NDArray[Any]) -> str:
-        """Keep expected outputs; returns their path, empty if they have no name."""
+    def keep(self, name: str, what: str, values: NDArray[Any]) -> str:
+        """Keep what candidates must not see; returns its path, empty if it has no name."""
         if self._shared is not None:
-            return self.write(name, f"{argument}.want", want)
+            return self.write(name, what, values)
         with tempfile.TemporaryFile(dir=self._folder) as file:
-            want.tofile(file)
+            values.tofile(file)
             file.flush()
-            self._wants[name, argument] = _mapped(file, want.dtype, want.shape)
+            self._kept[name, what] = _mapped(file, values.dtype, values.shape)
         return ""
 
-    def want(self, name: str, argument: str, expected: Expected, shape: tuple[int, ...]) -> Array:
-        """Expected outputs, mapped."""
-        if not expected.path:
-            return cast("Array", self._wants[name, argument])
-        with Path(expected.path).open("rb") as file:
-            return _mapped(file, numpy_dtype(expected.dtype), shape)
+    def kept(self, name: str, what: str, path: str, dtype: str, shape: tuple[int, ...]) -> Array:
+        """What was kept, mapped."""
+        if not path:
+            return cast("Array", self._kept[name, what])
+        with Path(path).open("rb") as file:
+            return _mapped(file, numpy_dtype(dtype), shape)
 
     def close(self) -> None:
         """Forget them; the last process on the host removes the files."""
-        self._wants.clear()
+        self._kept.clear()
         if self._shared:
             self._shared.leave()
 

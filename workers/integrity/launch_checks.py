@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ class VerificationCase:
     """Inputs of one shape and their expected outputs.
 
     ``label`` says what is special about the inputs. ``wants`` holds the oracle of each output,
-    dense. With ``keep_outputs`` the launch finds outputs of a launch on the shape's first inputs.
+    dense, ``bounds`` each element's own bound where bounds differ. With ``keep_outputs`` the launch
+    finds outputs of a launch on the shape's first inputs.
     Of several ``launches`` in a row, each works on the outputs of the one before.
     """
 
@@ -53,6 +54,7 @@ class VerificationCase:
     contents: Contents
     expected: Mapping[str, Expected]
     wants: Mapping[str, NDArray[Any]]
+    bounds: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     keep_outputs: bool = False
     launches: int = 1
 
@@ -83,6 +85,7 @@ def agreeing(
             for name, one in like.expected.items()
         },
         wants={name: from_storage(seen.outputs[name], arguments[name]) for name in like.expected},
+        bounds={name: 2 * bounds for name, bounds in like.bounds.items()},
     )
 
 
@@ -187,6 +190,7 @@ def _compare(
         expected,
         poison if fresh else None,
         groups(argument, after, want),
+        case.bounds.get(argument.name),
     )
 
 

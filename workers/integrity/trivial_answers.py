@@ -19,6 +19,10 @@ from workers.groups import Groups, groups
 from workers.integrity.launch_checks import VerificationCase
 
 _FEW = 4096
+_OMITTED = 0.01
+"""Share of the elements that are left out, the smallest ones."""
+_TRIED = 2**20
+"""Elements of an output from which some are left out."""
 _TELLING = 32
 """With fewer elements an output may be all zeros by chance."""
 
@@ -77,8 +81,9 @@ def trivial_answer(
         want, expected = case.wants[argument.name], case.expected[argument.name]
         known = {**inputs, **case.wants}
         grouped = groups(argument, known.__getitem__, known.__getitem__)
+        bounds = case.bounds.get(argument.name)
         for what, answer in _answers(argument, want, inputs):
-            if _passes(answer, want, expected, grouped):
+            if _passes(answer, want, expected, grouped, bounds):
                 return Rejected(
                     stage=Stage.VERIFY,
                     code=Code.WRONG_RESULT,
@@ -89,17 +94,45 @@ def trivial_answer(
     return None
 
 
+def unnoticed_omissions(
+    arguments: Sequence[ResolvedArgument], case: VerificationCase
+) -> Iterator[str]:
+    """What to note of outputs whose smallest elements may be left out unnoticed."""
+    for argument in arguments:
+        expected = case.expected.get(argument.name)
+        if expected is None or expected.mode != "close" or not is_float(argument.dtype):
+            continue
+        want = case.wants[argument.name].reshape(-1)[:_TRIED]
+        size = np.abs(want.astype(np.float64))
+        numbers = size[(size > 0) & np.isfinite(size)]
+        if numbers.size < 1 / _OMITTED:
+            continue
+        least = np.quantile(numbers, _OMITTED)
+        answer = np.where(size <= least, 0.0, want).astype(want.dtype)
+        bounds = case.bounds.get(argument.name)
+        own = None if bounds is None else bounds.reshape(-1)[:_TRIED]
+        if compare(answer, want, expected, bounds=own).failures == 0:
+            yield (
+                f"{argument.name}: its smallest 1 % (up to {least:.2g}) may be left out within the "
+                f"tolerance; if they matter, give a smaller `atol`"
+            )
+
+
 def _passes(
-    answer: NDArray[Any], want: NDArray[Any], expected: Expected, grouped: Groups | None
+    answer: NDArray[Any],
+    want: NDArray[Any],
+    expected: Expected,
+    grouped: Groups | None,
+    bounds: NDArray[Any] | None,
 ) -> bool:
     """Whether every element is within its bound; most answers fail within the first few."""
     few = slice(_FEW)
-    if (
-        expected.mode != "unordered"
-        and compare(answer.reshape(-1)[few], want.reshape(-1)[few], expected).failures
-    ):
-        return False
-    return compare(answer, want, expected, groups=grouped).failures == 0
+    if expected.mode != "unordered":
+        some = None if bounds is None else bounds.reshape(-1)[few]
+        begins = answer.reshape(-1)[few], want.reshape(-1)[few]
+        if compare(*begins, expected, bounds=some).failures:
+            return False
+    return compare(answer, want, expected, groups=grouped, bounds=bounds).failures == 0
 
 
 def _answers(

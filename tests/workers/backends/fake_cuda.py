@@ -33,7 +33,7 @@ _ARGUMENTS = {
     "restore_sets": 4,
     "find_damage": 2,
     "digest": 2,
-    "compare": 11,
+    "compare": 12,
     "sweep": 3,
     "busy": 2,
     "spoil_shared": 2,
@@ -241,15 +241,16 @@ class FakeDriver:
         view(number, 1, "u8")[0] = int.from_bytes(digest.digest())
 
     def compare(self, grid, block, table) -> None:
-        number = [int(self.argument(table, k)) for k in (0, 1, 2, 3, 4, 5, 9, 10)]
-        at, got_type, want, want_type, count, mode, poison, worst = number
+        number = [int(self.argument(table, k)) for k in (0, 1, 2, 3, 4, 5, 9, 10, 11)]
+        at, got_type, want, want_type, count, mode, own, poison, worst = number
         rtol, atol, ulp = (float(self.argument(table, k, "f8")) for k in (6, 7, 8))
         got = view(at, count, DTYPES[got_type])
         expected = Expected(
             path="", dtype=DTYPES[want_type], mode=MODES[mode], rtol=rtol, atol=atol, ulp=int(ulp)
         )
         goal = view(want, count, DTYPES[want_type])
-        found = compare(got, goal, expected, None if poison < 0 else poison)
+        bounds = view(own, count, "f8") if own else None
+        found = compare(got, goal, expected, None if poison < 0 else poison, bounds=bounds)
         rows = view(worst, grid[0], WORST)
         rows[:] = np.array((-1.0, 0, 0, 1 << 62, 0, 0, 0), WORST)
         rows[-1] = (

@@ -36,10 +36,17 @@ def prep(device=None, secret: int = 1) -> Preparation:
     return Preparation(setup=setup, device=device or cuda_device(90), bindings=(), arguments={})
 
 
+def kept(files: OracleFiles, record: OracleRecord):
+    path = record.expected["out"].path
+    return files.kept("0", "out.want", path, "float64", WANT.shape)
+
+
 def maker(answers: OracleFiles, made: list[str], name: str = "0"):
     def make() -> OracleRecord:
         made.append(name)
-        expected = Expected(path=answers.expect(name, "out", WANT), dtype="float64", mode="close")
+        expected = Expected(
+            path=answers.keep(name, "out.want", WANT), dtype="float64", mode="close"
+        )
         contents = {"x": answers.write(name, "x", np.arange(5, dtype=np.uint8))}
         return OracleRecord(contents=contents, expected={"out": expected}, notes=("seen",))
 
@@ -62,7 +69,7 @@ def test_the_second_process_maps_what_the_first_made(two):
     assert answers[0].notes == ("seen",)
     assert Path(answers[0].contents["x"]).read_bytes() == bytes(range(5))
     for one, answer in zip(two, answers, strict=True):
-        want = one.want("0", "out", answer.expected["out"], (3, 4))
+        want = kept(one, answer)
         np.testing.assert_array_equal(want, WANT)
         assert not want.flags.writeable
 
@@ -189,6 +196,6 @@ def test_on_a_cpu_device_expected_values_have_no_name(tmp_path):
     answers = OracleFiles(prep(opencl_cpu()), tmp_path, threading.Event())
     answer = answers.get("0", maker(answers, []))
     assert answer.expected["out"].path == ""
-    np.testing.assert_array_equal(answers.want("0", "out", answer.expected["out"], (3, 4)), WANT)
+    np.testing.assert_array_equal(kept(answers, answer), WANT)
     assert [path.name for path in tmp_path.rglob("*")] == ["0.x.raw"]
     answers.close()

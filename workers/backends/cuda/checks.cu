@@ -239,8 +239,9 @@ __device__ bool same(const Value& got, const Value& want) {
 }
 
 // Distance divided by bound, infinite where it must fail whatever the bound; never NaN.
+// A close element's own bound counts instead of rtol and atol if it has one.
 __device__ double error_of(const Value& got, const Value& want, int type, int mode, double rtol,
-                           double atol, double ulp) {
+                           double atol, double ulp, const double* own) {
   if (mode == EXACT) return same(got, want) ? 0.0 : infinity();
   if (mode == ULP) {
     const double goal = rounded(want.real, type);
@@ -259,7 +260,7 @@ __device__ double error_of(const Value& got, const Value& want, int type, int mo
   }
   if (got.whole && want.whole && rtol + atol == 0.0) return same(got, want) ? 0.0 : infinity();
   if (!finite(got.real) || !finite(want.real)) return same(got, want) ? 0.0 : infinity();
-  const double bound = __dadd_rn(atol, __dmul_rn(rtol, fabs(want.real)));
+  const double bound = own ? *own : __dadd_rn(atol, __dmul_rn(rtol, fabs(want.real)));
   const double distance = fabs(got.real - want.real);
   if (distance <= bound) return distance / fmax(bound, 1e-300);
   return bound > 0.0 ? distance / bound : infinity();
@@ -280,14 +281,16 @@ __device__ void merge(Worst& into, const Worst& other) {
 // Compares count elements; each block leaves its own worst. poison < 0: not poisoned before.
 extern "C" __global__ void __launch_bounds__(THREADS)
     compare(const unsigned char* got, int got_type, const unsigned char* want, int want_type,
-            Int count, int mode, double rtol, double atol, double ulp, int poison, Worst* worst) {
+            Int count, int mode, double rtol, double atol, double ulp, const double* bounds, int poison,
+            Worst* worst) {
   __shared__ Worst shared[THREADS];
   Worst own = {-1.0, 0.0, 0.0, 0x7fffffffffffffffll, 0, 0, 0};
   const Int stride = Int(gridDim.x) * THREADS;
   for (Int i = Int(blockIdx.x) * THREADS + threadIdx.x; i < count; i += stride) {
     const Value x = value(got, i, got_type);
     const Value r = value(want, i, want_type);
-    const double error = error_of(x, r, got_type, mode, rtol, atol, ulp);
+    const double* limit = bounds ? bounds + i : nullptr;
+    const double error = error_of(x, r, got_type, mode, rtol, atol, ulp, limit);
     const bool wrong = !(error <= 1.0);
     own.failures += wrong;
     if (poison >= 0) {

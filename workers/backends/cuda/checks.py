@@ -249,9 +249,14 @@ class Checks:
         self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
     ) -> ArrayComparison:
         count = int(np.prod(buffer.shape, dtype=np.int64))
-        size = self._pinned.size(expected.path)
-        want = self._place(size)
+        bounded = expected.bounds or ""
+        rest = self._pinned.size(bounded) if bounded else 0
+        size = rest + self._pinned.size(expected.path)
+        place = self._place(size)
+        want = place + rest  # behind the bounds, whose elements are the largest
         self._pinned.copy(expected.path, want)
+        if bounded:
+            self._pinned.copy(bounded, place)
         runtime = self._cuda.runtime
         blocks = max(1, min(-(-count // _THREADS), self._blocks, _MAX_BLOCKS))
         arguments = Arguments(
@@ -264,11 +269,12 @@ class Checks:
             float(expected.rtol),
             float(expected.atol),
             float(expected.ulp),
+            place if bounded else 0,
             -1 if poison is None else poison,
             self._results,
         )
         self._launch("compare", (blocks, 1), arguments)
-        runtime.memsetAsync(want, _SCRUB, size, self._streams.run)
+        runtime.memsetAsync(place, _SCRUB, size, self._streams.run)
         self._wait()
         found = np.empty(blocks, WORST)
         runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
