@@ -16,7 +16,6 @@ from typing import Any
 import jinja2
 from pydantic import TypeAdapter
 
-from agents.landscape import Landscape
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
 from agents.replies import Suggestion
@@ -27,6 +26,7 @@ from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.experiment.model import Experiment, Template
 from tuner.experiment.tolerances import comparison_rules
+from tuner.results.landscape import Landscape
 from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
 

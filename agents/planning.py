@@ -21,7 +21,6 @@ from agents.brief import (
     planning_messages,
     repair_messages,
 )
-from agents.landscape import landscape
 from agents.llm.port import Message
 from agents.patterns.pattern import Pattern
 from agents.replies import READER, Suggestion, Unusable, read_suggestion
@@ -33,6 +32,7 @@ from tuner.device import Device
 from tuner.experiment.arguments import moved_bytes
 from tuner.experiment.model import Experiment, Template
 from tuner.journal.facts import IncumbentEntered
+from tuner.results.landscape import landscape
 
 StopReason = Literal[
     "rounds", "calls", "tokens", "cost", "seconds", "ceiling", "no_gain", "planned", "search"

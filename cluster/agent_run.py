@@ -47,7 +47,8 @@ from tuner.files import UnreadableFile, read_bounded
 from tuner.run_directory import RunDirectory, RunView
 
 _EXPORT_BYTES = 64 << 20
-_BASELINE = "baseline"
+BASELINE_STEP = "baseline"
+"""The loop's step in which the kernel as it stands is compiled and timed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +147,7 @@ class AgentRun:
                 shown.put_nowait(Activity(round=1, words=words))
                 return await evaluator.baseline()
 
-            baseline = await Steps(steps, time.monotonic).take(_BASELINE, BASELINES, first)
+            baseline = await Steps(steps, time.monotonic).take(BASELINE_STEP, BASELINES, first)
             discard_summary(self._path)
             ending = await run_rounds(
                 _task(self._path, experiment, agents, baseline),

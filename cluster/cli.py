@@ -301,16 +301,28 @@ def stop(run_dir: Run) -> None:
     """Ask a run to end its search, confirm what it found, and finish."""
 
 
-@_command("results.report")
+@_command("report.report")
 def report(
     run_dir: Run,
     *,
     timeline: Annotated[
         bool, typer.Option("--timeline", help="Print where the time of the run went instead.")
     ] = False,
+    html_files: Annotated[
+        bool,
+        typer.Option(
+            "--html", help="Write report.html, report.md and report.csv into RUN instead."
+        ),
+    ] = False,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            "--figures", metavar="DIR", help="Write all figures as PNG and SVG; needs matplotlib."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the result of a run."""
+    """Print the result of a run, or write it as a page with figures."""
 
 
 @_command("results.export")

@@ -17,3 +17,8 @@ def rounds_begun(run: Path) -> list[Path]:
     """Where the searches of rounds lie so far, in order; a folder that holds none is no round."""
     numbers = {int(path.name) for path in (run / "rounds").glob("*") if path.name.isdecimal()}
     return [path for number in sorted(numbers) if begun(path := round_path(run, number))]
+
+
+def searches_begun(run: Path) -> list[Path]:
+    """Where all searches of rounds lie so far, in order: also of single drafts and final ones."""
+    return sorted(path for path in (run / "rounds").glob("*") if begun(path))

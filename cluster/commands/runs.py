@@ -18,7 +18,7 @@ import typer
 from agents.rounds_summary import STEPS, read_summary
 from agents.settings import SECTIONS
 from cluster.agent_run import ModelAccess, open_run
-from cluster.commands import patterns, results
+from cluster.commands import patterns, report, results
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.commands.specs import guesses_left
 from cluster.console import Update, display
@@ -101,7 +101,7 @@ def run(
             _remove_if_empty(folder)
             raise
     with _reminding(guesses):
-        results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+        report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
 def resume(
@@ -117,14 +117,14 @@ def resume(
     """Continue a run; of a finished run, only print the result."""
     folder = run_dir.absolute()
     if results.is_over(folder):
-        results.conclude(folder, as_json=as_json)
+        report.conclude(folder, as_json=as_json)
         return
     access = _access(allow_endpoint, exit_when_waiting)
     settings, again = Settings.read(), _given(fleet, device, access)
     fleet = fleet or RunView.open(folder).info.fleet
     with _workplace(fleet, device, target, settings, access) as workplace:
         _follow(workplace.start(folder), folder, again, target)
-    results.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+    report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
 @contextmanager

@@ -6,13 +6,13 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from agents.brief import Brief, RoundSummary, ShapeTimes, Specialist
-from agents.landscape import landscape
 from agents.replies import Suggestion
 from agents.static_profile import StaticProfile
 from tests.agents.devices import CPU
 from tuner.experiment.fields import Source
 from tuner.experiment.model import Experiment
 from tuner.plan import Usage
+from tuner.results.landscape import landscape
 from tuner.results.parameters import Observation
 from tuner.results.statistics import Comparison
 from tuner.trial import Configuration

@@ -17,7 +17,8 @@ from agents.rounds_summary import read_summary
 from agents.settings import AgentSettings, with_agent_settings
 from agents.step_journal import recorded_exchanges
 from cluster.agent_run import AgentRun, ModelAccess, open_run
-from cluster.commands.results import export, report
+from cluster.commands.report import FILES, report
+from cluster.commands.results import export
 from cluster.model_choice import TRANSCRIPT, UNANSWERED
 from cluster.search_run import SearchRun
 from tests.agents.devices import CPU
@@ -121,6 +122,13 @@ def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, caps
     assert told.startswith(
         f"{tried} configurations in 2 rounds; the result below is from round 1:\n"
     )
+    report(tmp_path / "run", html_files=True, as_json=False)
+    written = capsys.readouterr().out.split()
+    assert written == [str(tmp_path / "run" / name) for name in FILES]
+    page = (tmp_path / "run" / "report.html").read_text()
+    for words in ("Round 2: no significant gain", "against the template of round 1", "<ins>+"):
+        assert words in page
+    assert "Round 2: no significant gain" in (tmp_path / "run" / "report.md").read_text()
 
 
 def test_a_timeline_has_the_calls_of_the_model_and_the_searches_of_all_rounds(tmp_path, capsys):
@@ -151,8 +159,8 @@ def test_the_report_says_what_was_rejected_in_which_round(tmp_path, capsys):
     assert list(rejected) == ["1", "2"]
     assert re.fullmatch(r"1 of \d rejected: 1 hung at tokens=\S+ \(trial 0: .+\)", rejected["1"])
     report(run, as_json=False)
-    told = capsys.readouterr().out
-    assert all(f"     {words}\n" in told for words in rejected.values() if words)
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(words in told for words in rejected.values() if words)
 
 
 def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):

@@ -89,6 +89,7 @@ def test_a_run_ends_with_a_result_an_export_and_one_last_line(finished_run):
     assert last_line(result).endswith(f"run={run}")
     assert re.search(r"search: \d+/6 trials", result.stderr)
     assert list((run / "export").iterdir())
+    assert (run / "report.html").read_text().startswith("<!doctype html>")
 
     report = kernelwright("report", run, "--json")
     assert report.returncode == 0, report.stderr

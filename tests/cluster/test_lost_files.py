@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from agents.rounds_summary import read_summary
-from cluster.commands.results import conclude, export, report, status
+from cluster.commands.report import conclude, report
+from cluster.commands.results import export, status
 from cluster.run_layout import round_path, rounds_begun
 from tests.agents.test_loop import plain
 from tests.cluster.test_agent_run import begin, follow

@@ -99,7 +99,7 @@ def timeline(journals: Sequence[Sequence[Entry]]) -> Timeline:
     for kind, span in done:
         by_kind[kind].append(_interval(span))
         by_worker[span.worker][kind] += span.seconds
-    covered = _length(_union(each for intervals in by_kind.values() for each in intervals))
+    covered = _length(union(each for intervals in by_kind.values() for each in intervals))
     return Timeline(
         began=began,
         seconds=seconds,
@@ -110,7 +110,7 @@ def timeline(journals: Sequence[Sequence[Entry]]) -> Timeline:
                 kind=kind,
                 count=len(by_kind[kind]),
                 busy=_length(by_kind[kind]),
-                wall=_length(_union(by_kind[kind])),
+                wall=_length(union(by_kind[kind])),
             )
             for kind in KINDS
             if kind in by_kind
@@ -165,7 +165,7 @@ def _interval(span: Span) -> _Interval:
     return span.began, span.ended
 
 
-def _union(intervals: Iterable[_Interval]) -> list[_Interval]:
+def union(intervals: Iterable[_Interval]) -> list[_Interval]:
     """The same times as intervals that do not overlap, in order."""
     found: list[_Interval] = []
     for began, ended in sorted(intervals):

@@ -63,10 +63,21 @@ def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
             return {"infeasible": cell.reason}
 
 
-def results_csv(history: History) -> str:
-    """One line per trial: number, outcome, loss, reason, launch, parameters, time per tune shape.
+_COLUMNS = ("ns", "mad ns", "baseline ns", "speedup")
 
-    A ``dependent`` launch may begin before the launch ahead of it has ended.
+
+def _figures(cell: Cell | None) -> tuple[float | str, ...]:
+    if not isinstance(cell, Full):
+        return ("",) * len(_COLUMNS)
+    return cell.median_ns, cell.mad_ns, cell.baseline_ns, 1 / cell.ratio
+
+
+def results_csv(history: History) -> str:
+    """One line per trial: number, outcome, loss, reason, launch, parameters, times by tune shape.
+
+    Of each shape: the median time, its median absolute deviation, the baseline's time in the same
+    process, and the speedup; nothing where it was cut short. A ``dependent`` launch may begin
+    before the launch ahead of it has ended.
     """
     template = history.experiment.template
     parameters = list(template.parameters) if template else []
@@ -77,17 +88,13 @@ def results_csv(history: History) -> str:
         [
             *("trial", "outcome", "loss", "code", "launch"),
             *parameters,
-            *(f"{label} ns" for label in labels),
+            *(f"{label} {column}" for label in labels for column in _COLUMNS),
         ]
     )
     for trial in history.trials.values():
         values = trial.configuration.as_dict()
         outcome = trial.outcome
-        times = (
-            [cell.median_ns if isinstance(cell, Full) else "" for cell in outcome.cells]
-            if isinstance(outcome, Measured)
-            else [""] * len(labels)
-        )
+        cells = outcome.cells if isinstance(outcome, Measured) else [None] * len(labels)
         writer.writerow(
             [
                 trial.number,
@@ -96,7 +103,7 @@ def results_csv(history: History) -> str:
                 outcome.code if isinstance(outcome, Rejected) else "",
                 "dependent" if history.launches_dependently(trial.number) else "plain",
                 *(values.get(name, "") for name in parameters),
-                *times,
+                *(value for cell in cells for value in _figures(cell)),
             ]
         )
     return text.getvalue()

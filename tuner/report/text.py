@@ -1,4 +1,4 @@
-"""The result as plain text for a terminal of 80 columns."""
+"""The result as plain text for a terminal of 80 columns or more."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -6,9 +6,14 @@ from collections.abc import Iterator, Sequence
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
 from tuner.results.statistics import Comparison
+from tuner.results.verdict import verdict_text
 
-_WIDTH = 80
+WIDTH = 80
+"""Columns that are filled by default, and at least."""
+
 _INDENT = 13
+MOST_PROSE = 110
+"""Columns that wrapped text fills at most: longer lines are hard to read."""
 
 _ENDED = {
     "trials": "trial budget spent",
@@ -29,21 +34,47 @@ _SIGNS = {
 }
 
 
-def render(result: Result) -> str:
-    """The whole report, ending with a newline."""
+def render(result: Result, width: int = WIDTH) -> str:
+    """The whole report in lines of ``width`` columns, ending with a newline."""
+    width = max(width, WIDTH)
+    prose = min(width, MOST_PROSE)
     parts = [_heading(result)]
     if rejected := result.baseline_rejected:
         where = f"{rejected.stage}, {rejected.code}"
         parts.append(f"The baseline cannot be used: {rejected.detail} ({where}).")
     if result.general or any(result.specialised):
-        parts += [_tables(result), "\n".join(_winners(result)), "\n".join(_device(result))]
+        parts.append(_tables(result, width))
+        labelled = ((*_winners(result),), (*_device(result),))
+        parts += ["\n".join(_labelled(prose, *each) for each in group) for group in labelled]
+        if result.outcome == "no_gain":
+            parts.append(hanging(verdict_text(result), prose))
     elif not result.baseline_rejected:
         parts.append(_nothing(result))
-    if result.advice:
-        parts.append("\n".join(result.advice))
-    if result.notes:
-        parts.append("\n".join(f"note: {note}" for note in result.notes))
+    notes = [f"note: {note}" for note in result.notes]
+    for lines in (result.advice, notes):
+        if lines:
+            parts.append("\n".join(hanging(line, prose) for line in lines))
     return "\n\n".join(parts) + "\n"
+
+
+def hanging(text: str, width: int, deeper: int = 2) -> str:
+    """Text wrapped to ``width`` columns, with each line's own indent, in the next lines deeper."""
+    lines = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        lines.append(_wrapped(line.lstrip(), width, indent, indent + " " * deeper))
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int, first: str, rest: str) -> str:
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _nothing(result: Result) -> str:
@@ -68,7 +99,7 @@ def time_text(nanoseconds: float | None) -> str:
     return f"{nanoseconds:.4g} ns"
 
 
-def _speedup(speedup: float | None, comparison: Comparison | None) -> str:
+def speedup_text(speedup: float | None, comparison: Comparison | None) -> str:
     """A speedup with interval and verdict, or marked as unconfirmed."""
     if speedup is None:
         return "-"
@@ -91,21 +122,29 @@ def _heading(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _tables(result: Result) -> str:
+def _tables(result: Result, width: int) -> str:
     """The winners on each shape, for each cache state that was timed."""
     general = result.general.cells if result.general else ()
     baseline_ns = [shape.baseline_ns for shape in result.shapes]
     best = [best.cell if best else None for best in result.specialised]
-    tables = [_table(result, result.cache, baseline_ns, general, best)]
+    tables = [_table(result, width, result.cache, baseline_ns, general, best)]
     if other := result.other_cache:
         tables.append(
-            _table(result, other.cache, other.baseline_ns, other.general, other.specialised)
+            _table(
+                result,
+                width,
+                other.cache,
+                other.baseline_ns,
+                other.general,
+                other.specialised,
+            )
         )
     return "\n\n".join(tables)
 
 
 def _table(
     result: Result,
+    width: int,
     cache: str,
     baseline_ns: Sequence[float | None],
     general: Sequence[Cell],
@@ -113,7 +152,7 @@ def _table(
 ) -> str:
     """A row per shape for the general configuration, and one for a better one on that shape."""
     copies = cache == "cold" and any(shape.least_ns for shape in result.shapes)
-    rows: list[tuple[str, ...]] = [("shape", "baseline", "time", "speedup", "of a copy")]
+    rows: list[tuple[str, ...]] = [("shape", "baseline", "time", "speedup", "of copy")]
     for shape in result.shapes:
         cell = next((cell for cell in general if cell.shape == shape.index), None)
         copy = "-"
@@ -124,7 +163,7 @@ def _table(
         rows += _serialised(cell)
         best = None if shape.held_out else result.specialised[shape.index]
         if best and not _is_general(result, best):
-            name = f"  {_name(result, best.trial)}"
+            name = f"  {name_of(result, best.trial)}"
             rows.append((name, "", *_cell(specialised[shape.index]), ""))
             rows += _serialised(specialised[shape.index])
     if not copies:
@@ -135,52 +174,55 @@ def _table(
         if any(text == sign or text.endswith(f" {sign}") for row in rows for text in row)
     ]
     title = f"{cache} cache; time: median per run, speedup: mean of the processes"
-    return "\n".join([title, _aligned(rows), *([f"({'; '.join(signs)})"] if signs else ())])
+    return "\n".join([title, _aligned(rows, width), *([f"({'; '.join(signs)})"] if signs else ())])
 
 
 def _cell(cell: Cell | None) -> tuple[str, str]:
     """Time and speedup of a cell."""
     if cell is None:
         return "-", "-"
-    return time_text(cell.time_ns), _speedup(cell.speedup, cell.comparison)
+    return time_text(cell.time_ns), speedup_text(cell.speedup, cell.comparison)
 
 
 def _serialised(cell: Cell | None) -> Iterator[tuple[str, ...]]:
     """A row for a cell that is launched dependently, unlike the baseline: its plain launches."""
     if cell and cell.serialised_ns:
         speedup = cell.serialised.speedup if cell.serialised else None
-        yield _PLAINLY, "", time_text(cell.serialised_ns), _speedup(speedup, cell.serialised), ""
+        yield (
+            _PLAINLY,
+            "",
+            time_text(cell.serialised_ns),
+            speedup_text(speedup, cell.serialised),
+            "",
+        )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+def _aligned(rows: Sequence[Sequence[str]], width: int) -> str:
+    """Columns side by side; a first cell that leaves no room for the rest has its own line."""
+    widths = [max(len(row[column]) for row in rows) for column in range(1, len(rows[0]))]
+    room = max(width - sum(widths) - 2 * len(widths), 2)
+    first = max([len(row[0]) for row in rows if len(row[0]) <= room], default=2)
+    lines = []
+    for label, *cells in rows:
+        if len(label) > first:
+            lines.append(label)
+            label = ""
+        columns = zip((label, *cells), (first, *widths), strict=True)
+        lines.append("  ".join(text.ljust(size) for text, size in columns).rstrip())
+    return "\n".join(lines)
 
 
-def _labelled(label: str, *paragraphs: str) -> str:
+def _labelled(width: int, label: str, *paragraphs: str) -> str:
     """Wrapped paragraphs behind a label."""
     indent = " " * _INDENT
-    lines = [
-        textwrap.fill(
-            paragraph,
-            _WIDTH,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for paragraph in paragraphs
-    ]
+    lines = [_wrapped(paragraph, width, indent, indent) for paragraph in paragraphs]
     return label.ljust(_INDENT) + "\n".join(lines)[_INDENT:]
 
 
-def _device(result: Result) -> Iterator[str]:
+def _device(result: Result) -> Iterator[tuple[str, ...]]:
     if result.ceilings:
-        yield _labelled("ceilings", str(result.ceilings))
-    yield _labelled(
+        yield ("ceilings", str(result.ceilings))
+    yield (
         "telemetry",
         str(result.telemetry)
         if result.telemetry
@@ -188,36 +230,34 @@ def _device(result: Result) -> Iterator[str]:
     )
 
 
-def _winners(result: Result) -> Iterator[str]:
+def _winners(result: Result) -> Iterator[tuple[str, ...]]:
     if result.general:
-        yield _labelled("general", *_general(result, result.general))
+        yield ("general", *_general(result, result.general))
     else:
-        yield _labelled("general", "none: no configuration is valid on every tune shape")
+        yield ("general", "none: no configuration is valid on every tune shape")
     if result.dependent or result.baseline_dependent:
-        yield _labelled("launches", _launches(result))
+        yield ("launches", _launches(result))
     if result.best_new:
-        yield _labelled("best new", *_general(result, result.best_new))
+        yield ("best new", *_general(result, result.best_new))
     for index, best in enumerate(result.specialised):
         if best and not _is_general(result, best):
-            yield _labelled("specialised", *_specialised(result, index, best))
+            yield ("specialised", *_specialised(result, index, best))
     if portfolio := result.portfolio:
         if len(portfolio.rule) > 1:
-            yield _labelled("portfolio", *_portfolio(result, portfolio))
+            yield ("portfolio", *_portfolio(result, portfolio))
         for cell in portfolio.cells:
             if cell.speedup and cell.comparison and cell.comparison.verdict == "slower":
-                yield _labelled(
-                    "slower",
-                    f"than your kernel on {result.shapes[cell.shape].label} "
-                    f"({cell.speedup:.3f}×): add a tune shape near it so that dispatch learns it",
-                )
+                where = f"than your kernel on {result.shapes[cell.shape].label}"
+                remedy = "add a tune shape near it so that dispatch learns it"
+                yield "slower", f"{where} ({cell.speedup:.3f}×): {remedy}"
     if result.inactive:
-        yield _labelled("no effect", ", ".join(map(str, result.inactive)))
+        yield ("no effect", ", ".join(map(str, result.inactive)))
 
 
 def _launches(result: Result) -> str:
     """Whether baseline and finalists are launched dependently."""
     names = ["the baseline"] if result.baseline_dependent else []
-    names += [_name(result, trial) for trial in result.dependent]
+    names += [name_of(result, trial) for trial in result.dependent]
     text = f"dependent launches (may begin before the launch ahead has ended): {', '.join(names)}"
     if result.baseline_dependent:
         return text
@@ -230,7 +270,7 @@ def _is_general(result: Result, best: ShapeBest) -> bool:
 
 def _specialised(result: Result, index: int, best: ShapeBest) -> Iterator[str]:
     """A shape's own winner, and whether it is exported."""
-    yield f"{result.shapes[index].label}: {_name(result, best.trial)}: {best.configuration}"
+    yield f"{result.shapes[index].label}: {name_of(result, best.trial)}: {best.configuration}"
     if best.gain:
         members = result.portfolio.members if result.portfolio else ()
         exported = any(member.trial == best.trial for member in members)
@@ -242,8 +282,8 @@ def _specialised(result: Result, index: int, best: ShapeBest) -> Iterator[str]:
 
 def _general(result: Result, general: General) -> Iterator[str]:
     """A configuration for all shapes, with its speedups."""
-    yield f"{_name(result, general.trial)}: {general.configuration}"
-    yield f"{_speedup(general.speedup, general.comparison)} {_shapes(general.held_out)}"
+    yield f"{name_of(result, general.trial)}: {general.configuration}"
+    yield f"{speedup_text(general.speedup, general.comparison)} {_shapes(general.held_out)}"
     if general.serialised:
         yield f"{general.serialised:.3f}× if launched plainly, as the baseline is"
     if general.gain:
@@ -254,7 +294,8 @@ def _shapes(held_out: float | None) -> str:
     return "on tune shapes" + (f", {held_out:.3f}× on held-out" if held_out else "")
 
 
-def _name(result: Result, trial: int) -> str:
+def name_of(result: Result, trial: int) -> str:
+    """What a trial or an incumbent is called."""
     if trial > INCUMBENT:
         return f"trial {trial}"
     origin = result.origins[INCUMBENT - trial]
@@ -273,7 +314,7 @@ def _portfolio(result: Result, portfolio: Portfolio) -> Iterator[str]:
             continue
         member = members[rule.trial]
         gain = f" (adds {100 * (member.gain - 1):.1f} %)" if member.gain else ""
-        yield f"{where}: {_name(result, rule.trial)}: {member.configuration}{gain}"
+        yield f"{where}: {name_of(result, rule.trial)}: {member.configuration}{gain}"
     if portfolio.gain:
         yield f"{portfolio.gain} compared with the portfolio before this search"
     if portfolio.other_symbols:

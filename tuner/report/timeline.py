@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from tuner.journal.facts import WorkKind
 from tuner.journal.timeline import Timeline
 
-_WORDS: dict[WorkKind, str] = {
+WORDS: dict[WorkKind, str] = {
     "prepare": "baseline: expected outputs, checks, timing",
     "compile": "compiling",
     "measure": "checking and timing candidates",
@@ -26,22 +26,22 @@ def timeline_text(found: Timeline) -> str:
         return "nothing was journalled yet"
     began = datetime.fromtimestamp(found.began, UTC)
     processes = f" in {found.processes} processes" if found.processes > 1 else ""
-    width = max(map(len, (*_WORDS.values(), *(one.worker for one in found.workers)))) + 2
+    width = max(map(len, (*WORDS.values(), *(one.worker for one in found.workers)))) + 2
     lines = [
         f"{found.seconds:.1f} s{processes}, from {began:%Y-%m-%d %H:%M:%S} UTC",
         "",
         f"{'':{width}}{'count':>8}{'busy s':>10}{'wall s':>10}{'share':>8}",
     ]
     for one in found.kinds:
-        share = _share(one.wall, found.seconds)
+        share = share_text(one.wall, found.seconds)
         lines.append(
-            f"{_WORDS[one.kind]:{width}}{one.count:8}{one.busy:10.2f}{one.wall:10.2f}{share:>8}"
+            f"{WORDS[one.kind]:{width}}{one.count:8}{one.busy:10.2f}{one.wall:10.2f}{share:>8}"
         )
-    waiting = _share(found.waiting, found.seconds)
+    waiting = share_text(found.waiting, found.seconds)
     lines += [f"{'no work in progress':{width}}{'':18}{found.waiting:10.2f}{waiting:>8}", ""]
     for worker in found.workers:
         kinds = ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in worker.by_kind.items())
-        share = _share(worker.busy, found.seconds)
+        share = share_text(worker.busy, found.seconds)
         lines.append(f"{worker.worker:{width}}{'':8}{worker.busy:10.2f}{'':10}{share:>8}  {kinds}")
     for lost in found.lost:
         given_up = ", given up" if lost.final else ""
@@ -58,5 +58,6 @@ def timeline_json(found: Timeline) -> str:
     return json.dumps(asdict(found), indent=2)
 
 
-def _share(part: float, whole: float) -> str:
+def share_text(part: float, whole: float) -> str:
+    """A part in percent; empty if there is no whole."""
     return f"{part / whole:.0%}" if whole > 0 else ""

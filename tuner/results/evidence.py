@@ -78,6 +78,14 @@ class Evidence(Samples):
         times = self._times.get((trial, shape))
         return median(times.values()) if times else None
 
+    def scatter(self, trial: int, shape: int) -> float | None:
+        """Median absolute deviation of the per-process medians ÷ their median."""
+        times = self._times.get((trial, shape))
+        if not times:
+            return None
+        middle = median(times.values())
+        return median(abs(time - middle) for time in times.values()) / middle
+
     def confirmed(self, trial: int, shape: int) -> bool:
         """Whether enough processes timed the trial on the shape."""
         return len(self.logs(trial, shape)) >= MIN_PROCESSES

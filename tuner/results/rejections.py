@@ -6,7 +6,7 @@ from tuner.journal.history import History
 from tuner.results.result import Rejections
 from tuner.trial import Code, Rejected
 
-_WORDS = {
+WORDS = {
     Code.COMPILE_ERROR: "did not compile",
     Code.COMPILE_TIMEOUT: "took too long to compile",
     Code.COMPILER_CRASH: "crashed the compiler",
@@ -38,7 +38,7 @@ _REPRODUCE = "run `kernelwright trial` with the configuration below"
 
 _BOUNDS = "check the bounds of the template's accesses"
 
-_REMEDIES = {
+REMEDIES = {
     Code.COMPILE_ERROR: "fix the template's source; the compiler's message is below",
     Code.COMPILE_TIMEOUT: "unroll less",
     Code.COMPILER_CRASH: "unroll less, or simplify the source",
@@ -105,9 +105,9 @@ def advise(rejections: Sequence[Rejections], trials: int, labels: Sequence[str])
         return ()
     return (
         _counted(rejections, trials, labels),
-        f"  hint: {_REMEDIES[rejections[0].code]}",
+        f"  hint: {REMEDIES[rejections[0].code]}",
         *(
-            f"  trial {group.trial} ({group.configuration}) {_WORDS[group.code]}"
+            f"  trial {group.trial} ({group.configuration}) {WORDS[group.code]}"
             f"{_at(group, labels)}: {group.detail}"
             for group in rejections[:SHOWN]
         ),
@@ -127,7 +127,7 @@ def rejections_line(history: History) -> str:
 
 def _counted(rejections: Sequence[Rejections], trials: int, labels: Sequence[str]) -> str:
     total = sum(group.count for group in rejections)
-    parts = [f"{group.count} {_WORDS[group.code]}{_at(group, labels)}" for group in rejections]
+    parts = [f"{group.count} {WORDS[group.code]}{_at(group, labels)}" for group in rejections]
     shown = parts[:SHOWN] + ([f"{len(parts) - SHOWN} more kinds"] if len(parts) > SHOWN else [])
     return f"{total} of {trials} rejected: {', '.join(shown)}"
 

@@ -25,14 +25,17 @@ OutcomeOfRun = Literal["improved", "no_gain", "nothing_valid", "unfinished"]
 class ShapeOfRun:
     """One shape, with the baseline's time from confirmation, or else from its preparation.
 
-    ``least_ns`` is the time to copy the bytes that the kernel must move, or of an empty launch;
-    ``None`` with a hot cache, or if bytes or bandwidth are unknown.
+    ``baseline_scatter`` is the median absolute deviation of its times ÷ their median: between
+    processes once it is confirmed, before that between bursts. ``least_ns`` is the time to copy the
+    bytes that the kernel must move, or of an empty launch; ``None`` with a hot cache, or if bytes
+    or bandwidth are unknown.
     """
 
     index: int
     label: str
     held_out: bool
     baseline_ns: float | None
+    baseline_scatter: float | None = None
     least_ns: float | None = None
 
 
@@ -256,21 +259,33 @@ class Result:
         return max((cell.speedup for cell in sure or cells if cell.speedup), default=None)
 
     @property
+    def comparison(self) -> Comparison | None:
+        """The confirmed comparison behind ``speedup``."""
+        if self.general:
+            return self.general.comparison
+        found = [s.cell.comparison for s in self.specialised if s and s.cell.comparison]
+        return max(found, key=lambda one: one.speedup, default=None)
+
+    @property
     def confirmed(self) -> bool:
         """Whether ``speedup`` is confirmed."""
-        if self.general:
-            return self.general.comparison is not None
-        return any(s and s.cell.comparison for s in self.specialised)
+        return self.comparison is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON data, with ``speedup`` and ``confirmed``."""
+        """The result as JSON data, with ``speedup``, its ``verdict``, and ``confirmed``."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json")
         members = data["portfolio"]["members"] if data["portfolio"] else []
         alone = (data["general"], data["best_new"])
         for holder in (*alone, *data["specialised"], *data["rejections"], *members):
             if holder:
                 holder["configuration"] = holder["configuration"]["values"]
-        return {**data, "speedup": self.speedup, "confirmed": self.confirmed}
+        verdict = self.comparison.verdict if self.comparison else None
+        return {
+            **data,
+            "speedup": self.speedup,
+            "verdict": verdict,
+            "confirmed": self.confirmed,
+        }
 
 
 @cache

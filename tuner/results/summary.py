@@ -154,6 +154,7 @@ class _Summary:
                     label=str(binding),
                     held_out=index in self.held_out,
                     baseline_ns=self._baseline(index),
+                    baseline_scatter=self._scatter(index),
                     least_ns=least_ns(history, binding),
                 )
                 for index, binding in enumerate(self.shapes)
@@ -212,6 +213,13 @@ class _Summary:
         confirmed = self.evidence.time(BASELINE, shape)
         if confirmed is None and shape < len(self.history.baseline):
             return self.history.baseline[shape].median_ns
+        return confirmed
+
+    def _scatter(self, shape: int) -> float | None:
+        confirmed = self.evidence.scatter(BASELINE, shape)
+        if confirmed is None and shape < len(self.history.baseline):
+            cell = self.history.baseline[shape]
+            return cell.mad_ns / cell.median_ns
         return confirmed
 
     def _outcome(

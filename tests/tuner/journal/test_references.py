@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.commands.results import report, status
+from cluster.commands.report import report
+from cluster.commands.results import status
 from tests.tuner.engine.driving import Run, experiment, fleet
 from tests.tuner.results.runs import full
 from tuner.errors import EnvironmentProblem

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from agents.landscape import landscape
+from tuner.results.landscape import landscape
 from tuner.results.parameters import Observation
 from tuner.trial import Configuration, Value
 

@@ -1,0 +1,201 @@
+"""``report``: the result of a run as text, JSON, files and figures; and the end of a run."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from shutil import get_terminal_size
+
+import typer
+
+from agents.brief import inline
+from agents.call_costs import by_role, by_round, notes_of
+from agents.llm.port import ModelUnavailable
+from agents.rounds_summary import STEPS, RoundsSummary, read_summary, summary_json
+from agents.step_journal import recorded_exchanges
+from cluster.commands.results import history_of, result_view, rounds_of, tried
+from cluster.run_layout import searches_begun
+from cluster.run_report import run_document
+from tuner.errors import NothingValid
+from tuner.files import write_whole
+from tuner.journal.history import History
+from tuner.journal.timeline import timeline as timeline_of
+from tuner.report.cells import cells_csv
+from tuner.report.document import Document
+from tuner.report.html import html
+from tuner.report.markdown import markdown
+from tuner.report.plots import write_figures
+from tuner.report.text import MOST_PROSE, WIDTH, hanging, render
+from tuner.report.timeline import timeline_json, timeline_text
+from tuner.results.rejections import rejections_line
+from tuner.results.result import Result
+from tuner.results.summary import summarise
+from tuner.run_directory import RunView
+
+FILES: dict[str, Callable[[Document, Result], str]] = {
+    "report.html": lambda document, _: html(document),
+    "report.md": lambda document, _: markdown(document),
+    "report.csv": lambda _, result: cells_csv(result),
+}
+"""The files of a report in a run directory, and what makes each; ``status.json`` is the JSON."""
+
+
+def report(
+    run_dir: Path,
+    *,
+    timeline: bool = False,
+    html_files: bool = False,
+    figures: Path | None = None,
+    as_json: bool,
+) -> None:
+    """Print the result, or where the time went, also of a run that is running; or write files.
+
+    Raises:
+        NothingValid: there is no result.
+        EnvironmentProblem: a file cannot be written, or matplotlib is not installed.
+    """
+    if timeline:
+        _print_timeline(run_dir, as_json=as_json)
+        return
+    history = history_of(result_view(run_dir))
+    result = summarise(history)
+    if not (html_files or figures):
+        _print(result, run_dir, as_json=as_json)
+        return
+    document = run_document(RunView.open(run_dir), history, result)
+    written = _write_files(run_dir, document, result) if html_files else []
+    written += write_figures(document.figures, figures) if figures else []
+    typer.echo("\n".join(map(str, written)))
+
+
+def _write_files(run_dir: Path, document: Document, result: Result) -> list[Path]:
+    for name, text in FILES.items():
+        write_whole(run_dir / name, text(document, result))
+    return [run_dir / name for name in FILES]
+
+
+def _print_timeline(run_dir: Path, *, as_json: bool) -> None:
+    """Print where the time of a run and of its rounds went."""
+    searches = (run_dir, *searches_begun(run_dir))
+    found = timeline_of([RunView.open(path).entries() for path in searches])
+    typer.echo(timeline_json(found) if as_json else timeline_text(found))
+
+
+def conclude(
+    run_dir: Path,
+    *,
+    as_json: bool,
+    learn: Callable[[Path, History, Result], None] = lambda *_: None,
+) -> None:
+    """Print the result of a finished run, after calling ``learn`` with it.
+
+    Raises:
+        NothingValid: no configuration was valid, or the baseline cannot be trusted.
+        ModelUnavailable: the models failed before anything was gained.
+    """
+    ledger = read_summary(run_dir)
+    if ledger is not None and ledger.searched is None and ledger.model_failed:
+        raise ModelUnavailable(_words(ledger))
+    history = history_of(result_view(run_dir))
+    result = summarise(history)
+    learn(run_dir, history, result)
+    _write_files(run_dir, run_document(RunView.open(run_dir), history, result), result)
+    _print(result, run_dir, as_json=as_json)
+    if ledger is not None and ledger.model_failed:
+        raise ModelUnavailable(_words(ledger))
+    if result.outcome == "nothing_valid":
+        why = result.baseline_rejected
+        nothing = (
+            "no configuration was valid"
+            if result.rejected
+            else "no configuration was measured: begin a new run with a larger budget"
+        )
+        raise NothingValid(nothing if why is None else f"the baseline cannot be used: {why.detail}")
+
+
+def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
+    ledger = read_summary(run_dir)
+    histories = rounds_of(run_dir, ledger) if ledger else {}
+    rejected = {number: rejections_line(history) for number, history in histories.items()}
+    if as_json:
+        found = result.to_json()
+        if ledger is not None:
+            found["agents"] = {
+                **summary_json(ledger),
+                "trials": tried(histories.values()),
+                "rejected": rejected,
+            }
+        typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
+        return
+    if ledger is not None and len(ledger.rounds) > 1:
+        typer.echo(
+            f"{tried(histories.values())} configurations in {len(ledger.rounds)} rounds; the "
+            f"result below is from round {ledger.searched}:"
+        )
+    width = get_terminal_size((WIDTH, 24)).columns
+    typer.echo(render(result, width))
+    figures = _figure(result)
+    if ledger is not None:
+        _print_rounds(ledger, rejected, min(max(width, WIDTH), MOST_PROSE))
+        _print_account(run_dir)
+        spent = ledger.spent
+        tokens = spent.input_tokens + spent.output_tokens
+        figures += (
+            f" rounds={len(ledger.rounds)} calls={spent.calls} tokens={tokens}"
+            f" cost={spent.cost_usd:.2f}"
+        )
+    typer.echo(f"kernelwright: outcome={result.outcome}{figures} run={run_dir}")
+
+
+def _figure(result: Result) -> str:
+    """The speedup for the last line with its verdict; ``unconfirmed`` before confirmation.
+
+    ``plainly`` is that of the same kernel without dependent launches, where the baseline has none.
+    """
+    if result.speedup is None:
+        return ""
+    if result.comparison is None:
+        return f" unconfirmed={result.speedup:.2f}"
+    served = result.portfolio if result.portfolio and len(result.portfolio.members) > 1 else None
+    portfolio = f" portfolio={served.speedup:.2f}" if served else ""
+    serialised = result.general.serialised if result.general else None
+    plainly = f" plainly={serialised:.2f}" if serialised else ""
+    verdict = f" verdict={result.comparison.verdict}"
+    return f" speedup={result.speedup:.2f}{verdict}{plainly}{portfolio}"
+
+
+def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str], width: int) -> None:
+    typer.echo("rounds:")
+    for past in ledger.rounds:
+        found = "" if past.speedup is None else f", {past.speedup:.2f}×"
+        if past.interval is not None:
+            found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
+        if past.gain is not None:
+            found += f", {past.gain} {past.gain.verdict} against the incumbent"
+        if (gain := past.portfolio_gain) is not None and gain != past.gain:
+            found += f"; with it the portfolio is {gain} the previous one"
+        suggested = f"  {past.number}: {inline(past.suggestion.strategy, 1000)}"
+        typer.echo(hanging(suggested, width, 3))
+        lines = [f"     {inline(past.verdict)}{found}"]
+        if failures := rejected.get(past.number):
+            lines.append(f"     {inline(failures)}")
+        if past.roofline is not None:
+            least, most = past.roofline
+            lines.append(f"     {100 * least:.0f} to {100 * most:.0f} % of the roofline")
+        if str(past.static):
+            lines.append(f"     {inline(str(past.static), 1000)}")
+        typer.echo(hanging("\n".join(lines), width))
+    typer.echo(f"  ended: {ledger.detail}\n")
+
+
+def _print_account(run_dir: Path) -> None:
+    exchanges = recorded_exchanges(run_dir / STEPS)
+    for name, totals in {**by_round(exchanges), **by_role(exchanges)}.items():
+        typer.echo(f"  {name}: {totals}")
+    for note in notes_of(exchanges):
+        typer.echo(f"  {note}")
+    typer.echo()
+
+
+def _words(ledger: RoundsSummary) -> str:
+    lost = [past.verdict for past in ledger.rounds]
+    return "; ".join([ledger.detail, *(inline(words) for words in lost[-1:])])

@@ -1,0 +1,77 @@
+"""The verdict on a run in words: what its outcome means, and what it does not."""
+
+from tuner.results.result import Cell, Result
+from tuner.results.statistics import MARGIN, Comparison
+
+
+def verdict_text(result: Result) -> str:
+    """A few sentences."""
+    if why := result.baseline_rejected:
+        return f"The baseline cannot be used: {why.detail}."
+    match result.outcome:
+        case "unfinished":
+            best = f" Best of the search so far: {result.speedup:.2f}×." if result.speedup else ""
+            return f"The run is not finished; nothing is confirmed.{best}"
+        case "nothing_valid":
+            return "No configuration was valid."
+        case "improved":
+            return _improved(result)
+        case "no_gain":
+            best = f" The best: {_judged(result.comparison)}" if result.comparison else ""
+            return (
+                "No configuration is faster than the baseline with certainty."
+                f"{best}{_held_out_alone(result)}"
+            )
+
+
+def _improved(result: Result) -> str:
+    found = result.comparison
+    if found and found.verdict == "faster" and result.general:
+        count = sum(not shape.held_out for shape in result.shapes)
+        shapes = f"geometric mean over {count} tune shapes, " if count > 1 else ""
+        return (
+            f"{found} faster than the baseline with one configuration: {shapes}"
+            f"{found.processes} fresh processes."
+        )
+    faster = [
+        result.shapes[best.cell.shape].label
+        for best in result.specialised
+        if best and _is_faster(best.cell)
+    ]
+    over_all = f" Over all tune shapes: {_judged(found)}" if result.general and found else ""
+    return f"Faster than the baseline with certainty on {'; '.join(faster)}.{over_all}"
+
+
+def _judged(found: Comparison) -> str:
+    match found.verdict:
+        case "same":
+            return f"{found}, the same as the baseline within the noise."
+        case "faster" | "slower":
+            return f"{found}, {found.verdict}."
+        case "unclear":
+            return f"{found}, unclear: {_why_unclear(found)}."
+
+
+def _why_unclear(found: Comparison) -> str:
+    if found.low is None or found.high is None:
+        return "the times scatter too much for an interval; rerun on an idle device"
+    if found.low > 1 or found.high < 1:
+        return f"the difference is below {MARGIN:.0%}"
+    return "the interval does not exclude 1×; rerun on an idle device"
+
+
+def _held_out_alone(result: Result) -> str:
+    """Why a run without gain shows a held-out shape as faster; empty if it does not."""
+    cells = result.general.cells if result.general else ()
+    held_out = [cell for cell in cells if result.shapes[cell.shape].held_out]
+    faster = [result.shapes[cell.shape].label for cell in held_out if _is_faster(cell)]
+    if not faster:
+        return ""
+    return (
+        f" Faster on {'; '.join(faster)} is no gain: a held-out shape only judges what was found "
+        "on the tune shapes. Make it a tune shape if it matters."
+    )
+
+
+def _is_faster(cell: Cell) -> bool:
+    return cell.comparison is not None and cell.comparison.verdict == "faster"
