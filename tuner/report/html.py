@@ -50,7 +50,8 @@ summary { cursor: pointer; color: var(--c0); }
 svg { display: block; width: 100%; height: auto; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--ink); paint-order: stroke;
   stroke: var(--page); stroke-width: 3px; stroke-linejoin: round; }
-svg .cell { stroke: none; } svg .muted { fill: var(--soft); } svg .value { font-variant-numeric: tabular-nums; }
+svg .cell { stroke: none; } svg .muted { fill: var(--soft); }
+svg .value { font-variant-numeric: tabular-nums; }
 svg path { fill: none; } svg .rule { stroke: var(--edge); }
 svg .axis { stroke: var(--soft); } svg .mark { stroke: var(--soft); stroke-dasharray: 1 3; }
 svg .reference { stroke: var(--ink); stroke-dasharray: 4 3; }
@@ -60,6 +61,7 @@ svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
 .c0 { fill: var(--c0); } .c1 { fill: var(--c1); } .c2 { fill: var(--c2); }
 .c3 { fill: var(--c3); } .c4 { fill: var(--c4); } .c5 { fill: var(--c5); }
 .s0 { stroke: var(--c0); } .s1 { stroke: var(--c1); }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin: 0 0 .5rem; } }
 @media print { details > * { display: block; } nav { display: none; } }
 """
 
