@@ -115,4 +115,11 @@ def _subject(shown: Update) -> tuple[object, ...]:
     """What is worth a line of its own when it changes."""
     if isinstance(shown, Activity):
         return (shown.round, shown.suffix, shown.words)
-    return (shown.round, shown.suffix, shown.phase, shown.leader, bool(shown.again))
+    return (
+        shown.round,
+        shown.suffix,
+        shown.phase,
+        shown.leader,
+        bool(shown.again),
+        bool(shown.lost),
+    )

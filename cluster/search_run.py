@@ -24,7 +24,7 @@ from tuner.engine.engine import Engine
 from tuner.engine.fleet import Fleet
 from tuner.engine.progress import Pace, RunProgress
 from tuner.engine.session import Session, StopReason
-from tuner.errors import NothingValid, SpecError
+from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.model import Experiment
 from tuner.export.bundle import export_files
 from tuner.journal.facts import EpochOpened, Fact, IncumbentEntered, TrialProposed
@@ -144,17 +144,25 @@ async def run_search(
         try:
             async with aclosing(engine.drive(session, journal, proposer)) as steps:
                 async for t in steps:
+                    lost = fleet.benches_lost
                     if (reason := asked()) is not None:
-                        # With nothing to confirm it is left as it is, so that it can be resumed.
-                        session.stop(
-                            reason if session.history.outcomes["measured"] else "interrupted"
+                        # Where nothing can be confirmed it is left as it is, to be resumed.
+                        able = session.history.outcomes["measured"] and not lost
+                        session.stop(reason if able else "interrupted")
+                    elif lost and session.searched(t) >= directory.experiment.search.seconds:
+                        raise EnvironmentProblem(
+                            f"no bench is left when the time is over ({lost}); everything finished "
+                            f"is kept: continue with `kernelwright resume {directory.path}`"
                         )
                     if time.monotonic() >= due:
                         found = summarise(session.history)
                         directory.write(STATUS, status_json(found, journal.synced))
                         due = time.monotonic() + STATUS_SECONDS
                     progress = replace(
-                        RunProgress.of(session, t), trials=most, estimate=str(expected)
+                        RunProgress.of(session, t),
+                        trials=most,
+                        estimate=str(expected),
+                        lost=lost or "",
                     )
                     yield replace(progress, left=pace.left(progress), checkers=checkers)
         finally:  # also where it is left in between

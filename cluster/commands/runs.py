@@ -262,7 +262,7 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
         words = "interrupted; everything measured is kept"
         _leave(words, folder, on_target, 128 + received[0])
     if (folder / STOP_FILE).exists() and not results.is_over(folder):
-        _leave("stopped before anything was measured", folder, on_target, 128 + signal.SIGINT)
+        _leave("stopped before anything could be confirmed", folder, on_target, 128 + signal.SIGINT)
     ledger = read_summary(folder)
     if ledger is not None and ledger.waiting:
         options = again if ledger.reason == "device" else on_target

@@ -149,6 +149,8 @@ class PooledFleet:
         self._setup: BenchSetup | None = None
         self._key = ""
         self._wanted = asyncio.Event()
+        self._lost: dict[BenchSlot, str] = {}
+        """Benches that are not back yet, or never will be, and why."""
         self._working = {"compile": len(self._compilers), "bench": len(self._benches)}
         self._tasks = [
             *(asyncio.create_task(self._serve_compiler(worker)) for worker in self._compilers),
@@ -169,6 +171,12 @@ class PooledFleet:
     def bench_slots(self) -> int:
         """How many benches work at once."""
         return len(self._benches)
+
+    @property
+    def benches_lost(self) -> str | None:
+        """Why the last one died, while none is back."""
+        lost = list(self._lost.values())
+        return lost[-1] if lost and len(lost) == len(self._benches) else None
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
@@ -250,7 +258,9 @@ class PooledFleet:
         work: BenchWork | None = None
         while True:
             try:
-                held = await self._up_to_date(bench, await bench.ready(), held)
+                process = await bench.ready()
+                self._lost.pop(bench, None)
+                held = await self._up_to_date(bench, process, held)
                 work = work or await self._to_bench.get()
                 # Asked again: it may have died, and come up bare, while it waited for work.
                 held = await self._up_to_date(bench, await bench.ready(), held)
@@ -260,6 +270,7 @@ class PooledFleet:
                 problem, work = ended.problem, ended.work
             except Exception as error:
                 problem = error
+            self._lost[bench] = f"{bench.name}: {problem}"
             if not isinstance(problem, WorkerLost):
                 self._retire("bench", bench.name, work, problem)
                 return

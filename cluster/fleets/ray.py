@@ -7,7 +7,7 @@ their deaths mean. Knows nothing of how Ray was started.
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +15,11 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError, RuntimeEnvSetupError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
 
 from cluster.fleets.local import choose, compile_slots, target_remedy
 from cluster.fleets.pool import PooledFleet, WorkerLost
@@ -140,15 +144,16 @@ async def open_ray_fleet(
         return await _over_gpus(backend, wanted, cache)
     found = await asyncio.to_thread(list_devices, (backend,))
     device, indices = choose(found, backend, wanted)
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    here = ray.get_runtime_context().get_node_id()
     benches = await _placed(
-        [ActorBench(backend, index, num_cpus=1, scheduling_strategy=here) for index in indices]
+        [ActorBench(backend, index, {"CPU": 1}, node=here) for index in indices]
     )
     # These compile on the benches' own node, and take none of Ray's slots: on a CPU device, where
     # compiling and timing take turns, the bench's slot stands for both, so one free CPU is enough.
     slots = compile_slots(device, processors=len(os.sched_getaffinity(0)), benches=len(benches))
+    beside = NodeAffinitySchedulingStrategy(here, soft=False)
     compilers = [
-        ActorCompiler(device, number, cache, num_cpus=0, scheduling_strategy=here)
+        ActorCompiler(device, number, cache, num_cpus=0, scheduling_strategy=beside)
         for number in range(slots)
     ]
     return PooledFleet(device, compilers, benches)
@@ -159,12 +164,10 @@ async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -
     gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if not gpus:
         raise EnvironmentProblem(f"no node of the Ray cluster has a GPU{target_remedy(backend)}")
-    # One core for each bench, unless that would leave none to compile on.
-    share = 1 if processors > gpus else 0
+    # One core for each bench, unless there are too few.
+    room = {"GPU": 1, "CPU": 1} if processors >= gpus else {"GPU": 1}
     # Ray shows each actor its own GPU alone, so the index is always 0.
-    placed = await _placed(
-        [ActorBench(backend, 0, num_gpus=1, num_cpus=share) for _ in range(gpus)]
-    )
+    placed = await _placed([ActorBench(backend, 0, room) for _ in range(gpus)])
     models: dict[str, list[tuple[ActorBench, Device]]] = defaultdict(list)
     for bench in placed:
         device = await bench.device()
@@ -181,13 +184,16 @@ async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -
     await asyncio.gather(
         *(bench.close() for model, held in models.items() if model != chosen for bench, _ in held)
     )
-    device = fitting[chosen][0][1]
+    benches, (_, device) = [bench for bench, _ in fitting[chosen]], fitting[chosen][0]
     slots = compile_slots(device, processors=processors, benches=gpus)
+    # The first shares a bench's core, so that compiling goes on where others hold all the rest.
+    beside = {"num_cpus": 0, "scheduling_strategy": benches[0].placement}
+    spread = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
     compilers = [
-        ActorCompiler(device, number, cache, num_cpus=share, scheduling_strategy="SPREAD")
+        ActorCompiler(device, number, cache, **(spread if number else beside))
         for number in range(slots)
     ]
-    return PooledFleet(device, compilers, [bench for bench, _ in fitting[chosen]])
+    return PooledFleet(device, compilers, benches)
 
 
 async def _placed(benches: Sequence["ActorBench"]) -> list["ActorBench"]:
@@ -220,9 +226,17 @@ class ActorCompiler:
         self._actor = _create(CompileActor, placement, device, cache)
 
     async def ready(self) -> None:
-        """Return once the actor is placed and its process is up."""
+        """Return once the actor is placed and its process is up.
+
+        Raises:
+            EnvironmentProblem: others hold the cluster's cores; the actor no longer waits for one.
+        """
         with _losses(final=True):
-            await self._actor.ready.remote()
+            try:
+                await asyncio.wait_for(self._actor.ready.remote(), PLACEMENT_SECONDS)
+            except TimeoutError:
+                await self.close()
+                raise EnvironmentProblem("no core of the Ray cluster is free to compile") from None
 
     async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""
@@ -236,11 +250,29 @@ class ActorCompiler:
 
 
 class ActorBench:
-    """A bench of the fleet: one bench actor."""
+    """A bench of the fleet: one bench actor, in a placement group of its own.
 
-    def __init__(self, backend: Backend, index: int, **placement: Any) -> None:
+    The group keeps its room while the actor is restarted, and goes to another node with it.
+
+    Args:
+        room: the Ray resources that the bench holds.
+        node: the one it must be on; any by default.
+    """
+
+    def __init__(
+        self, backend: Backend, index: int, room: Mapping[str, float], node: str | None = None
+    ) -> None:
         self.name = f"{backend}{index}"
-        self._actor = _create(BenchActor, {**placement, "max_concurrency": 2}, backend, index)
+        where = [{"ray.io/node-id": node}] if node else None
+        self._group: PlacementGroup = placement_group([dict(room)], bundle_label_selector=where)
+        self.placement = PlacementGroupSchedulingStrategy(self._group)
+        options = {
+            "num_gpus": room.get("GPU", 0),
+            "num_cpus": room.get("CPU", 0),
+            "scheduling_strategy": self.placement,
+            "max_concurrency": 2,
+        }
+        self._actor = _create(BenchActor, options, backend, index)
 
     async def ready(self) -> str:
         """Return once the actor lives, with the name of its process."""
@@ -280,8 +312,9 @@ class ActorBench:
             return examined
 
     async def close(self) -> None:
-        """End the actor and its child."""
+        """End the actor and its child, and free the room."""
         await _release(self._actor)
+        remove_placement_group(self._group)
 
 
 def _create(actor: type, placement: dict[str, Any], *arguments: object) -> Handle:

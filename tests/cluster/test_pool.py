@@ -144,10 +144,12 @@ def test_when_a_bench_dies_the_batch_behind_is_lost_too_and_no_other():
         lost = await answers(fleet, 2)
         assert sorted(one.work for one in lost) == [0, 1]
         assert all(one.worker == bench.name for one in lost)
+        assert fleet.benches_lost == "gpu0: died"
         bench.dead = False
         bench.name = "born again"
         bench.up.set()
         assert [one.trial for one in await answers(fleet, 2)] == [4, 5]
+        assert fleet.benches_lost is None
         assert bench.prepared == [SETUP, SETUP]
 
     with_benches(1, body)

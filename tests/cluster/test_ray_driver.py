@@ -67,6 +67,58 @@ def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path, monkeypatc
     assert len(facts(run, "run.finished")) == 1
 
 
+@pytest.mark.usefixtures("two_gpus")
+def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkeypatch):
+    import ray
+
+    from cluster.fleets import ray as fleets
+
+    class Others:
+        def here(self):
+            return True
+
+    def hold(**resources):
+        other = ray.remote(**resources)(Others).remote()
+        assert ray.get(other.here.remote(), timeout=60)
+        return other
+
+    monkeypatch.setattr(fleets, "STRAGGLER_SECONDS", 0.1)
+    run, processes = begin(tmp_path), []
+    others = [hold(num_gpus=1, num_cpus=1), hold(num_cpus=2)]  # one core is left, for the bench
+    ready = fleets.ActorBench.ready
+
+    async def recorded(bench):
+        process = await ready(bench)
+        if process not in processes:
+            processes.append(process)
+        return process
+
+    monkeypatch.setattr(fleets.ActorBench, "ready", recorded)
+
+    async def opener(backend):
+        fleet = await fleets.open_ray_fleet(backend, gpus=True)
+        assert (fleet.bench_slots, ray.available_resources().get("CPU", 0)) == (1, 0)
+        return fleet
+
+    async def follow():
+        async for progress in SearchRun(run, opener).progress():
+            if progress.finished and len(processes) == 1:
+                os.kill(int(processes[0].rpartition("/")[2]), signal.SIGKILL)
+                processes.append("killed")
+
+    try:
+        asyncio.run(follow())
+    finally:
+        for other in others:
+            ray.kill(other)
+    _, killed, *again = processes
+    assert (killed, len(again)) == ("killed", 1)
+    finished = facts(run, "trial.finished")
+    assert sorted(fact.trial for fact in finished) == list(range(6))
+    assert all(isinstance(fact.outcome, Measured) for fact in finished)
+    assert facts(run, "work.lost")
+
+
 def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resumed():
     from ray.exceptions import OutOfMemoryError
 

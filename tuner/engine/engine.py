@@ -28,6 +28,7 @@ from tuner.engine.work import (
     Propose,
     Work,
 )
+from tuner.errors import EnvironmentProblem
 from tuner.journal.facts import (
     Answer,
     BaselinePrepared,
@@ -43,6 +44,9 @@ from tuner.trial import Rejected
 
 TICK_SECONDS = 0.5
 """Longest wait for answers, so that time budgets and stop requests are noticed."""
+
+LOST_SECONDS = 600.0
+"""How long the last bench may be gone, say while a node restarts, before a run ends."""
 
 _ANNOUNCED = PrepareWork | ConfirmWork | ExamineWork
 """Work that takes more than a second: its begin is journalled too."""
@@ -106,6 +110,7 @@ class Engine:
         self._outbox: list[Work] = []
         self._received: deque[Answer] = deque()
         self._retries = Retries()
+        self._lost_since: float | None = None
 
     async def fleet(self) -> Fleet:
         """The fleet, opened by the first call."""
@@ -146,6 +151,7 @@ class Engine:
 
         Raises:
             DeviceNeeded: the client wants work that the fleet has no device for.
+            EnvironmentProblem: no bench is left, and none came back.
         """
         fleet = await self.fleet()
         await self._settle_all(fleet)
@@ -157,7 +163,7 @@ class Engine:
                 self._in_flight[work.id] = work
             yield self.now()
             if not self._received:
-                self._received.extend(await fleet.answers(TICK_SECONDS))
+                await self._receive(fleet)
             while self._received:
                 for fact in self._settle(self._received.popleft()):
                     self._record(client, journal, fact)
@@ -266,11 +272,21 @@ class Engine:
                     self._prepared = work.setup.key, answer
         return (answer,)
 
+    async def _receive(self, fleet: Fleet) -> None:
+        """Take the answers that come within a tick; gives up where no bench comes back."""
+        self._received.extend(await fleet.answers(TICK_SECONDS))
+        if (lost := fleet.benches_lost) is None:
+            self._lost_since = None
+            return
+        self._lost_since = self._lost_since or fleet.now()
+        if fleet.now() - self._lost_since >= LOST_SECONDS:
+            raise EnvironmentProblem(f"no bench came back within {LOST_SECONDS:.0f} s; {lost}")
+
     async def _settle_all(self, fleet: Fleet) -> None:
         """Wait for what an earlier client left in flight: it would disturb what is timed next."""
         while self._in_flight:
             if not self._received:
-                self._received.extend(await fleet.answers(TICK_SECONDS))
+                await self._receive(fleet)
             while self._received:
                 self._settle(self._received.popleft())
         self._outbox, self._retries = [], Retries()

@@ -33,6 +33,11 @@ class Fleet(Protocol):
         """How many benches work at once: one per device of the model."""
         ...
 
+    @property
+    def benches_lost(self) -> str | None:
+        """Why no bench lives now; ``None`` if one does, or none was started yet."""
+        ...
+
     def now(self) -> float:
         """Seconds on the fleet's clock, which never goes back."""
         ...

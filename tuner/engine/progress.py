@@ -22,7 +22,8 @@ class RunProgress:
     tune shapes. ``estimate`` says what the whole run may take, ``left`` what is left of the phase
     by its pace so far, and ``again`` how many trials are measured again, and why. ``suffix`` names
     one of several searches of a round. Winners are confirmed in at most so many ``processes``, and
-    with checkers once ``examining``; ``checkers``: this machine has some.
+    with checkers once ``examining``; ``checkers``: this machine has some. ``lost`` is why no bench
+    lives, if none does.
     """
 
     phase: str
@@ -46,6 +47,7 @@ class RunProgress:
     round: int = 0
     suffix: str = ""
     checkers: bool = False
+    lost: str = ""
 
     @classmethod
     def of(cls, session: Session, t: float) -> "RunProgress":
@@ -75,6 +77,8 @@ class RunProgress:
         return f"round {self.round}{self.suffix}: {self._words()}" if self.round else self._words()
 
     def _words(self) -> str:
+        if self.lost:
+            return f"{self.phase}: waiting for a bench, since none is left ({self.lost})"
         where = "best" if self.phase == "search" else "best of the search"
         best = f"; {where} {self.speedup:.2f}× with {self.leader}" if self.speedup else ""
         again = f"; {self.again}" if self.again else ""

@@ -132,6 +132,11 @@ class SimulatedFleet:
         self._compilers = _Slots([0.0] * self.compile_slots)
         self._benches = _Slots([0.0] * self.bench_slots)
 
+    @property
+    def benches_lost(self) -> None:
+        """Lost benches are back at once."""
+        return
+
     def now(self) -> float:
         """Virtual seconds since the fleet was made."""
         return self._clock

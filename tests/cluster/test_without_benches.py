@@ -1,0 +1,80 @@
+"""A run whose last bench is gone: it waits, says so, and ends when it is over or told to."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cluster.search_run import SearchRun
+from tests.agents.devices import CPU
+from tests.cluster.kernels import SPEC, write_experiment
+from tuner.engine.engine import LOST_SECONDS
+from tuner.engine.simulated_fleet import SimulatedFleet
+from tuner.engine.work import MeasureWork
+from tuner.errors import EnvironmentProblem
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory, RunView
+
+WHY = "node7/31: the node died"
+
+
+class DesertedFleet(SimulatedFleet):
+    """Every bench dies at the first batch that it is sent, and none comes back."""
+
+    gone = False
+
+    @property
+    def benches_lost(self):
+        return WHY if self.gone else None
+
+    def submit(self, work):
+        self.gone = self.gone or isinstance(work, MeasureWork)
+        if not self.gone:
+            super().submit(work)
+
+
+def begin(folder: Path, seconds: float) -> Path:
+    text = f"{SPEC.partition('search:')[0]}search: {{trials: 6, seconds: {seconds}}}\n"
+    spec = write_experiment(folder / "spec", spec=text)
+    RunDirectory.create(folder / "run", load_experiment(spec), text).close()
+    return folder / "run"
+
+
+def follow(path: Path, stop_at: int | None = None) -> list[str]:
+    """The pictures of the run until it ends; asked to stop at one of those without a bench."""
+
+    async def opener(_backend):
+        return DesertedFleet(device=CPU, baseline_ns=(1e4,) * 9, cost=lambda *_: 1e4)
+
+    async def go():
+        run = SearchRun(path, opener)
+        async for picture in run.progress():
+            seen.append(str(picture))
+            if stop_at is not None and sum(WHY in one for one in seen) >= stop_at:
+                run.stop("stopped")
+
+    seen: list[str] = []
+    try:
+        asyncio.run(go())
+    finally:
+        assert f"search: waiting for a bench, since none is left ({WHY})" in seen
+    return seen
+
+
+def test_it_answers_a_stop_and_can_be_resumed(tmp_path):
+    path = begin(tmp_path, 60)
+    follow(path, stop_at=3)
+    kinds = [fact.kind for fact in RunView.open(path).facts()]
+    assert "search.ended" not in kinds
+    assert "run.finished" not in kinds
+
+
+def test_it_ends_with_its_time_and_names_what_was_lost(tmp_path):
+    path = begin(tmp_path, 20)
+    with pytest.raises(EnvironmentProblem, match=rf"\({WHY}\); .*`kernelwright resume {path}`"):
+        follow(path)
+
+
+def test_it_does_not_wait_for_ever(tmp_path):
+    with pytest.raises(EnvironmentProblem, match=f"within {LOST_SECONDS:.0f} s; {WHY}"):
+        follow(begin(tmp_path, 10 * LOST_SECONDS))
