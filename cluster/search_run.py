@@ -220,9 +220,9 @@ def _restore(
     expected = estimate(
         experiment,
         device,
-        len(space),
+        space.size,
         checker_bytes=checker_bytes(device),
-        trials=_trials_left(history, len(space)),
+        trials=_trials_left(history, space.size),
         searched=history.searched,
         confirmed=len(history.confirmations),
         compile_slots=fleet.compile_slots,

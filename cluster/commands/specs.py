@@ -178,19 +178,28 @@ def _device(
 
 def _space_report(space: FeasibleSet) -> dict[str, object]:
     return {
-        "configurations": len(space),
-        "general": int(np.count_nonzero(space.mask.all(axis=1))),
+        "configurations": space.size,
+        "sampled": None if space.estimate is None else len(space),
+        "general": _general(space),
         "cartesian": space.cartesian,
         "rejected": {one.condition: one.points for one in space.rejections},
     }
 
 
+def _general(space: FeasibleSet) -> int:
+    """How many configurations are feasible on every tune shape; an estimate from a sample."""
+    share = np.count_nonzero(space.mask.all(axis=1)) / len(space.mask)
+    return round(share * space.size)
+
+
 def _print_space(space: FeasibleSet, device: Device) -> None:
-    general = int(np.count_nonzero(space.mask.all(axis=1)))
+    about = "" if space.estimate is None else "about "
     typer.echo(
-        f"space on {device.name}: {len(space):,} of {space.cartesian:,} configurations are "
-        f"feasible on some tune shape, {general:,} on every tune shape"
+        f"space on {device.name}: {about}{space.size:,} of {space.cartesian:,} configurations are "
+        f"feasible on some tune shape, {about}{_general(space):,} on every tune shape"
     )
+    if space.estimate is not None:
+        typer.echo(f"  too many to list: the search begins with a sample of {len(space):,}")
     for rejection in space.rejections:
         typer.echo(f"  {rejection.points:,} rejected by {rejection.condition}")
 
@@ -203,7 +212,7 @@ def _estimate(
     return estimate(
         experiment,
         device,
-        None if rounds or space is None else len(space),
+        None if rounds or space is None else space.size,
         compile_slots=cores,
         bench_slots=1,
         rounds=max(1, rounds),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tuner.errors import SpecError
 from tuner.search.hyperopt_space import DiscreteSpace
 from tuner.search.port import Losses
+from tuner.space.feasible import Indices
 
 
 @dataclass(slots=True, eq=False)
@@ -19,20 +20,31 @@ class Explored:
     """The trials of one Hyperopt ``Trials``, read incrementally.
 
     ``points`` maps each trial id to its point, in the order of proposal; ``losses`` holds the
-    results so far, ``None`` for a failure; ``untried`` marks the points of no trial. Trials outside
-    the feasible set are ignored.
+    results so far, ``None`` for a failure. Trials outside the feasible set are ignored.
     """
 
     space: DiscreteSpace
     points: dict[int, int] = field(default_factory=dict)
     losses: dict[int, Losses | None] = field(default_factory=dict)
-    untried: npt.NDArray[np.bool_] = field(init=False)
+    _untried: npt.NDArray[np.bool_] = field(init=False)
     _settled: set[int] = field(default_factory=set)
     _pending: set[int] = field(default_factory=set)
     _objectives: int = 0
 
     def __post_init__(self) -> None:
-        self.untried = np.ones(len(self.space.feasible), np.bool_)
+        self._untried = np.ones(len(self.space.feasible), np.bool_)
+
+    @property
+    def untried(self) -> npt.NDArray[np.bool_]:
+        """For each point of the feasible set whether no trial has taken it; it may grow."""
+        added = len(self.space.feasible) - len(self._untried)
+        if added:
+            self._untried = np.concatenate([self._untried, np.ones(added, np.bool_)])
+        return self._untried
+
+    def left(self) -> Indices:
+        """The untried points, ascending; of a sampled set those of the sample."""
+        return np.flatnonzero(self.untried[: self.space.feasible.drawn])
 
     def read(self, trials: Any) -> Iterator[int]:
         """Take in new trials, then yield each one with a new result, in order of completion.
@@ -75,7 +87,7 @@ class Explored:
 
     def draw(self, rng: np.random.Generator) -> int | None:
         """A random untried point; ``None`` once there is none."""
-        left = np.flatnonzero(self.untried)
+        left = self.left()
         return int(rng.choice(left)) if len(left) else None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tuner.search.explored import Explored, losses_of, random_state
 from tuner.search.hyperopt_space import DiscreteSpace, hyperopt_space
 from tuner.search.port import Losses
-from tuner.space.feasible import FeasibleSet
+from tuner.space.feasible import FeasibleSet, Indices
 from tuner.trial import Configuration
 
 Algorithm = Callable[[Sequence[int], Any, Any, int], list[Any]]
@@ -109,8 +109,9 @@ class Shuffled:
     """Every feasible point once, in a random order: random and exhaustive search."""
 
     def __init__(self, space: DiscreteSpace) -> None:
+        self._space = space.feasible
         self._explored = Explored(space)
-        self._order: np.ndarray[tuple[int], np.dtype[np.intp]] | None = None
+        self._order: Indices | None = None
         self._next = 0
 
     def __call__(self, new_ids: Sequence[int], domain: Any, trials: Any, seed: int) -> list[Any]:
@@ -118,7 +119,7 @@ class Shuffled:
         for _ in self._explored.read(trials):
             pass
         if self._order is None:
-            self._order = np.random.default_rng(seed).permutation(len(self._explored.untried))
+            self._order = np.random.default_rng(seed).permutation(self._space.drawn)
         proposed: dict[int, int] = {}
         for number in new_ids:
             while self._next < len(self._order):
@@ -157,7 +158,7 @@ class Constrained:
     def _propose(self, trial: int, domain: Any, trials: Any, seed: int) -> int | None:
         from hyperopt.base import JOB_STATE_DONE, STATUS_FAIL, trials_from_docs
 
-        if not self._explored.untried.any():
+        if not self._explored.left().size:
             return None
         rng = random_state(seed, trial)
         view = bounded(trials.trials)

@@ -10,7 +10,7 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.expressions import Expression, ExpressionError, nearest
 from tuner.space.conditions import Condition
-from tuner.space.enumeration import enumerate_feasible, require_few
+from tuner.space.enumeration import require_few
 from tuner.space.feasible import FeasibleSet
 from tuner.space.requirements import constraint
 from tuner.trial import Value
@@ -97,10 +97,7 @@ def read_space(domain: Any, constraints: Sequence[str] = ()) -> DiscreteSpace:
         parameters[label] = tuple(numbers if listed is None else listed)
         codes[label] = {number: ordinal for ordinal, number in enumerate(numbers)}
     conditions = [Condition(constraint(e)) for e in _parsed(constraints, parameters)]
-    found = enumerate_feasible(parameters, conditions, [{}])
-    if not len(found.rows):
-        raise SpecError("no point of the search space meets all constraints")
-    return DiscreteSpace(FeasibleSet(parameters, found.rows, found.mask), codes)
+    return DiscreteSpace(FeasibleSet.of(parameters, conditions, [{}]), codes)
 
 
 def _options(domain: Any) -> dict[str, list[Value]]:

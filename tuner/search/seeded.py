@@ -32,7 +32,18 @@ def nearest(space: FeasibleSet, seed: Seed) -> int | None:
         else:
             ordinals = np.arange(len(values))
             middle += np.abs(ordinals / len(values) - 0.5)[space.rows[:, position]]
-    return int(np.lexsort((middle, distance))[0])
+    best = int(np.lexsort((middle, distance))[0])
+    return best if space.estimate is None else _beyond(space, seed, best)
+
+
+def _beyond(space: FeasibleSet, seed: Seed, best: int) -> int:
+    """Of a sampled set, the point ``best`` with the seed's own values, if that is feasible."""
+    row = space.rows[best].copy()
+    for position, (name, values) in enumerate(space.parameters.items()):
+        if name in seed:
+            row[position] = np.argmin(_distances(values, seed[name]))
+    found = int(space.find(row[None])[0])
+    return best if found < 0 else found
 
 
 def _distances(

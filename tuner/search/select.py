@@ -18,7 +18,7 @@ def make_proposer(search: SearchSettings, space: FeasibleSet) -> Proposer:
     """
     strategy = search.strategy
     if strategy == "auto":
-        strategy = "exhaustive" if search.trials >= len(space) else "gp"
+        strategy = "exhaustive" if search.trials >= space.size else "gp"
     first = dict.fromkeys(nearest(space, seed) for seed in search.seeds)
     points = [point for point in first if point is not None]
     algorithm = _algorithm(strategy, seeded=bool(search.seeds))

@@ -1,8 +1,9 @@
-"""Enumerate a parameter space without building its Cartesian product.
+"""Enumerate a parameter space without building its Cartesian product, or draw a sample of it.
 
 Binds one parameter after the other, in the order that makes conditions decidable soonest, and drops
 a partial point once it is infeasible on every shape. Works depth first on chunks of rows, so memory
-stays bounded. Independent of experiments and devices.
+stays bounded. A space with too many points is sampled: breadth first, keeping a random part of the
+partial points at each parameter. Independent of experiments and devices.
 """
 
 import math
@@ -19,10 +20,15 @@ from tuner.trial import Value
 Ordinals = npt.NDArray[np.uint16]
 
 CHUNK = 1 << 17
-MAX_BYTES = 1 << 28
 MAX_VALUES = 1 << 16
+MAX_POINTS = 1 << 22
+"""Most feasible points that are enumerated: twenty-odd parameters of so many fit into 200 MB."""
 MAX_TESTS = 1 << 26
-"""Most tests of one condition, about half a minute, before the space is refused."""
+"""Most tests of one condition, about half a minute, before the space is sampled instead."""
+SAMPLE = 1 << 16
+"""Partial points kept at each parameter of a space that is sampled, and so points drawn at most."""
+DRAWN = 1 << 20
+"""Most extensions of partial points by one parameter that are tested for a sample."""
 
 
 @dataclass(slots=True)
@@ -37,15 +43,17 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """The feasible rows in lexicographic order.
+    """The feasible rows in lexicographic order, or a sample of them.
 
     ``rows`` holds one ordinal per parameter (N × parameters), ``mask`` feasibility by shape
-    (N × shapes); ``tallies`` are in the order of evaluation.
+    (N × shapes); ``tallies`` are in the order of evaluation. ``estimate`` is about how many rows
+    there are in all if they are a sample, ``None`` if they are all.
     """
 
     rows: Ordinals
     mask: Bools
     tallies: tuple[Tally, ...]
+    estimate: int | None = None
 
 
 def enumerate_feasible(
@@ -53,34 +61,35 @@ def enumerate_feasible(
     conditions: Sequence[Condition],
     shapes: Sequence[Mapping[str, Value]],
 ) -> Enumeration:
-    """Every point that meets all conditions on at least one shape.
+    """Every point that meets all conditions on at least one shape; of too many, a random sample.
+
+    The sample is the same in every call with the same arguments.
 
     Raises:
-        SpecError: the feasible set does not fit into memory, or takes too long to find.
+        SpecError: a parameter has too many values.
     """
     for name, values in parameters.items():
         require_few(name, len(values))
-    walk = _Walk(parameters, conditions, shapes)
-    width = len(parameters) * np.dtype(np.uint16).itemsize + len(shapes)
-    rows: list[Ordinals] = []
-    masks: list[Bools] = []
-    size = 0
-    for chunk, mask in walk.run():
-        size += len(chunk)
-        if size * width > MAX_BYTES:
-            raise SpecError(
-                f"the search space has more than {size:,} feasible configurations, too many to "
-                "hold in memory; remove values or add constraints"
-            )
-        rows.append(chunk)
-        masks.append(mask)
-    columns = [list(walk.order).index(name) for name in parameters]
-    found = np.concatenate(rows)[:, columns] if rows else np.empty((0, len(columns)), np.uint16)
-    mask = np.concatenate(masks) if masks else np.empty((0, len(shapes)), np.bool_)
-    if columns:
-        sequence = np.lexsort(found.T[::-1])
-        found, mask = np.ascontiguousarray(found[sequence]), mask[sequence]
-    return Enumeration(found, mask, walk.tallies)
+    try:
+        return _Walk(parameters, conditions, shapes).everything()
+    except _TooManyPoints:
+        return _Walk(parameters, conditions, shapes).sample()
+
+
+def feasible_on(
+    parameters: Mapping[str, Sequence[Value]],
+    conditions: Sequence[Condition],
+    shapes: Sequence[Mapping[str, Value]],
+    rows: Ordinals,
+) -> Bools:
+    """Where each row of ordinals (N × parameters) is feasible, N × shapes."""
+    columns = {
+        name: np.array(values)[rows[:, at]] for at, (name, values) in enumerate(parameters.items())
+    }
+    mask = np.ones((len(rows), len(shapes)), np.bool_)
+    for condition in conditions:
+        mask &= _holds(condition, columns, shapes, len(rows))
+    return mask
 
 
 def require_few(name: str, count: int) -> None:
@@ -102,6 +111,23 @@ def _binding_order(
         order.update((name, None) for name in parameters if name in cheapest)
     order.update((name, None) for name in parameters)
     return tuple(order)
+
+
+def _holds(
+    condition: Condition,
+    columns: Mapping[str, npt.NDArray[np.generic]],
+    shapes: Sequence[Mapping[str, Value]],
+    length: int,
+) -> Bools:
+    """Where a condition holds for columns of values, points × shapes."""
+    read = {name: column for name, column in columns.items() if name in condition.names}
+    if condition.names <= read.keys():
+        return np.repeat(condition.holds(read, length)[:, None], len(shapes), axis=1)
+    return np.stack([condition.holds({**shape, **read}, length) for shape in shapes], axis=1)
+
+
+class _TooManyPoints(Exception):
+    """A walk ended early: more points than are enumerated, or too many tests."""
 
 
 @dataclass(slots=True)
@@ -129,9 +155,50 @@ class _Walk:
         sizes = [len(self.parameters[name]) for name in self.order]
         self._beyond = [math.prod(sizes[depth:]) for depth in range(len(sizes) + 1)]
 
-    def run(self) -> Iterator[tuple[Ordinals, Bools]]:
-        start = np.empty((1, 0), np.uint16)
-        yield from self._descend(start, np.ones((1, len(self.shapes)), np.bool_))
+    def everything(self) -> Enumeration:
+        """All points; raises ``_TooManyPoints`` where they are too many."""
+        rows, mask = [np.empty((0, len(self.order)), np.uint16)], [self._root()[1][:0]]
+        size = 0
+        for chunk, feasible in self._descend(*self._root()):
+            size += len(chunk)
+            if size > MAX_POINTS:
+                raise _TooManyPoints
+            rows.append(chunk)
+            mask.append(feasible)
+        return self._sorted(np.concatenate(rows), np.concatenate(mask))
+
+    def sample(self) -> Enumeration:
+        """At most :data:`SAMPLE` points, each drawn with about the same probability."""
+        random = np.random.default_rng(0)
+        rows, mask = self._root()
+        share = 1.0
+        for depth in range(len(self.order) + 1):
+            if depth:
+                count = len(self.parameters[self.order[depth - 1]])
+                size = len(rows) * count
+                drawn = _distinct(random, size, DRAWN)
+                share *= len(drawn) / max(size, 1)
+                last = (drawn % count).astype(np.uint16)
+                rows = np.column_stack([rows[drawn // count], last])
+                mask = mask[drawn // count]
+            for condition, tally in self._due[depth]:
+                rows, mask = self._filter(condition, tally, rows, mask)
+            kept = _distinct(random, len(rows), SAMPLE)
+            share *= len(kept) / max(len(rows), 1)
+            rows, mask = rows[kept], mask[kept]
+        return self._sorted(rows, mask, round(len(rows) / share) if len(rows) else 0)
+
+    def _root(self) -> tuple[Ordinals, Bools]:
+        """The one point that binds no parameter."""
+        return np.empty((1, 0), np.uint16), np.ones((1, len(self.shapes)), np.bool_)
+
+    def _sorted(self, rows: Ordinals, mask: Bools, estimate: int | None = None) -> Enumeration:
+        """The points with their columns in the order of the parameters, ascending."""
+        rows = rows[:, [self.order.index(name) for name in self.parameters]]
+        if self.order:
+            sequence = np.lexsort(rows.T[::-1])
+            rows, mask = np.ascontiguousarray(rows[sequence]), mask[sequence]
+        return Enumeration(rows, mask, self.tallies, estimate)
 
     def _descend(self, rows: Ordinals, mask: Bools) -> Iterator[tuple[Ordinals, Bools]]:
         depth = rows.shape[1]
@@ -139,6 +206,8 @@ class _Walk:
             if not len(rows):
                 return
             rows, mask = self._filter(condition, tally, rows, mask)
+            if tally.reached > MAX_TESTS:
+                raise _TooManyPoints
         if depth == len(self.order):
             yield rows, mask
             return
@@ -156,27 +225,22 @@ class _Walk:
     ) -> tuple[Ordinals, Bools]:
         depth = rows.shape[1]
         columns = {
-            name: self._columns[name][rows[:, at]]
-            for at, name in enumerate(self.order[:depth])
-            if name in condition.names
+            name: self._columns[name][rows[:, at]] for at, name in enumerate(self.order[:depth])
         }
-        if self._varies(condition):
-            mask = mask & np.stack(
-                [condition.holds({**shape, **columns}, len(rows)) for shape in self.shapes], axis=1
-            )
-            alive = mask.any(axis=1)
-        else:
-            alive = condition.holds(columns, len(rows))
+        mask = mask & _holds(condition, columns, self.shapes, len(rows))
+        alive = mask.any(axis=1)
         kept = int(np.count_nonzero(alive))
         tally.reached += len(rows)
-        if tally.reached > MAX_TESTS:
-            raise SpecError(
-                f"the search space takes too long to enumerate: more than {MAX_TESTS:,} points "
-                f"reach {tally.label}; remove values, or add constraints on fewer parameters"
-            )
         tally.passed += kept
         tally.rejected += (len(rows) - kept) * self._beyond[depth]
         return (rows, mask) if kept == len(rows) else (rows[alive], mask[alive])
 
     def _varies(self, condition: Condition) -> bool:
         return not condition.names <= self.parameters.keys()
+
+
+def _distinct(random: np.random.Generator, size: int, most: int) -> npt.NDArray[np.intp]:
+    """All numbers below ``size`` if they are at most ``most``, else about so many of them."""
+    if size <= most:
+        return np.arange(size)
+    return np.unique(random.integers(size, size=most))

@@ -35,10 +35,21 @@ def test_counts_of_known_spaces(space, count):
     assert rejected == found.cartesian - count
 
 
-def test_a_space_that_takes_too_long_to_enumerate_is_refused_naming_the_constraint(monkeypatch):
+def test_a_space_that_takes_too_long_to_enumerate_is_sampled(monkeypatch):
     monkeypatch.setattr(enumeration, "MAX_TESTS", 500)
     parameters = {name: tuple(range(10)) for name in "ABC"}
-    with pytest.raises(SpecError, match=r"more than 500 points reach .*A \+ B \+ C == 27; remove"):
+    found = feasible_set(experiment(), template(parameters, ["(A + B + C) % 9 == 0"]), DEVICE)
+    assert len(found) == found.size == found.estimate == 112
+    assert {sum(found.configuration(i).as_dict().values()) % 9 for i in range(112)} == {0}
+
+
+def test_a_sample_without_any_feasible_point_is_refused_naming_the_constraint(monkeypatch):
+    monkeypatch.setattr(enumeration, "MAX_TESTS", 500)
+    monkeypatch.setattr(enumeration, "SAMPLE", 20)
+    parameters = {name: tuple(range(10)) for name in "ABC"}
+    with pytest.raises(
+        SpecError, match=r"a sample of 1\d\d points none meets .*A \+ B \+ C == 27; rem"
+    ):
         feasible_set(experiment(), template(parameters, ["A + B + C == 27"]), DEVICE)
 
 
@@ -119,12 +130,65 @@ def test_the_set_is_what_lowering_finds_point_by_point(
     assert sum(r.points for r in found.rejections) == found.cartesian - len(found)
     assert [found.index_of(c) for c in listed] == list(range(len(found)))
     for i in range(0, len(found), 7):
-        mine = found.configuration(i).values
-        assert found.neighbours(i).tolist() == [
-            j
-            for j, other in enumerate(listed)
-            if sum(a != b for a, b in zip(mine, other.values, strict=True)) == 1
+        assert sorted(found.neighbours(i).tolist()) == [
+            j for j in range(len(found)) if near(found.rows[i].tolist(), found.rows[j].tolist())
         ]
+
+
+def near(row, other):
+    """Whether two rows of ordinals differ in one place, or in two by one each."""
+    gaps = [abs(a - b) for a, b in zip(row, other, strict=True) if a != b]
+    return len(gaps) == 1 or gaps == [1, 1]
+
+
+@given(PARAMETERS, CONSTRAINTS, SHAPES, EXTRAS, st.integers(1, 12), st.integers(1, 40))
+def test_a_sample_is_feasible_and_grows_by_what_is_looked_up(
+    parameters, constraints, shapes, extras, size, drawn
+):
+    family, problem = template(parameters, constraints, **extras), experiment(*shapes)
+    try:
+        exact = feasible_set(problem, family, DEVICE)
+    except SpecError:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        for name, most in (("MAX_POINTS", 0), ("SAMPLE", size), ("DRAWN", drawn)):
+            patch.setattr(enumeration, name, most)
+        try:
+            found, again = (feasible_set(problem, family, DEVICE) for _ in range(2))
+        except SpecError:  # no sampled point was feasible
+            return
+    assert np.array_equal(found.rows, again.rows)
+    assert found.drawn == len(found) <= size
+    numbers = exact.find(found.rows)
+    assert np.all(np.diff(numbers) > 0)
+    assert numbers[0] >= 0
+    assert np.array_equal(exact.mask[numbers], found.mask)
+    for point in range(len(exact)):
+        configuration = exact.configuration(point)
+        number = found.index_of(configuration)
+        assert found.configuration(number) == configuration
+        near = [found.configuration(other) for other in found.neighbours(number)]
+        assert near == [exact.configuration(other) for other in exact.neighbours(point)]
+    assert len(found) == len(exact)
+    assert np.array_equal(found.rows[: found.drawn], again.rows)
+    infeasible = set(itertools.product(*map(range, exact.rows.max(axis=0) + 1)))
+    infeasible -= set(map(tuple, exact.rows.tolist()))
+    assert all(found.find(np.array([row], np.uint16))[0] == -1 for row in list(infeasible)[:20])
+
+
+def test_a_hundred_million_feasible_configurations_are_sampled():
+    parameters = {name: tuple(range(1, 11)) for name in "ABCDEFGHI"}
+    constraints = ["C + D <= 10", "E * F <= 50", "A % B == 0 or B % A == 0"]
+    found = feasible_set(experiment(), template(parameters, constraints), DEVICE)
+    listed = list(itertools.product(range(1, 11), repeat=2))
+    sums, products = sum(c + d <= 10 for c, d in listed), sum(e * f <= 50 for e, f in listed)
+    divided = sum(a % b == 0 or b % a == 0 for a, b in listed)
+    assert found.size == pytest.approx(sums * products * divided * 1000, rel=0.02)
+    assert found.size > 10**8
+    assert 30_000 < len(found) <= 1 << 16
+    # Each value is drawn about as often as the space has it.
+    shares = np.bincount(found.rows[:, 8]) / len(found)
+    assert shares == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_big_product_with_selective_constraints_is_enumerated_quickly():
@@ -153,12 +217,6 @@ def test_an_empty_set_may_be_the_devices_doing():
         feasible_set(experiment(), family, cuda_device(90))
 
 
-def test_a_set_too_big_for_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(enumeration, "MAX_BYTES", 1000)
-    with pytest.raises(SpecError, match="too many to hold in memory"):
-        feasible_set(experiment(), template({"A": tuple(range(600))}), DEVICE)
-
-
 def test_more_than_256_values_keep_their_order():
     values = tuple(range(700))
     found = feasible_set(experiment(), template({"A": values, "B": (0, 1)}, ["A % 2 == 0"]), DEVICE)
@@ -173,6 +231,15 @@ def test_points_outside_are_not_found():
     assert found.index_of(Configuration.of({"A": 7})) is None
     assert found.index_of(Configuration.of({"B": 1})) is None
     assert found.neighbours(0).tolist() == [1]
+
+
+def test_steps_of_two_parameters_cross_a_constraint_on_both():
+    family = template({"A": (1, 2, 4, 8), "B": (1, 2, 4, 8)}, ["A * B == 8"])
+    found = feasible_set(experiment(), family, DEVICE)
+    assert [found.configuration(i).as_dict() for i in found.neighbours(1)] == [
+        {"A": 1, "B": 8},
+        {"A": 4, "B": 2},
+    ]
 
 
 def test_a_template_without_parameters_has_one_configuration():

@@ -1,1 +1,1 @@
-"""A Gaussian process over the exact feasible set: the strategy behind ``gp``."""
+"""A Gaussian process over the feasible set: the strategy behind ``gp``."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tuner.space.enumeration import Ordinals
 from tuner.space.feasible import FeasibleSet
 
 MAX_LEVELS = 64
@@ -34,12 +33,12 @@ class Term:
 class Encoding:
     """The P parameters that vary, each with one column per level, ``width`` columns in all.
 
-    ``rows`` are those of the feasible set and ``positions`` the varying parameters in them.
+    ``positions`` are the varying parameters' columns in the rows of ``space``.
     ``values`` and ``levels`` are counts by parameter, ``blocks`` their ranges of columns, and
     ``terms`` the tables that the weights multiply.
     """
 
-    rows: Ordinals
+    space: FeasibleSet
     positions: Points
     values: Points
     levels: Points
@@ -64,7 +63,7 @@ class Encoding:
                 terms.append(Term(parameter, True, np.square(unit[:, None] - unit)))
             terms.append(Term(parameter, False, 1.0 - np.eye(count)))
         return cls(
-            rows=space.rows,
+            space=space,
             positions=np.array([position for position, _ in varying], np.intp),
             values=np.array([len(values) for _, values in varying], np.intp),
             levels=levels,
@@ -103,5 +102,5 @@ class Encoding:
         )
 
     def _levels(self, points: Points) -> Points:
-        ordinals = self.rows[points][:, self.positions].astype(np.intp)
+        ordinals = self.space.rows[points][:, self.positions].astype(np.intp)
         return ordinals * self.levels // self.values

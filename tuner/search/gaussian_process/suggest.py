@@ -92,7 +92,7 @@ class GaussianProcess:
             self._tell(number, seed)
         proposed: dict[int, int] = {}
         for number in new_ids:
-            if not self._explored.untried.any():
+            if not self._explored.left().size:
                 break
             proposed[number] = self._propose(number, seed)
             self._explored.take(number, proposed[number])
@@ -127,7 +127,7 @@ class GaussianProcess:
     def _spread(self, trial: int, seed: int) -> int:
         """The point nearest to the parameters' medians, then the one farthest from all taken."""
         rng = random_state(seed, trial)
-        candidates = np.flatnonzero(self._explored.untried)
+        candidates = self._explored.left()
         if len(candidates) > SPREAD:
             candidates = rng.choice(candidates, SPREAD, replace=False)
         unit = self._encoding.unit(candidates)
@@ -169,7 +169,7 @@ class GaussianProcess:
         best = least.min(axis=0)
         gains = log_expected_improvement(posterior.pool(weights), best)
         points = current.pool
-        if len(points) < len(self._space):
+        if len(points) < self._space.size:
             near = self._near(current, values)
             points = np.concatenate([points, near])
             gains = np.concatenate(
@@ -199,9 +199,9 @@ class GaussianProcess:
         return current.posterior
 
     def _draw_pool(self, rng: np.random.Generator) -> Points:
-        if len(self._space) <= POOL:
-            return np.arange(len(self._space))
-        return np.sort(rng.choice(len(self._space), POOL, replace=False))
+        if self._space.drawn <= POOL:
+            return np.arange(self._space.drawn)
+        return np.sort(rng.choice(self._space.drawn, POOL, replace=False))
 
     def _near(self, current: _Fit, values: Floats) -> Points:
         """Untried points one parameter away from the best observations of each objective."""
@@ -213,7 +213,8 @@ class GaussianProcess:
             if point not in self._neighbours:
                 self._neighbours[point] = self._space.neighbours(point)
             found.append(self._neighbours[point])
-        near = np.unique(np.concatenate(found))
+        near, first = np.unique(np.concatenate(found), return_index=True)
+        near = near[np.argsort(first)]  # not by number: those of a sampled set depend on the calls
         return near[self._explored.untried[near]]
 
     def _losses(self, trials: list[int]) -> Floats:
