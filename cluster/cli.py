@@ -33,6 +33,13 @@ patterns_app = typer.Typer(
 )
 
 
+class FailIf(StrEnum):
+    """When ``compare`` fails."""
+
+    SLOWER = "slower"
+    UNCLEAR = "unclear"
+
+
 class FleetName(StrEnum):
     """Where the work is done."""
 
@@ -358,6 +365,27 @@ def apply(
     ] = None,
 ) -> None:
     """Put a run's tuned kernels into an application's source: print the diff, or write it."""
+
+
+@_command("compare.compare")
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A run directory.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another, compared with it.")],
+    *,
+    any_device: Annotated[
+        bool, typer.Option("--any-device", help="Also compare runs of different devices.")
+    ] = False,
+    fail_if: Annotated[
+        FailIf | None,
+        typer.Option(
+            "--fail-if",
+            metavar="slower or unclear",
+            help="End with exit code 4 if B is slower on a shape; unclear: or not surely as fast.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare what two runs export, shape by shape: is B faster than A?"""
 
 
 @_command("verify.verify")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from shutil import get_terminal_size
 
 import typer
 
@@ -24,7 +23,7 @@ from tuner.report.document import Document
 from tuner.report.html import html
 from tuner.report.markdown import markdown
 from tuner.report.plots import write_figures
-from tuner.report.text import MOST_PROSE, WIDTH, hanging, render
+from tuner.report.text import MOST_PROSE, hanging, render, terminal_width
 from tuner.report.timeline import timeline_json, timeline_text
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
@@ -131,11 +130,11 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
             f"{tried(histories.values())} configurations in {len(ledger.rounds)} rounds; the "
             f"result below is from round {ledger.searched}:"
         )
-    width = get_terminal_size((WIDTH, 24)).columns
+    width = terminal_width()
     typer.echo(render(result, width))
     figures = _figure(result)
     if ledger is not None:
-        _print_rounds(ledger, rejected, min(max(width, WIDTH), MOST_PROSE))
+        _print_rounds(ledger, rejected, min(width, MOST_PROSE))
         _print_account(run_dir)
         spent = ledger.spent
         tokens = spent.input_tokens + spent.output_tokens

@@ -26,6 +26,7 @@ from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
 from tuner.journal.facts import ConfirmationSampled
 from tuner.journal.history import History
 from tuner.plan import Plan
+from tuner.results.statistics import interval_text
 from tuner.trial import Configuration, Rejected
 from workers.bench.device_bench import DeviceBench
 from workers.checkers.examination import tools
@@ -66,8 +67,12 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             typer.echo(f"{variant} {reason}")
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
-    if found == "unclear":
-        typer.echo("kernelwright: too noisy to decide: rerun on an idle device", err=True)
+    if counts["unclear"]:
+        typer.echo(
+            f"kernelwright: {counts['unclear']} of {len(checks)} claims are unclear: intervals too "
+            "wide to decide; rerun on an idle device",
+            err=True,
+        )
     if found == "fails":
         raise NothingValid(f"{counts['fails']} of {len(checks)} claims fail")
 
@@ -168,10 +173,7 @@ def _compiled(
 
 
 def _line(check: Recheck) -> str:
-    name = f"claimed {check.claimed.speedup:.3f}×"
-    if check.measured is None:
-        return f"{check.variant}, {check.shape}: {name}: {check.verdict}"
-    seen = f"measured {check.measured.speedup:.3f}×"
-    if check.measured.low is not None and check.measured.high is not None:
-        seen += f" [{check.measured.low:.3f}, {check.measured.high:.3f}]"
-    return f"{check.variant}, {check.shape}: {name}, {seen}: {check.verdict}"
+    claim = check.claimed
+    claimed = f"claimed {interval_text(claim.speedup, claim.low, claim.high)}"
+    seen = f", measured {check.measured}" if check.measured else ""
+    return f"{check.variant}, {check.shape}: {claimed}{seen}: {check.verdict}"

@@ -13,8 +13,8 @@ from tuner.results.statistics import Comparison, compare
 WITHIN = 0.02
 """Relative difference within which a claim holds."""
 
-WIDEST = 2.0
-"""Half-width of an interval, as a factor, above which a comparison is unclear."""
+NARROW = 0.10
+"""Half-width of both intervals together, as a relative difference, up to which agreement counts."""
 
 Holds = Literal["holds", "higher", "fails", "unclear"]
 
@@ -36,8 +36,9 @@ def recheck(
 ) -> tuple[Recheck, ...]:
     """The verdict on every claim of a record.
 
-    A claim *holds* if the new speedup is within 2 %, or within the combined intervals. Otherwise it
-    *fails*, or the new speedup is *higher*; it is *unclear* if an interval is missing or too wide.
+    A claim *holds* if the new speedup is within 2 %, or within both intervals together where these
+    are narrow. It is *unclear* if they agree only because they are wide, or if one is missing.
+    Otherwise it *fails*, or the new speedup is *higher*.
     """
     labels = [
         ",".join(f"{name}={value}" for name, value in shape.items()) for shape in record.shapes
@@ -82,11 +83,9 @@ def _verdict(claim: Claim, measured: Comparison) -> Holds:
     difference = math.log(measured.speedup / claim.speedup)
     if abs(difference) <= math.log1p(WITHIN):
         return "holds"
-    halves = [_half(claim.low, claim.high), _half(measured.low, measured.high)]
-    if max(halves) > math.log(WIDEST):
-        return "unclear"
-    if abs(difference) <= math.hypot(*halves):
-        return "holds"
+    half = math.hypot(_half(claim.low, claim.high), _half(measured.low, measured.high))
+    if abs(difference) <= half:
+        return "holds" if half <= math.log1p(NARROW) else "unclear"
     return "higher" if difference > 0 else "fails"
 
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from shutil import get_terminal_size
 
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
@@ -55,6 +56,11 @@ def render(result: Result, width: int = WIDTH) -> str:
         if lines:
             parts.append("\n".join(hanging(line, prose) for line in lines))
     return "\n\n".join(parts) + "\n"
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, at least :data:`WIDTH`, and so many where there is none."""
+    return max(get_terminal_size((WIDTH, 24)).columns, WIDTH)
 
 
 def hanging(text: str, width: int, deeper: int = 2) -> str:
@@ -174,7 +180,7 @@ def _table(
         if any(text == sign or text.endswith(f" {sign}") for row in rows for text in row)
     ]
     title = f"{cache} cache; time: median per run, speedup: mean of the processes"
-    return "\n".join([title, _aligned(rows, width), *([f"({'; '.join(signs)})"] if signs else ())])
+    return "\n".join([title, aligned(rows, width), *([f"({'; '.join(signs)})"] if signs else ())])
 
 
 def _cell(cell: Cell | None) -> tuple[str, str]:
@@ -197,7 +203,7 @@ def _serialised(cell: Cell | None) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _aligned(rows: Sequence[Sequence[str]], width: int) -> str:
+def aligned(rows: Sequence[Sequence[str]], width: int) -> str:
     """Columns side by side; a first cell that leaves no room for the rest has its own line."""
     widths = [max(len(row[column]) for row in rows) for column in range(1, len(rows[0]))]
     room = max(width - sum(widths) - 2 * len(widths), 2)

@@ -43,6 +43,10 @@ class Samples:
         own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
         return {p: math.log(other[p] / own[p]) for p in own if p in other}
 
+    def inverse_times(self, trial: int, shape: int) -> dict[int, float]:
+        """By process, the log of 1 / time, with times in nanoseconds."""
+        return {p: -math.log(time) for p, time in self._times.get((trial, shape), {}).items()}
+
     def serialised_logs(self, trial: int, shape: int) -> dict[int, float]:
         """By process, the log speedup over the baseline of a trial that was timed serialised."""
         own = self._serialised.get((trial, shape), {})

@@ -79,9 +79,7 @@ class Comparison:
     processes: int
 
     def __str__(self) -> str:
-        if self.low is None or self.high is None:
-            return f"{self.speedup:.3f}×"
-        return f"{self.speedup:.3f}× [{self.low:.3f}, {self.high:.3f}]"
+        return interval_text(self.speedup, self.low, self.high)
 
     @property
     def surely_faster(self) -> bool:
@@ -99,6 +97,13 @@ class Comparison:
     def gain_decided(self) -> bool:
         """The same of a gain on the incumbent, which also need not be known below 1 %."""
         return self.decided or (self.high is not None and self.high <= 1 + MARGIN)
+
+
+def interval_text(speedup: float, low: float | None, high: float | None) -> str:
+    """A speedup with its interval, if that is known."""
+    if low is None or high is None:
+        return f"{speedup:.3f}×"
+    return f"{speedup:.3f}× [{low:.3f}, {high:.3f}]"
 
 
 def compare(
@@ -122,6 +127,40 @@ def compare(
         rate = ERROR_RATE * _spent_at(len(logs), at_most or 1) / max(1, comparisons)
         quantile = _quantile(1 - rate / 2, noise.freedom)
         half = quantile * noise.sigma / math.sqrt(len(logs))
+    return _judged(mean, half, len(logs))
+
+
+def compare_apart(
+    first: Sequence[float],
+    second: Sequence[float],
+    noise: tuple[Noise, Noise],
+    comparisons: int,
+) -> Comparison:
+    """The verdict on ``second`` against ``first``, log speedups by process of separate runs.
+
+    Nothing pairs the processes, so both runs' noise counts (Welch's t test); verdicts as in
+    :func:`compare`.
+
+    Args:
+        first: at least one.
+        second: at least one.
+        noise: between processes, of each run.
+        comparisons: the number of verdicts in all.
+    """
+    mean = math.fsum(second) / len(second) - math.fsum(first) / len(first)
+    half = math.inf
+    if all(one.freedom for one in noise):
+        sizes = (len(first), len(second))
+        parts = [one.sigma**2 / size for one, size in zip(noise, sizes, strict=True)]
+        squares = math.fsum(part**2 / one.freedom for part, one in zip(parts, noise, strict=True))
+        total = math.fsum(parts)
+        freedom = total**2 / squares if squares else noise[0].freedom + noise[1].freedom
+        half = _quantile(1 - ERROR_RATE / max(1, comparisons) / 2, freedom) * math.sqrt(total)
+    return _judged(mean, half, min(len(first), len(second)))
+
+
+def _judged(mean: float, half: float, processes: int) -> Comparison:
+    """The verdict on a mean log speedup with the half-width of its interval."""
     known = half <= math.log(MAX_FACTOR)
     margin = math.log1p(MARGIN)
     spread = min(2 * half, math.log1p(MAX_SPREAD))
@@ -135,7 +174,7 @@ def compare(
         low=math.exp(mean - half) if known else None,
         high=math.exp(mean + half) if known else None,
         verdict=verdict,
-        processes=len(logs),
+        processes=processes,
     )
 
 

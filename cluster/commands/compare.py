@@ -1,0 +1,98 @@
+"""``compare``: what one run exports against what another does, shape by shape."""
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from cluster.commands.results import history_of, result_view
+from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.journal.history import History
+from tuner.report.text import aligned, terminal_width, time_text
+from tuner.results.run_comparison import RunComparison, compare_runs
+
+_FAILING = {"slower": ("slower",), "unclear": ("slower", "unclear", "not timed")}
+"""The verdicts on a shape at which each value of ``--fail-if`` fails."""
+
+
+def compare(
+    first: Path,
+    second: Path,
+    *,
+    any_device: bool,
+    fail_if: str | None,
+    as_json: bool,
+) -> None:
+    """Print for each shape whether the second run's kernels are faster than the first's.
+
+    Raises:
+        SpecError: the runs have no shape in common, or measured in different cache states.
+        EnvironmentProblem: they are of different devices.
+        NothingValid: a run has confirmed nothing; or ``fail_if`` applies.
+    """
+    histories = [_finished(run) for run in (first, second)]
+    _check_comparable(*histories, any_device=any_device)
+    found = compare_runs(*histories)
+    if not found.shapes:
+        raise SpecError(f"{first} and {second} have no shape in common")
+    counts = Counter(
+        one.comparison.verdict if one.comparison else "not timed" for one in found.shapes
+    )
+    if as_json:
+        runs = {"first": str(first), "second": str(second)}
+        typer.echo(json.dumps({**runs, **asdict(found)}, indent=2))
+    else:
+        _print(found, first, second)
+        figures = "".join(f" {verdict.replace(' ', '_')}={n}" for verdict, n in counts.items())
+        mean = found.mean
+        over_all = f" speedup={mean.speedup:.3f} verdict={mean.verdict}" if mean else ""
+        typer.echo(f"kernelwright:{over_all}{figures} first={first} second={second}")
+    if fail_if and (bad := [kind for kind in _FAILING[fail_if] if counts[kind]]):
+        told = ", ".join(f"{counts[kind]} of {len(found.shapes)} shapes {kind}" for kind in bad)
+        raise NothingValid(f"{second} against {first}: {told}")
+
+
+def _finished(run: Path) -> History:
+    history = history_of(result_view(run))
+    if not history.confirmations:
+        raise NothingValid(
+            f"{run} has confirmed nothing yet: continue it with `kernelwright resume {run}`"
+        )
+    return history
+
+
+def _check_comparable(first: History, second: History, *, any_device: bool) -> None:
+    devices = [one.device.model if one.device else "no device" for one in (first, second)]
+    if devices[0] != devices[1] and not any_device:
+        raise EnvironmentProblem(
+            f"the runs are of different devices, {devices[0]} and {devices[1]}: compare runs of "
+            "one, or pass --any-device"
+        )
+    states = [one.experiment.measure.cache for one in (first, second)]
+    if states[0] != states[1]:
+        raise SpecError(
+            f"the first run was measured with a {states[0]} cache, the second with a {states[1]} "
+            "one: set measure.cache alike"
+        )
+
+
+def _print(found: RunComparison, first: Path, second: Path) -> None:
+    by = {
+        "speedup": "by their speedups over the same kernel",
+        "time": "by their times, since their kernels differ",
+    }
+    typer.echo(f"{second} against {first}, {by[found.by]}:")
+    rows = [("shape", "first", "second", "second is")]
+    for one in found.shapes:
+        judged = f"{one.comparison} {one.comparison.verdict}" if one.comparison else "not timed"
+        label = one.shape + (" *" if one.held_out else "")
+        times = time_text(one.first.time_ns), time_text(one.second.time_ns)
+        rows.append((label, *times, judged))
+    if found.mean:
+        rows.append(("all tune shapes", "", "", f"{found.mean} {found.mean.verdict}"))
+    typer.echo(aligned(rows, terminal_width()))
+    if any(one.held_out for one in found.shapes):
+        typer.echo("(* held out in one of them)")
+    typer.echo()

@@ -1,0 +1,58 @@
+"""``compare`` on run directories: what it prints, refuses, and fails for."""
+
+import json
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from cluster.commands.compare import compare
+from tests.tuner.engine.driving import GPU, experiment
+from tests.tuner.results.runs import finished_facts
+from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.journal.facts import Entry
+from tuner.run_directory import RunDirectory
+
+BASE = [1000.0, 2000.0, 4000.0]
+
+
+def run(path, factor, *, device=GPU, spec=None, processes=5):
+    spec = spec or experiment()
+    trials = [({"x": 0}, [time * factor for time in BASE])]
+    facts = finished_facts(spec, device, BASE, trials, noise=0.001, processes=processes)
+    with closing(RunDirectory.create(path, spec, "")) as directory, directory.journal() as journal:
+        for fact in facts:
+            journal.append(Entry(fact))
+    return path
+
+
+def compared(first, second, *, any_device=False, fail_if=None, as_json=False):
+    compare(first, second, any_device=any_device, fail_if=fail_if, as_json=as_json)
+
+
+def test_it_fails_for_a_slower_run_only_when_asked(tmp_path, capsys):
+    slow, fast = run(tmp_path / "slow", 0.5), run(tmp_path / "fast", 0.4)
+    compared(fast, slow)
+    told = capsys.readouterr().out
+    assert told.splitlines()[-1].startswith("kernelwright: speedup=0.8")
+    assert "verdict=slower slower=3" in told
+    with pytest.raises(NothingValid, match="3 of 3 shapes slower"):
+        compared(fast, slow, fail_if="slower")
+    capsys.readouterr()
+    compared(slow, fast, fail_if="unclear", as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [one["comparison"]["verdict"] for one in found["shapes"]] == ["faster"] * 3
+
+
+def test_runs_that_cannot_be_compared_are_refused(tmp_path):
+    one = run(tmp_path / "one", 0.5)
+    other = run(tmp_path / "other", 0.5, device=replace(GPU, name="another GPU"))
+    with pytest.raises(EnvironmentProblem, match=r"different devices, .* or pass --any-device"):
+        compared(one, other)
+    compared(one, other, any_device=True)
+    spec = experiment()
+    hot = replace(spec, measure=replace(spec.measure, cache="hot"))
+    with pytest.raises(SpecError, match="cold cache, the second with a hot one"):
+        compared(one, run(tmp_path / "hot", 0.5, spec=hot))
+    with pytest.raises(NothingValid, match="confirmed nothing yet: continue it with"):
+        compared(one, run(tmp_path / "begun", 0.5, processes=0))

@@ -1,0 +1,148 @@
+"""Compares two finished runs shape by shape: what the second exports against the first.
+
+Two runs of the same kernel are compared by their speedups over it, which were measured beside it in
+the same processes: what a clock or a temperature did between the runs cancels out. Otherwise by
+their times.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.candidate import BASELINE
+from tuner.experiment.digest import kernel_digest
+from tuner.experiment.model import ShapeBinding
+from tuner.journal.history import History
+from tuner.results.evidence import MIN_PROCESSES, Evidence
+from tuner.results.statistics import Comparison, Noise, compare_apart
+from tuner.results.summary import summarise
+
+By = Literal["speedup", "time"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What a run launches on a shape: a configuration, or the baseline."""
+
+    configuration: str
+    time_ns: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeComparison:
+    """The second run against the first on a shape; no ``comparison`` where one did not time it."""
+
+    shape: str
+    held_out: bool
+    first: Exported
+    second: Exported
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """All shapes that both runs have.
+
+    ``mean`` is over those that are tune shapes of both, with the weights of the first.
+    """
+
+    by: By
+    shapes: tuple[ShapeComparison, ...]
+    mean: Comparison | None
+
+
+class _Side:
+    """One run: its shapes, what it exports on each, and its samples as logs by process."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.evidence = Evidence(history, history.experiment.measure.cache)
+        shapes = history.experiment.shapes
+        self.bindings = (*shapes.tune, *shapes.held_out)
+        self.tune = len(shapes.tune)
+        portfolio = summarise(history).portfolio
+        self.serves = portfolio.serves if portfolio else (BASELINE,) * len(self.bindings)
+
+    def index(self, binding: ShapeBinding) -> int | None:
+        symbols = [one.symbols for one in self.bindings]
+        return symbols.index(binding.symbols) if binding.symbols in symbols else None
+
+    def exported(self, shape: int) -> Exported:
+        trial = self.serves[shape]
+        return Exported(
+            configuration="the baseline"
+            if trial == BASELINE
+            else str(self.history.configuration(trial)),
+            time_ns=self.evidence.time(trial, shape),
+        )
+
+    def logs(self, shape: int, by: By) -> dict[int, float]:
+        """By process, the log of speedup, or of 1 / time, of what is exported."""
+        trial = self.serves[shape]
+        return (
+            self.evidence.logs(trial, shape)
+            if by == "speedup"
+            else self.evidence.inverse_times(trial, shape)
+        )
+
+    def noise(self, shape: int, by: By) -> Noise:
+        """Between processes, pooled over all that was timed on the shape."""
+        if by == "speedup":
+            return self.evidence.noise[shape]
+        timed = (BASELINE, *self.evidence.trials)
+        times = [self.evidence.inverse_times(trial, shape) for trial in timed]
+        return Noise.pooled([list(each.values()) for each in times])
+
+    def means(self, shapes: list[int], weights: list[float], by: By) -> list[float]:
+        """By process, the weighted mean of the logs over shapes; only complete processes."""
+        if not shapes:
+            return []
+        logs = [self.logs(shape, by) for shape in shapes]
+        common = set(logs[0]).intersection(*logs[1:])
+        return [
+            math.fsum(w * log[process] for w, log in zip(weights, logs, strict=True))
+            / math.fsum(weights)
+            for process in sorted(common)
+        ]
+
+
+def compare_runs(first: History, second: History) -> RunComparison:
+    """The second run against the first, by what each exports; above 1 the second is faster."""
+    one, two = _Side(first), _Side(second)
+    kernels = [kernel_digest(history.experiment.kernel) for history in (first, second)]
+    by: By = "speedup" if kernels[0] == kernels[1] else "time"
+    pairs = [
+        (index, other)
+        for index, binding in enumerate(one.bindings)
+        if (other := two.index(binding)) is not None
+    ]
+    comparisons = len(pairs) + 1
+    shapes = tuple(
+        ShapeComparison(
+            shape=str(one.bindings[index]),
+            held_out=index >= one.tune or other >= two.tune,
+            first=one.exported(index),
+            second=two.exported(other),
+            comparison=_compared(
+                list(one.logs(index, by).values()),
+                list(two.logs(other, by).values()),
+                (one.noise(index, by), two.noise(other, by)),
+                comparisons,
+            ),
+        )
+        for index, other in pairs
+    )
+    tuned = [pair for pair in pairs if pair[0] < one.tune and pair[1] < two.tune]
+    weights = [one.bindings[index].weight for index, _ in tuned]
+    before = one.means([index for index, _ in tuned], weights, by)
+    after = two.means([other for _, other in tuned], weights, by)
+    noise = Noise.pooled([before]), Noise.pooled([after])
+    return RunComparison(by=by, shapes=shapes, mean=_compared(before, after, noise, comparisons))
+
+
+def _compared(
+    first: list[float], second: list[float], noise: tuple[Noise, Noise], comparisons: int
+) -> Comparison | None:
+    if min(len(first), len(second)) < MIN_PROCESSES:
+        return None
+    return compare_apart(first, second, noise, comparisons)
