@@ -5,11 +5,11 @@ import os
 import secrets
 import stat
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, SpecError
 
 _PROBLEM_LENGTH = 400
 
@@ -59,6 +59,27 @@ def write_whole(path: Path, text: str) -> None:
         raise EnvironmentProblem(
             f"{path}: cannot be written ({error.strerror}); free space or choose another folder"
         ) from error
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is a relative path that does not climb, without control characters."""
+    path = PurePosixPath(name)
+    climbs = path.is_absolute() or ".." in path.parts
+    return bool(path.name) and name.isprintable() and not climbs
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a file in a folder, by a relative name that somebody else chose.
+
+    Raises:
+        SpecError: the name, or a link in the folder, leads out of it.
+    """
+    if not is_plain(name):
+        raise SpecError(f"{name!r} is no name of a file in {folder}")
+    path = folder / name
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise SpecError(f"{path.parent} leads out of {folder}: remove that link")
+    return path
 
 
 def make_folder(path: Path) -> None:

@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import dump_resolved, load_resolved
 from tuner.experiment.model import Experiment
-from tuner.files import UnreadableFile, read_bounded
+from tuner.files import UnreadableFile, inside, make_folder, read_bounded, write_whole
 from tuner.journal.facts import Entry, Fact, TrialProposed
 from tuner.journal.file import Journal, read_journal
 from tuner.journal.references import check_references
@@ -172,7 +172,6 @@ class RunDirectory:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             building = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            building.chmod(0o755)
             lock = _lock(building)
             (building / "environment").mkdir()
             (building / INFO).write_bytes(TypeAdapter(RunInfo).dump_json(info) + b"\n")
@@ -210,6 +209,7 @@ class RunDirectory:
             EnvironmentProblem: there is no run, another process holds it, or it cannot be written.
         """
         view = RunView.open(path.absolute())
+        _refuse_links(view.path)
         try:
             lock = _lock(view.path)
         except OSError as error:
@@ -246,14 +246,9 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> Path:
         """Replace a file of the directory as a whole, so that no reader sees half of it."""
-        target = self.path / name
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            building = target.with_name(f".{target.name}.new")
-            building.write_text(text)
-            building.replace(target)
-        except OSError as error:
-            raise EnvironmentProblem(f"cannot write {target}: {error.strerror}") from None
+        target = inside(self.path, name)
+        make_folder(target.parent)
+        write_whole(target, text)
         return target
 
     def close(self) -> None:
@@ -261,6 +256,17 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _refuse_links(path: Path) -> None:
+    """Refuse a run directory with a link in it: what is written there would go elsewhere."""
+    for folder, folders, files in os.walk(path):
+        for place in (Path(folder, name) for name in (*folders, *files)):
+            if place.is_symlink():
+                raise EnvironmentProblem(
+                    f"{place} is a link, which no run makes: remove it, or put what it leads to "
+                    "in its place"
+                )
 
 
 def _digest(text: str) -> str:
@@ -303,7 +309,7 @@ def _read(file: Path) -> str | None:
 
 def _lock(path: Path) -> int:
     """Take the directory's lock; the kernel lets go of it however this process ends."""
-    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from agents.rounds_summary import (
 from cluster.run_layout import STOP_FILE, round_path, rounds_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
-from tuner.files import write_whole
+from tuner.files import inside, make_folder, write_whole
 from tuner.journal.history import History
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
@@ -162,7 +163,7 @@ def stop(run_dir: Path) -> None:
     view = RunView.open(run_dir)
     if not _is_running(run_dir):
         raise EnvironmentProblem(f"{view.path} is not running")
-    (run_dir / STOP_FILE).touch()
+    write_whole(run_dir / STOP_FILE, "")
     typer.echo("stop requested: the run confirms what it found, then ends")
 
 
@@ -177,8 +178,10 @@ def export(run_dir: Path, *, output: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in export_files(history_of(result_view(run_dir))).items():
-            write_whole(folder / name, text)
-            typer.echo(folder / name)
+            place = inside(folder, name)
+            make_folder(place.parent)
+            write_whole(place, text)
+            typer.echo(place)
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
 
@@ -204,7 +207,8 @@ def history_of(view: RunView) -> History:
 def _is_running(run_dir: Path) -> bool:
     """Whether a process holds the lock of the run directory."""
     try:
-        with (run_dir / "lock").open() as lock:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW  # it may be anything in others' runs
+        with os.fdopen(os.open(run_dir / "lock", flags)) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -5,11 +5,13 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tests.tuner.engine.driving import Run, experiment, fleet
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.load import dump_resolved, load_resolved
 from tuner.journal.facts import Entry, TrialProposed
 from tuner.run_directory import RunDirectory, RunView
 from tuner.trial import Configuration
@@ -44,6 +46,63 @@ def test_seeds_differ_between_runs_and_only_the_owner_can_read_them(tmp_path):
         text = (one.path / name).read_text()
         assert f"{one.secret:x}" not in text
         assert str(one.secret) not in text
+
+
+def test_only_the_owner_can_look_into_a_run(tmp_path):
+    made = create(tmp_path / "run")
+    made.write("results.csv", "x")
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o700
+    made.close()
+
+
+@pytest.mark.parametrize("name", ["lock", "log.txt", ".results.csv.new", "llm", "rounds/01"])
+def test_a_run_with_a_link_in_it_is_not_gone_on_with(tmp_path, name):
+    create(tmp_path / "run").close()
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    link = tmp_path / "run" / name
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(mine)
+    with pytest.raises(EnvironmentProblem, match=f"{name} is a link.*: remove it"):
+        RunDirectory.open(tmp_path / "run")
+    assert mine.read_text() == "precious"
+
+
+def test_a_file_that_a_link_stands_for_meanwhile_is_replaced(tmp_path):
+    made, mine = create(tmp_path / "run"), tmp_path / "mine"
+    mine.write_text("precious")
+    (made.path / ".results.csv.new").symlink_to(mine)
+    (made.path / "results.csv").symlink_to(mine)
+    made.write("results.csv", "mine no more")
+    assert mine.read_text() == "precious"
+    assert (made.path / "results.csv").read_text() == "mine no more"
+    (made.path / "export").symlink_to(tmp_path)
+    with pytest.raises(SpecError, match="leads out of"):
+        made.write("export/mine", "mine no more")
+    made.close()
+
+
+NOT_INSIDE = ["../x.h", "/tmp/x.h", "a/../../x.h", "", ".", "a\n.h", "a/.."]
+
+
+@pytest.mark.parametrize("name", NOT_INSIDE)
+def test_no_name_leads_out_of_a_run(tmp_path, name):
+    made = create(tmp_path / "run")
+    with pytest.raises(SpecError, match="is no name of a file"):
+        made.write(name, "")
+    made.close()
+
+
+@pytest.mark.parametrize("name", NOT_INSIDE)
+def test_a_run_whose_headers_or_sources_have_such_names_is_refused(name):
+    kernel = EXPERIMENT.kernel
+    header = replace(EXPERIMENT, kernel=replace(kernel, headers=(("ok.h", ""), (name, ""))))
+    with pytest.raises(SpecError, match="is no name of a file beside it"):
+        load_resolved(dump_resolved(header))
+    source = replace(EXPERIMENT, kernel=replace(kernel, source=replace(kernel.source, name=name)))
+    with pytest.raises(SpecError, match="is no name of a file beside it"):
+        load_resolved(dump_resolved(source))
 
 
 def test_what_is_there_already_is_never_overwritten(tmp_path):

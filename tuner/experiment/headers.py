@@ -1,9 +1,11 @@
 """Finds the headers that a source includes, beside it and in the spec's ``include_dirs``.
 
-Owns which folders may be read. Headers are recorded by content, under the names of
+Owns which folders may be read: a spec may come from somebody else, and what it includes is copied
+into runs and prompts. Headers are recorded by content, under the names of
 :mod:`tuner.csource.includes`.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tuner.csource.includes import Include, candidates, includes
 from tuner.experiment.fields import MAX_FILE_BYTES, read_text
 
 MAX_HEADERS = 500
+_SOFTWARE = ("/usr", "/opt")
 MAX_FOLDERS_ABOVE = 4
 """Folders above a source in which its includes are looked for, to write a first spec."""
 _SHOWN = 100
@@ -45,7 +48,11 @@ def find_headers(source: Path, text: str, folders: Sequence[Path]) -> dict[str, 
                         f"{path.name}:{_line(text, include)} includes"
                         f" {include.name[:_SHOWN]!r}, which cannot be read ({error.strerror})"
                     ) from None
-                if not any(header.resolve().is_relative_to(root) for root in roots):
+                real = header.resolve()
+                if not any(
+                    real.is_relative_to(root) and not _hidden(real.relative_to(root))
+                    for root in roots
+                ):
                     raise ValueError(_outside(path, text, include))
                 found[name] = read_text(header)
                 waiting.append((name, header, found[name]))
@@ -56,6 +63,32 @@ def find_headers(source: Path, text: str, folders: Sequence[Path]) -> dict[str, 
                 f" {MAX_HEADER_BYTES >> 20} MiB; name narrower folders in include_dirs"
             )
     return found
+
+
+def check_include_folder(folder: Path, directory: Path) -> None:
+    """Check that a spec in ``directory`` may take headers from a folder.
+
+    What it takes is copied into runs and prompts, and a spec may come from somebody else. So the
+    folder is one of installed software, or has a folder other than the root in common with the
+    spec; in neither case lies it in a hidden one.
+
+    Raises:
+        ValueError: it may not, or there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}")
+    real = folder.resolve()
+    if any(real.is_relative_to(place) for place in _SOFTWARE):
+        return
+    common = Path(os.path.commonpath((real, directory.resolve())))
+    if len(common.parts) == 1 or _hidden(real.relative_to(common)):
+        raise ValueError(
+            f"{real} is outside this spec's surroundings: copy the headers beside the spec"
+        )
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def folders_for(source: Path, text: str) -> tuple[str, ...]:
@@ -107,5 +140,5 @@ def _outside(path: Path, text: str, include: Include) -> str:
     folder = Path(include.name).parent
     return (
         f"{path.name}:{_line(text, include)} includes {include.name}, which lies outside the"
-        f" source's folder: add its folder, such as '{folder}', to kernel.include_dirs"
+        f" source's folder, or hidden: add its folder, such as '{folder}', to kernel.include_dirs"
     )

@@ -5,7 +5,7 @@ All problems of a spec are collected and raised together.
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from tuner.experiment.array_file import check_array_file
 from tuner.experiment.check import ANYTHING, Finding, check
 from tuner.experiment.contents import Fill, FromFile
 from tuner.experiment.fields import read_text
-from tuner.experiment.headers import find_headers
+from tuner.experiment.headers import check_include_folder, find_headers
 from tuner.experiment.model import Argument, Experiment, ShapeBinding, Template
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.source_build import source_build
@@ -27,6 +27,7 @@ from tuner.experiment.validation import adapter, validate
 from tuner.experiment.yaml_document import Data, Document, parse
 from tuner.experiment.yaml_document import Path as DataPath
 from tuner.expressions import closest
+from tuner.files import is_plain
 
 T = TypeVar("T")
 
@@ -94,7 +95,20 @@ def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
     experiment, _ = validate(Experiment, document.data, document, None, problems)
     if experiment:
         problems += [document.problem(found.path, found.message) for found in check(experiment)]
+        for place, file in _file_names(experiment):
+            if not is_plain(file):
+                problems.append(document.problem(place, f"{file!r} is no name of a file beside it"))
     return _checked(experiment, problems, (document,))
+
+
+def _file_names(experiment: Experiment) -> Iterator[tuple[DataPath, str]]:
+    """The names under which sources and headers are written."""
+    kernel, template = experiment.kernel, experiment.template
+    yield ("kernel", "source"), kernel.source.name
+    if template is not None:
+        yield ("template", "source"), template.source.name
+    for index, (name, _) in enumerate(kernel.headers):
+        yield ("kernel", "headers", index), name
 
 
 def _checked(
@@ -265,8 +279,7 @@ def _headers(
     for index, given in enumerate(experiment.kernel.include_dirs):
         folder = directory / given
         try:
-            if not folder.is_dir():
-                raise ValueError(f"no such folder: {folder}")
+            check_include_folder(folder, directory)
             folders.append(folder)
         except (ValueError, OSError) as error:
             path: DataPath = ("kernel", "include_dirs", index)

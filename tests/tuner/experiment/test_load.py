@@ -123,6 +123,8 @@ def test_a_signature_that_directives_choose_is_left_to_the_compiler(tmp_path):
     load_experiment(specs.write(tmp_path, text, scale__cl=kernel))
 
 
+UP = "../" * 60
+
 # What is replaced in the sound spec, by what, and the one message that must follow.
 BAD = [
     ("version: 1", "version: 2", "spec.yaml:1: should be 1, not 2"),
@@ -152,6 +154,8 @@ BAD = [
     ("  entry: scale\n", "  entry: scale\n  options: [-O9]\n", "not among the options allowed"),
     ("  entry: scale\n", "  entry: scale\n  include_dirs: [gone]\n", "no such folder"),
     ("  entry: scale\n", f"  entry: scale\n  include_dirs: [{'x' * 300}]\n", "name too long"),
+    ("  entry: scale\n", "  entry: scale\n  include_dirs: [/etc]\n", "outside this spec's"),
+    ("  entry: scale\n", f"  entry: scale\n  include_dirs: ['{UP}etc']\n", "/etc is outside"),
     ("  entry: scale\n", "  entry: scale\n  headers: [[a, b]]\n", "read from include_dirs"),
     ("  launch: {", "  launches: []\n  lunch: {", "did you mean 'launch'?"),
     ("kind: out", "kind: output", "spec.yaml:9: should be 'in', 'out'"),
@@ -557,6 +561,19 @@ def test_an_include_outside_the_allowed_folders_names_the_remedy(tmp_path):
     spec.write_text(text.replace("src/k.cl\n", "src/k.cl\n  include_dirs: [.]\n"))
     ((name, _),) = load_experiment(spec).kernel.headers
     assert name == "__parent__/up.h"
+
+
+def test_no_include_reaches_hidden_files_or_out_of_the_folders(tmp_path):
+    (tmp_path / "proj" / ".ssh").mkdir(parents=True)
+    (tmp_path / "proj" / ".ssh" / "id").write_text("PRIVATE\n")
+    (tmp_path / "id").write_text("PRIVATE\n")
+    for include in (".ssh/id", "../id", "../../../../../../../../../../etc/hostname"):
+        text = f'\n#include "{include}"\n' + specs.KERNEL
+        with pytest.raises(SpecProblems, match=r"scale\.cl:2 includes .* outside the source's"):
+            load_experiment(specs.write(tmp_path / "proj", specs.SPEC, scale__cl=text))
+    hidden = specs.SPEC.replace("entry: scale\n", "entry: scale\n  include_dirs: [.ssh]\n", 1)
+    with pytest.raises(SpecProblems, match=r"\.ssh is outside this spec's surroundings"):
+        load_experiment(specs.write(tmp_path / "proj", hidden))
 
 
 FILES = specs.SPEC.replace("range: [-3, 3]}", "values: {file: 'data/x-{n}.npy'}}")

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from tuner.csource.includes import with_recorded_names
 from tuner.errors import EnvironmentProblem
+from tuner.files import inside
 from tuner.integrity.include_rules import include_violation
 from tuner.plan import Build
 from tuner.trial import Code, Rejected, Stage
@@ -54,9 +55,7 @@ def compile_with_nvcc(build: Build, options: Sequence[str]) -> CompilerOutput | 
     with TemporaryDirectory(prefix="kernelwright-") as name:
         folder = Path(name)
         for file, text in files.items():
-            place = folder / file
-            if not place.resolve().is_relative_to(folder.resolve()):
-                raise EnvironmentProblem(f"header {file!r} lies outside the include folders")
+            place = inside(folder, file)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
         command = [nvcc, "-x", "cu", "-cubin", "--keep", "--keep-dir", name, "-I", name]
