@@ -38,7 +38,7 @@ from cluster.search_run import (
 from tuner.backends.registry import traits_of
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.engine import Engine
+from tuner.engine.engine import TICK_SECONDS, Engine
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.digest import kernel_digest
@@ -104,6 +104,7 @@ class AgentRun:
             engine = Engine(partial(self._open_fleet, language))
             shown: asyncio.Queue[Update | None] = asyncio.Queue()
             work = asyncio.create_task(self._work(directory, engine, shown))
+            watch = asyncio.create_task(self._leave_when_asked(work))
             self._task = work
             work.add_done_callback(lambda _: shown.put_nowait(None))
             try:
@@ -112,10 +113,17 @@ class AgentRun:
                 if self._asked() != "interrupted":
                     await work
             finally:
+                watch.cancel()
                 work.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await work
                 await engine.close()
+
+    async def _leave_when_asked(self, work: "asyncio.Task[None]") -> None:
+        """End a step that waits, say for a model, when the stop file says *now*."""
+        while self._asked() != "interrupted":
+            await asyncio.sleep(TICK_SECONDS)
+        work.cancel()
 
     async def _work(
         self, directory: RunDirectory, engine: Engine, shown: "asyncio.Queue[Update | None]"

@@ -304,7 +304,13 @@ def status(run_dir: Run, *, as_json: Json = False) -> None:
 
 
 @_command("results.stop")
-def stop(run_dir: Run) -> None:
+def stop(
+    run_dir: Run,
+    *,
+    now: Annotated[
+        bool, typer.Option("--now", help="Leave at once, to be resumed; as asking twice does.")
+    ] = False,
+) -> None:
     """Ask a run to end its search, confirm what it found, and finish."""
 
 

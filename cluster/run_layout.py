@@ -7,6 +7,9 @@ from tuner.run_directory import begun
 STOP_FILE = "stop"
 """``kernelwright stop`` leaves this file in the run directory, and the run looks for it."""
 
+STOP_NOW = "now"
+"""What the stop file says where the run is not to confirm what it found."""
+
 
 def round_path(run: Path, number: int, suffix: str = "") -> Path:
     """Where a round's search lies; ``suffix`` names one that only screens drafts."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
 from cluster.logs import logged
-from cluster.run_layout import STOP_FILE
+from cluster.run_layout import STOP_FILE, STOP_NOW
 from kernelwright import __version__
 from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
@@ -71,9 +71,11 @@ class StopRequests:
 
     def __call__(self) -> StopReason | None:
         """What was asked for so far."""
-        if self._reason is None and self._file.exists():
-            _log.info("asked to end by %s", self._file.name)
-            self._reason = "stopped"
+        if self._reason != "interrupted":
+            with suppress(FileNotFoundError):
+                now = STOP_NOW in self._file.read_text(encoding="utf-8", errors="replace")
+                if now or self._reason is None:
+                    self.add("interrupted" if now else "stopped")
         return self._reason
 
 

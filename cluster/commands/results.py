@@ -14,7 +14,7 @@ from agents.rounds_summary import (
     read_summary,
     spent_so_far,
 )
-from cluster.run_layout import STOP_FILE, round_path, rounds_begun
+from cluster.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import inside, make_folder, write_whole
@@ -154,8 +154,8 @@ def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
             typer.echo(f"{name.replace('_', ' '):<17}{value}")
 
 
-def stop(run_dir: Path) -> None:
-    """Write a stop request, which the run looks for twice a second.
+def stop(run_dir: Path, *, now: bool) -> None:
+    """Write a stop request, which the run looks for twice a second; a second one says *now*.
 
     Raises:
         EnvironmentProblem: the run is not running.
@@ -163,8 +163,12 @@ def stop(run_dir: Path) -> None:
     view = RunView.open(run_dir)
     if not _is_running(run_dir):
         raise EnvironmentProblem(f"{view.path} is not running")
-    write_whole(run_dir / STOP_FILE, "")
-    typer.echo("stop requested: the run confirms what it found, then ends")
+    if now or (run_dir / STOP_FILE).exists():
+        write_whole(run_dir / STOP_FILE, STOP_NOW)
+        typer.echo("stop requested: the run ends at once; `kernelwright resume` continues it")
+    else:
+        write_whole(run_dir / STOP_FILE, "")
+        typer.echo("stop requested: the run confirms what it found, then ends; again: at once")
 
 
 def export(run_dir: Path, *, output: Path | None) -> None:

@@ -1,6 +1,7 @@
 """``run`` and ``resume``: from a spec, or a run directory, to a printed result."""
 
 import asyncio
+import secrets
 import shlex
 import shutil
 import signal
@@ -154,7 +155,8 @@ def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
     Raises:
         SpecError: the wanted path is inside the job's folder.
     """
-    default = f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    # Many runs of a spec may begin within a second, on several nodes.
+    default = f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     if not settings.in_job:
         return (wanted or Path("runs", default)).absolute()
     lasting = Path.home() / "kernelwright-runs" / default
@@ -262,7 +264,8 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
         words = "interrupted; everything measured is kept"
         _leave(words, folder, on_target, 128 + received[0])
     if (folder / STOP_FILE).exists() and not results.is_over(folder):
-        _leave("stopped before anything could be confirmed", folder, on_target, 128 + signal.SIGINT)
+        words = "stopped before it could confirm; everything measured is kept"
+        _leave(words, folder, on_target, 128 + signal.SIGINT)
     ledger = read_summary(folder)
     if ledger is not None and ledger.waiting:
         options = again if ledger.reason == "device" else on_target

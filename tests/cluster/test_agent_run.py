@@ -18,7 +18,7 @@ from agents.settings import AgentSettings, with_agent_settings
 from agents.step_journal import recorded_exchanges
 from cluster.agent_run import AgentRun, ModelAccess, open_run
 from cluster.commands.report import FILES, report
-from cluster.commands.results import export
+from cluster.commands.results import export, is_over, stop
 from cluster.model_choice import TRANSCRIPT, UNANSWERED
 from cluster.search_run import SearchRun
 from tests.agents.devices import CPU
@@ -479,6 +479,28 @@ def test_a_model_that_cannot_be_asked_is_noticed_before_anything_is_compiled(
     with pytest.raises(error, match=says):
         follow(path, fleets=fleets)
     assert fleets == []
+
+
+def test_told_to_stop_now_it_leaves_a_model_that_does_not_answer(tmp_path):
+    box = tmp_path / "box"
+    path = begin(tmp_path / "run", model=f"mailbox:{box}")
+
+    async def opener(_backend):
+        return SimulatedFleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost)
+
+    async def ask():
+        while not (box.exists() and list(pending(box))):
+            await asyncio.sleep(0.01)
+        stop(path, now=True)
+
+    async def go():
+        asking = asyncio.create_task(ask())
+        async for _ in AgentRun(path, opener, ModelAccess()).progress():
+            pass
+        await asking
+
+    asyncio.run(asyncio.wait_for(go(), 30))
+    assert not is_over(path)
 
 
 def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):

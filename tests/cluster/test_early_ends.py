@@ -1,10 +1,11 @@
-"""A run whose last bench is gone: it waits, says so, and ends when it is over or told to."""
+"""How a run ends early: told to, or since its last bench is gone."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
+from cluster.commands.results import stop
 from cluster.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import SPEC, write_experiment
@@ -16,6 +17,29 @@ from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 
 WHY = "node7/31: the node died"
+
+
+def test_a_second_request_to_stop_does_not_wait_for_the_confirmation(tmp_path, capsys):
+    path, asked = begin(tmp_path, 1e6), 0
+
+    async def opener(_backend):
+        return SimulatedFleet(device=CPU, baseline_ns=(1e4,) * 9, cost=lambda *_: 1e4)
+
+    async def go():
+        nonlocal asked
+        async for picture in SearchRun(path, opener).progress():
+            if asked < 2 and picture.finished:
+                stop(path, now=False)
+                asked += 1
+
+    asyncio.run(go())
+    kinds = [fact.kind for fact in RunView.open(path).facts()]
+    assert asked == 2
+    assert "trial.finished" in kinds
+    assert "run.finished" not in kinds
+    first, second = capsys.readouterr().out.splitlines()
+    assert "confirms what it found" in first
+    assert "at once" in second
 
 
 class DesertedFleet(SimulatedFleet):
