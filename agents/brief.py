@@ -24,7 +24,8 @@ from agents.static_profile import UNKNOWN, StaticProfile, roofline
 from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.experiment.model import Experiment, Template
+from tuner.experiment.contents import FromFile, FromPython, Integers, Offsets
+from tuner.experiment.model import Argument, Experiment, Template
 from tuner.experiment.tolerances import comparison_rules
 from tuner.results.landscape import Landscape
 from tuner.results.statistics import Comparison
@@ -129,6 +130,7 @@ _SECTIONS = {
     "task": _REQUIRED,
     "device": 60,
     "kernel": _REQUIRED,
+    "reference": 35,
     "shapes": 80,
     "usage": 20,
     "profile": 45,
@@ -313,6 +315,48 @@ def _section(name: str, brief: Brief, source_limit: int) -> str:
     return f"{text}\n" if text else ""
 
 
+def _contents(argument: Argument) -> str:
+    """What a buffer holds before a launch, as words that follow its declaration."""
+    if argument.kind not in ("in", "inout", "constant"):
+        return ""
+    fill = argument.initial if argument.kind == "inout" else argument.values
+    match fill:
+        case Integers(integers=(low, high)):
+            words = f"integers from {low} to {high}"
+        case Offsets(offsets=last):
+            words = f"offsets that never decrease, from 0 to {last}"
+        case FromFile() | FromPython():
+            words = "data of the application"
+        case _:
+            words = f"{fill} values" if fill != "zeros" else "zeros"
+    if argument.range is not None:
+        words += f" within [{argument.range[0]:g}, {argument.range[1]:g}]"
+    if argument.specials:
+        words += f", also {', '.join(argument.specials)}"
+    return f"; holds {words}"
+
+
+def _weight(brief: Brief, number: int) -> str:
+    """The weight of a tune shape, where it is not 1."""
+    tune = brief.experiment.shapes.tune
+    weight = tune[number].weight if number < len(tune) else 1.0
+    return "" if weight == 1 else f" (weight {weight:g})"
+
+
+def _types(brief: Brief) -> str:
+    """The type symbols of the tune shapes: their values, and each one's name in the language."""
+    names = traits_of(brief.experiment.kernel.language).type_names
+    found: dict[str, list[str]] = {}
+    for binding in brief.experiment.shapes.tune:
+        for symbol, value in binding.symbols.items():
+            if isinstance(value, str) and value not in found.setdefault(symbol, []):
+                found[symbol].append(value)
+    return "; ".join(
+        f"`{symbol}` is {' or '.join(f'{value} (`{names[value]}`)' for value in values)}"
+        for symbol, values in found.items()
+    )
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(  # noqa: S701 - Markdown for a model, not HTML
@@ -327,7 +371,10 @@ def _environment() -> jinja2.Environment:
         "inline": inline,
         "number": lambda value: f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}",
         "percent": lambda value: f"{100 * value:.0f} %",
+        "contents": _contents,
+        "weight": _weight,
     }
     environment.filters.update(filters)
+    environment.globals["types"] = _types
     environment.globals["compared"] = comparison_rules
     return environment

@@ -37,6 +37,7 @@ def fenced(text: str) -> Fenced:
     outside: list[str] = []
     opened: tuple[str, str, int] | None = None
     inside: list[str] = []
+    text = text.removeprefix("\ufeff")
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         if opened is None:
             match = _OPENING.fullmatch(line)

@@ -25,7 +25,9 @@ from tuner.trial import Value
 
 T = TypeVar("T")
 
-_C_LANGUAGES = frozenset({"c", "c++", "cc", "cpp", "cuda-cpp", "cxx", "opencl-c"})
+_C_LANGUAGES = frozenset(
+    {"c", "c++", "cc", "cpp", "cuda-cpp", "cuh", "cxx", "h", "hpp", "opencl-c"}
+)
 _PYTHON_LANGUAGES = frozenset({"python", "py", "python3"})
 _JSON_LANGUAGES = frozenset({"json", "jsonc", "json5"})
 _MOST_ERRORS = 8
@@ -243,14 +245,14 @@ def _object(reply: Reply, adapter: TypeAdapter[T]) -> T:
 
 
 def _object_text(reply: Reply) -> str:
-    parts = fenced(reply.text)
+    parts = fenced(_answer(reply))
     _refuse_open(parts.blocks)
     found = [block.text for block in parts.blocks if block.language in _JSON_LANGUAGES]
     if not found:
         untagged = (block.text for block in parts.blocks if not block.language)
         found = [text for text in untagged if text.lstrip().startswith("{")]
-    if not found and parts.outside.strip().startswith("{"):
-        found = [parts.outside.strip()]
+    if not found and (bare := _bare_object(parts.outside)):
+        found = [bare]
     if not found:
         cut = reply.finish_reason == "length"
         raise _UnusableError(
@@ -260,6 +262,18 @@ def _object_text(reply: Reply) -> str:
     if len(found) > 1:
         raise _UnusableError("several", f"the reply has {len(found)} JSON objects; give one")
     return found[0]
+
+
+def _answer(reply: Reply) -> str:
+    """The reply without the reasoning before it, which some servers leave in the text."""
+    return reply.text.rpartition("</think>")[2]
+
+
+def _bare_object(text: str) -> str:
+    """An object without a fence, from the first line that begins with it to the end."""
+    lines = text.strip().splitlines()
+    begins = [number for number, line in enumerate(lines) if line.lstrip().startswith("{")]
+    return "\n".join(lines[begins[0] :]) if begins else ""
 
 
 def _source(reply: Reply) -> str:
@@ -278,11 +292,11 @@ def _source(reply: Reply) -> str:
 
 def _block(reply: Reply, languages: Set[str]) -> str:
     """The text of the one block in one of these languages, or else without a language."""
-    blocks = [block for block in fenced(reply.text).blocks if block.language in languages]
+    blocks = [block for block in fenced(_answer(reply)).blocks if block.language in languages]
     if not blocks:
         blocks = [
             block
-            for block in fenced(reply.text).blocks
+            for block in fenced(_answer(reply)).blocks
             if not block.language and not block.text.lstrip().startswith("{")
         ]
     if not blocks:

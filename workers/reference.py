@@ -189,12 +189,27 @@ def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> 
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         arguments = {name: value for name, value in arguments.items() if name in parameters}
     result = function(**arguments)
+    if result is None:
+        raise TypeError("returned None; return an array, or a dict with an array for each output")
     found = dict(result) if isinstance(result, Mapping) else {"": result}
     arrays = {str(name): np.ascontiguousarray(array) for name, array in found.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in _KINDS:
             raise TypeError(f"returned elements of type {array.dtype} {name}".strip())
     return arrays
+
+
+def _place(error: Exception, folder: str) -> str:
+    """The last line of the user's file that an exception passed; empty if there is none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
+    return f" (line {own[-1].lineno} of {Path(own[-1].filename).name})" if own else ""
+
+
+def _remedy(error: Exception) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    return "; the file runs alone: copy into it what it needs of files beside it"
 
 
 def main(channel: Channel, arguments: Sequence[str]) -> None:
@@ -210,10 +225,9 @@ def main(channel: Channel, arguments: Sequence[str]) -> None:
         try:
             found = _answer(functions, json.loads(text), blobs)
         except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f" (line {last.lineno} of {Path(last.filename).name})"
+            place, remedy = _place(error, folder), _remedy(error)
             said = " ".join(str(error).split())[:_SAID].encode(errors="replace").decode()
-            message = {"error": f"{type(error).__name__}: {said}{place}"}
+            message = {"error": f"{type(error).__name__}: {said}{place}{remedy}"}
             channel.send(json.dumps(message).encode())
             continue
         heads = {name: [array.dtype.str, array.shape] for name, array in found.items()}

@@ -63,7 +63,7 @@ def doctor(*, as_json: bool) -> None:
         typer.echo(f"experiments  {', '.join(bundled_names())}")
     if not any(one.device for one in found):
         extras = (
-            f"`pip install 'kernelwright[{backend.extra}]'` for {backend.offers}"
+            f"`pip install '.[{backend.extra}]'` in a clone of kernelwright for {backend.offers}"
             for backend in backends()
         )
         raise EnvironmentProblem(f"no device found: {', '.join(extras)}")

@@ -28,6 +28,8 @@ def bundled_names() -> list[str]:
 def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
     """The spec's file. A bundled name stands for its variant for a GPU, if there is one.
 
+    A link stands for the file that it points to, whose sources lie beside it.
+
     ``NAME/STEM`` is one of a bundled experiment's other files.
 
     Args:
@@ -40,7 +42,7 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
     path = Path(spec)
     with suppress(OSError):
         if path.is_file():
-            return path
+            return path.resolve() if path.is_symlink() else path
     names = bundled_names()
     if spec in names:
         for backend in backends():

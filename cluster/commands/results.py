@@ -178,10 +178,11 @@ def export(run_dir: Path, *, output: Path | None) -> None:
         NothingValid: nothing was confirmed.
         EnvironmentProblem: the folder cannot be written.
     """
+    files = export_files(history_of(result_view(run_dir)))
     folder = output or run_dir / "export"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in export_files(history_of(result_view(run_dir))).items():
+        for name, text in files.items():
             place = inside(folder, name)
             make_folder(place.parent)
             write_whole(place, text)

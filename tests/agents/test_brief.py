@@ -21,9 +21,9 @@ from agents.fences import fenced
 from agents.llm.port import Message
 from tests.agents.briefs import SUGGESTION, bare_brief, full_brief
 from tuner.errors import SpecError
-from tuner.experiment.contents import StructField
-from tuner.experiment.fields import Source
-from tuner.experiment.model import Argument
+from tuner.experiment.contents import Offsets, StructField
+from tuner.experiment.fields import PythonFunction, Source
+from tuner.experiment.model import Argument, ShapeBinding
 from tuner.expressions import Expression
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -161,3 +161,35 @@ def test_the_brief_tells_of_counters_too() -> None:
     brief = replace(full_brief(), profile=(("DRAM throughput %", 81.25),))
     text = planning_messages(brief, budget_tokens=9_000)[1].content
     assert "- DRAM throughput %: 81.2\n" in text
+
+
+def test_a_brief_says_what_buffers_hold_how_types_are_called_and_what_shapes_weigh() -> None:
+    experiment = bare_brief().experiment
+    offsets = Offsets(offsets=Expression.parse("4 * tokens"))
+    arguments = (
+        replace(experiment.arguments[0], dtype="T"),
+        replace(experiment.arguments[1], range=(-2.0, 3.5), specials=("nan",)),
+        Argument(name="at", kind="in", dtype="int32", shape=experiment.arguments[1].shape),
+    )
+    arguments = (*arguments[:2], replace(arguments[2], values=offsets), experiment.arguments[2])
+    shapes = replace(
+        experiment.shapes,
+        tune=(ShapeBinding({"tokens": 16, "d": 4096, "T": "float16"}, weight=2.5),),
+    )
+    reference = PythonFunction(
+        file="r.py", text="def twice(x):\n    return 2 * x", function="twice"
+    )
+    brief = replace(
+        bare_brief(),
+        experiment=replace(experiment, arguments=arguments, shapes=shapes, reference=reference),
+    )
+    text = shown(planning_messages(brief, budget_tokens=8_000))
+    for words in (
+        "holds normal values within [-2, 3.5], also nan\n",
+        "aligned to one element; holds offsets that never decrease, from 0 to 4 * tokens\n",
+        "Type symbols: `T` is float16 (`half`).",
+        "(weight 2.5) |",
+        "    return 2 * x",
+        "300 configurations in 600 seconds",
+    ):
+        assert words in text

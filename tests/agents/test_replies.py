@@ -83,8 +83,15 @@ def test_a_good_template_is_read_and_admitted() -> None:
         reply_text(draft()).replace("```c\n", "````opencl\n") + "````",
         reply_text(draft()).replace("```c\n", "```\n"),
         reply_text(draft()).replace("```json", "```"),
+        reply_text(draft()).replace("```c\n", "```cuh\n"),
+        reply_text(draft()).replace("```c\n", "```hpp\n"),
+        "\ufeff" + reply_text(draft()),
+        f"A plan:\n```c\nint x;\n```\nand {{}}\n</think>\n{reply_text(draft())}",
     ],
-    ids=["crlf", "c++", "long fence", "untagged source", "untagged object"],
+    ids=[
+        *("crlf", "c++", "long fence", "untagged source", "untagged object", "cuh", "hpp"),
+        *("byte order mark", "reasoning without its beginning"),
+    ],
 )
 def test_ways_to_fence_it(text: str) -> None:
     found = read(text)
@@ -104,7 +111,14 @@ def test_one_that_says_stop_need_say_no_more() -> None:
 def test_a_suggestion_is_read_from_a_block_or_bare() -> None:
     body = json.dumps(SUGGESTION)
     expected = Suggestion(**SUGGESTION)  # type: ignore[arg-type]
-    for text in (body, f"Well.\n```json\n{body}\n```", f"```\n{body}\n```"):
+    for text in (
+        body,
+        f"Well.\n```json\n{body}\n```",
+        f"```\n{body}\n```",
+        f"Here is my suggestion:\n{body}",
+        f"\ufeff{body}",
+        f"<think>{body}</think>\n\n{body}",
+    ):
         assert read_suggestion(Reply(text=text)) == expected
 
 

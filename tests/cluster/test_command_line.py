@@ -141,6 +141,7 @@ BAD = [
     (("run", "no/such.yaml"), 2, ["no such file: no/such.yaml"]),
     (("run", "silu_and_mull"), 2, ["did you mean 'silu_and_mul'?"]),
     (("status", "/"), 2, ["/ is not a run directory"]),
+    (("export", "{here}/none"), 2, ["none is not a run directory"]),
     (("frobnicate",), 2, ["No such command"]),
     (("run", "{spec}", "--fleet", "local", "--device", "tpu"), 3, ["no opencl device fits 'tpu'"]),
     (("run", "{spec}", "--fleet", "local", "--run-dir", "/dev/null/x"), 3, ["/dev/null/x"]),

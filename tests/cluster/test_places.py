@@ -164,6 +164,14 @@ def test_a_file_wins_over_a_bundled_name(tmp_path, monkeypatch):
     assert find_spec("silu_and_mul", lambda: True) == Path("silu_and_mul")
 
 
+def test_a_link_means_the_spec_beside_its_sources(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "spec.yaml").write_text("version: 1")
+    (tmp_path / "link.yaml").symlink_to("mine/spec.yaml")
+    found = find_spec(str(tmp_path / "link.yaml"), lambda: True)
+    assert found == (tmp_path / "mine" / "spec.yaml").resolve()
+
+
 def test_a_folder_is_no_spec(tmp_path):
     with pytest.raises(SpecError, match="is a folder"):
         find_spec(str(tmp_path), lambda: False)

@@ -1,8 +1,8 @@
 """Reads YAML as plain data, with the line and column of every value and key.
 
-Scalars follow YAML 1.2 (``1e-3`` is a number). What YAML readers disagree about is refused:
-unquoted ``on off yes no``, leading zeros, duplicate keys, merge keys, tags. The text is untrusted:
-its size, its depth and its growth by aliases are bounded.
+Scalars follow YAML 1.2 (``1e-3`` is a number), but ``1_000`` is one too. What YAML readers disagree
+about is refused: unquoted ``on off yes no``, leading zeros, duplicate keys, merge keys, tags. The
+text is untrusted: its size, its depth and its growth by aliases are bounded.
 """
 
 import re
@@ -21,7 +21,7 @@ MAX_BYTES = 8 << 20
 MAX_DEPTH = 24
 MAX_NODES = 50_000
 
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
 _RADIX = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")

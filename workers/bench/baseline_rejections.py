@@ -1,5 +1,6 @@
 """Rejections of a baseline that cannot serve as an oracle."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -59,10 +60,15 @@ def disagreement(
         stage=Stage.VERIFY,
         code=Code.WRONG_RESULT,
         detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
-        f"expected {found.want:.6g} ({found.error:.3g} times the tolerance; {found.failures} of "
+        f"expected {found.want:.6g} ({_excess(found.error)}{found.failures} of "
         f"{argument.elements} elements; {_bound(argument, own)}); {spec.label}",
         shape=shape,
     )
+
+
+def _excess(error: float) -> str:
+    """By how much an error is over its bound; nothing where the bound is 0 or the error is not."""
+    return f"{error:.3g} times the tolerance; " if math.isfinite(error) else ""
 
 
 def _bound(argument: ResolvedArgument, own: Expected) -> str:

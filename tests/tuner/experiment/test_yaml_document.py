@@ -11,14 +11,14 @@ from tuner.experiment.yaml_document import parse
 
 def test_scalars_are_those_of_yaml_1_2():
     text = """\
-numbers: [1e-3, .5, -2, 0x1F, 0o17, 1., -0.0, .inf, 12:30, 1_000, 2024-01-01]
+numbers: [1e-3, .5, -2, 0x1F, 0o17, 1., -0.0, .inf, 12:30, 1_000_000, 1__0, 2024-01-01]
 names: [n, y, 'on', "010", N, "1e-3"]
 truths: [true, FALSE]
 nothing: [null, ~, ]
 """
     data = parse(text, "a.yaml").data
     assert data["numbers"] == [
-        1e-3, 0.5, -2, 31, 15, 1.0, 0.0, math.inf, "12:30", "1_000", "2024-01-01",
+        1e-3, 0.5, -2, 31, 15, 1.0, 0.0, math.inf, "12:30", 1_000_000, "1__0", "2024-01-01",
     ]  # fmt: skip
     assert data["names"] == ["n", "y", "on", "010", "N", "1e-3"]
     assert data["truths"] == [True, False]
@@ -31,6 +31,7 @@ nothing: [null, ~, ]
         ("a: 1\nb: [2, off]", "2:8", "unquoted 'off'"),
         ("yes: 1", "1:1", "unquoted 'yes'"),
         ("a: 010", "1:4", "leading zero"),
+        ("a: 0_1", "1:4", "leading zero"),
         ("a: -08.5", "1:4", "leading zero"),
         ("a: 1\nb: 2\na: 3", "3:1", "duplicate key 'a', first on line 1"),
         ("<<: {a: 1}", "1:1", "merge keys"),

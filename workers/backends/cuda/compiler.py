@@ -32,7 +32,7 @@ from workers.backends.cuda.ptx import (
 STANDARD = "--std=c++17"
 """The language standard of a build that names none."""
 
-_REMEDY = "pip install 'kernelwright[cuda13]'"
+_REMEDY = "pip install '.[cuda13]' in a clone of kernelwright"
 _DETAIL_CHARACTERS = 8000
 
 _NOWHERE = "/nowhere/"

@@ -12,7 +12,7 @@ from tuner.trial import Code
 from workers.backends.cuda.architectures import BASE_ALIGN, DTYPES
 from workers.devices.port import DeviceFailure
 
-_REMEDY = "pip install 'kernelwright[cuda13]'"
+_REMEDY = "pip install '.[cuda13]' in a clone of kernelwright"
 _INSUFFICIENT_DRIVER = 35
 _NO_DEVICE = 100
 _MEMORY_CLOCK_RATE, _MEMORY_BUS_WIDTH = 36, 37

@@ -63,7 +63,7 @@ def opencl_devices() -> list[Any]:
     except ImportError as error:
         raise EnvironmentProblem(
             f"OpenCL needs pyopencl, which does not import ({error}); "
-            "install it with: pip install 'kernelwright[cpu]'"
+            "install it with: pip install '.[cpu]' in a clone of kernelwright"
         ) from error
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
@@ -74,7 +74,8 @@ def opencl_devices() -> list[Any]:
         reason = ""
     if not found:
         raise EnvironmentProblem(
-            f"no OpenCL device{reason}; for one on the CPU: pip install 'kernelwright[cpu]'"
+            f"no OpenCL device{reason}; for one on the CPU: pip install '.[cpu]' in a clone of "
+            "kernelwright"
         )
     return found
 
