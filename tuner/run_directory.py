@@ -45,7 +45,8 @@ class RunInfo:
     """What ``run.json`` says; ``created`` is in ISO 8601, UTC.
 
     ``fleet`` names where the run was begun, and is to go on, if that was said; ``spec`` is a digest
-    of the resolved spec, which the journal's trials are about.
+    of the resolved spec, which the journal's trials are about; ``origin`` the path of the spec that
+    was given, empty for a round's search.
     """
 
     format: int
@@ -54,6 +55,7 @@ class RunInfo:
     created: str
     fleet: str | None = None
     spec: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,12 @@ class RunDirectory:
         *,
         secret: int | None = None,
         fleet: str | None = None,
+        origin: str = "",
     ) -> "RunDirectory":
         """Make a new run directory, complete or not at all, and hold it.
 
-        ``secret`` is the seed of the inputs, a fresh one by default; ``fleet`` where it is begun.
+        ``secret`` is the seed of the inputs, a fresh one by default; ``fleet`` where it is begun;
+        ``origin`` the path of the spec.
 
         Raises:
             EnvironmentProblem: something is there already, or the place cannot be written.
@@ -166,6 +170,7 @@ class RunDirectory:
             created=now.isoformat(timespec="seconds"),
             fleet=fleet,
             spec=_digest(resolved),
+            origin=origin,
         )
         building: Path | None = None
         lock = -1

@@ -36,11 +36,17 @@ from cluster.run_layout import STOP_FILE
 from cluster.search_run import FleetOpener
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.engine.session import StopReason
-from tuner.errors import DeviceNeeded, KernelwrightError, NothingValid, SpecError
+from tuner.errors import (
+    DeviceNeeded,
+    EnvironmentProblem,
+    KernelwrightError,
+    NothingValid,
+    SpecError,
+)
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
-from tuner.run_directory import RunDirectory, RunView
+from tuner.run_directory import RunDirectory, RunView, begun
 
 
 class Running(Protocol):
@@ -89,7 +95,14 @@ def run(
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
         again = _given(None, device, access)
-        directory = RunDirectory.create(folder, experiment, text, fleet=fleet)
+        if begun(folder) and _changed(RunView.open(folder).experiment, given):
+            raise EnvironmentProblem(
+                f"{folder} is a run of {path} before it or a file that it names was changed: name "
+                "another folder with --run-dir"
+            )
+        directory = RunDirectory.create(
+            folder, experiment, text, fleet=fleet, origin=str(path.absolute())
+        )
         try:
             with closing(directory):
                 if use_patterns:
@@ -117,6 +130,8 @@ def resume(
 ) -> None:
     """Continue a run; of a finished run, only print the result."""
     folder = run_dir.absolute()
+    if changed := _changed_since(RunView.open(folder)):
+        _say(changed)
     if results.is_over(folder):
         report.conclude(folder, as_json=as_json)
         return
@@ -126,6 +141,31 @@ def resume(
     with _workplace(fleet, device, target, settings, access) as workplace:
         _follow(workplace.start(folder), folder, again, target)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+
+
+def _changed_since(view: RunView) -> str:
+    """What to say if the spec that a run was begun from, or a file that it names, has changed."""
+    origin = Path(view.info.origin)
+    if not (view.info.origin and origin.is_file()):
+        return ""
+    try:
+        changed = _changed(view.experiment, load_experiment(origin, SECTIONS))
+    except KernelwrightError:
+        changed = True
+    if not changed:
+        return ""
+    return (
+        f"{origin}, or a file that it names, has changed since this run began, which goes on with "
+        "its own copy: begin a new run to tune what it says now"
+    )
+
+
+def _changed(before: Experiment, now: Experiment) -> bool:
+    """Whether kernel, arguments, shapes or reference differ."""
+    return any(
+        getattr(before, name) != getattr(now, name)
+        for name in ("kernel", "arguments", "shapes", "reference")
+    )
 
 
 @contextmanager

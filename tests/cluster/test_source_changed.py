@@ -1,0 +1,47 @@
+"""A kernel that was changed after its run began is noticed."""
+
+from contextlib import closing
+
+import pytest
+
+from cluster.commands.runs import resume, run
+from tests.cluster.kernels import write_experiment
+from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.experiment.load import load_experiment
+from tuner.journal.facts import BaselinePrepared, Entry, RunFinished, SearchEnded
+from tuner.run_directory import RunDirectory
+from tuner.trial import Code, Rejected, Stage
+
+FAILED = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="out[0] is 2")
+COMMON = {"fleet": "local", "device": None, "target": None, "allow_endpoint": None}
+COMMON |= {"exit_when_waiting": False, "as_json": False}
+
+
+def failed_run(spec, path):
+    """A run that ended since its baseline is wrong."""
+    experiment = load_experiment(spec)
+    made = RunDirectory.create(path, experiment, "", origin=str(spec))
+    with closing(made), made.journal() as journal:
+        for fact in (
+            BaselinePrepared(result=FAILED),
+            SearchEnded(reason="baseline"),
+            RunFinished(),
+        ):
+            journal.append(Entry(fact))
+    return path
+
+
+def test_a_resume_says_that_the_kernel_was_changed_and_a_run_does_not_point_at_it(tmp_path, capsys):
+    spec = write_experiment(tmp_path / "x")
+    folder = failed_run(spec, tmp_path / "run")
+    with pytest.raises(NothingValid):
+        resume(folder, **COMMON)
+    assert "changed" not in capsys.readouterr().err
+    kernel = spec.parent / "scale.cl"
+    kernel.write_text(kernel.read_text().replace("3.0f", "(3.0f)"))
+    with pytest.raises(NothingValid):
+        resume(folder, **COMMON)
+    assert "has changed since this run began" in " ".join(capsys.readouterr().err.split())
+    options = {"trials": None, "seconds": None, "model": "none", "use_patterns": False}
+    with pytest.raises(EnvironmentProblem, match="was changed: name another folder"):
+        run(str(spec), run_dir=folder, **options, **COMMON)
