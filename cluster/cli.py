@@ -224,13 +224,13 @@ def validate(
     target: Annotated[
         str | None, typer.Option("--target", help="An architecture such as sm_90; needs no GPU.")
     ] = None,
-    compile_corners: Annotated[
-        bool, typer.Option("--compile", help="Also compile the baseline and the space's corners.")
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Compile nothing, and do not call the reference.")
     ] = False,
     device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
-    """Check a spec: print every error, or tolerances, space and time."""
+    """Check a spec: print every error, or its space and time; compile, and call the reference."""
 
 
 @_command("runs.run")

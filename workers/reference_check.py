@@ -1,6 +1,8 @@
-"""Compares a reference function with recorded results: what the kernel made of the same inputs."""
+"""Calls a reference function before a run: for its time, or to compare it with recorded results."""
 
+import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import ResolvedArgument
+from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
+from tuner.experiment.contents import FromPython
 from tuner.experiment.fields import PythonFunction
+from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.trial import Value
 from workers.bounds import magnitude, output_bound
 from workers.comparison import Expected, compare
 from workers.elements import is_float
 from workers.groups import groups
+from workers.inputs import fill, stream
 from workers.integrity.launch_checks import element_name
 from workers.reference import ReferenceProcess, reference_outputs
 
@@ -29,6 +34,30 @@ class RecordedCase:
     inputs: Mapping[str, NDArray[Any]]
     results: Mapping[str, NDArray[Any]]
     given: frozenset[str] = frozenset()
+
+
+def reference_seconds(experiment: Experiment, binding: ShapeBinding) -> float:
+    """How long the reference takes for inputs of one shape.
+
+    Raises:
+        SpecError: it fails, or returns other outputs than the kernel has.
+    """
+    assert experiment.reference is not None
+    arguments = resolve_arguments(experiment, binding.symbols)
+    with closing(ReferenceProcess()) as process:
+
+        def python(function: FromPython, name: str, seed: int) -> NDArray[Any]:
+            call: dict[str, Any] = {"shape": dict(binding.symbols), "argument": name, "seed": seed}
+            return process.call(function.python, call)[""]
+
+        inputs = {
+            argument.name: fill(argument, stream(0, argument.name), "default", python)
+            for argument in arguments
+            if argument.kind in ("in", "constant", "inout")
+        }
+        began = time.monotonic()
+        reference_outputs(process, experiment.reference, arguments, inputs)
+        return time.monotonic() - began
 
 
 def reference_problem(

@@ -19,10 +19,11 @@ from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.engine.candidates import Candidates
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.check.device import require_launches
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
-from tuner.experiment.model import Experiment, Template
+from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
@@ -30,11 +31,15 @@ from tuner.trial import Configuration, Rejected, Stage
 from workers.backends.registry import device_for_target
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
+from workers.reference_check import reference_seconds
+
+SLOW_SECONDS = 10.0
+"""Expected seconds of a reference at the largest shape above which advice is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A configuration that ``--compile`` tried, and why it failed, if it did.
+    """A configuration that was compiled, and why that failed, if it did.
 
     One that is over a limit of the device is none of the template's faults: a run passes it over.
     """
@@ -44,15 +49,37 @@ class Attempt:
     over_limit: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ReferenceTime:
+    """How long the reference took at the smallest shape, and how much larger the largest is."""
+
+    shape: str
+    seconds: float
+    largest: str
+    times_larger: float
+
+    def __str__(self) -> str:
+        expected = self.seconds * self.times_larger
+        text = f"reference: {self.seconds:.2g} s at {self.shape}"
+        if self.times_larger > 1:
+            text += f", about {expected:.2g} s at {self.largest} if it grows with the elements"
+        if expected > SLOW_SECONDS:
+            text += (
+                "; a run calls it several times for each shape: vectorise it with NumPy, or use "
+                "smaller shapes"
+            )
+        return text
+
+
 def validate(
-    spec: str, *, target: str | None, compile_corners: bool, device: str | None, as_json: bool
+    spec: str, *, target: str | None, fast: bool, device: str | None, as_json: bool
 ) -> None:
     """Print the tolerances, space and estimate of a correct spec, for a device or an architecture.
 
     Raises:
         SpecError: all errors of the spec; or its space is empty.
         ModelUnavailable: the spec wants a transcript, and there is none.
-        NothingValid: with ``compile_corners``, something did not compile.
+        NothingValid: unless ``fast``, something did not compile.
     """
     path = find_spec(spec, lambda: target is not None or machine_has_gpu())
     experiment = load_experiment(path, SECTIONS)
@@ -77,9 +104,8 @@ def validate(
     if model is not None and experiment.template is not None:
         space = feasible_set(experiment, experiment.template, model)
     attempts: list[Attempt] = []
-    if compile_corners:
-        if model is None:
-            raise EnvironmentProblem(f"--compile needs a device or --target: {why_not}")
+    reference = None if fast or experiment.reference is None else _try_reference(experiment)
+    if model is not None and not fast:
         attempts = _compile(experiment, space, model)
     if as_json:
         report = {
@@ -92,6 +118,7 @@ def validate(
             "estimate": None
             if model is None
             else asdict(_estimate(experiment, model, space, rounds)),
+            "reference": reference and asdict(reference),
             "compiled": [asdict(one) for one in attempts],
         }
         typer.echo(json.dumps(report, indent=2))
@@ -103,10 +130,12 @@ def validate(
             typer.echo(f"  {output}: {bound}")
         if experiment.cost is None or experiment.cost.bytes is None:
             typer.echo("  cost.bytes is not given: the report cannot compare with the roofline")
+        if reference is not None:
+            typer.echo(f"  {reference}")
         if space is not None and model is not None:
             _print_space(space, model)
         elif model is None:
-            typer.echo(f"space: not counted: {why_not}")
+            typer.echo(f"space: not counted, and nothing compiled: {why_not}; or pass --target")
         elif nothing_to_vary:
             typer.echo(f"space: none: {nothing_to_vary}, or run with a model")
         if rounds:
@@ -155,9 +184,8 @@ def _binary(experiment: Experiment) -> str:
     file = experiment.kernel.binary.file
     return (
         f"baseline: {file.name} (SHA-256 {file.sha256[:16]}…); {experiment.kernel.source.name} is "
-        "read, not compiled. --compile checks the binary's architecture, and its entries, "
-        "registers and shared memory where it tells them; a run begins by loading, launching and "
-        "checking it"
+        "read, not compiled. The binary's architecture is checked, and its entries, registers and "
+        "shared memory where it tells them; a run begins by loading, launching and checking it"
     )
 
 
@@ -174,6 +202,24 @@ def _device(
         if wanted is not None:
             raise
         return None, str(problem)
+
+
+def _try_reference(experiment: Experiment) -> ReferenceTime:
+    """Call the reference at the smallest shape."""
+
+    def elements(binding: ShapeBinding) -> int:
+        arguments = resolve_arguments(experiment, binding.symbols)
+        return sum(argument.elements for argument in arguments if argument.is_buffer)
+
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
+    least, most = min(shapes, key=elements), max(shapes, key=elements)
+    typer.echo(f"kernelwright: calling the reference at {least}", err=True)
+    return ReferenceTime(
+        shape=str(least),
+        seconds=reference_seconds(experiment, least),
+        largest=str(most),
+        times_larger=elements(most) / elements(least),
+    )
 
 
 def _space_report(space: FeasibleSet) -> dict[str, object]:

@@ -19,7 +19,7 @@ from tuner.experiment.problems import SpecProblems
 
 
 def plainly_validate(spec):
-    validate(str(spec), target=None, compile_corners=False, device=None, as_json=False)
+    validate(str(spec), target=None, fast=True, device=None, as_json=False)
 
 
 JOB = Settings(ray_address="127.0.0.1:6379", in_job=True)
@@ -34,7 +34,7 @@ def test_a_bundled_name_means_cuda_where_there_is_a_gpu():
 
 
 def test_a_bundled_name_means_cuda_where_a_target_is_named(capsys):
-    validate("silu_and_mul", target="sm_90", compile_corners=False, device=None, as_json=False)
+    validate("silu_and_mul", target="sm_90", fast=True, device=None, as_json=False)
     assert "space on NVIDIA H100" in capsys.readouterr().out
 
 

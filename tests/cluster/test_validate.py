@@ -1,9 +1,11 @@
-"""``validate --compile``: stops at the baseline, shows progress, and tells each problem once."""
+"""``validate``: stops at the baseline, shows progress, and tells each problem once."""
+
+import re
 
 import pytest
 
 from cluster.commands.specs import validate
-from tuner.errors import NothingValid
+from tuner.errors import NothingValid, SpecError
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 
@@ -34,7 +36,18 @@ def check(folder, kernel=KERNEL, spec=SPEC):
     (folder / "scale.cu").write_text(kernel)
     (folder / "spec.yaml").write_text(spec)
     path = str(folder / "spec.yaml")
-    validate(path, target="sm_90", compile_corners=True, device=None, as_json=False)
+    validate(path, target="sm_90", fast=False, device=None, as_json=False)
+
+
+def test_the_reference_is_called_at_the_smallest_shape(tmp_path, capsys):
+    (tmp_path / "r.py").write_text("def f(x):\n    return 2 * x\ndef g(x):\n    return x[1:]\n")
+    good = KERNEL.replace("FACTOR", "2")
+    check(tmp_path, good, SPEC + "reference: r.py:f\nsearch: {trials: 1}\n")
+    shown = capsys.readouterr()
+    assert "calling the reference at n=77" in shown.err
+    assert re.search(r"reference: \S+ s at n=77, about \S+ s at n=1000 if it grows", shown.out)
+    with pytest.raises(SpecError, match=r"reference r.py:g: out has shape \(76,\), not \(77,\)"):
+        check(tmp_path, good, SPEC + "reference: r.py:g\n")
 
 
 def test_nothing_is_tried_after_the_baseline_failed(tmp_path, capsys):
