@@ -2,7 +2,11 @@
 
 Usage: python -m tests.benchmarks.search_efficiency SPACES [--strategies gp tpe random]
        [--repeats 50] [--budget 200] [--workers 1] [--timing exact] [--json FILE]
-       [--kernel-tuner PYTHON]
+       [--leave-one-kernel-out] [--kernel-tuner PYTHON]
+
+``gp:N`` is ``gp`` with a design of N points. ``--leave-one-kernel-out`` says how far the choice of
+a strategy carries to an unseen kernel: for each kernel, the best strategy on the others' spaces is
+chosen, and its score on the spaces left out is reported. A kernel is a file's name before ``__``.
 
 With ``--kernel-tuner``, an interpreter that has kernel_tuner, its strategies are scored too, each
 with its own defaults, in its simulation mode on the same spaces.
@@ -31,14 +35,18 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: asks are timed as in a run
 
 import numpy as np
 
+from tests.benchmarks.leave_one_out import leave_one_out
 from tuner.experiment.model import SearchSettings
 from tuner.racing import CutoffTracker
+from tuner.search.gaussian_process.suggest import GaussianProcess
+from tuner.search.hyperopt_proposer import HyperoptProposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import FeasibleSet, recorded_set
 from tuner.trial import Full, Measured
@@ -158,8 +166,7 @@ def trace(recorded, strategy, seed, budget, workers, timing="exact"):
     Workers are busy for as long as each evaluation took when it was recorded; whoever becomes free
     is given the next proposal, made with what is known by then.
     """
-    search = SearchSettings(strategy=strategy, trials=budget, seed=seed)
-    proposer = make_proposer(search, recorded.space)
+    proposer = propose(strategy, recorded.space, budget, seed)
     bench = Bench(recorded, timing, seed)
     best, told_best, asking, clock = recorded.worst, np.inf, 0.0, 0.0
     curve = []
@@ -181,6 +188,14 @@ def trace(recorded, strategy, seed, budget, workers, timing="exact"):
             proposer.tell(done, None if np.isnan(told) else (float(told),))
             asking += time.perf_counter() - start
     return np.array(curve + [best] * (budget - len(curve))), asking, bench.bursts
+
+
+def propose(strategy, space, budget, seed):
+    """The proposer of a strategy, or of ``gp:N``."""
+    name, _, design = strategy.partition(":")
+    if name == "gp" and design:
+        return HyperoptProposer(space, seed, partial(GaussianProcess, design=int(design)))
+    return make_proposer(SearchSettings(strategy=name, trials=budget, seed=seed), space)
 
 
 def evaluate(recorded, strategy, repeats, budget, workers, timing="exact"):
@@ -276,6 +291,7 @@ def main(arguments=None):
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--timing", choices=("exact", "full", "raced"), default="exact")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--leave-one-kernel-out", action="store_true")
     parser.add_argument("--kernel-tuner", metavar="PYTHON")
     options = parser.parse_args(arguments)
     results = []
@@ -303,6 +319,8 @@ def main(arguments=None):
             )
             print(json.dumps(results[-1]), file=sys.stderr)
     print(table(results))
+    if options.leave_one_kernel_out:
+        print(leave_one_out(results))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
 

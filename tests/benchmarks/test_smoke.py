@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import enumeration, search_efficiency, storm
+from tests.benchmarks.leave_one_out import leave_one_out
 from tests.benchmarks.verification_cost import unchecked
 from tests.workers.bench.test_device_bench import AFFINE, GOOD, WRONG
 from tests.workers.harness import Laboratory
@@ -44,6 +45,25 @@ def test_search_efficiency(recorded, tmp_path, capsys):
     assert scores.keys() == {"random", "tpe", "gp"}
     assert scores["gp"] > max(0.4, scores["random"])
     assert "(mean)" in capsys.readouterr().out
+
+
+def test_the_strategy_for_a_kernel_left_out_is_chosen_on_the_others():
+    scores = {
+        ("gemm__A", "gp:5"): 0.5,
+        ("gemm__A", "gp:10"): 0.6,
+        ("sum__A", "gp:5"): 0.9,
+        ("sum__A", "gp:10"): 0.8,
+        ("sum__B", "gp:5"): 0.7,
+        ("sum__B", "gp:10"): 0.6,
+    }
+    results = [{"space": a, "strategy": b, "score": score} for (a, b), score in scores.items()]
+    assert leave_one_out(results).splitlines() == [
+        "gemm left out: gp:5 is best on the others, 0.5000 here",
+        "sum left out: gp:10 is best on the others, 0.7000 here",
+        "left-out score: 0.6333, worst 0.5000 (gemm__A)",
+    ]
+    with pytest.raises(SystemExit, match="needs the spaces of two kernels"):
+        leave_one_out(results[:2])
 
 
 def test_the_baseline_curve_is_the_mean_of_random_draws(recorded):

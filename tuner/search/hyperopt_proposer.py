@@ -66,7 +66,7 @@ class HyperoptProposer:
         """The first point not yet proposed, or the algorithm's suggestion."""
         for first in self._first:
             if first not in self._proposed:
-                return self._insert(trial, first)
+                return self._add(trial, first)
         documents = self._algorithm([trial], self._domain, self._trials, self._seed)
         if not documents:
             return None
@@ -78,7 +78,7 @@ class HyperoptProposer:
         """Add a trial proposed by an earlier process; ignore one outside the feasible set."""
         point = self._space.feasible.index_of(configuration)
         if point is not None:
-            self._insert(trial, point)
+            self._add(trial, point)
 
     def tell(self, trial: int, losses: Losses | None) -> None:
         """Complete a trial's document."""
@@ -95,6 +95,11 @@ class HyperoptProposer:
             document["result"] = {"status": STATUS_FAIL}
         else:
             document["result"] = {"status": STATUS_OK, "loss": losses[0], "losses": losses}
+
+    def _add(self, trial: int, point: int) -> Configuration:
+        """Insert a trial that is not the algorithm's, once that has read the results before it."""
+        self._algorithm([], self._domain, self._trials, self._seed)
+        return self._insert(trial, point)
 
     def _insert(self, trial: int, point: int) -> Configuration:
         documents = self._space.documents({trial: point}, self._domain, self._trials)

@@ -122,6 +122,30 @@ def test_log_expected_improvement_stays_finite_and_ordered_far_out():
     assert np.all(np.diff(found) < 0)
 
 
+def test_a_search_with_many_pending_trials_goes_on_the_same_after_a_restart():
+    rows = [(a, b) for a in range(30) for b in range(30)]
+    space = recorded_set({"A": tuple(range(30)), "B": tuple(range(30))}, rows)
+
+    def tell(proposer, trial, configuration):
+        a, b = (value for _, value in configuration.values)
+        proposer.tell(trial, (1.0 + (a - 20) ** 2 + (b - 9) ** 2,))
+
+    undisturbed = gaussian_process(space, seed=0)
+    asked = []
+    for trial in range(110):
+        asked.append(undisturbed.ask(trial))
+        if trial >= 90:
+            tell(undisturbed, trial - 90, asked[trial - 90])
+    rebuilt = gaussian_process(space, seed=0)
+    for trial, configuration in enumerate(asked):
+        rebuilt.record(trial, configuration)
+        if trial >= 90:
+            tell(rebuilt, trial - 90, asked[trial - 90])
+    for trial in range(110, 120):
+        assert rebuilt.ask(trial) == undisturbed.ask(trial)
+    assert len(set(asked)) == len(asked)
+
+
 def test_points_that_look_the_same_do_no_harm():
     space = recorded_set({"A": tuple(range(640))}, [[i] for i in range(640)])
     proposer = gaussian_process(space, seed=0)

@@ -70,21 +70,33 @@ class Posterior:
         A value at a ``pending`` point is unknown: it is set to its prediction from the known ones,
         which changes no mean but reduces the uncertainty nearby.
         """
-        factor = self._factor[: self._size, : self._size]
-        white = linalg.solve_triangular(
-            factor, np.where(pending[:, None], 0.0, values), lower=True, check_finite=False
+        known = np.flatnonzero(~pending)
+        white = np.zeros(values.shape)  # and stays so where all later ones are pending too
+        if not len(known):
+            return white
+        through = slice(known[-1] + 1)
+        factor, pending = self._factor[through, through], pending[through]
+        solved = linalg.solve_triangular(
+            factor, np.where(pending[:, None], 0.0, values[through]), lower=True, check_finite=False
         )
         if pending.any():
-            chosen = np.eye(self._size)[:, pending]
+            chosen = np.eye(len(factor))[:, pending]
             columns = linalg.solve_triangular(factor, chosen, lower=True, check_finite=False)
-            white -= columns @ np.linalg.solve(columns.T @ columns, columns.T @ white)
-        return np.asarray(white)
+            solved -= columns @ np.linalg.solve(columns.T @ columns, columns.T @ solved)
+        white[through] = solved
+        return white
 
     def smooth(self, values: Floats, weights: Floats) -> Floats:
         """The mean at the observed points, in the shape of ``values``: the values without noise."""
         factor = self._factor[: self._size, : self._size]
         solved = linalg.solve_triangular(factor, weights, lower=True, trans=1, check_finite=False)
         return np.asarray(values - self._covariance.noise * solved)
+
+    def narrow(self, chosen: Points) -> None:
+        """Keep these positions of the pool alone."""
+        self._pool = self._pool[chosen]
+        self._white = np.ascontiguousarray(self._white[:, chosen])
+        self._left = self._left[chosen]
 
     def pool(self, weights: Floats) -> Prediction:
         """The prediction at the pool."""

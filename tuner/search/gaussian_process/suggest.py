@@ -34,10 +34,14 @@ FIRST_FIT = 3
 """Results before the first fit."""
 GROWTH, MOST_GROWTH = 0.15, 100
 """New results, as a share of those before and at most so many, that trigger the next fit."""
-FITTED = 200
+FITTED = 128
 """Most results that a fit sees: the best for half of it, and a sample of the others."""
-POOL = 2048
-"""Candidates drawn for each fit, besides the neighbours of the best observations."""
+PENDING = 64
+"""Most trials pending at a fit that it takes into account: the latest ones."""
+SCREENED, POOL = 16384, 2048
+"""Points drawn for each fit, and how many of them remain candidates: half of these are the most
+promising at the fit, half are random. The neighbours of the best observations are candidates too.
+"""
 NEIGHBOURHOODS = 5
 """Best observations whose neighbours are candidates."""
 SMOOTHED_FROM = 100
@@ -51,13 +55,14 @@ SPECIAL, SPECIAL_FROM = 3, 60
 class _Fit:
     """The data of a fit, and the posterior that is computed once a proposal needs it.
 
-    ``trials`` are the results that it sees, with their ``targets``, then every other trial pending
-    at the time or proposed since; ``read`` counts the trials considered so far.
+    ``trials`` are the results that it sees, with their ``targets``, then the latest trials pending
+    then, ``begun`` in all, then those proposed since; ``read`` counts the trials considered.
     """
 
     trials: list[int]
     targets: Floats
     rng: np.random.Generator
+    begun: int
     read: int
     pool: Points = field(default_factory=lambda: np.empty(0, np.intp))
     posterior: Posterior | None = None
@@ -131,7 +136,7 @@ class GaussianProcess:
         if len(candidates) > SPREAD:
             candidates = rng.choice(candidates, SPREAD, replace=False)
         unit = self._encoding.unit(candidates)
-        proposed = np.array([*self._explored.points.values()], np.intp)
+        proposed = np.array([*self._explored.points.values()][-PENDING:], np.intp)
         if len(proposed):
             others = self._encoding.unit(proposed)
             score = np.min([np.square(unit - other).sum(axis=1) for other in others], axis=0)
@@ -150,9 +155,10 @@ class GaussianProcess:
             chosen = np.sort(np.concatenate([order[: FITTED // 2], others]))
             told, losses = told[chosen], losses[chosen]
         known = set(self._told)
-        pending = [trial for trial in self._explored.points if trial not in known]
+        pending = [trial for trial in self._explored.points if trial not in known][-PENDING:]
         targets = log_ranks(losses, self._sorted[0])
-        return _Fit([*told.tolist(), *pending], targets, rng, read=len(self._explored.points))
+        trials = [*told.tolist(), *pending]
+        return _Fit(trials, targets, rng, begun=len(trials), read=len(self._explored.points))
 
     def _most_promising(self, current: _Fit, trial: int, seed: int) -> int:
         current.trials.extend(islice(self._explored.points, current.read, None))
@@ -187,21 +193,39 @@ class GaussianProcess:
         if current.posterior is None:
             base = len(current.targets)
             covariance = fit(self._encoding, points[:base], current.targets)
-            current.pool = self._draw_pool(current.rng)
+            drawn = self._draw(current.rng, SCREENED)
             current.posterior = Posterior(
-                self._encoding, covariance, current.pool, base + self._fit_at - len(self._told) + 64
+                self._encoding, covariance, drawn, base + self._fit_at - len(self._told) + PENDING
             )
             current.posterior.observe(points[:base])
-            current.observed = base
+            chosen = self._screen(current)
+            current.posterior.narrow(chosen)
+            current.pool = drawn[chosen]
+            current.posterior.observe(points[base : current.begun])
+            current.observed = current.begun
         for index in range(current.observed, len(points)):
             current.posterior.observe(points[index : index + 1])
         current.observed = len(points)
         return current.posterior
 
-    def _draw_pool(self, rng: np.random.Generator) -> Points:
-        if self._space.drawn <= POOL:
+    def _draw(self, rng: np.random.Generator, most: int) -> Points:
+        if self._space.drawn <= most:
             return np.arange(self._space.drawn)
-        return np.sort(rng.choice(self._space.drawn, POOL, replace=False))
+        return np.sort(rng.choice(self._space.drawn, most, replace=False))
+
+    def _screen(self, current: _Fit) -> Points:
+        """Which of the points drawn for a fit remain candidates, by position."""
+        posterior, targets = current.posterior, current.targets[:, None]
+        assert posterior is not None
+        weights = posterior.weights(targets, np.zeros(len(targets), np.bool_))
+        prediction = posterior.pool(weights)
+        size = len(prediction.deviation)
+        if size <= POOL:
+            return np.arange(size)
+        gains = log_expected_improvement(prediction, targets.min(axis=0))[0]
+        order = np.argsort(-gains, kind="stable")
+        others = current.rng.choice(order[POOL // 2 :], POOL - POOL // 2, replace=False)
+        return np.sort(np.concatenate([order[: POOL // 2], others]))
 
     def _near(self, current: _Fit, values: Floats) -> Points:
         """Untried points one parameter away from the best observations of each objective."""
