@@ -4,6 +4,7 @@ Finalists are checked on them; they are never searched or timed. Also the number
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle, islice
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
@@ -12,20 +13,32 @@ from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.expressions import ExpressionError
 from tuner.trial import Value
 
-_REACH = 256
+_REACH = 512
 _MOST_ELEMENTS = 1 << 23
-_MOST_FAR, _FAR_ELEMENTS, _SMALL = 3, 1 << 20, 7
+_FAR_ELEMENTS, _FAR_GROWTH = 1 << 20, 4
+_MOST_ALONE = 4
+"""Sizes that are varied alone; further ones only together with the others."""
+_PERIOD, _LARGER, _FAR, _SMALL, _VECTORS = 32, 2, 4, 6, 8
+"""Remainders, modulo the period, of the size above the largest known one, of the one far above, of
+a small one, and of one with whole vectors. Kernels that read several elements at a time can be
+wrong at each of these alone."""
+_TILES = (3 * 16, 3 * 64)
+"""Three whole tiles: an odd number, and fewer than some pipelines have stages."""
 
 
 def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
-    """A few shapes inside the domain.
+    """Shapes inside the domain on which kernels that are right at round sizes tend to be wrong.
 
     - all sizes just below the first tune shape's, primes preferred;
     - all sizes as small as the domain allows;
-    - these two alternating;
     - all sizes just above the largest known of each, or above one known shape's if that is too big;
     - for each size that makes some argument larger: that size far above all known ones, the others
-      small, but large enough that elements differ.
+      small, but large enough that elements differ;
+    - each size alone: at the values above, at remainders 1, 2, 4, 6 and 8 modulo 32, and at three
+      whole tiles; the other sizes are a tune shape's, of each combination of types in turn.
+
+    Remainders count the steps in which the domain lets a size grow. Values are used again where
+    they can be: a template may be compiled for each.
 
     Empty without a ``domain``, since then only the spec's own shapes are promised to work.
     """
@@ -33,26 +46,35 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
         return ()
     base = experiment.shapes.tune[0].symbols
     known = [shape.symbols for shape in (*experiment.shapes.tune, *experiment.shapes.held_out)]
-    found: list[dict[str, Value]] = []
     sizes = [name for name, value in base.items() if type(value) is int]
-    for pick in (lambda _: True, lambda _: False, lambda place: place % 2 == 0):
-        symbols = dict(base)
-        for place, name in enumerate(sizes):
-            values = _below(base[name]) if pick(place) else range(1, _REACH)
-            symbols[name] = _first(experiment, symbols, name, values)
-        if symbols not in known and symbols not in found:
-            found.append(symbols)
-    found += _larger(experiment, known)
-    small = dict(base)
+    below, tiny, small = dict(base), dict(base), dict(base)
     for name in sizes:
-        small[name] = _first(experiment, small, name, range(_SMALL, _REACH))
-    for name in sizes[:_MOST_FAR]:
-        symbols = {**small, name: max(int(symbols[name]) for symbols in known)}
-        while _grows(experiment, symbols, further := {**symbols, name: 2 * int(symbols[name])}):
-            symbols = further
-        if symbols not in (*known, *found) and _grows(experiment, small, symbols):
-            found.append(symbols)
-    return tuple(ShapeBinding(symbols) for symbols in found)
+        below[name] = _first(experiment, below, name, _below(base[name]))
+        tiny[name] = _first(experiment, tiny, name, range(1, _REACH))
+        values = [_SMALL * _step(experiment, small, name), *range(_SMALL, _REACH)]
+        small[name] = _first(experiment, small, name, values)
+    larger = _larger(experiment, known)
+    found = [below, tiny, *larger]
+    bases = cycle(_smallest(experiment))
+    alone: list[dict[str, Value]] = []
+    for name in sizes[:_MOST_ALONE]:
+        far = _far(experiment, small, known, name)
+        found += far
+        for given, remainder in (
+            ([below], 1),
+            ([small], None),
+            (larger, _LARGER),
+            (far, _FAR),
+            ([], _VECTORS),
+            *(([{name: size}], None) for size in _TILES),
+        ):
+            around = next(bases)
+            values = [int(symbols[name]) for symbols in given]
+            if remainder is not None:
+                values += _at(experiment, around, name, remainder)
+            alone += _alone(experiment, around, name, values)
+    unique = {str(ShapeBinding(symbols)): symbols for symbols in (*found, *alone)}
+    return tuple(ShapeBinding(symbols) for symbols in unique.values() if symbols not in known)
 
 
 def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
@@ -67,6 +89,42 @@ def _below(value: Value) -> list[int]:
     return sorted(sizes, key=lambda size: (not _is_prime(size), -size))
 
 
+def _smallest(experiment: Experiment) -> list[Mapping[str, Value]]:
+    """The smallest tune shape of each combination of types and flags."""
+    found: dict[tuple[Value, ...], Mapping[str, Value]] = {}
+    tune = (shape.symbols for shape in experiment.shapes.tune)
+    for symbols in sorted(tune, key=lambda symbols: _elements(experiment, symbols)):
+        found.setdefault(tuple(v for v in symbols.values() if type(v) is not int), symbols)
+    return list(found.values())
+
+
+def _step(experiment: Experiment, symbols: Mapping[str, Value], name: str) -> int:
+    """The least change of a size that the domain allows."""
+    size = int(symbols[name])
+    steps = (change for n in range(1, _REACH) for change in (n, -n))
+    inside = (n for n in steps if _inside(experiment, {**symbols, name: size + n}))
+    return abs(next(inside, 1))
+
+
+def _at(
+    experiment: Experiment, symbols: Mapping[str, Value], name: str, remainder: int
+) -> list[int]:
+    """The next size above with a remainder modulo the period, and the next one below."""
+    size, step = int(symbols[name]), _step(experiment, symbols, name)
+    above = size + 1 + (step * remainder - size - 1) % (step * _PERIOD)
+    return [above, above - step * _PERIOD]
+
+
+def _alone(
+    experiment: Experiment, base: Mapping[str, Value], name: str, values: Iterable[int]
+) -> list[dict[str, Value]]:
+    """``base`` with the first of ``values`` that is in the domain and not too large, if any."""
+    most = max(_FAR_GROWTH * _elements(experiment, base), _FAR_ELEMENTS)
+    shapes = ({**base, name: value} for value in values)
+    fits = (s for s in shapes if _inside(experiment, s) and _elements(experiment, s) <= most)
+    return list(islice(fits, 1))
+
+
 def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
     """The shape with all sizes just above the largest known ones, or above one known shape's."""
     largest = {
@@ -78,12 +136,31 @@ def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> lis
         found = dict(symbols)
         for name, value in symbols.items():
             if type(value) is int:
-                sizes = sorted(range(value + 1, value + _REACH), key=lambda n: not _is_prime(n))
-                found[name] = _first(experiment, found, name, sizes)
+                above = [
+                    *_at(experiment, found, name, _LARGER)[:1],
+                    *range(value + 1, value + _REACH),
+                ]
+                found[name] = _first(experiment, found, name, above)
         fits = _inside(experiment, found) and _elements(experiment, found) <= _MOST_ELEMENTS
         if fits and found not in known:
             return [found]
     return []
+
+
+def _far(
+    experiment: Experiment,
+    small: Mapping[str, Value],
+    known: Sequence[Mapping[str, Value]],
+    name: str,
+) -> list[dict[str, Value]]:
+    """The shape with one size far above the known ones and the others small, if it is larger."""
+    symbols = {**small, name: max(int(symbols[name]) for symbols in known)}
+    while _grows(experiment, symbols, further := {**symbols, name: 2 * int(symbols[name])}):
+        symbols = further
+    if not _grows(experiment, small, symbols):
+        return []
+    sizes = _at(experiment, symbols, name, _FAR)
+    return [{**symbols, name: _first(experiment, symbols, name, sizes)}]
 
 
 def _grows(

@@ -93,14 +93,18 @@ def estimate(
     tune = [_bytes(experiment, binding) for binding in shapes.tune]
     held_out = [_bytes(experiment, binding) for binding in shapes.held_out]
     odd = [_bytes(experiment, binding) for binding in odd_shapes(experiment)]
-    weighed = sum(min(size, ORACLE_BYTES) for size in tune + held_out + odd) / 2**20
-    oracle = ORACLE_SECONDS_PER_MIB * weighed / min(ORACLES, compile_slots + bench_slots)
+
+    def oracle(sizes: list[int]) -> float:
+        weighed = sum(min(size, ORACLE_BYTES) for size in sizes) / 2**20
+        return ORACLE_SECONDS_PER_MIB * weighed / min(ORACLES, compile_slots + bench_slots)
+
+    def check(sizes: list[int]) -> float:
+        mebibytes = sum(sizes) / 2**20
+        return backend.shape_seconds * len(sizes) + CHECK_SECONDS_PER_MIB[device.is_cpu] * mebibytes
 
     def time(sizes: list[int]) -> float:
         moved = launches * sum(sizes) / BYTES_PER_SECOND[device.is_cpu]
-        checks = CHECK_SECONDS_PER_MIB[device.is_cpu] * sum(sizes) / 2**20
-        each = backend.shape_seconds + launches * LAUNCH_SECONDS
-        return each * len(sizes) + moved + checks
+        return check(sizes) + launches * LAUNCH_SECONDS * len(sizes) + moved
 
     compiling = backend.compile_seconds / compile_slots
     timing = time(tune) / bench_slots
@@ -115,7 +119,8 @@ def estimate(
         return processes * each / bench_slots
 
     confirming = rounds * (
-        confirmed_in(max(0, few - confirmed), finalists, tune) + finalists * time(tune + odd)
+        confirmed_in(max(0, few - confirmed), finalists, tune)
+        + finalists * (time(tune) + check(odd))
     )
     if rest:
         confirming += confirmed_in(few, winning, rest) + winning * time(held_out)
@@ -125,9 +130,11 @@ def estimate(
     return Estimate(
         trials=trials,
         space=space,
-        prepare_seconds=BEGIN_SECONDS + TEST_CASES * oracle + time(tune + held_out),
+        prepare_seconds=BEGIN_SECONDS
+        + TEST_CASES * oracle(tune + held_out)
+        + time(tune + held_out),
         search_seconds=min(trials * trial, max(0.0, experiment.search.seconds - searched)),
-        confirm_seconds=EXTRA_CASES * oracle + confirming,
+        confirm_seconds=EXTRA_CASES * oracle(tune + held_out) + oracle(odd) + confirming,
     )
 
 

@@ -187,9 +187,7 @@ class Confirmation:
                 continue
             runners = {t: loaded for t, loaded in loaded_by_trial.items() if _runs(loaded, shape)}
             with self._attribute_failure(BASELINE, shape):
-                session.stage(
-                    checked[0], caches or (self._prep.measure.cache,), self._prep.measure.repeats
-                )
+                session.stage(checked[0], caches or ("hot",), self._prep.measure.repeats)
             for number, case in enumerate(checked):
                 is_extra = number >= len(cases)
                 for trial, loaded in runners.items():

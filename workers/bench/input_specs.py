@@ -67,16 +67,16 @@ def search_specs(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]
 
 
 def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
-    """Further cases of a shape, for finalists; fewer on large and odd shapes."""
+    """Further cases of a shape, for finalists; fewer on large shapes, and one on odd ones."""
     arguments = prep.arguments[shape]
     specs = _extra(arguments)
     if is_large(arguments):
         specs = specs[:1]
     if shape in prep.timed:
         return specs
-    odd = f"odd shape {prep.bindings[shape]}"
     other = [spec for spec in specs if spec.distribution == "outliers"] or specs
-    return [replace(spec, label=f"{odd}, {spec.label}") for spec in (FIRST, *other[:1])]
+    spec = (other[0], FIRST)[shape % 2]
+    return [replace(spec, label=f"odd shape {prep.bindings[shape]}, {spec.label}")]
 
 
 def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
