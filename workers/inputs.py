@@ -18,11 +18,25 @@ from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
 from tuner.experiment.contents import FromFile, FromPython
 from workers.elements import is_float, numpy_dtype
 
-Distribution = Literal["default", "large", "small", "outliers", "zeros", "few", "ends", "specials"]
+Distribution = Literal[
+    "default",
+    "large",
+    "small",
+    "outliers",
+    "zeros",
+    "few",
+    "ends",
+    "specials",
+    "whole",
+    "most",
+    "half",
+]
 """``large``, ``small``: magnitudes :data:`LARGE` or :data:`SMALL` times as great.
 
 ``outliers``: a few elements far larger than others, ends of rows among them; ``zeros``: nothing but
-zeros; ``few``: the same few values again and again; ``ends``: only the ends of the range.
+zeros; ``few``: the same few values again and again; ``ends``: only the ends of the range;
+``whole``, ``most``, ``half``: values of the type's whole range, or of so much of it: magnitudes of
+every exponent, denormals and zeros of both signs; integers of every length.
 """
 
 LARGE = 32.0
@@ -34,6 +48,18 @@ OUTLIER = 64.0
 _OUTLIER_SHARE = 1 / 64
 _FEW = 5
 _SPECIAL_SHARE = 0.01
+REACHES: dict[Distribution, tuple[float, float]] = {
+    "whole": (1.0, 1.0),
+    "most": (0.85, 0.45),
+    "half": (0.5, 0.2),
+}
+"""Shares of the bits of integers, and of the exponents of floats, from the widest on.
+
+Integers of 0.85 of the bits are not held by a float of as many, and few sums of them overflow.
+Squares of 0.45 of the exponents can be summed, and four floats of 0.2 multiplied."""
+_HEADROOM = 8
+"""Exponents left above the largest float, at most a quarter of all: constant factors fit."""
+_DENORMAL_SHARE, _ZERO_SHARE = 1 / 32, 1 / 32
 _BLOCK = 2_097_143
 """Elements drawn individually; a prime, so that rows do not repeat from block to block."""
 _FLIPS = 2
@@ -65,7 +91,8 @@ def fill(
         SpecError: a file or function gives another shape or a type that does not convert.
     """
     if is_foreign(argument):
-        return _foreign(argument, rng, python)
+        values = _foreign(argument, rng, python)
+        return _unlike(values, argument, rng) if argument.unlike else values
     if argument.elements > _BLOCK and independent(argument):
         block = fill(_row(argument, _BLOCK), rng, distribution, python)
         return _spread(block, argument, rng)
@@ -151,6 +178,10 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return argument.range is not None
         case "specials":
             return bool(argument.specials)
+        case "whole" | "most" | "half":
+            if is_float(argument.dtype):
+                return _may_be_zero(argument)
+            return argument.fill == "normal" and argument.range is None and argument.dtype != "bool"
 
 
 def _may_be_zero(argument: ResolvedArgument) -> bool:
@@ -204,6 +235,8 @@ def _values(
         return np.zeros(shape)
     if distribution == "ends" and argument.range is not None:
         return np.where(rng.random(shape) < 0.5, *argument.range)
+    if distribution in REACHES:
+        return _reaching(argument, rng, *REACHES[distribution])
     if distribution == "few":
         return np.asarray(rng.choice(_few(argument), shape))
     if distribution == "outliers":
@@ -212,6 +245,41 @@ def _values(
             chosen[..., -1] |= rng.random(shape[:-1]) < 0.5
         return _numbers(argument, rng, 1.0) * np.where(chosen, OUTLIER, 1.0)
     return _numbers(argument, rng, {"large": LARGE, "small": SMALL}.get(distribution, 1.0))
+
+
+def _reaching(
+    argument: ResolvedArgument, rng: np.random.Generator, bits: float, exponents: float
+) -> NDArray[Any]:
+    """Values of a share of the type's range, within the argument's."""
+    shape = argument.shape
+    if not is_float(argument.dtype):
+        lowest, highest = integer_limits(argument.dtype)
+        length = int(highest).bit_length()
+        highest >>= length - round(length * bits)
+        low = -highest - 1 if lowest else 0
+        drawn = rng.integers(low, highest, size=shape, endpoint=True, dtype=_wide(argument))
+        shift = rng.integers(0, 1 + round(length * bits), size=shape).astype(drawn.dtype)
+        return np.where(rng.random(shape) < 0.5, drawn, drawn >> shift)
+    most, least, denormal = _magnitudes(argument.dtype)
+    reach = (most - min(_HEADROOM, most / 4)) * exponents
+    first, last = argument.range or (-np.inf, np.inf)
+    reach = min(reach, float(np.log2(max(abs(first), abs(last), 2.0**least))))
+    powers = rng.uniform(max(least, -most) * exponents, reach, shape)
+    tiny = rng.random(shape) < _DENORMAL_SHARE
+    powers[tiny] = rng.uniform(denormal, least, np.count_nonzero(tiny))
+    signs = rng.choice([-1.0, 1.0], shape) if argument.fill == "normal" else np.ones(shape)
+    found = np.where(rng.random(shape) < _ZERO_SHARE, 0.0, np.exp2(powers)) * signs
+    return np.clip(found, first, last)
+
+
+def _magnitudes(dtype: str) -> tuple[float, float, float]:
+    """Exponents of base 2: of the largest float, the least normal one, the least denormal one."""
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(numpy_dtype(dtype))
+    numbers = (float(info.max), float(info.smallest_normal), float(info.smallest_subnormal))
+    most, least, denormal = (float(np.log2(number)) for number in numbers)
+    return most, least, denormal
 
 
 def _few(argument: ResolvedArgument) -> NDArray[Any]:
@@ -248,6 +316,18 @@ def _offsets(argument: ResolvedArgument, last: int, rng: np.random.Generator) ->
     """Sorted integers; the first is 0 unless it is the last, which is ``last``."""
     inner = np.sort(rng.integers(0, last, size=max(0, argument.elements - 2), endpoint=True))
     return np.concatenate([[0], inner, [last]])[-argument.elements :].reshape(argument.shape)
+
+
+def _unlike(
+    values: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator
+) -> NDArray[Any]:
+    """Other contents in place of one number throughout: around it, or normal around 0."""
+    number = values.reshape(-1)[0]
+    if not np.isfinite(number) or not np.array_equal(values, np.full_like(values, number)):
+        return values
+    drawn = _numbers(replace(argument, fill="normal", range=None), rng, 1.0)
+    found = drawn if number == 0 else float(number) * (1 + drawn / 4)
+    return np.clip(found, *(argument.range or (None, None))).astype(values.dtype)
 
 
 def _foreign(

@@ -13,7 +13,6 @@ import pytest
 from tuner.candidate import BASELINE, Candidate
 from tuner.device import Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
-from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape
@@ -131,16 +130,7 @@ class Laboratory:
 @contextmanager
 def opened_oracle(laboratory: Laboratory, folder: Path) -> Iterator[tuple[Preparation, Oracle]]:
     """An oracle of one's own for a laboratory's experiment, with its files in a folder."""
-    bindings = every_shape(laboratory.experiment)
-    prep = Preparation(
-        setup=laboratory.setup,
-        device=laboratory.device,
-        bindings=bindings,
-        arguments={
-            shape: resolve_arguments(laboratory.experiment, binding.symbols)
-            for shape, binding in enumerate(bindings)
-        },
-    )
+    prep = Preparation.of(laboratory.setup, laboratory.device)
     files = OracleFiles(prep, folder, threading.Event())
     lock = DeviceLock("oracle", threading.Event())
     oracle = Oracle(prep, supervisor(folder), files, QUICK, lock)

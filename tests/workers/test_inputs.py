@@ -1,3 +1,4 @@
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -6,7 +7,7 @@ from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
 from tuner.experiment.contents import FromFile, FromPython
 from tuner.experiment.fields import PythonFunction
 from workers.elements import dtype_name, numpy_dtype
-from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
+from workers.inputs import _BLOCK, LARGE, REACHES, SMALL, applies, fill, flipped, nudged, stream
 
 
 def argument(fill="normal", dtype="float32", shape=(64, 32), **fields) -> ResolvedArgument:
@@ -73,6 +74,34 @@ def test_flipping_changes_a_few_elements_of_a_huge_array() -> None:
     values = drawn(given)
     changed = flipped(values, given, stream(1, "flip"))
     assert 1 <= np.count_nonzero(changed != values) <= 2
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float16", "bfloat16", "float32", "float64"])
+def test_floats_of_the_whole_range_have_every_exponent_denormals_and_both_zeros(dtype) -> None:
+    widest, less, least = (drawn(argument(dtype=dtype, shape=(256, 32)), r) for r in REACHES)
+    info = ml_dtypes.finfo(widest.dtype)
+    magnitudes = np.abs(widest.astype(np.float64))
+    assert np.isfinite(magnitudes).all()
+    assert magnitudes.max() > float(info.max) ** 0.5
+    assert (magnitudes[magnitudes > 0].min()) < float(info.smallest_normal)
+    assert set(np.signbit(widest[widest == 0]).tolist()) == {False, True}
+    assert np.abs(less.astype(np.float64)).max() < float(info.max) ** 0.5
+    assert np.abs(least.astype(np.float64)).max() < float(info.max) ** 0.25
+
+
+def test_integers_of_the_whole_range_are_held_by_no_narrower_type() -> None:
+    for dtype, narrow in (("int32", np.int16), ("int32", np.float32), ("uint64", np.float64)):
+        values = drawn(argument(dtype=dtype), "most")
+        assert (values.astype(narrow).astype(values.dtype) != values).any()
+    assert drawn(argument(dtype="int8"), "whole").min() < -100
+
+
+def test_the_whole_range_is_the_arguments_where_it_has_one() -> None:
+    values = drawn(argument(range=(-200.0, 3.0)), "whole")
+    assert -200 <= values.min() < -64
+    assert 1 < values.max() <= 3
+    assert not applies(argument(range=(1.0, 3.0)), "whole")
+    assert not applies(argument(dtype="int32", range=(0, 9)), "whole")
 
 
 def test_large_magnitudes_are_larger() -> None:

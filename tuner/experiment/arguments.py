@@ -74,7 +74,8 @@ class ResolvedArgument:
     ``shape`` and ``strides`` are in elements, row-major by default; ``align`` is in bytes. ``fill``
     gives the initial contents of an ``in``, ``constant`` or ``inout`` argument, ``value`` that of a
     scalar. A struct of ``struct_bytes`` has ``fields``, or ``contents`` as hexadecimal digits.
-    ``dtype`` is empty for a struct and a null pointer.
+    ``dtype`` is empty for a struct and a null pointer. Contents from the user that are one number
+    throughout are changed if they must be ``unlike``.
     """
 
     name: str
@@ -86,6 +87,8 @@ class ResolvedArgument:
     fill: ResolvedFill = "zeros"
     range: tuple[float, float] | None = None
     specials: tuple[Literal["inf", "-inf", "nan"], ...] = ()
+    fixed: bool = False
+    unlike: bool = False
     tolerance: Tolerance = EXACT
     compare: Compare = "close"
     value: int | float | None = None
@@ -182,6 +185,8 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
             kind="scalar",
             dtype=dtype,
             align=item,
+            range=argument.range,
+            fixed=argument.fixed,
             value=_number(argument.value, dtype, symbols),
         )
     shape = tuple(_integer(extent, symbols, "shape", 1) for extent in argument.shape)
@@ -201,6 +206,7 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
         fill=_fill(filled, symbols),
         range=argument.range,
         specials=argument.specials,
+        fixed=argument.fixed,
         tolerance=argument.tolerance or default_tolerance(dtype),
         compare=argument.compare,
         symbol=argument.symbol,

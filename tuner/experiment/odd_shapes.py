@@ -8,6 +8,7 @@ from itertools import cycle, islice
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
+from tuner.experiment.constants import changed_shapes
 from tuner.experiment.contents import FromFile
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.expressions import ExpressionError
@@ -22,7 +23,7 @@ _PERIOD, _LARGER, _FAR, _SMALL, _VECTORS = 32, 2, 4, 6, 8
 """Remainders, modulo the period, of the size above the largest known one, of the one far above, of
 a small one, and of one with whole vectors. Kernels that read several elements at a time can be
 wrong at each of these alone."""
-_TILES = (3 * 16, 3 * 64)
+_TILES: tuple[Value, ...] = (3 * 16, 3 * 64)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages."""
 
 
@@ -60,27 +61,31 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     for name in sizes[:_MOST_ALONE]:
         far = _far(experiment, small, known, name)
         found += far
-        for given, remainder in (
-            ([below], 1),
-            ([small], None),
-            (larger, _LARGER),
-            (far, _FAR),
+        given: list[tuple[list[Value], int | None]] = [
+            ([below[name]], 1),
+            ([symbols[name] for symbols in larger], _LARGER),
+            ([symbols[name] for symbols in far], _FAR),
+            ([small[name]], None),
             ([], _VECTORS),
-            *(([{name: size}], None) for size in _TILES),
-        ):
+            *(([size], None) for size in _TILES),
+        ]
+        for values, remainder in given:
             around = next(bases)
-            values = [int(symbols[name]) for symbols in given]
             if remainder is not None:
-                values += _at(experiment, around, name, remainder)
+                values = [*values, *_at(experiment, around, name, remainder)]
             alone += _alone(experiment, around, name, values)
     unique = {str(ShapeBinding(symbols)): symbols for symbols in (*found, *alone)}
     return tuple(ShapeBinding(symbols) for symbols in unique.values() if symbols not in known)
 
 
 def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
-    """Tune, held-out and odd shapes, in the order that numbers them from 0."""
+    """Tune, held-out and odd shapes, and those on which constants are changed.
+
+    In the order that numbers them from 0.
+    """
     shapes = experiment.shapes
-    return (*shapes.tune, *shapes.held_out, *odd_shapes(experiment))
+    changed = (binding for binding, _ in changed_shapes(experiment))
+    return (*shapes.tune, *shapes.held_out, *odd_shapes(experiment), *changed)
 
 
 def _below(value: Value) -> list[int]:
@@ -116,7 +121,7 @@ def _at(
 
 
 def _alone(
-    experiment: Experiment, base: Mapping[str, Value], name: str, values: Iterable[int]
+    experiment: Experiment, base: Mapping[str, Value], name: str, values: Iterable[Value]
 ) -> list[dict[str, Value]]:
     """``base`` with the first of ``values`` that is in the domain and not too large, if any."""
     most = max(_FAR_GROWTH * _elements(experiment, base), _FAR_ELEMENTS)

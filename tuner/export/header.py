@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tuner.candidate import BASELINE
 from tuner.device import Device
+from tuner.experiment.constants import fixed_scalars
 from tuner.experiment.model import Experiment
 from tuner.export.launch_code import LaunchCode, quoted
 from tuner.export.variant import ExportVariant, identifier
@@ -108,6 +109,7 @@ class _Header:
                     "const {p}_shape *s, char *text, size_t size",
                 ),
                 *self.function("int", "scratches", launching.each(launching.count_scratch, "0")),
+                *self.fixed(),
                 "#endif",
                 "",
             ]
@@ -152,6 +154,10 @@ class _Header:
             yield " * serialization, cluster dimension)."
         yield f" * {self.prefix}_scratches() is the number of scratch buffers that it needs, of"
         yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks arguments."
+        if scalars := fixed_scalars(self.experiment):
+            listed = ", ".join(f"{one.name} = {one.value}" for one in scalars)
+            yield f" * Kernels were tested with {_plain(listed)} alone:"
+            yield f" * {self.prefix}_fixed() checks that."
         yield " *"
         if not self.experiment.shapes.domain:
             yield " * The spec has no domain: only the shapes that were confirmed are served."
@@ -241,6 +247,23 @@ class _Header:
         checks = [f"(uintptr_t){a.name} % {a.align} == 0" for a in buffers] or ["1"]
         yield "/* Whether buffers are aligned as the kernels require. */"
         yield f"static inline int {self.prefix}_aligned({listed})"
+        yield "{"
+        yield f"    return {' && '.join(checks)};"
+        yield "}"
+        yield ""
+
+    def fixed(self) -> Iterator[str]:
+        scalars = fixed_scalars(self.experiment)
+        if not scalars:
+            return
+        parameters, checks = [], []
+        for one in scalars:
+            floating = one.dtype.startswith(("float", "bfloat"))
+            cast = "(float)" if floating and one.dtype != "float64" else ""
+            parameters.append(f"{'double' if floating else 'long long'} {one.name}")
+            checks.append(f"{cast}{one.name} == {cast}{one.value}")
+        yield "/* Whether scalars have the only values that the kernels were tested with. */"
+        yield f"static inline int {self.prefix}_fixed({', '.join(parameters)})"
         yield "{"
         yield f"    return {' && '.join(checks)};"
         yield "}"

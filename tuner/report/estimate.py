@@ -7,7 +7,7 @@ from tuner.device import Device
 from tuner.engine.progress import duration
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
-from tuner.experiment.odd_shapes import odd_shapes
+from tuner.experiment.odd_shapes import every_shape
 from tuner.results.statistics import FEWEST
 
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
@@ -92,7 +92,7 @@ def estimate(
     launches = measure.warmup + measure.repeats
     tune = [_bytes(experiment, binding) for binding in shapes.tune]
     held_out = [_bytes(experiment, binding) for binding in shapes.held_out]
-    odd = [_bytes(experiment, binding) for binding in odd_shapes(experiment)]
+    odd = [_bytes(experiment, one) for one in every_shape(experiment)[len(tune + held_out) :]]
 
     def oracle(sizes: list[int]) -> float:
         weighed = sum(min(size, ORACLE_BYTES) for size in sizes) / 2**20

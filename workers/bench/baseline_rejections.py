@@ -51,6 +51,17 @@ def no_number(argument: ResolvedArgument, shape: int) -> Rejected:
     return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=detail, shape=shape)
 
 
+def holds_numbers(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
+    """Whether an output is finite throughout."""
+    return not is_float(argument.dtype) or bool(np.isfinite(run).all())
+
+
+def overflow(argument: ResolvedArgument, shape: int) -> Rejected:
+    """The rejection of results that are too large for their type."""
+    detail = f"the baseline's {argument.name} is not finite"
+    return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=detail, shape=shape)
+
+
 def disagreement(
     argument: ResolvedArgument, found: ArrayComparison, own: Expected, shape: int, spec: InputSpec
 ) -> Rejected:

@@ -20,7 +20,7 @@ from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
-from workers.bench.input_specs import extra_specs, is_large
+from workers.bench.input_specs import extra_specs, is_large, narrower
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
@@ -323,6 +323,8 @@ class Confirmation:
         ]
         found: dict[int, list[VerificationCase]] = {}
         for (shape, spec), case in zip(wanted, self._oracle.cases(wanted), strict=True):
+            while isinstance(case, Rejected) and (less := narrower(spec)) is not None:
+                spec, case = less, self._oracle.case(shape, less)
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
             else:

@@ -19,8 +19,6 @@ from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.experiment.arguments import resolve_arguments
-from tuner.experiment.odd_shapes import every_shape
 from tuner.integrity.binary_rules import binary_rejection
 from tuner.journal.facts import (
     BaselinePrepared,
@@ -35,7 +33,7 @@ from workers.backends.registry import adapter_of
 from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
 from workers.bench.confirmation import Confirmation
 from workers.bench.deadlines import Deadlines
-from workers.bench.input_notes import note_unchanged_inputs
+from workers.bench.input_notes import note_untested
 from workers.bench.input_specs import FIRST, FRESH, extra_specs, search_specs
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
@@ -48,7 +46,7 @@ from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
 from workers.integrity.launch_checks import VerificationCase, rejected
-from workers.integrity.trivial_answers import trivial_answer_rejection, unnoticed_omissions
+from workers.integrity.trivial_answers import trivial_answer_rejection
 from workers.scratch import PrivateFolder
 
 _SWITCH_SECONDS = 0.0001
@@ -253,14 +251,7 @@ class DeviceBench:
             return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error))
 
     def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
-        bindings = every_shape(setup.experiment)
-        arguments = {
-            shape: resolve_arguments(setup.experiment, binding.symbols)
-            for shape, binding in enumerate(bindings)
-        }
-        prep = Preparation(
-            setup=setup, device=self._describe()[0], bindings=bindings, arguments=arguments
-        )
+        prep = Preparation.of(setup, self._describe()[0])
         for shape in prep.timed:
             cell = setup.baseline.plan.cells[shape]
             if isinstance(cell, Infeasible):
@@ -279,7 +270,9 @@ class DeviceBench:
         wanted = [
             (shape, spec)
             for shape in prep.timed
-            for spec in (search_specs(arguments[shape]) if shape in prep.tune else (FIRST, FRESH))
+            for spec in (
+                search_specs(prep.arguments[shape]) if shape in prep.tune else (FIRST, FRESH)
+            )
         ]
         first = oracle.case(*wanted[0])
         for case in (first,) if isinstance(first, Rejected) else oracle.cases(wanted):
@@ -288,12 +281,10 @@ class DeviceBench:
             known = prep.cases.get(case.shape, ())
             prep.cases[case.shape] = (*known, case)
         if refused := trivial_answer_rejection(
-            {shape: arguments[shape] for shape in prep.tune}, prep.cases
+            {shape: prep.arguments[shape] for shape in prep.tune}, prep.cases
         ):
             return refused
-        for note in unnoticed_omissions(arguments[0], prep.cases[0][0]):
-            oracle.note(note)
-        note_unchanged_inputs(prep, oracle)
+        note_untested(prep, oracle)
         with self._lock().held():
             prep.ceilings = self._ceilings(server, oracle, kernels)
             oracle.end_children()

@@ -1,4 +1,4 @@
-"""Notes on inputs that no check depends on."""
+"""Notes on what the test cases leave untested."""
 
 import filecmp
 from pathlib import Path
@@ -6,14 +6,25 @@ from pathlib import Path
 import numpy as np
 
 from tuner.experiment.arguments import ResolvedArgument
+from tuner.experiment.constants import fixed_scalars
 from workers.bench.input_specs import InputSpec
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
+from workers.elements import is_float
 from workers.inputs import can_renew, is_foreign
 from workers.integrity.launch_checks import VerificationCase
+from workers.integrity.trivial_answers import unnoticed_omissions
 
 
-def note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
+def note_untested(prep: Preparation, oracle: Oracle) -> None:
+    """Note what passes all test cases of the first shape, and what none of them holds."""
+    for note in unnoticed_omissions(prep.arguments[0], prep.cases[0][0]):
+        oracle.note(note)
+    _note_values(prep, oracle)
+    _note_unchanged_inputs(prep, oracle)
+
+
+def _note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
     """Note each input that does not change the first shape's outputs, or never changes itself."""
     first = prep.cases[0][0]
     inputs = [a for a in prep.arguments[0] if a.name in first.contents]
@@ -40,3 +51,27 @@ def note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
                 f"input {argument.name} never changes: a kernel that remembers what follows "
                 "from it would not be found out"
             )
+
+
+def _note_values(prep: Preparation, oracle: Oracle) -> None:
+    """Note each scalar that never changes, and inputs without infinity and NaN, if unsaid."""
+    for scalar in fixed_scalars(prep.setup.experiment):
+        if not scalar.fixed:
+            oracle.note(
+                f"{scalar.name} is {scalar.value} in every test case: give it a `range`, or say "
+                "`fixed: true`"
+            )
+    unsaid = [
+        a.name
+        for a in prep.arguments[0]
+        if a.fill in ("normal", "uniform")
+        and is_float(a.dtype)
+        and a.kind in ("in", "constant", "inout")
+        and a.range is None
+        and not a.specials
+    ]
+    if unsaid:
+        oracle.note(
+            f"infinity and NaN are not tested in {', '.join(unsaid)}: say in `specials` which may "
+            "occur, or give a `range`"
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tuner.experiment.arguments import ResolvedArgument
 from workers.bench.preparation import Preparation
-from workers.inputs import Distribution, applies
+from workers.inputs import REACHES, Distribution, applies
 
 REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
@@ -19,6 +19,9 @@ _DISTRIBUTIONS: dict[Distribution, str] = {
     "few": "few different values",
     "ends": "ends of the range",
     "specials": "special values",
+    "whole": "values of the type's whole range",
+    "most": "values of most of the type's range",
+    "half": "values of half of the type's range",
 }
 """Labels by distribution, which are the keys of their random streams as well."""
 
@@ -74,15 +77,32 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         specs = specs[:1]
     if shape in prep.timed:
         return specs
+    if shape in prep.constants:
+        small = [spec for spec in specs if spec.distribution == "small"]
+        small = [spec for spec in small if spec.spare is not None] or small
+        changed = prep.constants[shape]
+        return [replace(spec, label=f"{changed}, {spec.label}") for spec in (FIRST, *small)]
     other = [spec for spec in specs if spec.distribution == "outliers"] or specs
     spec = (other[0], FIRST)[shape % 2]
     return [replace(spec, label=f"odd shape {prep.bindings[shape]}, {spec.label}")]
+
+
+def narrower(spec: InputSpec) -> InputSpec | None:
+    """The case in place of one on which the baseline is undefined, if there is one."""
+    reaches = list(REACHES)
+    if spec.distribution not in reaches[:-1]:
+        return None
+    distribution = reaches[reaches.index(spec.distribution) + 1]
+    label = _DISTRIBUTIONS[distribution]
+    return InputSpec(label=label, key=label, distribution=distribution)
 
 
 def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
     """Second seed, other distributions, all but one input small, each input drawn anew."""
     specs = [InputSpec(label="second seed", key="second")]
     for distribution, label in _DISTRIBUTIONS.items():
+        if distribution in list(REACHES)[1:]:
+            continue  # in place of the widest, where that is too wide
         if any(applies(argument, distribution) for argument in arguments):
             specs.append(InputSpec(label=label, key=label, distribution=distribution))
     # If all inputs are small, outputs may be too, and any difference is within tolerance.

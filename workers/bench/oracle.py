@@ -26,8 +26,10 @@ from workers.bench.baseline_rejections import (
     POISONS,
     disagreement,
     holds_no_number,
+    holds_numbers,
     no_number,
     of_baseline,
+    overflow,
     unsteady,
     unwritten,
 )
@@ -43,7 +45,7 @@ from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
 from workers.elements import dtype_name, from_storage, is_float, to_storage
 from workers.groups import group_source, groups
-from workers.inputs import fill, flipped, stream
+from workers.inputs import REACHES, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
 from workers.reference import ReferenceProcess, reference_outputs
 
@@ -192,6 +194,8 @@ class Oracle:
                 return replace(problem, shape=shape)
             if once and spec.distribution == "default" and holds_no_number(argument, first):
                 return no_number(argument, shape)
+            if spec.distribution in REACHES and not holds_numbers(argument, first):
+                return overflow(argument, shape)
             want = reference.get(argument.name, first)
             if argument.compare == "exact":
                 want = want.astype(first.dtype)

@@ -3,13 +3,18 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.engine.work import BenchSetup
-from tuner.experiment.arguments import ResolvedArgument, moved_bytes
+from tuner.experiment.arguments import ResolvedArgument, moved_bytes, resolve_arguments
+from tuner.experiment.constants import changed_shapes, constant_scalars
 from tuner.experiment.model import Measure, ShapeBinding
+from tuner.experiment.odd_shapes import every_shape
 from tuner.trial import Code, CutShort, Full, Rejected, Stage
+from workers.constants import change_constants
+from workers.inputs import stream
 from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.time_bounds import Bounds
 
@@ -23,17 +28,45 @@ Arguments = dict[int, tuple[ResolvedArgument, ...]]
 class Preparation:
     """Setup, device, shapes, arguments and cases by shape, the baseline's medians, ceilings.
 
-    Shapes are numbered as the baseline's cells: tune, held-out, then odd ones, which are only
-    checked. Timing uses a shape's first case.
+    Shapes are numbered as the baseline's cells: tune, held-out, then those that are only checked:
+    odd ones, and those with other ``constants``, by the words for them. Timing uses a shape's first
+    case.
     """
 
     setup: BenchSetup
     device: Device
     bindings: tuple[ShapeBinding, ...]
     arguments: Arguments
+    constants: dict[int, str] = field(default_factory=dict)
     cases: dict[int, tuple[VerificationCase, ...]] = field(default_factory=dict)
     baseline_ns: dict[int, float] = field(default_factory=dict)
     ceilings: Ceilings | None = None
+
+    @classmethod
+    def of(cls, setup: BenchSetup, device: Device) -> Self:
+        """With every shape's arguments resolved.
+
+        Raises:
+            SpecError: they cannot be.
+        """
+        experiment = setup.experiment
+        bindings = every_shape(experiment)
+        made = cls(
+            setup=setup,
+            device=device,
+            bindings=bindings,
+            arguments={
+                shape: resolve_arguments(experiment, binding.symbols)
+                for shape, binding in enumerate(bindings)
+            },
+        )
+        scalars = {argument.name for argument in constant_scalars(experiment)}
+        changed = changed_shapes(experiment)
+        for shape, (_, what) in enumerate(changed, len(bindings) - len(changed)):
+            made.arguments[shape], made.constants[shape] = change_constants(
+                made.arguments[shape], scalars, what, stream(setup.secret, "constants", what)
+            )
+        return made
 
     @property
     def measure(self) -> Measure:

@@ -60,6 +60,9 @@ def everything() -> Experiment:
             Argument(name="out", kind="out", dtype="T", shape=(parse("n * d"),), align=16),
             Argument(name="x", kind="in", dtype="T", shape=(parse("n * d"),), align=8),
             Argument(name="n", kind="scalar", dtype="int32", value=parse("n")),
+            Argument(name="eps", kind="scalar", dtype="float32", value=1e-6, fixed=True),
+            Argument(name="heads", kind="scalar", dtype="int32", value=parse(8)),
+            Argument(name="scale", kind="scalar", dtype="float32", value=0.5),
         ),
         shapes=Shapes(
             domain=tuple(map(parse, ("d % 8 == 0", "n <= 4096", "T == 'float32' or d >= 64"))),
@@ -325,6 +328,7 @@ def test_dispatch_picks_the_specialised_the_general_or_the_baseline(tmp_path):
     printf("%s\\n", k_2_in_1_file(K_2_IN_1_TRIAL1));
     printf("%d", k_2_in_1_aligned((void *)16, (void *)8));
     printf("%d\\n", k_2_in_1_aligned((void *)8, (void *)8));
+    printf("%d%d%d\\n", k_2_in_1_fixed(1e-6f, 8), k_2_in_1_fixed(1e-5, 8), k_2_in_1_fixed(1e-6, 4));
     {{
         char text[8];
         printf("%d\\n", k_2_in_1_options(K_2_IN_1_GENERAL, s, text, sizeof text)
@@ -332,7 +336,7 @@ def test_dispatch_picks_the_specialised_the_general_or_the_baseline(tmp_path):
     }}
     """
     printed = execute(files, tmp_path, body)
-    assert printed == ["1"] * len(asked) + ["k_2_in_1_trial1.cu", "10", "1"]
+    assert printed == ["1"] * len(asked) + ["k_2_in_1_trial1.cu", "10", "100", "1"]
 
 
 def test_sources_carry_their_values_and_say_what_depends_on_the_shape():

@@ -12,7 +12,7 @@ from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
-from tuner.experiment.odd_shapes import odd_shapes
+from tuner.experiment.odd_shapes import every_shape
 from tuner.export.bundle import export_files
 from tuner.export.recheck import outcome, recheck
 from tuner.export.record import NAME, read_record
@@ -37,11 +37,7 @@ def exported(path=BUNDLED[0]):
 def test_the_record_launches_what_the_template_does(path):
     experiment, device, mine, files = exported(path)
     record = read_record(files[NAME])
-    shapes = (
-        *experiment.shapes.tune,
-        *experiment.shapes.held_out,
-        *odd_shapes(experiment),
-    )
+    shapes = every_shape(experiment)
     assert record.device == device.model
     assert list(record.shapes) == [shape.symbols for shape in shapes]
     baseline, general = record.variants

@@ -101,7 +101,8 @@ def test_a_good_experiment_is_prepared_on_tune_and_held_out_shapes(laboratory) -
         assert isinstance(cell, Full)
         assert cell.samples >= 40
         assert cell.median_ns == cell.baseline_ns > 0
-    assert laboratory.prepared.notes == ()
+    (note,) = laboratory.prepared.notes
+    assert note.startswith("infinity and NaN are not tested in x, y: say in `specials`")
 
 
 def test_a_good_candidate_is_measured_on_every_tune_shape(laboratory) -> None:
@@ -225,7 +226,7 @@ def test_a_copy_is_let_pass_where_the_operation_is_one(tmp_path) -> None:
 def test_without_a_reference_the_report_says_so(tmp_path) -> None:
     laboratory = Laboratory(changed(tmp_path, experiment={"reference: reference.py:affine\n": ""}))
     assert not isinstance(laboratory.prepared.result, Rejected)
-    assert laboratory.prepared.notes == ("no reference: the baseline alone is the oracle",)
+    assert "no reference: the baseline alone is the oracle" in laboratory.prepared.notes
     assert isinstance(laboratory.outcome(WRONG), Rejected)
     laboratory.close()
 
@@ -498,7 +499,7 @@ def test_an_input_that_never_matters_is_noted(tmp_path) -> None:
     laboratory = Laboratory(changed(tmp_path, **texts))
     laboratory.close()
     assert not isinstance(laboratory.prepared.result, Rejected)
-    assert laboratory.prepared.notes == ("input y does not change the result",)
+    assert "input y does not change the result" in laboratory.prepared.notes
 
 
 @pytest.mark.parametrize(
@@ -530,7 +531,7 @@ def test_an_input_that_never_changes_is_noted_if_none_like_it_can_be_made(
     laboratory = Laboratory(changed(tmp_path, **texts))
     laboratory.close()
     assert not isinstance(laboratory.prepared.result, Rejected), laboratory.prepared.result
-    found = laboratory.prepared.notes
+    found = [one for one in laboratory.prepared.notes if "infinity" not in one]
     assert len(found) == bool(note)
     assert all(one.startswith(note) for one in found)
 
@@ -618,4 +619,4 @@ measure: {warmup: 1, repeats: 3, cache: hot}
     finally:
         laboratory.close()
     assert not confirmed.failed
-    assert any("odd shape n=8192" in note and "too long" in note for note in confirmed.notes)
+    assert any("odd shape n=8196" in note and "too long" in note for note in confirmed.notes)

@@ -21,14 +21,14 @@ from tuner.experiment.model import DTYPES, Argument, Experiment, ShapeBinding
 from tuner.experiment.yaml_document import Path
 from tuner.expressions import Expression, ExpressionError, nearest
 
-_FILLED = frozenset({"range", "specials"})
+_FILLED = frozenset({"range", "specials", "fixed"})
 _COMPARED = frozenset({"tolerance", "compare"})
 _LAYOUT = frozenset({"dtype", "shape", "strides", "align"})
 _KEYS: dict[str, frozenset[str]] = {
     "in": _LAYOUT | _FILLED | {"values"},
     "out": _LAYOUT | _COMPARED,
     "inout": _LAYOUT | _FILLED | _COMPARED | {"initial"},
-    "scalar": frozenset({"dtype", "value"}),
+    "scalar": frozenset({"dtype", "value", "range", "fixed"}),
     "struct": frozenset({"fields", "bytes"}),
     "scratch": frozenset({"dtype", "shape", "align"}),
     "constant": frozenset({"dtype", "shape", "values", "symbol"}) | _FILLED,
@@ -133,6 +133,17 @@ def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:
         low, high = argument.range
         if not float("-inf") < low <= high < float("inf"):
             yield Finding((*path, "range"), "range must be [low, high], both finite")
+        elif argument.kind == "scalar" and not _holds(argument):
+            yield Finding((*path, "range"), f"range does not hold the value, {argument.value}")
+    if (
+        argument.kind == "scalar"
+        and isinstance(argument.value, Expression)
+        and argument.value.names
+    ):
+        for key in ("range", "fixed"):
+            if getattr(argument, key):
+                message = f"'{key}' does not apply: the value follows from the shape"
+                yield Finding((*path, key), message)
     if argument.specials and not floats:
         yield Finding((*path, "specials"), f"{argument.dtype} has neither inf nor nan")
     whole = "permutation" if fill == "permutation" else "offsets" * isinstance(fill, Offsets)
@@ -146,6 +157,17 @@ def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:
         yield Finding((*path, "tolerance"), "tolerance does not apply with this 'compare'")
     if isinstance(argument.compare, Ulp) and not floats:
         yield Finding((*path, "compare"), f"ulp applies to floating point, not to {argument.dtype}")
+
+
+def _holds(argument: Argument) -> bool:
+    """Whether the range of a scalar holds its value, as far as that is a number."""
+    low, high = argument.range or (0.0, 0.0)
+    value = argument.value
+    if isinstance(value, Expression):
+        with suppress(ExpressionError, ValueError):
+            return bool(value.names) or low <= int(value.evaluate({})) <= high
+        return True
+    return value is None or low <= value <= high
 
 
 def check_values(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:

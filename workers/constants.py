@@ -1,0 +1,80 @@
+"""Changes what a spec gives one value: scalars, and inputs that hold one number throughout."""
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+import numpy as np
+
+from tuner.experiment.arguments import IntegerRange, ResolvedArgument
+from tuner.experiment.constants import Constants, changed_with
+from tuner.experiment.contents import FromFile, FromPython
+from workers.elements import is_float, numpy_dtype
+
+_FACTOR = (2.0, 4.0)
+"""A scalar without a range is multiplied or divided by so much."""
+_NONZERO = (0.25, 1.0)
+"""Values in place of a scalar that is 0."""
+
+
+def change_constants(
+    arguments: Sequence[ResolvedArgument],
+    scalars: Set[str],
+    what: Constants,
+    rng: np.random.Generator,
+) -> tuple[tuple[ResolvedArgument, ...], str]:
+    """The arguments with other constants, and what was changed, in words.
+
+    Args:
+        arguments: of one shape.
+        scalars: those that do not follow from the shape.
+        what: which constants to change.
+        rng: chooses the values.
+    """
+    found, words = [], []
+    for argument in arguments:
+        constant = argument.kind != "scalar" or argument.name in scalars
+        if not constant or changed_with(argument) != what:
+            found.append(argument)
+            continue
+        changed = _changed(argument, rng)
+        found.append(changed)
+        if argument.kind == "scalar":
+            words.append(f"{argument.name}={changed.value:.6g} in place of {argument.value:.6g}")
+        else:
+            words.append(f"{argument.name} not constant")
+    return tuple(found), ", ".join(words)
+
+
+def _changed(argument: ResolvedArgument, rng: np.random.Generator) -> ResolvedArgument:
+    if argument.kind == "scalar":
+        value = _float(argument, rng) if is_float(argument.dtype) else _integer(argument, rng)
+        return replace(argument, value=value)
+    if isinstance(argument.fill, FromFile | FromPython):
+        return replace(argument, unlike=True)
+    if is_float(argument.dtype) or argument.range is not None:
+        return replace(argument, fill="normal")
+    return replace(argument, fill=IntegerRange(lo=0, hi=1))
+
+
+def _float(argument: ResolvedArgument, rng: np.random.Generator) -> float:
+    """Another value, as the type holds it."""
+    value = float(argument.value or 0.0)
+    if argument.range is not None:
+        value = rng.uniform(*argument.range)
+    elif value == 0:
+        value = rng.uniform(*_NONZERO)
+    else:
+        value *= rng.uniform(*_FACTOR) ** rng.choice([-1, 1])
+    with np.errstate(over="ignore"):
+        held = float(np.array(value).astype(numpy_dtype(argument.dtype)))
+    return held if np.isfinite(held) else float(argument.value or 0.0)
+
+
+def _integer(argument: ResolvedArgument, rng: np.random.Generator) -> int:
+    """Another integer of the range, or the other value of a flag."""
+    value = int(argument.value or 0)
+    if argument.range is None:
+        return 1 - value
+    low, high = (int(end) for end in argument.range)
+    other = int(rng.integers(low, max(low, high - 1), endpoint=True))
+    return min(other + (other >= value), high)
