@@ -174,6 +174,17 @@ def generation_messages(
     )
 
 
+def tuning_messages(
+    brief: Brief, template: Template, *, most: int, budget_tokens: int
+) -> tuple[Message, ...]:
+    """Ask for at most ``most`` configurations of ``template``; the brief has its landscape.
+
+    Raises:
+        SpecError: The budget is too small for the kernel alone.
+    """
+    return _conversation("tuning", brief, budget_tokens, template=template, most=most)
+
+
 def completion_messages(
     experiment: Experiment,
     *,

@@ -18,6 +18,9 @@ Seeds = tuple[dict[str, Value], ...]
 Search = Callable[[int, int, Experiment, Seeds], Awaitable[Verdict]]
 """Searches a draft on a rung: draft number, rung, experiment, values to try first."""
 
+Propose = Callable[[int, int, Verdict], Awaitable[Seeds]]
+"""Further values for a draft to try on a rung: draft number, rung, what was found so far."""
+
 SCREENING = ConfirmSettings(top=1, processes=2)
 """How a draft is confirmed on all rungs but the last."""
 
@@ -39,7 +42,11 @@ def rungs(drafts: int) -> int:
 
 
 async def successive_halving(
-    drafts: Mapping[int, Drafted], experiment: Experiment, inherited: Seeds, search: Search
+    drafts: Mapping[int, Drafted],
+    experiment: Experiment,
+    inherited: Seeds,
+    search: Search,
+    propose: Propose,
 ) -> HalvingResult:
     """Search the drafts rung by rung; ``experiment`` holds the round's budget."""
     remaining = dict(drafts)
@@ -55,6 +62,8 @@ async def successive_halving(
             seeds[number] = (*_best(found), *seeds[number])
         ranked = sorted(remaining, key=lambda number: (-(verdicts[number].speedup or 0.0), number))
         remaining = {number: drafts[number] for number in ranked[: -(-len(ranked) // 2)]}
+        for number in () if last else remaining:
+            seeds[number] = (*await propose(number, rung + 1, verdicts[number]), *seeds[number])
     (winner,) = remaining
     return HalvingResult(winner=winner, verdicts=verdicts)
 

@@ -8,6 +8,7 @@ model call is paid for twice. Owns the order of steps and their names:
     r1-d0-planning-a0      a model call: round, draft, role, attempt
     r1-d0-admission-a2     the admission of draft 0's attempt 2
     r1-d0-rung1            the search of draft 0 on rung 1
+    r1-d0-tuning-a1        a model's configurations to try first on rung 1
     r1-meanwhile           what devices found while models were asked
     r1-final1              the confirmation of round 1's winners on all that is reported
 """
@@ -36,6 +37,7 @@ from agents.llm.port import (
 )
 from agents.patterns.pattern import seeds as inherited_seeds
 from agents.planning import (
+    STOP_DETAILS,
     Ask,
     RoundsState,
     StopReason,
@@ -50,6 +52,7 @@ from agents.replies import Suggestion, Unusable
 from agents.rounds_summary import PARKED
 from agents.static_profile import roofline
 from agents.step_journal import CALLS, CallRecord, CallTotals, StepFiles, StepJournal, Steps
+from agents.tuning import proposals
 from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
 from tuner.engine.confirmation import has_rest
 from tuner.errors import DeviceNeeded
@@ -341,8 +344,19 @@ class _Round:
 
             return await self._steps.take(step, VERDICTS, act)
 
+        async def propose(draft: int, rung: int, found: Verdict) -> Seeds:
+            if not self._task.proposals:
+                return ()
+            template, ask = drafts[draft].template, self._asker(Role.TUNING, draft)
+            try:
+                return await proposals(await self._brief(), template, found, ask, rung, self._task)
+            except _Stop as stop:  # a search needs no advice
+                if stop.reason in PARKED:
+                    raise
+                return ()
+
         inherited = inherited_seeds(self._task.patterns, self._task.device.name)
-        return await successive_halving(drafts, experiment, inherited, search)
+        return await successive_halving(drafts, experiment, inherited, search, propose)
 
     def _searched(
         self, suggestion: Suggestion, drafts: dict[int, Drafted], result: HalvingResult
@@ -379,15 +393,4 @@ class _Round:
 _NO_SUGGESTION = Suggestion(
     bottleneck="none named", strategy="none", expected_effect="none", refuted_by="nothing"
 )
-_DETAILS: dict[EndReason, str] = {
-    "rounds": "all rounds were used",
-    "calls": "all model calls were used",
-    "tokens": "the remaining tokens do not cover another model call",
-    "cost": "the remaining money does not cover another model call",
-    "seconds": "the time was used up",
-    "ceiling": "every shape is within 5 % of the least possible time",
-    "no_gain": "no gain in as many rounds in a row as the agents' patience allows",
-    "planned": "the model sees nothing left to try",
-    "search": "the search budget was used up",
-    "stopped": "it was stopped on request",
-}
+_DETAILS: dict[str, str] = {**STOP_DETAILS, "stopped": "it was stopped on request"}

@@ -38,6 +38,19 @@ StopReason = Literal[
     "rounds", "calls", "tokens", "cost", "seconds", "ceiling", "no_gain", "planned", "search"
 ]
 
+STOP_DETAILS: dict[str, str] = {
+    "rounds": "all rounds were used",
+    "calls": "all model calls were used",
+    "tokens": "the remaining tokens do not cover another model call",
+    "cost": "the remaining money does not cover another model call",
+    "seconds": "the time was used up",
+    "ceiling": "every shape is within 5 % of the least possible time",
+    "no_gain": "no gain in as many rounds in a row as the agents' patience allows",
+    "planned": "the model sees nothing left to try",
+    "search": "the search budget was used up",
+}
+"""Each reason to stop, for people."""
+
 NEAR_CEILING = 0.95
 """A run stops once every shape reaches this share of the possible speed."""
 
@@ -69,7 +82,8 @@ class Task:
 
     ``baseline_us`` and ``floor_us`` are the measured and the least possible time of the baseline
     per tune shape in microseconds, ``None`` where unknown; ``static`` is the compiled baseline.
-    ``width`` is the number of drafts per round; with ``overlap`` devices search the best template
+    ``width`` is the number of drafts per round; of each a model names up to ``proposals``
+    configurations between rungs; with ``overlap`` devices search the best template
     further while a model is asked.
     """
 
@@ -82,6 +96,7 @@ class Task:
     patterns: tuple[Pattern, ...] = ()
     mode: Mode = "template"
     width: int = 1
+    proposals: int = 0
     overlap: bool = False
 
 

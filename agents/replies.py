@@ -179,6 +179,16 @@ class GeneratedCompletion:
     source: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposals:
+    """A tuning reply: configurations to try next, and why."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    configurations: Annotated[tuple[dict[Name, Value], ...], Field(max_length=64)]
+    reason: Aside = ""
+
+
+_PROPOSALS: TypeAdapter[Proposals] = TypeAdapter(Proposals)
 _COMPLETIONS: TypeAdapter[CompletionDraft] = TypeAdapter(CompletionDraft)
 _SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)
 _DRAFTS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(TemplateDraft)
@@ -188,6 +198,12 @@ _KERNELS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(KernelDraft)
 def read_suggestion(reply: Reply) -> Suggestion | Unusable:
     """The suggestion in a planning reply: one JSON object."""
     return _guarded(lambda: _object(reply, _SUGGESTIONS))
+
+
+def read_proposals(reply: Reply) -> tuple[dict[str, Value], ...]:
+    """The configurations in a tuning reply: one JSON object. None if it cannot be used."""
+    found = _guarded(lambda: _object(reply, _PROPOSALS))
+    return () if isinstance(found, Unusable) else found.configurations
 
 
 def read_template(reply: Reply, file: str, mode: Mode = "template") -> GeneratedTemplate | Unusable:

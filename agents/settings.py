@@ -90,6 +90,9 @@ class AgentSettings:
     """Time of all agent steps, in seconds."""
     width: Annotated[int, Field(ge=1, le=8)] = 1
     """Drafts per round. Successive halving drops the slower half after each rung."""
+    proposals: Annotated[int, Field(ge=0, le=10)] = 0
+    """Configurations that a model may name for a draft between two rungs; 0 asks for none. Needs
+    `width` of 2 or more."""
     mode: Mode = "template"
     """`template` asks for templates; `direct` for whole kernels without parameters (the
     ablation)."""

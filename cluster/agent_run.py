@@ -200,6 +200,7 @@ def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Ba
         patterns=read_patterns(run / PATTERNS_FILE),
         mode=agents.mode,
         width=agents.width,
+        proposals=agents.proposals,
         overlap=agents.overlap,
     )
 

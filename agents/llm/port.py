@@ -29,6 +29,7 @@ class Role(StrEnum):
 
     PLANNING = "planning"
     GENERATION = "generation"
+    TUNING = "tuning"
     COMPLETION = "completion"
 
 

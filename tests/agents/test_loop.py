@@ -680,10 +680,13 @@ def drafts(*texts: str) -> Transcript:
     return Transcript(header=header, exchanges=(plan, *written))
 
 
-def wide(transcript: Transcript, disk: Disk, width: int, trials: int = 24) -> Ending:
+def wide(
+    transcript: Transcript, disk: Disk, width: int, trials: int = 24, proposals: int = 0
+) -> Ending:
     chosen = task(rounds=1)
     search = replace(chosen.experiment.search, trials=trials)
-    chosen = replace(chosen, experiment=replace(chosen.experiment, search=search), width=width)
+    experiment = replace(chosen.experiment, search=search)
+    chosen = replace(chosen, experiment=experiment, width=width, proposals=proposals)
     return asyncio.run(
         run_rounds(chosen, Counting(transcript, disk), SimulatedEvaluator(disk), disk)
     )
@@ -700,6 +703,36 @@ def test_drafts_are_searched_against_each_other_on_one_budget() -> None:
     assert 20 <= ending.state.trials <= 24
     assert len(ending.state.rounds) == 1
     assert ending.best.verdict.trials == 2 + 4 + 8
+
+
+ADVISED = {"VEC": 1, "BLOCK": 1, "MODE": "product", "PART": 30}
+
+
+@pytest.mark.parametrize(
+    ("reply", "tried"),
+    [
+        (json.dumps({"configurations": [ADVISED, {"VEC": 2}], "reason": "untried"}), True),
+        ("no idea", False),
+        (None, False),
+    ],
+)
+def test_between_rungs_a_model_may_name_configurations(reply: str | None, *, tried: bool) -> None:
+    transcript = drafts(draft(0.7), draft(0.3))
+    if reply is not None:
+        advice = Exchange(
+            step=StepKey(round=1, draft=1, role=Role.TUNING, attempt=1),
+            request="0" * 64,
+            reply=Reply(text=reply),
+        )
+        transcript = replace(transcript, exchanges=(*transcript.exchanges, advice))
+    disk = Disk()
+    ending = wide(transcript, disk, width=2, proposals=1)
+    assert ending.best is not None
+    assert ending.best.template.rationale == "takes 0.3"
+    first = next(fact.configuration for fact in disk.facts["1"] if isinstance(fact, TrialProposed))
+    assert (first.as_dict() == ADVISED) == tried
+    assert wide(transcript, disk, width=2, proposals=1) == ending
+    assert all(count == 1 for count in disk.asked.values())
 
 
 class Slow(Counting):

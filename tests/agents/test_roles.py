@@ -90,8 +90,11 @@ def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
         history = History.of(experiment, map(Entry, disk.facts["2"]))
         return round_verdict(history, summarise(history))
 
+    async def propose(number: int, rung: int, found: Verdict) -> tuple[dict[str, Value], ...]:
+        raise AssertionError("there is one rung")
+
     drafted = Drafted(template=template, seeds=(), attempt=0)
-    outcome = asyncio.run(successive_halving({0: drafted}, experiment, (), search))
+    outcome = asyncio.run(successive_halving({0: drafted}, experiment, (), search, propose))
     verdict = outcome.verdicts[outcome.winner]
     assert verdict.gained
     assert verdict.gain is not None
