@@ -96,7 +96,9 @@ def local_bounds(
     tolerance = argument.tolerance
     if bound.mode != "close" or not bound.atol or not is_float(argument.dtype):
         return None
-    if (given and bound.atol == tolerance.atol) or (factors := _local_factors(want)) is None:
+    if given and bound.atol <= _ALIKE * tolerance.atol:
+        return None
+    if (factors := _local_factors(want)) is None:
         return None
     rounding = _EPSILON["float64" if argument.dtype == "float64" else "float32"]
     least = max(_SMALLEST[argument.dtype], _ROUNDINGS * rounding * magnitude(want))
@@ -112,7 +114,7 @@ def local_bounds(
 def widened(
     bound: Expected, bounds: Bounds | None, want: NDArray[Any], errors: NDArray[Any] | float
 ) -> tuple[Expected, Bounds | None]:
-    """Bounds that are wider where the baseline errs.
+    """Bounds that are wider where the baseline errs; that of the whole output is the widest.
 
     Args:
         bound: of the whole output.
@@ -123,14 +125,15 @@ def widened(
     most = float(np.max(errors, initial=1.0))
     if most == 1.0:
         return bound, bounds
+    ulp = math.ceil(bound.ulp * most)
+    wider = replace(bound, rtol=bound.rtol * most, atol=bound.atol * most, ulp=ulp)
     factors = _largest_around(np.broadcast_to(errors, want.shape))
     if bound.mode != "close" or (bounds is None and factors.min() * _ALIKE >= most):
-        ulp = math.ceil(bound.ulp * most)
-        return replace(bound, rtol=bound.rtol * most, atol=bound.atol * most, ulp=ulp), None
+        return wider, None
     if bounds is None:
         with np.errstate(all="ignore"):
             bounds = bound.atol + bound.rtol * np.abs(want.astype(np.float64))
-    return bound, bounds * _spread(factors, want)
+    return wider, bounds * _spread(factors, want)
 
 
 def _local_factors(values: NDArray[Any]) -> NDArray[np.float64] | None:

@@ -145,7 +145,8 @@ def test_bounds_widen_where_the_baseline_errs() -> None:
     wider, bounds = widened(bound, None, want, errors + 5.0)
     assert (wider.atol, wider.rtol, bounds) == (5 * bound.atol, 5 * bound.rtol, None)
     errors[100, 2] = 40.0
-    _, bounds = widened(bound, None, want, errors)
+    wider, bounds = widened(bound, None, want, errors)
+    assert (wider.atol, wider.rtol) == (40 * bound.atol, 40 * bound.rtol)
     assert bounds is not None
     plain = bound.atol + bound.rtol * np.abs(want)
     assert bounds[101, 2] == pytest.approx(40 * plain[101, 2])

@@ -1,5 +1,7 @@
 """From what a launch left behind to a verdict, without a device."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,13 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Stage
 from workers.comparison import ArrayComparison, Expected
 from workers.devices.port import Damage, DeviceFailure, Inspection
-from workers.integrity.launch_checks import VerificationCase, check, check_bystander, rejected
+from workers.integrity.launch_checks import (
+    VerificationCase,
+    agreeing,
+    check,
+    check_bystander,
+    rejected,
+)
 from workers.integrity.trivial_answers import trivial_answer
 
 POISON = 0xFF
@@ -158,3 +166,9 @@ def test_a_tolerance_that_lets_half_of_an_answer_pass_is_refused() -> None:
 def test_a_copy_or_negation_is_let_pass_where_the_operation_is_one(sign) -> None:
     inputs = {"x": WANT.astype(np.float32)}
     assert trivial_answer(case(sign * WANT), [argument()], inputs) is None
+
+
+def test_on_other_inputs_no_element_has_the_bound_of_another() -> None:
+    bounded = replace(case(), bounds={"out": np.full(WANT.shape, 1e-9)})
+    other = agreeing(bounded, {}, seen(10 * WANT), {"out": argument()})
+    check(other, seen(10 * WANT * 1.001), {"out": argument()}, POISON)
