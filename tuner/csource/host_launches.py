@@ -7,9 +7,11 @@ hold the kernel and through macros.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tuner.csource.arithmetic import Polynomial
 from tuner.csource.host_program import (
+    Function,
     HostProgram,
     Macro,
     after_template,
@@ -21,161 +23,163 @@ from tuner.csource.host_program import (
 from tuner.csource.host_values import Scope
 
 _RUNTIME = re.compile(r"\bcudaLaunch(?:Cooperative)?Kernel\w*\s*\([^;]*$")
+_BEFORE = 4000
+"""Characters before a launch in which what it passes is looked for."""
 _MAX_MACROS = 3
 """Macros that call each other between a function and a launch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HostLaunch:
-    """One launch, as written. ``line`` counts from 1; absent parts are empty."""
+    """One launch, written at ``start`` of ``file``; absent parts are empty.
 
+    It stands in ``function`` at ``place``, a file and a place in it: there itself, or through
+    macros, whose expanded code goes on with ``before`` the launch.
+    """
+
+    program: HostProgram
     file: str
-    line: int
-    template: tuple[str, ...]
-    grid: str
-    block: str
-    shared: str
-    arguments: tuple[str, ...]
-    scope: Scope
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A launch before the macros around it are expanded."""
-
     start: int
     template: tuple[str, ...]
     grid: str
     block: str
     shared: str
     arguments: tuple[str, ...]
+    place: tuple[str, int]
+    function: Function | None = None
+    before: str = ""
+
+    @property
+    def line(self) -> int:
+        """Where it is written, from 1."""
+        return self.program.code[self.file].count("\n", 0, self.start) + 1
+
+    @cached_property
+    def scope(self) -> Scope:
+        """What its expressions can name."""
+        assert self.function is not None
+        file, place = self.place
+        local = self.program.code[file][self.function.body[0] : place]
+        local = f"{local}\n{self.before}" if self.before else local
+        return Scope(self.program.seen_from(file), self.function, local, known=_cases(local))
 
 
 def host_launches(kernel: str, program: HostProgram) -> Iterator[HostLaunch]:
     """The launches of the kernel of this name, in the files' order."""
-    for file, code in program.code.items():
+    for file in program.code:
         for found in _launches(kernel, program, file):
-            line = code.count("\n", 0, found.start) + 1
-            for site, scope in _scopes(program, file, found):
-                yield HostLaunch(
-                    file,
-                    line,
-                    site.template,
-                    site.grid,
-                    site.block,
-                    site.shared,
-                    site.arguments,
-                    replace(scope, known={**scope.known, **_cases(scope.local)}),
-                )
+            yield from _placed(found)
 
 
-def _launches(kernel: str, program: HostProgram, file: str) -> Iterator[_Found]:
+def _launches(kernel: str, program: HostProgram, file: str) -> Iterator[HostLaunch]:
+    """The launches as written, in no function yet."""
     code = program.code[file]
     named = re.compile(rf"(?<![\w])(?:[\w]+::)*{re.escape(kernel)}\b")
     for match in named.finditer(code):
         place, template = after_template(code, match.end())
         if code[place : place + 3] == "<<<":
-            yield from _chevrons(code, match.start(), place, template)
+            yield from _chevrons(program, file, match.start(), place, template)
             continue
-        before = code[: match.start()][-120:]
+        before = code[max(0, match.start() - 120) : match.start()]
         held = re.search(r"\b(\w+)\s*=\s*&?\s*$", before)
         if held and code[place : place + 1] in (";", ","):
             function = program.enclosing(file, place)
             end = function.body[1] if function else len(code)
-            yield from _held(held[1], code, (place, end), template)
+            yield from _held(held[1], program, file, (place, end), template)
         elif _RUNTIME.search(before):
-            yield from _called(code, match.start(), template)
+            yield from _called(program, file, match.start(), template)
 
 
-def _chevrons(code: str, start: int, place: int, template: tuple[str, ...]) -> Iterator[_Found]:
+def _chevrons(
+    program: HostProgram, file: str, start: int, place: int, template: tuple[str, ...]
+) -> Iterator[HostLaunch]:
+    code = program.code[file]
     end = code.find(">>>", place)
     opening = re.compile(r"\s*\(").match(code, end + 3) if end > 0 else None
     if opening:
         grid, block, shared = (*split(code[place + 3 : end]), "", "", "")[:3]
         given = arguments(code, opening.end() - 1)
-        yield _Found(start, template, grid, block, shared, given)
+        yield HostLaunch(program, file, start, template, grid, block, shared, given, (file, start))
 
 
 def _held(
-    name: str, code: str, place: tuple[int, int], template: tuple[str, ...]
-) -> Iterator[_Found]:
+    name: str, program: HostProgram, file: str, place: tuple[int, int], template: tuple[str, ...]
+) -> Iterator[HostLaunch]:
     """Launches, between two places, through a variable that was set to the kernel."""
+    code = program.code[file]
     for match in re.compile(rf"\b{re.escape(name)}\b").finditer(code, *place):
         chevrons = re.compile(r"\s*<<<").match(code, match.end())
         if chevrons:
-            yield from _chevrons(code, match.start(), chevrons.end() - 3, template)
-        elif _RUNTIME.search(code[: match.start()][-120:]):
-            yield from _called(code, match.start(), template)
+            yield from _chevrons(program, file, match.start(), chevrons.end() - 3, template)
+        elif _RUNTIME.search(code[max(0, match.start() - 120) : match.start()]):
+            yield from _called(program, file, match.start(), template)
 
 
-def _called(code: str, start: int, template: tuple[str, ...]) -> Iterator[_Found]:
+def _called(
+    program: HostProgram, file: str, start: int, template: tuple[str, ...]
+) -> Iterator[HostLaunch]:
     """A launch by a function of the runtime that ``start`` lies among the arguments of."""
+    code = program.code[file]
     call = re.compile(r"cudaLaunch\w*\s*\(").search(code, code.rfind("cudaLaunch", 0, start))
     if not call:
         return
     given = arguments(code, call.end() - 1)
+    before = code[max(0, start - _BEFORE) : start]
     if call[0].startswith("cudaLaunchKernelEx") and len(given) >= 2:
-        name = given[0].lstrip("&")
-        fields = dict(
-            re.findall(
-                rf"\b{re.escape(name)}\s*\.\s*(gridDim|blockDim|dynamicSmemBytes)\s*=\s*([^;]+);",
-                code[:start][-4000:],
-            )
-        )
-        if fields:
-            yield _Found(
-                start,
-                template,
-                fields.get("gridDim", ""),
-                fields.get("blockDim", ""),
-                fields.get("dynamicSmemBytes", ""),
-                given[2:],
-            )
+        name = re.escape(given[0].lstrip("&"))
+        set_ = rf"\b{name}\s*\.\s*(gridDim|blockDim|dynamicSmemBytes)\s*=\s*([^;]+);"
+        fields = dict(re.findall(set_, before))
+        if not fields:
+            return
+        named = (fields.get(field, "") for field in ("gridDim", "blockDim", "dynamicSmemBytes"))
+        grid, block, shared = named
+        passed = given[2:]
     elif len(given) >= 4:
-        listed = re.findall(
-            rf"\b{re.escape(given[3])}\s*\[\s*\]\s*=\s*\{{([^{{}}]*)\}}", code[:start][-4000:]
+        listed = re.findall(rf"\b{re.escape(given[3])}\s*\[\s*\]\s*=\s*\{{([^{{}}]*)\}}", before)
+        grid, block, shared = given[1], given[2], (*given, "")[4]
+        passed = tuple(
+            re.sub(r"^(?:\(void\s*\*\)\s*)?&", "", one)
+            for one in (split(listed[-1]) if listed else ())
         )
-        passed = split(listed[-1]) if listed else ()
-        cleaned = tuple(re.sub(r"^(?:\(void\s*\*\)\s*)?&", "", one) for one in passed)
-        yield _Found(start, template, given[1], given[2], (*given, "")[4], cleaned)
+    else:
+        return
+    yield HostLaunch(program, file, start, template, grid, block, shared, passed, (file, start))
 
 
-def _scopes(program: HostProgram, file: str, found: _Found) -> Iterator[tuple[_Found, Scope]]:
+def _placed(found: HostLaunch) -> Iterator[HostLaunch]:
     """The launch in each function that it stands in, itself or through macros."""
-    function = program.enclosing(file, found.start)
-    code = program.code[file]
+    function = found.program.enclosing(found.file, found.start)
     if function is not None:
-        yield found, Scope(program.seen_from(file), function, code[function.body[0] : found.start])
-    elif macro := program.macro_at(file, found.start):
-        before = macro.body[: found.start - macro.start]
-        yield from _expansions(program, macro, found, before, _MAX_MACROS)
+        yield replace(found, function=function)
+    elif macro := found.program.macro_at(found.file, found.start):
+        yield from _expansions(macro, found, macro.body[: found.start - macro.start], _MAX_MACROS)
 
 
-def _expansions(
-    program: HostProgram, macro: Macro, found: _Found, before: str, depth: int
-) -> Iterator[tuple[_Found, Scope]]:
+def _expansions(macro: Macro, found: HostLaunch, before: str, depth: int) -> Iterator[HostLaunch]:
+    program = found.program
     for call in (*program.calls(macro.name), *program.handed_on(macro.name)):
         file, place, given, names = call.file, call.place, call.arguments, macro.parameters or ()
 
         def fill(text: str, names: tuple[str, ...] = names, given: tuple[str, ...] = given) -> str:
             return bound(text, names, given)
 
-        there = _Found(
-            place,
-            tuple(map(fill, found.template)),
-            fill(found.grid),
-            fill(found.block),
-            fill(found.shared),
-            tuple(map(fill, found.arguments)),
+        there = replace(
+            found,
+            template=tuple(map(fill, found.template)),
+            grid=fill(found.grid),
+            block=fill(found.block),
+            shared=fill(found.shared),
+            arguments=tuple(map(fill, found.arguments)),
+            place=(file, place),
+            function=program.enclosing(file, place),
+            before=fill(before),
         )
-        function = program.enclosing(file, place)
         outer = program.macro_at(file, place)
-        if function is not None:
-            code = program.code[file][function.body[0] : place]
-            yield there, Scope(program.seen_from(file), function, f"{code}\n{fill(before)}")
+        if there.function is not None:
+            yield there
         elif outer is not None and depth:
-            inner = outer.body[: place - outer.start] + fill(before)
-            yield from _expansions(program, outer, there, inner, depth - 1)
+            inner = outer.body[: place - outer.start] + there.before
+            yield from _expansions(outer, there, inner, depth - 1)
 
 
 def _cases(local: str) -> Mapping[str, Polynomial]:

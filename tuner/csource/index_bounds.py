@@ -34,6 +34,7 @@ class IndexBounds:
     def __init__(self, scope: Scope, known: Mapping[str, Polynomial]) -> None:
         self._scope, self._known = scope, known
         self._resolving: set[str] = set()
+        self._found: dict[str, Polynomial | None] = {}
 
     def of(self, node: "Node", tree: Tree) -> Polynomial | None:
         """The bound of an expression, or ``None`` if there is none to be seen."""
@@ -108,6 +109,14 @@ class IndexBounds:
     def _of_name(self, name: str) -> Polynomial | None:
         if name in self._known:
             return self._known[name]
+        if not self._resolving:
+            if name not in self._found:
+                self._found[name] = self._resolved(name)
+            return self._found[name]
+        return self._resolved(name)
+
+    def _resolved(self, name: str) -> Polynomial | None:
+        """The bound of a name; ``None`` too for one that is being resolved."""
         if name in self._resolving or len(self._resolving) >= MAX_NAMES:
             return None
         self._resolving.add(name)

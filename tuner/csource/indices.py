@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from tuner.csource.kernels import KernelSource, reachable_code
 from tuner.csource.tree import object_macros
@@ -77,14 +78,14 @@ class Indices:
             block = block[:-1]
         return block
 
-    @property
+    @cached_property
     def updated(self) -> frozenset[str]:
         """Names of arrays that are updated in place, and nowhere assigned afresh."""
         found = set(re.findall(_ELEMENT + r"(?:[-+*/%&|^]|<<|>>)=", self._code))
         found |= set(_ATOMIC.findall(self._code))
         return frozenset(found - set(re.findall(_ELEMENT + r"=(?!=)", self._code)))
 
-    @property
+    @cached_property
     def used_as_index(self) -> dict[str, str]:
         """Names of arrays whose elements index another array, each with such an index.
 

@@ -92,9 +92,9 @@ def _guesses(kernel: KernelSource, path: Path, files: Mapping[str, str]) -> Spec
         count = len(kernel.signature.parameters)
         known = {**files, **_beside((kernel.name,), path, files)}
         wrappers = {
-            site.scope.function.name
+            site.function.name
             for site in host_launches(kernel.name, HostProgram(known))
-            if site.scope.function
+            if site.function
         }
         program = HostProgram({**known, **_beside(wrappers - {"main"}, path, known)})
         sites = sorted(

@@ -7,6 +7,7 @@ launch depends on. What the application fixes becomes the shape to tune.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from tuner.csource.accesses import Launched, accesses
 from tuner.csource.arithmetic import Polynomial, quotients
@@ -188,7 +189,7 @@ class LaunchGuesses:
         for axis in (*self._grid, *self._block):
             threads = threads * axis
         *_, last = self._tune
-        indices = {f"{name}[]": Polynomial.atom(last) for name in self._index_arrays()}
+        indices = {f"{name}[]": Polynomial.atom(last) for name in self._index_arrays}
         launched = Launched(
             grid=self._grid,
             block=self._block,
@@ -199,7 +200,7 @@ class LaunchGuesses:
         )
         body = self._kernel.code(self._kernel.body)
         found = accesses(self._program, body, sizes, launched)
-        strides = set(_FACTOR.findall(reachable_code(self._kernel)))
+        strides = set(_FACTOR.findall(self._code))
         order = sorted(self._tune, key=lambda name: name in strides)
         return {
             name: array_guess(
@@ -265,12 +266,11 @@ class LaunchGuesses:
 
     def _constants(self) -> Iterator[ArgumentGuess]:
         """The module's constants that the kernel reads and the host fills."""
-        code = reachable_code(self._kernel)
         for text in self._program.code.values():
             for type_, name, listed in _CONSTANT.findall(text):
                 dtype, lanes = resolved_type(self._program, type_, self._template.types)
                 sizes = [self._scope.value(one) for one in re.findall(r"\[([^\]]*)\]", listed)]
-                if not re.search(rf"\b{name}\b", code) or dtype is None:
+                if not re.search(rf"\b{name}\b", self._code) or dtype is None:
                     continue
                 extents = ["1" if size is None else str(size) for size in sizes] or ["1"]
                 if lanes > 1:
@@ -287,12 +287,16 @@ class LaunchGuesses:
                     confidence="medium",
                 )
 
+    @cached_property
+    def _code(self) -> str:
+        return reachable_code(self._kernel)
+
+    @cached_property
     def _index_arrays(self) -> dict[str, str]:
         """Arrays whose elements index others, or move pointers into them, each with such a use."""
-        code = reachable_code(self._kernel)
         found = dict(self._indices.used_as_index)
-        for held, array in re.findall(r"\b(\w+)\s*=\s*(\w+)\s*\[", code):
-            moved = re.search(rf"=\s*(&?\w+\s*\+[^;]*\b{held}\b\s*\*[^;]*);", code)
+        for held, array in re.findall(r"\b(\w+)\s*=\s*(\w+)\s*\[", self._code):
+            moved = re.search(rf"=\s*(&?\w+\s*\+[^;]*\b{held}\b\s*\*[^;]*);", self._code)
             if moved:
                 found.setdefault(array, moved[1])
         return found
@@ -303,7 +307,7 @@ class LaunchGuesses:
         fields, why = {"kind": guess.kind, "dtype": dtype, "shape": f"[{guess.shape}]"}, guess.why
         own = vector_align(self._kernel, dtype, lanes) if lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
-        used = self._index_arrays().get(parameter.name)
+        used = self._index_arrays.get(parameter.name)
         if used and guess.kind != "out" and dtype in INDEX_DTYPES:
             *_, last = self._tune
             key = "values" if guess.kind == "in" else "initial"

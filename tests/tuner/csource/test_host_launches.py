@@ -1,5 +1,7 @@
 """Where the host launches a kernel, and with what: in functions, through macros and variables."""
 
+import time
+
 import pytest
 
 from tuner.csource.accesses import Launched, accesses
@@ -193,3 +195,14 @@ def extents(body, **arrays):
 )
 def test_accesses_with_how_far_they_reach(body, expected):
     assert extents(body) == expected
+
+
+def test_what_many_launches_of_one_function_cost_grows_with_their_number():
+    def seconds(count):
+        body = "".join(f"  if (n == {i}) {{ k<<<n, {i}>>>(x, n); }}\n" for i in range(count))
+        program = HostProgram({"k.cu": f"void run(float* x, int n) {{\n{body}}}\n"})
+        began = time.thread_time()
+        assert len(list(host_launches("k", program))) == count
+        return time.thread_time() - began
+
+    assert seconds(1600) < 10 * seconds(400) + 0.1
