@@ -10,6 +10,9 @@ import pytest
 
 from tests.cluster.kernels import SPEC, kernelwright, write_experiment
 
+START_SECONDS = 180
+"""How long a start of Ray may take."""
+
 # Before anything imports ray, which reads it then. Only tests do without the token.
 os.environ["RAY_AUTH_MODE"] = "disabled"
 # No processes before they are wanted, and no statistics: two cores have enough to do.
@@ -18,6 +21,9 @@ os.environ |= {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_metrics_collection": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # A start takes longer than Ray's 30 and 60 s where other tests load the machine.
+    "RAY_gcs_server_port_wait_time_s": str(START_SECONDS),
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(START_SECONDS),
 }
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -44,17 +50,17 @@ def ray_cluster():
         "metrics_agent_port",
         "runtime_env_agent_port",
     )
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 2,
-            "num_gpus": 0,
-            "include_dashboard": True,
-            "include_log_monitor": False,
-            "no_monitor": True,
-            **dict(zip(ports, free_ports(len(ports)), strict=True)),
-        },
+    cluster = Cluster()
+    cluster.add_node(
+        wait=False,
+        num_cpus=2,
+        num_gpus=0,
+        include_dashboard=True,
+        include_log_monitor=False,
+        no_monitor=True,
+        **dict(zip(ports, free_ports(len(ports)), strict=True)),
     )
+    cluster.wait_for_nodes(timeout=START_SECONDS)
     ray.init(address=cluster.address, namespace="kernelwright", log_to_driver=False)
     yield cluster
     ray.shutdown()
@@ -68,7 +74,8 @@ def two_gpus(ray_cluster):
     Nodes of one machine share the folder into which a job's files are unpacked, and disturb each
     other there: a test that submits a job must come before the first that wants these.
     """
-    ray_cluster.add_node(num_cpus=2, num_gpus=2)
+    ray_cluster.add_node(wait=False, num_cpus=2, num_gpus=2)
+    ray_cluster.wait_for_nodes(timeout=START_SECONDS)
     return ray_cluster
 
 
