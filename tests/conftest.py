@@ -48,7 +48,7 @@ _TOGETHER = {
 _LONGEST = (*_TOGETHER, "tests/exploits/", "tests/cluster/", "tests/workers/", "tests/agents/")
 """What is begun first, so that no process ends long after the others."""
 
-settings.register_profile("few", max_examples=50, derandomize=True, deadline=None, database=None)
+settings.register_profile("few", max_examples=20, derandomize=True, deadline=None, database=None)
 settings.register_profile(
     "many", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

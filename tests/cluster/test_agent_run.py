@@ -163,11 +163,12 @@ def test_the_report_says_what_was_rejected_in_which_round(tmp_path, capsys):
     assert all(words in told for words in rejected.values() if words)
 
 
-def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path):
+@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path, every):
     total = len(follow(begin(tmp_path / "whole")))
     expected = settled(tmp_path / "whole")
     secret = (tmp_path / "whole" / "secret").read_text()
-    for leave_after in range(1, total, 3):
+    for leave_after in range(1, total, every):
         path = begin(tmp_path / f"left{leave_after}")
         (path / "secret").write_text(secret)
         follow(path, leave_after=leave_after, how="interrupted")

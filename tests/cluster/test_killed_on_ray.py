@@ -18,7 +18,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.03
 BROKEN = REPLIES[Role.GENERATION].replace("3.0f", "undeclared")
 SCRIPT = {
     "r1-d0-planning-a0": "I cannot do that",

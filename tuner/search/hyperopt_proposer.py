@@ -48,7 +48,7 @@ class HyperoptProposer:
         algorithm: Callable[[DiscreteSpace], Algorithm],
         first: Sequence[int] = (),
     ) -> None:
-        _import_hyperopt()
+        import_hyperopt()
         from hyperopt import Trials
         from hyperopt.base import Domain
 
@@ -190,18 +190,18 @@ def bounded(documents: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [documents[index] for index in sorted([*best, *others])]
 
 
-def _import_hyperopt() -> None:
+def import_hyperopt() -> ModuleType:
     """Import Hyperopt without ``scipy.stats``, which takes most of its import, a second.
 
     Only its adaptive TPE uses that, as an attribute of SciPy, which imports it then.
     """
     statistics = "scipy.stats"
-    if {"hyperopt", statistics} & sys.modules.keys():
-        return
-    sys.modules[statistics] = ModuleType(statistics)
-    with suppress(ImportError):  # of a release that needs it: imported as usual
-        import_module("hyperopt")
-    del sys.modules[statistics]
+    if not {"hyperopt", statistics} & sys.modules.keys():
+        sys.modules[statistics] = ModuleType(statistics)
+        with suppress(ImportError):  # of a release that needs it: imported as usual
+            import_module("hyperopt")
+        del sys.modules[statistics]
+    return import_module("hyperopt")
 
 
 def _never_called(_: object) -> float:

@@ -103,8 +103,8 @@ def scopes(history: History) -> list[str]:
     return [confirmation.scope for confirmation in history.confirmations]
 
 
-some_kills = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
-"""A process is killed after every third fact, and in the slow tier after every one."""
+some_kills = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+"""A process is killed after every seventh fact, and in the slow tier after every one."""
 
 
 @some_kills

@@ -3,16 +3,18 @@
 import pickle
 from functools import partial
 
-import hyperopt
 import numpy as np
 import pytest
-from hyperopt import hp
 
 from kernelwright import suggest
 from tests.conformance.proposer import small_loss, small_space
 from tuner.errors import SpecError
+from tuner.search.hyperopt_proposer import import_hyperopt
 from tuner.search.hyperopt_space import hyperopt_space
 from tuner.trial import Configuration
+
+hyperopt = import_hyperopt()
+hp = hyperopt.hp
 
 BLOCKS, VECTORS, MODES = (32, 64, 128, 256, 512), (1, 2, 4, 8), ("plain", "cached")
 SPACE = {

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
 from tests.conformance.proposer import small_space
 from tuner.experiment.model import SearchSettings
@@ -108,6 +107,8 @@ def test_targets_of_many_are_standardised():
 
 @pytest.mark.parametrize("score", [6.0, 1.0, 0.0, -0.9, -1.1, -5.0, -12.0])
 def test_log_expected_improvement_is_the_log_of_the_integral(score):
+    from scipy import integrate, stats  # takes a second, which other tests need not wait
+
     expected, _ = integrate.quad(
         lambda t: (score - t) * stats.norm.pdf(t), score - 12, score, epsabs=0, epsrel=1e-10
     )
