@@ -131,7 +131,9 @@ class Verdict:
     @property
     def words(self) -> str:
         """The verdict in words, for people and for later briefs."""
-        if self.speedup is None:
+        if self.speedup is None and not self.observations:
+            words = "out of time: the search ended before a configuration was measured"
+        elif self.speedup is None:
             words = f"nothing valid: {'; '.join(self.advice) or 'no configuration passed'}"
         elif self.gained:
             words = "improved"

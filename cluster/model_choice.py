@@ -19,6 +19,7 @@ from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Re
 from agents.llm.provider_settings import secret_values
 from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
+from agents.rounds_summary import STEPS
 from agents.settings import MAILBOX, AgentSettings, agent_settings, with_agent_settings
 from cluster.console import Activity
 from tuner.engine.engine import TICK_SECONDS, Engine, JournalSink
@@ -187,7 +188,7 @@ def open_model(
     Raises:
         SpecError: the transcript is missing or damaged, or the spec's ``base_url`` is not among the
             hosts in ``endpoints``.
-        EnvironmentProblem: the mailbox cannot be created.
+        EnvironmentProblem: the mailbox cannot be created, or is gone since the run began.
     """
     if agents.model == "replay":
         return Replay(read_transcript(run / TRANSCRIPT))
@@ -196,6 +197,10 @@ def open_model(
     secrets = secret_values(keys)
     if agents.model.startswith(MAILBOX):
         box = Path(agents.model.removeprefix(MAILBOX))
+        if not box.is_dir() and any((run / STEPS).glob("*")):
+            raise EnvironmentProblem(
+                f"the mailbox {box} is gone: make the folder again, or a link to where it is now"
+            )
         mailbox = Mailbox(box, exit_when_waiting=exit_when_waiting, tell=tell)
         return Redacting(mailbox, secrets)
     own = {Role.PLANNING: agents.planner, Role.GENERATION: agents.generator}

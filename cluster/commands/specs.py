@@ -20,7 +20,7 @@ from tuner.device import Device
 from tuner.engine.candidates import Candidates
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.arguments import resolve_arguments
-from tuner.experiment.check.device import require_launches
+from tuner.experiment.check.device import require_launches, require_memory
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding, Template
@@ -98,6 +98,7 @@ def validate(
     model, why_not = _device(experiment, target, device)
     if model is not None:
         require_launches(experiment, model)
+        require_memory(experiment, model)
     tolerances = comparison_rules(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None

@@ -141,6 +141,19 @@ def test_a_mailbox_is_looked_at_and_not_made(tmp_path):
             check_mailbox(box)
 
 
+def test_a_mailbox_that_is_gone_since_the_run_began_is_not_made_again(tmp_path):
+    box, agents = tmp_path / "box", AgentSettings(model=f"mailbox:{tmp_path / 'box'}")
+    options = {"keys": {}, "endpoints": (), "exit_when_waiting": True, "tell": print}
+    open_model(tmp_path, agents, **options)
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm" / "baseline.json").write_text("{}")
+    box.rename(tmp_path / "moved")
+    with pytest.raises(EnvironmentProblem, match="box is gone: make the folder again, or a link"):
+        open_model(tmp_path, agents, **options)
+    box.symlink_to("moved")
+    open_model(tmp_path, agents, **options)
+
+
 def test_before_a_model_writes_a_template_its_space_is_not_known(tmp_path, capsys):
     spec = SPEC.replace("template: template.yaml\n", "")
     plainly_validate(asks(tmp_path / "own", f"{{model: 'mailbox:{tmp_path}/box'}}", spec=spec))

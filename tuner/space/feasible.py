@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.experiment.check.device import require_dtypes, require_launches
+from tuner.experiment.check.device import require_dtypes, require_launches, require_memory
 from tuner.experiment.model import Experiment, Template
 from tuner.space.conditions import Bools, Condition, conditions
 from tuner.space.enumeration import Ordinals, Tally, enumerate_feasible, feasible_on
@@ -174,10 +174,11 @@ def feasible_set(experiment: Experiment, template: Template, device: Device) -> 
     """A template's configurations for the experiment's tune shapes on a device.
 
     Raises:
-        SpecError: see :meth:`FeasibleSet.of`; or the device lacks an element type.
+        SpecError: see :meth:`FeasibleSet.of`; or the device lacks an element type, or memory.
     """
     require_dtypes(experiment, device)
     require_launches(experiment, device)
+    require_memory(experiment, device)
     shapes = [binding.symbols for binding in experiment.shapes.tune]
     return FeasibleSet.of(template.parameters, conditions(experiment, template, device), shapes)
 

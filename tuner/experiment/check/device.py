@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tuner.device import Device
 from tuner.errors import SpecError
+from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.names import bindings
 from tuner.experiment.model import NEVER, Experiment, Kernel, Template
@@ -38,6 +39,19 @@ def require_launches(experiment: Experiment, device: Device) -> None:
                 raise SpecError(f"{place}.dependent: a dependent launch {lacks}")
             if launch.cluster and not any(axis.names for axis in launch.cluster):
                 raise SpecError(f"{place}.cluster: a cluster {lacks}")
+
+
+def require_memory(experiment: Experiment, device: Device) -> None:
+    """Raise :class:`SpecError` if the arguments of a shape do not fit the device's memory."""
+    for path, binding in bindings(experiment):
+        arguments = resolve_arguments(experiment, binding.symbols)
+        needed = sum(argument.size for argument in arguments if argument.is_buffer)
+        if device.memory_bytes and needed > device.memory_bytes:
+            raise SpecError(
+                f"{'.'.join(map(str, path))}: the arguments at {binding} take "
+                f"{needed / 2**30:,.1f} GiB, and {device.name} has "
+                f"{device.memory_bytes / 2**30:,.1f} GiB"
+            )
 
 
 def _version(device: Device) -> str:

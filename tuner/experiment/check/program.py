@@ -84,6 +84,7 @@ def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Fin
     if clear and not miscalled:
         yield from _element_types(experiment, baseline)
         yield from _index_arrays(experiment, baseline)
+        yield from _required_blocks(experiment, baseline.root)
     if template := experiment.template:
         appended = {**own, **{buffer.name: buffer for buffer in template.scratch}}
         variant = _Program(("template",), template, appended)
@@ -202,6 +203,21 @@ def _index_arrays(experiment: Experiment, baseline: _Program) -> Iterator[Findin
                 f"{key}: {{integers: [0, LAST]}}, permutation, {{offsets: END}}, or those of a file"
             )
             yield Finding(("arguments", places[name]), message, key)
+
+
+def _required_blocks(experiment: Experiment, root: Path) -> Iterator[Finding]:
+    """A block of fixed size is the one that the kernel's attribute requires."""
+    kernel = experiment.kernel
+    for path, launch in launches(root, kernel):
+        found = find_kernel(kernel.source.text, launch.entry or kernel.entry, kernel.language)
+        required = Indices(found).required_block if found else ()
+        if not required or any(axis.names or axis.device_names for axis in launch.block):
+            continue
+        block = tuple(int(axis.evaluate({})) for axis in launch.block)
+        if (*block, 1, 1)[:3] != (*required, 1, 1)[:3]:
+            wanted, given = (list(extents) for extents in (required, block))
+            message = f"the kernel's reqd_work_group_size wants a block of {wanted}, not {given}"
+            yield Finding((*path, "block"), message)
 
 
 def _symbols(binary: KernelBinary, entries: list[str]) -> Iterator[Finding]:

@@ -13,6 +13,11 @@ from tuner.experiment.yaml_document import Path
 from tuner.trial import Value
 
 MAX_VALUES = 10_000
+_TYPE = (
+    r"\b(?:(?:u|unsigned\s+)?(?:char|short|int|long)\d*|(?:float|double|half|bool)\d*|void|auto"
+    r"|unsigned|size_t|\w+_t)\b"
+)
+"""A type at the end of a declaration's specifiers."""
 
 
 def check_template(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
@@ -33,7 +38,7 @@ def check_template(experiment: Experiment, found: list[Finding]) -> Iterator[Fin
     for name, values in template.parameters.items():
         path: Path = ("template", "parameters", name)
         message = _values_problem(name, values)
-        if message:
+        if message or (path not in wrong and (message := _collision(template, name))):
             yield Finding(path, message)
         elif path not in wrong and name not in read and not _in_source(template, name, values):
             message = (
@@ -70,6 +75,22 @@ def _values_problem(name: str, values: tuple[Value, ...]) -> str | None:
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             return f"{name}: {value} does not fit 64 bits"
     return None
+
+
+def _collision(template: Template, name: str) -> str | None:
+    """What of the source a parameter's macro would replace."""
+    source = template.source
+    if name == template.entry.partition("<")[0].rpartition("::")[2]:
+        role = "is the entry"
+    elif re.search(
+        rf"{_TYPE}[\s*&]+(?:const\s+)?{name}\s*[=;,)\[(:]", without_comments(source.text)
+    ):
+        role = f"is declared in {source.name}"
+    elif re.search(rf"\b{name}\s*\(", without_comments(source.text)):
+        role = f"is called in {source.name}"
+    else:
+        return None
+    return f"'{name}' {role}, which its macro would replace: choose a name of its own"
 
 
 def _in_source(template: Template, name: str, values: tuple[Value, ...]) -> bool:
