@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from tuner.engine.progress import RunProgress
+from tuner.printable import printable_line
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -52,8 +53,10 @@ class Display(Protocol):
 
 def display(stream: TextIO | None = None) -> Display:
     """What fits the stream, stderr by default: a live line on a terminal, else plain lines."""
-    stream = stream or sys.stderr
-    return _Live(stream) if stream.isatty() else _Lines(stream)
+    terminal = stream or sys.__stderr__  # sys.stderr would escape what moves the cursor
+    if terminal is not None and terminal.isatty():
+        return _Live(terminal)
+    return _Lines(stream or sys.stderr)
 
 
 class _Lines:
@@ -108,7 +111,7 @@ class _Live:
         """Replace the live line."""
         from rich.markup import escape
 
-        self._status.update(escape(str(update)))
+        self._status.update(escape(printable_line(str(update))))
 
 
 def _subject(shown: Update) -> tuple[object, ...]:

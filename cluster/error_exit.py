@@ -14,11 +14,12 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO, cast
 
 import typer
 
 from tuner.errors import EnvironmentProblem, KernelwrightError
+from tuner.printable import printable
 
 _EXHAUSTED = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
@@ -31,7 +32,7 @@ class _Interrupted(SystemExit):
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null in place of a closed stdin, stdout or stderr.
+    """Open /dev/null in place of a closed stdin, stdout or stderr; escape what is hidden in text.
 
     Otherwise the next file opened would take its descriptor, and every child would write to it.
     """
@@ -40,6 +41,22 @@ def open_standard_streams() -> None:
     os.close(descriptor)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stdout = cast("TextIO", _Printable(sys.stdout))
+    sys.stderr = cast("TextIO", _Printable(sys.stderr))
+
+
+class _Printable:
+    """A text stream that escapes control characters; bytes go to its ``buffer`` as they are."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
 
 
 @contextmanager

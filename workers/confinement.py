@@ -11,6 +11,7 @@ import errno
 import os
 import platform
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +30,8 @@ _SYSTEM = (
 )
 # fmt: on
 _DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri", "kfd", "dxg")
-_GPU_DRIVER = ("/dev", "/tmp/nvidia-mps")  # noqa: S108 - where NVIDIA's service listens
+_MPS, _MPS_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"  # noqa: S108
+"""Where NVIDIA's service that shares a GPU between processes has its pipes."""
 _NOT_READ = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "PYTHONPATH")
 """Variables whose paths are not opened for reading; ``sys.path`` has those of the last."""
 
@@ -95,7 +97,7 @@ def device_sandbox(
     for place in places:
         with suppress(OSError):  # then it stays out of reach, as it is without a sandbox
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    driver = _GPU_DRIVER if traits_of(backend).gpu_only else ()
+    driver = ("/dev", os.environ.get(_MPS) or _MPS_FOLDER) if traits_of(backend).gpu_only else ()
     return Sandbox(
         folder=str(folder),
         readable=tuple(map(str, readable)),
@@ -160,19 +162,19 @@ def _restrict_files(libc: ctypes.CDLL, version: int, sandbox: Sandbox) -> None:
     readable = (*_SYSTEM, *_installed(), *sandbox.readable)
     for paths, rights in ((writable, handled), (readable, _READING), ((sandbox.listed,), _LIST)):
         for path in paths:
-            _allow(libc, ruleset, Path(path), rights)
+            _allow(libc, ruleset, path, rights)
     if libc.syscall(_RESTRICT_SELF, ruleset, 0):
         raise OSError(ctypes.get_errno(), "landlock_restrict_self")
     os.close(ruleset)
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     """Add a rule; a path that does not exist, or that Landlock does not know, has none."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
-    if not path.is_dir():
+    if not stat.S_ISDIR(os.fstat(place).st_mode):
         rights &= _OF_FILES
     libc.syscall(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, place), 0)
     os.close(place)
@@ -189,8 +191,8 @@ def _installed() -> Iterator[str]:
     Of a checkout only the packages: beside them lie its user's runs.
     """
     yield from (sys.prefix, sys.base_prefix, sys.exec_prefix)
-    tops = {name.partition(".")[0] for name in sys.modules}
-    yield from (str(place) for top in tops for place in (_ROOT / top, _ROOT / f"{top}.py"))
+    imported = {name.partition(".")[0] for name in sys.modules}
+    yield from (str(place) for place in _ROOT.iterdir() if place.stem in imported)
     searched = {Path(entry) for entry in sys.path if entry}
     if _ROOT.name != "site-packages":
         searched.discard(_ROOT)

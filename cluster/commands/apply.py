@@ -40,7 +40,7 @@ def apply(run_dir: Path, file: Path, *, write: bool, root: Path | None) -> None:
     if write:
         _write(place, text, application)
     else:
-        typer.echo(application.diff(), nl=False)
+        typer.echo(application.diff().encode(), nl=False)  # bytes: carriage returns stay
     for note in application.notes:
         typer.echo(f"kernelwright: {note}", err=True)
 

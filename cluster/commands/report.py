@@ -15,9 +15,10 @@ from cluster.commands.results import history_of, result_view, rounds_of, tried
 from cluster.run_layout import searches_begun
 from cluster.run_report import run_document
 from tuner.errors import NothingValid
-from tuner.files import write_whole
+from tuner.files import inside, write_whole
 from tuner.journal.history import History
 from tuner.journal.timeline import timeline as timeline_of
+from tuner.printable import printable
 from tuner.report.cells import cells_csv
 from tuner.report.document import Document
 from tuner.report.html import html
@@ -68,7 +69,7 @@ def report(
 
 def _write_files(run_dir: Path, document: Document, result: Result) -> list[Path]:
     for name, text in FILES.items():
-        write_whole(run_dir / name, text(document, result))
+        write_whole(inside(run_dir, name), printable(text(document, result)))
     return [run_dir / name for name in FILES]
 
 

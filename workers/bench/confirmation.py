@@ -31,6 +31,11 @@ from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import VerificationCase, rejected
 
+REPEATS, REPEATS_ON_GPU = 20, 1000
+"""Checked launches in a row of each winner on its smallest shape; of a kernel that is wrong once in
+a thousand, the latter find two in three. A processor's outputs are compared outside the child,
+which takes longer than a launch."""
+
 PARTS, PARTS_ON_GPU = 5, 3
 """Parts that a timing is divided into, between which candidates alternate; how many are taken on a
 GPU, where each has a hundred launches or more, whatever it should have."""
@@ -177,6 +182,8 @@ class Confirmation:
                 session.flush()
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
+        smallest = min(self._prep.tune, key=self._bytes)
+        repeats = REPEATS if self._prep.device.is_cpu else REPEATS_ON_GPU
         for shape in range(len(self._prep.bindings)):
             caches = self._caches(shape, scope)
             if shape in self._prep.timed and not caches:
@@ -202,6 +209,11 @@ class Confirmation:
                 for cache in caches:
                     plain_runners = {t: one for t, one in serialised.items() if t in runners}
                     samples += self._time(session, runners, plain_runners, shape, cache)
+                if shape == smallest:
+                    for trial in (one for one in checked_further if one in runners):
+                        with self._attribute_failure(trial, shape):
+                            known = self._prep.baseline_ns[shape]
+                            session.check_repeatedly(runners[trial], cases[0], known, repeats)
                 for case in (one for one in cases if one.launches > 1):
                     for trial, loaded in runners.items():
                         with self._attribute_failure(trial, shape):
@@ -286,6 +298,9 @@ class Confirmation:
             for by_trial in (times, plain_times)
             for trial, taken in by_trial.items()
         ]
+
+    def _bytes(self, shape: int) -> int:
+        return sum(a.size for a in self._prep.arguments[shape] if a.is_buffer)
 
     def _unique_inputs(self, shape: int) -> bool:
         """Whether a finalist's recheck draws its own inputs; many elements are drawn seldom.

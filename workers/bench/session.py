@@ -135,6 +135,16 @@ class BenchSession:
             placed = [PlacedBurst(key, burst) for burst in bursts]
             deque(self._checked(loaded, baseline_ns, asked, placed), maxlen=0)
 
+    def check_repeatedly(
+        self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float, repeats: int
+    ) -> None:
+        """So many checked launches on the buffers that are timed: for errors that rarely show."""
+        key = case.shape, False
+        self._shapes.ensure(key, case.contents)
+        targets = itertools.islice(self._shapes[key].order, repeats)
+        placed = [PlacedBurst(key, Burst((target,), inspect=target)) for target in targets]
+        deque(self._checked(loaded, baseline_ns, case, placed), maxlen=0)
+
     def time_single_launch(
         self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float
     ) -> float:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tuner.errors import SpecError
 from tuner.files import UnreadableFile, first_problem, read_bounded
+from tuner.printable import printable_line
 
 FORMAT = 1
 """Raised with every change that readers of older recordings cannot skip."""
@@ -36,10 +37,9 @@ Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Address = Annotated[int, Field(ge=0, lt=1 << 64)]
 Side = Annotated[int, Field(ge=1, lt=1 << 32)]
 Extent = tuple[Side, Side, Side]
-_UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""Control characters, line separators and marks of writing direction."""
+Line = Annotated[str, Field(max_length=4096), AfterValidator(printable_line)]
+"""Text of the application on one line, its control characters escaped."""
 
-Line = Annotated[str, Field(max_length=4096, pattern=rf"^[^{_UNPRINTABLE}]*$")]
 Argument = Annotated[str, Field(max_length=1 << 17, pattern=r"^[^\x00]*$")]
 Hex = Annotated[str, Field(max_length=2 * MAX_PARAMETER_BYTES, pattern=r"^([0-9a-f]{2})*$")]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)

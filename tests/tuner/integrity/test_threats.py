@@ -8,7 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 ROW = re.compile(r"^\| (\d+) \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
-ROWS = ROW.findall((ROOT / "docs/integrity.md").read_text(encoding="utf-8"))
+TEXT = (ROOT / "docs/integrity.md").read_text(encoding="utf-8")
+ROWS = ROW.findall(TEXT)
+CHECKED = TEXT.partition("## Checks and their cost")[2].partition("\n## ")[0]
+COSTS = re.findall(r"^\| (`[^|]+) \| [^|]+ \| ([^|]+) \|$", CHECKED, re.MULTILINE)
 
 
 def names(cell: str) -> list[str]:
@@ -27,6 +30,15 @@ def test_every_threat_has_checks_and_tests_that_exist(number: str, checks: str, 
         importlib.import_module(module)
     for test in names(tests):
         assert list(ROOT.glob(test)), test
+
+
+def test_every_check_has_a_row_with_its_cost() -> None:
+    costs = dict(COSTS)
+    priced = {module for checks in costs for module in names(checks)}
+    assert {module for _, checks, _ in ROWS for module in names(checks)} <= priced
+    assert all(cost.strip() for cost in costs.values())
+    for module in priced:
+        importlib.import_module(module)
 
 
 def test_every_exploit_belongs_to_its_threat() -> None:

@@ -1,5 +1,9 @@
 """The OpenCL adapters, on whatever OpenCL device there is (PoCL on a CPU in CI)."""
 
+import ctypes
+import faulthandler
+import os
+import signal
 from collections.abc import Iterator
 from functools import cache
 
@@ -146,13 +150,13 @@ class TestOpenCLCompiler(CompilerConformance):
         assert dict(binary.usage)["probe"].static_shared_bytes == 1024
 
 
-@pytest.mark.parametrize("kind", ["host", "sealed", "device"])
+@pytest.mark.parametrize("kind", ["host", "input", "sealed", "device"])
 def test_regions_of_either_memory_keep_their_bytes(kind: str) -> None:
     device = open_device(0)
     guard = canary(GUARD_BYTES, 5)
     if kind != "device":
-        read_only = kind == "sealed"
-        region = HostRegion(device.cl, device.context, 1000, 4, guard, read_only=read_only)
+        more = {"is_input": kind == "input", "read_only": kind == "sealed"}
+        region = HostRegion(device.cl, device.context, 1000, 4, guard, **more)
     else:
         region = DeviceRegion(device.cl, device.context, device.queue, 1000, 128, guard)
     region.mend()
@@ -162,3 +166,24 @@ def test_regions_of_either_memory_keep_their_bytes(kind: str) -> None:
     region.fill(7)
     assert (region.read() == 7).all()
     assert region.broken() is None
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("align", [1, 4, 128])
+@pytest.mark.parametrize("size", [1, 1000, 4096, 70_001])
+def test_what_reads_past_an_input_crashes(size: int, align: int, read_only: bool) -> None:
+    device, guard = open_device(0), canary(GUARD_BYTES, 5)
+    more = {"is_input": True, "read_only": read_only}
+    region = HostRegion(device.cl, device.context, size, align, guard, **more)
+    region.mend()
+    place = region.read().ctypes.data
+    assert place % (2 * align) == align
+    child = os.fork()
+    if child == 0:
+        faulthandler.disable()
+        ctypes.string_at(place - GUARD_BYTES, GUARD_BYTES + size)
+        ctypes.string_at(place + size + 2 * align - 1, 1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGSEGV

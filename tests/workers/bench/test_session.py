@@ -190,6 +190,18 @@ def test_no_launch_that_is_checked_or_timed_may_take_as_long_as_a_compile(
     assert len({each.launchable for each in longer}) == 2, "one for each shape"
 
 
+def test_an_error_that_rarely_shows_is_found_by_repeating(laboratory, timing) -> None:
+    rarely = "global int runs[65536];\n" + GOOD.replace(
+        "if (i < n)", "if (runs[i]++ % 30 == 29) return; if (i < n)"
+    )
+    loaded = timing.session.load(laboratory.candidate(rarely))
+    timing.session.check(loaded, timing.case, 1e6, exact=False)
+    timing.session.check_repeatedly(loaded, timing.case, 1e6, 20)
+    with pytest.raises(DeviceFailure, match="out"):
+        timing.session.check_repeatedly(loaded, timing.case, 1e6, 20)
+    timing.session.check_repeatedly(timing.baseline, timing.case, 1e6, 20)
+
+
 def test_a_kernel_that_hangs_at_its_first_launch_costs_its_deadline() -> None:
     patient = Laboratory(AFFINE, deadlines=Deadlines(launch=1.0, first=60.0))
     began = time.monotonic()

@@ -103,8 +103,7 @@ class _ExactDevice(OpenCLDevice):
         size: int,
         align: int,  # noqa: ARG002 (as it comes)
         guard: Bytes,  # noqa: ARG002 (none here)
-        *,
-        read_only: bool,  # noqa: ARG002 (the checker watches all)
+        **access: bool,  # noqa: ARG002 (the checker watches all)
     ) -> Region:
         """Memory without guards."""
         return _Exact(self.cl, self.context, self.queue, size)

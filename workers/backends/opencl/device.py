@@ -178,10 +178,10 @@ class OpenCLDevice:
         with translated(self.cl):
             return OpenCLLaunchable(self, module, cell, buffer_sets)
 
-    def region(self, size: int, align: int, guard: Bytes, *, read_only: bool) -> Region:
-        """Guarded memory; on a CPU no kernel can write to ``read_only`` memory."""
+    def region(self, size: int, align: int, guard: Bytes, **access: bool) -> Region:
+        """Guarded memory; ``access`` is that of a :class:`HostRegion`, and of no other."""
         if self.device.is_cpu:
-            return HostRegion(self.cl, self.context, size, align, guard, read_only=read_only)
+            return HostRegion(self.cl, self.context, size, align, guard, **access)
         base = self.device.base_align
         return DeviceRegion(self.cl, self.context, self.queue, size, base, guard)
 
@@ -222,7 +222,9 @@ class OpenCLBufferSets:
         } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
         self.regions: Regions = [
             {
-                b.name: owner.region(b.size, b.align, self._guard, read_only=b.read_only)
+                b.name: owner.region(
+                    b.size, b.align, self._guard, is_input=b.kind == "in", read_only=b.read_only
+                )
                 for b in self._buffers
             }
             for _ in range(sets)
@@ -242,7 +244,6 @@ class OpenCLBufferSets:
                     max(1, buffer.elements) * item_bytes(buffer.dtype),
                     buffer.align,
                     self._guard,
-                    read_only=False,
                 )
                 for buffer in scratch
             }

@@ -19,6 +19,7 @@ from workers.devices.port import GUARD_BYTES, NOISE, DeviceFailure
 
 Bytes = NDArray[np.uint8]
 
+_PROT_NONE = 0
 _SPOILED_BYTES, _SPOILED_GROUPS = 32 << 10, 4
 _SPOILER = """
 kernel void spoil(local uint *memory, uint words, uint noise)
@@ -85,18 +86,26 @@ def canary(length: int, seed: int) -> Bytes:
 class HostRegion:
     """Host memory under a buffer, for CPU devices; everything around the buffer is guarded.
 
-    ``read_only`` memory lies on pages of its own that only :meth:`write` and :meth:`mend` open.
+    An ``is_input`` ends less than ``2 * align`` bytes before a page that cannot be read: reading
+    further crashes. ``read_only`` memory only :meth:`write` and :meth:`mend` open for writing.
     """
 
     def __init__(
-        self, cl: Any, context: Any, size: int, align: int, guard: Bytes, *, read_only: bool
+        self,
+        cl: Any,
+        context: Any,
+        size: int,
+        align: int,
+        guard: Bytes,
+        *,
+        is_input: bool = False,
+        read_only: bool = False,
     ) -> None:
         room = size + 2 * (GUARD_BYTES + 2 * align)
-        self._pages = _Pages(room) if read_only else None
+        self._pages = _Pages(room, read_only=read_only) if is_input or read_only else None
         raw = self._pages.memory if self._pages else np.empty(room, np.uint8)
-        start = -raw.ctypes.data % (2 * align) + align
-        while start < GUARD_BYTES:
-            start += 2 * align
+        start = raw.size - size if self._pages else GUARD_BYTES + 2 * align
+        start -= (raw.ctypes.data + start - align) % (2 * align)
         self._payload = raw[start : start + size]
         self._front, self._back = raw[:start], raw[start + size :]
         self._guards = np.resize(guard, self._front.size), np.resize(guard, self._back.size)
@@ -131,26 +140,34 @@ class HostRegion:
 
 
 class _Pages:
-    """Whole pages of memory that can be written within :meth:`writable` only."""
+    """Whole pages of memory before one that cannot be read.
 
-    def __init__(self, size: int) -> None:
-        self._mapped = mmap.mmap(-1, size)
-        self.memory: Bytes = np.frombuffer(self._mapped, np.uint8)
+    With ``read_only`` they can be written within :meth:`writable` only.
+    """
+
+    def __init__(self, size: int, *, read_only: bool) -> None:
         self._length = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._mapped = mmap.mmap(-1, self._length + mmap.PAGESIZE)
+        self.memory: Bytes = np.frombuffer(self._mapped, np.uint8)[: self._length]
+        self._read_only = read_only
         self._protect = ctypes.CDLL(None, use_errno=True).mprotect
+        self._allow(_PROT_NONE, self._length, mmap.PAGESIZE)
 
     @contextmanager
     def writable(self) -> Iterator[None]:
         """Open the pages for writing."""
-        self._allow(mmap.PROT_READ | mmap.PROT_WRITE)
+        if not self._read_only:
+            yield
+            return
+        self._allow(mmap.PROT_READ | mmap.PROT_WRITE, 0, self._length)
         try:
             yield
         finally:
-            self._allow(mmap.PROT_READ)
+            self._allow(mmap.PROT_READ, 0, self._length)
 
-    def _allow(self, access: int) -> None:
-        place = ctypes.c_void_p(self.memory.ctypes.data)
-        if self._protect(place, ctypes.c_size_t(self._length), access):
+    def _allow(self, access: int, start: int, length: int) -> None:
+        place = ctypes.c_void_p(self.memory.ctypes.data + start)
+        if self._protect(place, ctypes.c_size_t(length), access):
             raise MemoryError(f"mprotect: {os.strerror(ctypes.get_errno())}")
 
 
