@@ -17,7 +17,11 @@ def test_control_characters_are_escaped_wherever_they_come_from(monkeypatch):
     typer.echo(told)
     typer.echo(told, err=True)
     print(told)
-    escaped = r"log\x00of\x1b]0;t\x07 a\rcompiler\x9b31m, \u202etfel\u2066 \ufeff" + "\n\t9.8× ≥ µs 名\n"
+    first, second = (
+        r"log\x00of\x1b]0;t\x07 a\rcompiler\x9b31m, \u202etfel\u2066 \ufeff",
+        "9.8× ≥ µs 名",
+    )
+    escaped = f"{first}\n\t{second}\n"
     assert streams["stdout"].buffer.getvalue().decode() == escaped
     sys.stdout.flush()
     assert streams["stdout"].buffer.getvalue().decode() == 2 * escaped
