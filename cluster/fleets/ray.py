@@ -102,22 +102,26 @@ class BenchActor:
 
 
 class CompileActor:
-    """Holds one compile process."""
+    """Holds compile processes, each used by one thread; they are called by their numbers."""
 
-    def __init__(self, device: Device, cache: Path | None) -> None:
-        self._worker = CompileWorker(device, cache)
+    def __init__(self, device: Device, cache: Path | None, processes: int = 1) -> None:
+        self._workers = [CompileWorker(device, cache) for _ in range(processes)]
+        self._threads = [
+            ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile") for _ in self._workers
+        ]
 
-    def ready(self) -> None:
-        """Answer once placed and its process is up."""
-        self._worker.ready()
+    def ready(self, number: int) -> None:
+        """Answer once placed and the process is up."""
+        self._threads[number].submit(self._workers[number].ready).result()
 
-    def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
+    def compile(self, number: int, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""
-        return self._worker.compile(builds)
+        return self._threads[number].submit(self._workers[number].compile, builds).result()
 
     def close(self) -> None:
-        """End the compile process."""
-        self._worker.close()
+        """End the compile processes."""
+        for worker in self._workers:
+            worker.close()
 
 
 async def open_ray_fleet(
@@ -145,17 +149,24 @@ async def open_ray_fleet(
     found = await asyncio.to_thread(list_devices, (backend,))
     device, indices = choose(found, backend, wanted)
     here = ray.get_runtime_context().get_node_id()
-    benches = await _placed(
-        [ActorBench(backend, index, {"CPU": 1}, node=here) for index in indices]
-    )
-    # These compile on the benches' own node, and take none of Ray's slots: on a CPU device, where
-    # compiling and timing take turns, the bench's slot stands for both, so one free CPU is enough.
-    slots = compile_slots(device, processors=len(os.sched_getaffinity(0)), benches=len(benches))
-    beside = NodeAffinitySchedulingStrategy(here, soft=False)
-    compilers = [
-        ActorCompiler(device, number, cache, num_cpus=0, scheduling_strategy=beside)
-        for number in range(slots)
-    ]
+    # One actor compiles on the benches' own node, and takes none of Ray's slots: on a CPU device,
+    # where compiling and timing take turns, the bench's slot stands for both, so one free CPU is
+    # enough. It starts beside the benches.
+    slots = compile_slots(device, processors=len(os.sched_getaffinity(0)), benches=len(indices))
+    beside = {
+        "num_cpus": 0,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
+        "max_concurrency": slots + 1,
+    }
+    actor = _create(CompileActor, beside, device, cache, slots)
+    compilers = [ActorCompiler(actor, number) for number in range(slots)]
+    try:
+        benches = await _placed(
+            [ActorBench(backend, index, {"CPU": 1}, node=here) for index in indices]
+        )
+    except KernelwrightError:
+        await _release(actor)
+        raise
     return PooledFleet(device, compilers, benches)
 
 
@@ -190,7 +201,9 @@ async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -
     beside = {"num_cpus": 0, "scheduling_strategy": benches[0].placement}
     spread = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
     compilers = [
-        ActorCompiler(device, number, cache, **(spread if number else beside))
+        ActorCompiler(
+            _create(CompileActor, spread if number else beside, device, cache), number, process=0
+        )
         for number in range(slots)
     ]
     return PooledFleet(device, compilers, benches)
@@ -219,11 +232,18 @@ async def _placed(benches: Sequence["ActorBench"]) -> list["ActorBench"]:
 
 
 class ActorCompiler:
-    """A compile slot of the fleet: one compile actor."""
+    """A compile slot of the fleet: one process of a compile actor.
 
-    def __init__(self, device: Device, number: int, cache: Path | None, **placement: Any) -> None:
+    Args:
+        actor: holds the process, and perhaps others.
+        number: names the slot.
+        process: the process's number in the actor; by default the slot's own.
+    """
+
+    def __init__(self, actor: Handle, number: int, process: int | None = None) -> None:
         self.name = f"compiler{number}"
-        self._actor = _create(CompileActor, placement, device, cache)
+        self._actor = actor
+        self._process = number if process is None else process
 
     async def ready(self) -> None:
         """Return once the actor is placed and its process is up.
@@ -233,7 +253,7 @@ class ActorCompiler:
         """
         with _losses(final=True):
             try:
-                await asyncio.wait_for(self._actor.ready.remote(), PLACEMENT_SECONDS)
+                await asyncio.wait_for(self._actor.ready.remote(self._process), PLACEMENT_SECONDS)
             except TimeoutError:
                 await self.close()
                 raise EnvironmentProblem("no core of the Ray cluster is free to compile") from None
@@ -241,7 +261,9 @@ class ActorCompiler:
     async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""
         with _losses():
-            result: tuple[Binary, ...] | Rejected = await self._actor.compile.remote(builds)
+            result: tuple[Binary, ...] | Rejected = await self._actor.compile.remote(
+                self._process, builds
+            )
             return result
 
     async def close(self) -> None:
