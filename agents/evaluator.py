@@ -24,6 +24,18 @@ class TemplateEvaluator(Protocol):
         """Seconds on a monotonic clock."""
         ...
 
+    def committed(self, known: float) -> float:
+        """Seconds of the search's budget that are spent, or that the last confirmation will take.
+
+        Waiting for models does not count. Rounds are ``known`` to have taken some, perhaps in
+        earlier processes.
+        """
+        ...
+
+    def confirming(self) -> float:
+        """Seconds that confirming a round's search will take."""
+        ...
+
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
         """Compile the corners of a template's space and run one configuration.
 

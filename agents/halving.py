@@ -28,6 +28,10 @@ CARRIED = 3
 """How many of a draft's best configurations seed its next rung."""
 
 
+LEAST_SECONDS = 1.0
+"""What the first search gets at least, however much of the budget other work needs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalvingResult:
     """The winning draft's number, and the verdict on each draft."""
@@ -75,16 +79,23 @@ def round_experiment(
     used_seconds: float,
     used_device_seconds: float,
     rounds_left: int,
+    confirming: float = 0.0,
 ) -> Experiment | None:
     """The experiment with one round's share of the remaining budget; ``None`` if it is used up.
 
-    ``rounds_left`` counts this round too.
+    ``rounds_left`` counts this round too. A round searches for as many seconds as ``confirming``
+    takes, at least, though fewer rounds then fit; only the first may exceed the budget for it.
     """
     search, device = experiment.search, experiment.search.device_seconds
     trials = -(-(search.trials - used_trials) // rounds_left)
-    seconds = (search.seconds - used_seconds) / rounds_left
+    left, least = search.seconds - used_seconds, LEAST_SECONDS + 2 * confirming
+    if used_trials and confirming and left < least:
+        return None
+    seconds = max(left / rounds_left, min(left, least))
     if device is not None:
         device = (device - used_device_seconds) / rounds_left
+    if not used_trials:
+        seconds = max(seconds, LEAST_SECONDS)
     if trials < 1 or seconds <= 0 or (device is not None and device <= 0):
         return None
     share = replace(search, trials=trials, seconds=seconds, device_seconds=device)

@@ -170,6 +170,8 @@ class _Round:
 
     async def run(self) -> RoundsState:
         """Take the round's steps; return the state after it."""
+        if self._share() is None:
+            raise _Stop("search")
         try:
             suggestion, drafts = await self._plan_and_draft()
         except _Stop as stop:
@@ -319,14 +321,19 @@ class _Round:
 
         return await self._steps.take(step, ADMISSIONS, act)
 
-    async def _search(self, drafts: dict[int, Drafted]) -> HalvingResult:
-        experiment = round_experiment(
+    def _share(self) -> Experiment | None:
+        """The experiment with this round's share of the budget, if any is left."""
+        return round_experiment(
             self._task.experiment,
             used_trials=self.state.trials,
-            used_seconds=self.state.search_seconds,
+            used_seconds=self._evaluator.committed(self.state.search_seconds),
             used_device_seconds=self.state.device_seconds,
             rounds_left=self._task.limits.rounds - self._number + 1,
+            confirming=self._evaluator.confirming(),
         )
+
+    async def _search(self, drafts: dict[int, Drafted]) -> HalvingResult:
+        experiment = self._share()
         if experiment is None:
             raise _Stop("search")
         incumbents = self.state.incumbents

@@ -1,15 +1,20 @@
 """What a kernel's binary and its times say without a profiler.
 
-Owns the wording for briefs and reports. Knows neither compilers nor devices.
+Owns the wording for briefs and reports. Runs no compiler and touches no device.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from tuner.plan import Usage
+from tuner.backends.registry import traits_of
+from tuner.candidate import Candidate
+from tuner.device import Device
+from tuner.plan import CellPlan, KernelStep, Usage
+from tuner.space.occupancy import occupancy
 
 _MOST_KINDS = 12
 
@@ -47,3 +52,22 @@ def roofline(
     """Lowest and highest share of the possible speed over the shapes; ``None`` if unknown."""
     shares = [floor / time for floor, time in zip(floors, times, strict=True) if floor and time]
     return (min(shares), max(shares)) if shares else None
+
+
+def static_profile(candidate: Candidate, device: Device) -> StaticProfile:
+    """Of the first launch on the first shape that it can serve."""
+    for cell in candidate.plan.cells:
+        if not isinstance(cell, CellPlan):
+            continue
+        for step in cell.steps:
+            if not isinstance(step, KernelStep):
+                continue
+            usage = dict(candidate.binaries[cell.build].usage).get(step.entry)
+            rules = traits_of(device.backend).allocation
+            if usage is None or usage.registers is None or rules is None:
+                return StaticProfile(usage=usage)
+            shared = (usage.static_shared_bytes or 0) + step.shared_bytes
+            threads = math.prod(step.block)
+            fraction = occupancy(device, threads, usage.registers, shared).fraction
+            return StaticProfile(usage=usage, occupancy=fraction)
+    return UNKNOWN

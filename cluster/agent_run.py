@@ -23,6 +23,7 @@ from agents.rounds_summary import STEPS, RoundsSummary, discard_summary, write_s
 from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
+from cluster.budget import run_estimate
 from cluster.console import Activity, Update
 from cluster.evaluator import BASELINES, Baseline, EngineEvaluator
 from cluster.logs import logged
@@ -151,8 +152,9 @@ class AgentRun:
 
             async def first() -> Baseline:
                 await model.ready()
-                words = "compiling, checking and timing the baseline"
-                shown.put_nowait(Activity(round=1, words=words))
+                expected = run_estimate(experiment, await engine.fleet(), rounds=agents.rounds)
+                words = f"compiling, checking and timing the baseline; then {expected}"
+                shown.put_nowait(Activity(round=1, words=f"{words}{expected.shortage}"))
                 return await evaluator.baseline()
 
             baseline = await Steps(steps, time.monotonic).take(BASELINE_STEP, BASELINES, first)

@@ -245,7 +245,8 @@ def run(
         int | None, typer.Option("--trials", min=1, help="Configurations to try, at most.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0.001, help="Searching time, at most.")
+        float | None,
+        typer.Option("--seconds", min=0.001, help="Time of the run, confirming included."),
     ] = None,
     device: DeviceOption = None,
     target: Target = None,

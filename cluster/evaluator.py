@@ -6,7 +6,6 @@ under a number of its own. Knows no model.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing, suppress
@@ -16,13 +15,13 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from agents.evaluator import StopRequested
-from agents.generation.corners import corners
+from agents.generation.corners import MOST, corners
 from agents.planning import Variant
-from agents.static_profile import UNKNOWN, StaticProfile
+from agents.static_profile import UNKNOWN, StaticProfile, static_profile
 from agents.verdict import Admitted, Refused, Verdict, refused, round_verdict
+from cluster.budget import RoundsBudget
 from cluster.run_layout import round_path
 from cluster.search_run import copy_search, epoch_opened, run_search
-from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE, Candidate
 from tuner.ceilings import Ceilings
 from tuner.device import Device
@@ -47,11 +46,9 @@ from tuner.journal.facts import (
 )
 from tuner.journal.file import Journal
 from tuner.journal.history import History
-from tuner.plan import CellPlan, KernelStep
 from tuner.results.result import Result
 from tuner.run_directory import RunDirectory, RunView, begun
 from tuner.space.feasible import feasible_set
-from tuner.space.occupancy import occupancy
 from tuner.trial import Configuration, Full, Rejected, Stage, Value
 
 
@@ -69,6 +66,9 @@ class Baseline:
 
 
 BASELINES: TypeAdapter[Baseline] = TypeAdapter(Baseline)
+
+CORNERS_PER_SLOT = 3
+"""Corners that a compile slot compiles at most before a template is admitted."""
 
 
 class EngineEvaluator:
@@ -100,6 +100,7 @@ class EngineEvaluator:
         self._asked = asked
         self._profile = profile
         self._opened = False
+        self._budget = RoundsBudget()
         self._proposed = sum(isinstance(entry.fact, TrialProposed) for entry in journal.entries)
         self._baseline: Candidate | None = None
         self._prepared: tuple[tuple[Full, ...], Ceilings | None] | None = None
@@ -108,14 +109,26 @@ class EngineEvaluator:
         """Seconds on the monotonic clock."""
         return time.monotonic()
 
+    def committed(self, known: float) -> float:
+        """Seconds of the budget that are spent, or that the last confirmation will take."""
+        return self._budget.committed(known)
+
+    def confirming(self) -> float:
+        """Seconds that confirming a round's search will take."""
+        return self._budget.confirming
+
     async def baseline(self) -> Baseline:
         """Compile the kernel as it stands; check and time it too where there is a device.
 
         Raises:
             NothingValid: it fails its own checks.
         """
+        with self._budget.counted():
+            return await self._measured_baseline()
+
+    async def _measured_baseline(self) -> Baseline:
         device = (await self._fleet()).device
-        static = _static(await self._compiled_baseline(), device)
+        static = static_profile(await self._compiled_baseline(), device)
         tune = self._directory.experiment.shapes.tune
         times: tuple[float | None, ...] = (None,) * len(tune)
         ceilings = None
@@ -131,9 +144,15 @@ class EngineEvaluator:
             DeviceNeeded: they compile, and there is no device to run one on.
         """
         self._check()
-        device = (await self._fleet()).device
+        with self._budget.counted():
+            return await self._admitted(experiment, template)
+
+    async def _admitted(self, experiment: Experiment, template: Template) -> Admitted | Refused:
+        fleet = await self._fleet()
+        device, most = fleet.device, min(MOST, CORNERS_PER_SLOT * fleet.compile_slots)
         try:
-            points = corners(await asyncio.to_thread(feasible_set, experiment, template, device))
+            space = await asyncio.to_thread(feasible_set, experiment, template, device)
+            points = corners(space, most)
         except SpecError as error:
             return Refused(by="The search", detail=str(error))
         made = await self._compile(experiment, template, points)
@@ -173,7 +192,8 @@ class EngineEvaluator:
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
-        verdict = await self._search(path, round_number, suffix, self._asked, incumbents)
+        with self._budget.counted():
+            verdict = await self._search(path, round_number, suffix, self._asked, incumbents)
         if verdict is None:
             raise StopRequested
         return verdict
@@ -230,6 +250,7 @@ class EngineEvaluator:
         path = round_path(self._directory.path, best.round, suffix)
         facts = (
             EpochOpened,
+            BaselinePrepared,
             IncumbentEntered,
             TrialProposed,
             TrialFinished,
@@ -255,8 +276,11 @@ class EngineEvaluator:
         """The verdict of a search once it has come to its end; ``None`` if it was left."""
         found: list[Verdict] = []
 
+        fleet = await self._fleet()
+
         def ended(history: History, result: Result) -> None:
             found.append(round_verdict(history, result, f"round {round_number}"))
+            self._budget.expect(history.experiment, fleet, history.baseline, history)
 
         with closing(RunDirectory.open(path)) as directory:
             experiment = directory.experiment
@@ -281,7 +305,7 @@ class EngineEvaluator:
         """What the compiler says of a configuration; it was compiled before, so it compiles."""
         (made,) = await self._compile(experiment, experiment.template, [configuration])
         device = (await self._fleet()).device
-        return _static(made, device) if isinstance(made, Candidate) else UNKNOWN
+        return static_profile(made, device) if isinstance(made, Candidate) else UNKNOWN
 
     def _check(self) -> None:
         if self._asked() is not None:
@@ -320,6 +344,7 @@ class EngineEvaluator:
             if isinstance(answer.result, Rejected):
                 raise NothingValid(f"the baseline cannot be used: {answer.result.detail}")
             self._prepared = answer.result, answer.ceilings
+            self._budget.expect(setup.experiment, await self._fleet(), answer.result)
         return self._prepared
 
     async def _compile(
@@ -359,22 +384,3 @@ def _endless(search: SearchSettings) -> SearchSettings:
     return replace(
         search, strategy=strategy, trials=ENDLESS, seconds=float(ENDLESS), device_seconds=None
     )
-
-
-def _static(candidate: Candidate, device: Device) -> StaticProfile:
-    """Of the first launch on the first shape that it can serve."""
-    for cell in candidate.plan.cells:
-        if not isinstance(cell, CellPlan):
-            continue
-        for step in cell.steps:
-            if not isinstance(step, KernelStep):
-                continue
-            usage = dict(candidate.binaries[cell.build].usage).get(step.entry)
-            rules = traits_of(device.backend).allocation
-            if usage is None or usage.registers is None or rules is None:
-                return StaticProfile(usage=usage)
-            shared = (usage.static_shared_bytes or 0) + step.shared_bytes
-            threads = math.prod(step.block)
-            fraction = occupancy(device, threads, usage.registers, shared).fraction
-            return StaticProfile(usage=usage, occupancy=fraction)
-    return UNKNOWN

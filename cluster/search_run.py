@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
+from cluster.budget import checker_bytes, reserve_for
 from cluster.logs import logged
 from cluster.run_layout import STOP_FILE, STOP_NOW
 from kernelwright import __version__
@@ -38,7 +39,6 @@ from tuner.run_directory import RESULTS, STATUS, RunDirectory, RunView, begun
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
-from workers.checkers.examination import tools
 
 FleetOpener = Callable[[Backend], Awaitable[Fleet]]
 
@@ -135,13 +135,17 @@ async def run_search(
             run under the checkers.
         profile: whether hardware counters of the best are read, for a model.
     """
+    before = engine.now()
     fleet = await engine.fleet()
+    opening = engine.now() - before
     with directory.journal() as journal:
         history, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
-        session = Session(history, directory.secret, rest=rest, profile=profile)
+        reserve = reserve_for(fleet, opening, rest=rest)
+        session = Session(history, directory.secret, rest=rest, profile=profile, reserve=reserve)
         assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
+        words = f"{expected}{expected.shortage if rest else ''}"
         checkers = rest and checker_bytes(fleet.device) > 0
         try:
             async with aclosing(engine.drive(session, journal, proposer)) as steps:
@@ -163,7 +167,7 @@ async def run_search(
                     progress = replace(
                         RunProgress.of(session, t),
                         trials=most,
-                        estimate=str(expected),
+                        estimate=words,
                         lost=lost or "",
                     )
                     yield replace(progress, left=pace.left(progress), checkers=checkers)
@@ -193,11 +197,6 @@ def copy_search(
         journal.sync()
 
 
-def checker_bytes(device: Device) -> int:
-    """The largest shape that a checker of this machine takes for a device; 0 without any."""
-    return max((tool.most_bytes for tool in tools(device, Path())), default=0)
-
-
 def _restore(
     directory: RunDirectory,
     journal: Journal,
@@ -225,7 +224,7 @@ def _restore(
         space.size,
         checker_bytes=checker_bytes(device),
         trials=_trials_left(history, space.size),
-        searched=history.searched,
+        spent=history.spent,
         confirmed=len(history.confirmations),
         compile_slots=fleet.compile_slots,
         bench_slots=fleet.bench_slots,

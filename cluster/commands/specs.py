@@ -11,10 +11,10 @@ import typer
 
 from agents.generation.corners import corners
 from agents.settings import SECTIONS, agent_settings
+from cluster.budget import checker_bytes
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
 from cluster.model_choice import check_models, choose_model
-from cluster.search_run import checker_bytes
 from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.engine.candidates import Candidates
@@ -144,7 +144,8 @@ def validate(
             typer.echo(f"space of a run: unknown until {asked} writes a template{aside}")
         if model is not None:
             agents = f", in {rounds} rounds with model {asked}" if rounds else ""
-            typer.echo(f"estimated run: {_estimate(experiment, model, space, rounds)}{agents}")
+            expected = _estimate(experiment, model, space, rounds)
+            typer.echo(f"estimated run: {expected}{agents}{expected.shortage}")
         for line in _compiled(attempts):
             typer.echo(f"  {line}")
     failed = [one for one in attempts if one.problem and not one.over_limit]

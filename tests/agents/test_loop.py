@@ -180,6 +180,12 @@ class SimulatedEvaluator:
     def now(self) -> float:
         return self._seconds
 
+    def committed(self, known: float) -> float:
+        return known
+
+    def confirming(self) -> float:
+        return 0.0
+
     def part(self, values: dict[str, Value]) -> float:
         """The share of the baseline's time that a configuration takes."""
         worse = abs(int(values["VEC"]).bit_length() - 4) + (values["BLOCK"] == 1)

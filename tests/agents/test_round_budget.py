@@ -22,7 +22,7 @@ def test_a_round_gets_its_share_of_what_is_left(
     assert (found.search.trials, found.search.seconds) == share
 
 
-@pytest.mark.parametrize(("trials", "seconds"), [(10, 0.0), (12, 0.0), (0, 90.0)])
+@pytest.mark.parametrize(("trials", "seconds"), [(10, 0.0), (12, 0.0), (1, 90.0)])
 def test_a_spent_budget_gives_no_round(trials: int, seconds: float) -> None:
     whole = replace(twice(), search=SearchSettings(trials=10, seconds=90.0))
     assert (
@@ -31,6 +31,34 @@ def test_a_spent_budget_gives_no_round(trials: int, seconds: float) -> None:
         )
         is None
     )
+
+
+def test_something_is_searched_even_where_other_work_needs_the_whole_budget() -> None:
+    whole = replace(twice(), search=SearchSettings(trials=10, seconds=90.0))
+    found = round_experiment(
+        whole, used_trials=0, used_seconds=99.0, used_device_seconds=0.0, rounds_left=2
+    )
+    assert found is not None
+    assert found.search.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "trials", "share"),
+    [(0.0, 0, 41.0), (40.0, 1, 41.0), (60.0, 1, None), (60.0, 0, 30.0)],
+)
+def test_a_round_searches_as_long_as_it_confirms_though_fewer_rounds_fit(
+    seconds: float, trials: int, share: float | None
+) -> None:
+    whole = replace(twice(), search=SearchSettings(trials=10, seconds=90.0))
+    found = round_experiment(
+        whole,
+        used_trials=trials,
+        used_seconds=seconds,
+        used_device_seconds=0.0,
+        rounds_left=5,
+        confirming=20.0,
+    )
+    assert (found.search.seconds if found else None) == share
 
 
 @pytest.mark.parametrize(("used", "left", "share"), [(0.0, 3, 4.0), (8.0, 2, 2.0), (12.0, 1, None)])

@@ -18,12 +18,13 @@ class RunProgress:
     """A picture of a run, or of one of its rounds, small enough to cross a network for each step.
 
     Times in seconds, ``now`` on a clock that never goes back. ``merged`` trials, which an equal one
-    spared, are not among those ``finished``. ``speedup`` is the leader's, unconfirmed, over the
-    tune shapes. ``estimate`` says what the whole run may take, ``left`` what is left of the phase
-    by its pace so far, and ``again`` how many trials are measured again, and why. ``suffix`` names
-    one of several searches of a round. Winners are confirmed in at most so many ``processes``, and
-    with checkers once ``examining``; ``checkers``: this machine has some. ``lost`` is why no bench
-    lives, if none does.
+    spared, are not among those ``finished``. ``seconds`` are those of the search, less what
+    confirming needs. ``speedup`` is the leader's, unconfirmed, over the tune shapes. ``estimate``
+    says what the whole run may take, ``left`` what is left of the phase by its pace so far, and
+    ``again`` how many trials are measured again, and why. ``suffix`` names one of several searches
+    of a round. Winners are confirmed in at most so many ``processes``, and with checkers once
+    ``examining``; ``checkers``: this machine has some. ``lost`` is why no bench lives, if none
+    does.
     """
 
     phase: str
@@ -62,7 +63,9 @@ class RunProgress:
             rejected=history.rejected,
             trials=search.trials,
             searched=session.searched(t),
-            seconds=search.seconds,
+            seconds=search.seconds
+            if search.seconds >= ENDLESS
+            else session.searched(t) + max(0.0, session.seconds_left(t)),
             device=history.device_seconds,
             device_seconds=search.device_seconds,
             speedup=_speedup(history, leader),

@@ -4,6 +4,7 @@ Owns what is in flight and what follows from it. Knows no fleet, no proposer and
 """
 
 from collections import deque
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal
 
@@ -56,10 +57,18 @@ class Session:
         rest: whether winners are timed on all that is reported and run under the checkers, or only
             timed on what makes them winners.
         profile: whether to read hardware counters of the best.
+        reserve: the seconds of the budget to leave for what follows the search, once something was
+            measured.
     """
 
     def __init__(
-        self, history: History, secret: int, *, rest: bool = True, profile: bool = False
+        self,
+        history: History,
+        secret: int,
+        *,
+        rest: bool = True,
+        profile: bool = False,
+        reserve: Callable[[History], float] = lambda _: 0.0,
     ) -> None:
         if history.epoch is None:
             raise ValueError("the history has no EpochOpened")
@@ -67,6 +76,7 @@ class Session:
         self.history = history
         self.experiment = history.experiment
         self._secret = secret
+        self._reserve = reserve
         # The slowest compile holds up all later ones: half as many again keep the other slots busy.
         self._lookahead = history.epoch.compile_slots * 3 // 2 + QUEUED * BATCH * self._benches
         self._in_phases = device.is_cpu
@@ -116,6 +126,11 @@ class Session:
     def searched(self, t: float) -> float:
         """Seconds of searching up to ``t``, over resumes; constant once searching has ended."""
         return self.history.searched_until(t)
+
+    def seconds_left(self, t: float) -> float:
+        """Seconds that the search may still take, so that its confirmation is within the budget."""
+        left = self.experiment.search.seconds - self.history.spent_until(t)
+        return left - self._reserve(self.history) if self.history.outcomes["measured"] else left
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
@@ -264,7 +279,8 @@ class Session:
             and self.history.device_seconds >= budget.device_seconds
         ):
             return "device_seconds"
-        return "seconds" if self.searched(t) >= budget.seconds else None
+        begun = self.history.outcomes.total() > 0  # however small a budget is, something is tried
+        return "seconds" if begun and self.seconds_left(t) <= 0 else None
 
     def _baseline_next(self) -> list[Work]:
         if self._baseline == "absent":

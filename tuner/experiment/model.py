@@ -263,7 +263,8 @@ class SearchSettings:
     trials: Positive = 300
     """Configurations to try, in the whole run."""
     seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Searching time of the whole run. Trials under way then are finished."""
+    """Time of the whole run, from its workers' start to its result, without waiting for models. The
+    search ends early enough to leave what confirming its best is expected to take."""
     device_seconds: Annotated[float, Field(gt=0)] | None = None
     """Busy time of all devices together."""
     seed: Annotated[int, Field(ge=0)] = 0

@@ -155,6 +155,15 @@ class History:
         """Seconds of searching at ``t`` of this process; constant once searching has ended."""
         return self._clock.until(t)
 
+    @property
+    def spent(self) -> float:
+        """Seconds of preparation, search and confirmation, over resumes, up to the last fact."""
+        return self._clock.spent
+
+    def spent_until(self, t: float) -> float:
+        """The same at ``t`` of this process."""
+        return self._clock.spent_until(t)
+
     def _prepare(self, fact: BaselinePrepared) -> None:
         assert not isinstance(fact.result, Rejected)
         self._doubts += [n for n in self._doubts_of(fact.result) if n not in self._doubts]

@@ -1,4 +1,4 @@
-"""How long a run has searched, from its journal."""
+"""How long a run has searched, and how long it has taken in all, from its journal."""
 
 from tuner.journal.facts import BaselinePrepared, Entry, EpochOpened, SearchEnded, TrialFinished
 from tuner.trial import Rejected
@@ -8,7 +8,8 @@ class SearchClock:
     """Seconds of searching, summed over the processes of a run.
 
     In each process they count from the baseline that it prepared to the last outcome, or to the end
-    of the search. What is measured again after that end counts no more.
+    of the search. What is measured again after that end counts no more. ``spent`` are the seconds
+    of everything, preparation and confirmation included.
     """
 
     def __init__(self) -> None:
@@ -16,9 +17,15 @@ class SearchClock:
         self._began: tuple[float, float] | None = None
         """When this process began to search, and :attr:`seconds` at that time."""
         self._ended = False
+        self.spent = 0.0
+        self._opened: tuple[float, float] | None = None
+        """When this process began on the run, and :attr:`spent` at that time."""
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry of the journal."""
+        if isinstance(entry.fact, EpochOpened):
+            self._opened = entry.t, self.spent
+        self.spent = self.spent_until(entry.t)
         match entry.fact:
             case EpochOpened():
                 self._began = None
@@ -39,3 +46,10 @@ class SearchClock:
             return self.seconds
         began, before = self._began
         return before + t - began
+
+    def spent_until(self, t: float) -> float:
+        """The seconds of everything at ``t`` of this process."""
+        if self._opened is None:
+            return self.spent
+        opened, before = self._opened
+        return before + t - opened

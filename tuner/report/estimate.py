@@ -1,5 +1,7 @@
 """Estimates of the duration of a run, or of what is left of it."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.backends.registry import traits_of
@@ -8,6 +10,8 @@ from tuner.engine.progress import duration
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import every_shape
+from tuner.journal.history import History
+from tuner.results.screening import leading_at_most
 from tuner.results.statistics import FEWEST
 
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
@@ -26,11 +30,14 @@ BEGIN_SECONDS = 4.0
 PROCESS_SECONDS = 0.5
 """Start of a bench process."""
 
-CONFIRMED = 3
+CONFIRMED = 2
 """Confirming a candidate on a shape, as a multiple of what the search takes for it."""
 
 LAUNCH_SECONDS = 20e-6
 """Launch of a small kernel, with overhead."""
+
+MOST_TIMES = 20.0
+"""By which factor the pace of trials corrects an estimate at most."""
 
 BYTES_PER_SECOND = {True: 5e9, False: 1e12}
 """Memory throughput of a kernel, by ``is_cpu``."""
@@ -40,7 +47,10 @@ BYTES_PER_SECOND = {True: 5e9, False: 1e12}
 class Estimate:
     """Number of trials, and seconds of preparation, search and confirmation on an idle machine.
 
-    Rough: it assumes a memory-bound kernel, and that no configuration is cut short.
+    Rough: it assumes a memory-bound kernel, unless the baseline's times are known, and that no
+    configuration is cut short. Of the confirmation, ``final_seconds`` come after the last round;
+    ``trial_seconds`` are those of one trial on a bench. ``budget_seconds`` hold all of it, with
+    fewer rounds if need be, but not less than ``least_seconds``.
     """
 
     trials: int
@@ -48,9 +58,34 @@ class Estimate:
     prepare_seconds: float
     search_seconds: float
     confirm_seconds: float
+    final_seconds: float
+    trial_seconds: float
+    budget_seconds: float
+    least_seconds: float
+
+    def pace(self, history: History) -> float:
+        """How many times as long as estimated the trials of a search have taken on benches."""
+        trials = history.outcomes.total() - history.merged
+        if not trials or not self.trial_seconds:
+            return 1.0
+        most = math.log(MOST_TIMES)
+        times = max(history.device_seconds, 1e-6) / trials / self.trial_seconds
+        return math.exp(min(most, max(-most, math.log(times))))
+
+    @property
+    def shortage(self) -> str:
+        """What to say, behind the estimate, of a budget too small to search much in."""
+        if not self.trials or self.least_seconds < self.budget_seconds:
+            return ""
+        given = duration(self.budget_seconds)
+        return (
+            f": preparing and confirming take longer than the {given} of search.seconds, so only "
+            "few configurations are tried; allow more"
+        )
 
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
+        whole = min(whole, max(self.budget_seconds, self.least_seconds))
         tried = f"at most {self.trials}" if self.space is None else f"{self.trials} of {self.space}"
         what = f"{tried} configurations" if self.trials else "confirming"
         return f"{what}, roughly {duration(whole)}"
@@ -66,8 +101,9 @@ def estimate(
     rounds: int = 1,
     checker_bytes: int = 0,
     trials: int | None = None,
-    searched: float = 0.0,
+    spent: float = 0.0,
     confirmed: int = 0,
+    baseline_ns: Sequence[float] = (),
 ) -> Estimate:
     """The duration of a run, or of what is left of it.
 
@@ -80,8 +116,9 @@ def estimate(
         rounds: of agents; each confirms on the tune shapes, the result at last on the rest.
         checker_bytes: the largest shape that a checker takes; 0 without checkers.
         trials: the number left of a run under way.
-        searched: seconds that it has searched.
+        spent: seconds that it has taken.
         confirmed: processes that it has confirmed in.
+        baseline_ns: the baseline's times on tune and held-out shapes, once it is prepared.
     """
     backend = traits_of(device.backend)
     most = experiment.search.trials
@@ -102,39 +139,55 @@ def estimate(
         mebibytes = sum(sizes) / 2**20
         return backend.shape_seconds * len(sizes) + CHECK_SECONDS_PER_MIB[device.is_cpu] * mebibytes
 
-    def time(sizes: list[int]) -> float:
-        moved = launches * sum(sizes) / BYTES_PER_SECOND[device.is_cpu]
-        return check(sizes) + launches * LAUNCH_SECONDS * len(sizes) + moved
+    known = dict(enumerate(baseline_ns))
+    numbers = range(len(tune)), range(len(tune), len(tune) + len(held_out))
+
+    def time(sizes: list[int], shapes: Sequence[int]) -> float:
+        """Seconds of one candidate on these shapes, by the baseline's times where it has some."""
+        launch = sum(LAUNCH_SECONDS + size / BYTES_PER_SECOND[device.is_cpu] for size in sizes)
+        if all(shape in known for shape in shapes):
+            launch = sum(known[shape] * 1e-9 for shape in shapes)
+        return check(sizes) + launches * launch
 
     compiling = backend.compile_seconds / compile_slots
-    timing = time(tune) / bench_slots
+    on_tune, on_held_out = time(tune, numbers[0]), time(held_out, numbers[1])
+    timing = on_tune / bench_slots
     trial = compiling + timing if device.is_cpu else max(compiling, timing)
     few = min(FEWEST, experiment.confirm.processes)
     finalists = min(most, experiment.confirm.top + (len(tune) + 1) // 2)
-    winning = min(finalists, 1 + len(tune) // 2)
-    rest = held_out if device.is_cpu else tune + held_out + held_out
+    leading = min(finalists, leading_at_most(experiment.confirm.top) + len(tune) // 3)
+    winning = min(leading, 1 + len(tune) // 2)
+    on_rest = on_held_out if device.is_cpu else on_tune + 2 * on_held_out
 
-    def confirmed_in(processes: int, candidates: int, sizes: list[int]) -> float:
-        each = PROCESS_SECONDS + CONFIRMED * (1 + candidates) * time(sizes)
-        return processes * each / bench_slots
+    def confirmed_in(processes: int, candidates: int, each: float) -> float:
+        one = PROCESS_SECONDS + CONFIRMED * (1 + candidates) * each
+        return max(0, processes) * one / bench_slots
 
-    confirming = rounds * (
-        confirmed_in(max(0, few - confirmed), finalists, tune)
-        + finalists * (time(tune) + check(odd))
-    )
-    if rest:
-        confirming += confirmed_in(few, winning, rest) + winning * time(held_out)
+    screening = confirmed_in(1 - confirmed, finalists, on_tune)
+    further = confirmed_in(few - max(1, confirmed), leading, on_tune)
+    extra = EXTRA_CASES * oracle(tune + held_out) + oracle(odd)
+    one_round = screening + further + leading * (on_tune + check(odd))
+    confirming = rounds * one_round + extra
+    final = 0.0
+    if held_out or not device.is_cpu:
+        final = confirmed_in(few, winning, on_rest) + winning * on_held_out
     seen = max((size for size in tune + held_out + odd if size <= checker_bytes), default=0)
     if seen:
-        confirming += backend.checker_seconds + backend.checker_seconds_per_mib * seen / 2**20
+        final += backend.checker_seconds + backend.checker_seconds_per_mib * seen / 2**20
+    preparing = BEGIN_SECONDS + TEST_CASES * oracle(tune + held_out) + on_tune + on_held_out
+    if baseline_ns:
+        preparing = 0.0
+    left = experiment.search.seconds - spent - preparing - confirming - final
     return Estimate(
         trials=trials,
         space=space,
-        prepare_seconds=BEGIN_SECONDS
-        + TEST_CASES * oracle(tune + held_out)
-        + time(tune + held_out),
-        search_seconds=min(trials * trial, max(0.0, experiment.search.seconds - searched)),
-        confirm_seconds=EXTRA_CASES * oracle(tune + held_out) + oracle(odd) + confirming,
+        prepare_seconds=preparing,
+        search_seconds=min(trials * trial, max(0.0, left)),
+        confirm_seconds=confirming + final,
+        final_seconds=final,
+        trial_seconds=on_tune,
+        budget_seconds=experiment.search.seconds - spent,
+        least_seconds=preparing + one_round + extra + final,
     )
 
 

@@ -126,6 +126,7 @@ class Run:
     incumbents: tuple[IncumbentEntered, ...] = ()
     rest: bool = True
     profile: bool = False
+    reserve: float = 0.0
     entries: list[Entry] = field(default_factory=list)
     kill_after: int | None = None
 
@@ -161,7 +162,13 @@ class Run:
         for fact in (opened, *self.incumbents[len(history.incumbents) :]):
             history.apply(engine.append(self, fact))
         session, reasons = (
-            Session(history, secret=1, rest=self.rest, profile=self.profile),
+            Session(
+                history,
+                secret=1,
+                rest=self.rest,
+                profile=self.profile,
+                reserve=lambda _: self.reserve,
+            ),
             iter(stops),
         )
         idle, known = 0, 0

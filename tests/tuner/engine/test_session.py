@@ -274,24 +274,31 @@ def test_a_trial_budget_counts_rejected_configurations_too():
     )
 
 
+def spent_before_confirming(run: Run) -> float:
+    """Seconds until the search ended, over all processes."""
+    ended = [n for n, entry in enumerate(run.entries) if isinstance(entry.fact, SearchEnded)]
+    return History.of(run.experiment, run.entries[: ended[0] + 1]).spent
+
+
 def test_trials_that_were_all_done_are_why_it_ended_though_time_ran_out_meanwhile():
-    full = Run(experiment(trials=5)).drive(fleet(durations=Durations(bench=0.25)))
-    almost = full.history.searched - 0.1
+    full = Run(experiment(trials=5))
+    full.drive(fleet(durations=Durations(bench=0.25)))
+    almost = spent_before_confirming(full) - 0.1
     run = Run(experiment(trials=5, seconds=almost))
     session = run.drive(fleet(durations=Durations(bench=0.25)))
-    assert session.history.searched > almost
+    assert spent_before_confirming(run) > almost
     assert session.history.ended == "trials"
 
 
 def test_a_time_budget_is_kept_and_summed_over_resumes():
-    run = Run(experiment(trials=1000, seconds=2.0), kill_after=12)
+    run = Run(experiment(trials=1000, seconds=4.0), kill_after=12)
     slow = {"durations": Durations(bench=0.25)}
     with pytest.raises(KilledError):
         run.drive(fleet(**slow))
     run.kill_after = None
     session = run.drive(fleet(**slow))
     assert session.history.ended == "seconds"
-    assert 2.0 <= session.history.searched < 2.0 + 2 * BATCH * 0.25 + 0.5
+    assert 4.0 <= spent_before_confirming(run) < 4.0 + 2 * BATCH * 0.25 + 0.5
     ends = [n for n, entry in enumerate(run.entries) if isinstance(entry.fact, TrialFinished)]
     times = [History.of(run.experiment, run.entries[: n + 1]).searched for n in ends]
     assert times == sorted(times)
@@ -299,6 +306,20 @@ def test_a_time_budget_is_kept_and_summed_over_resumes():
     assert left
     assert all(trial.abandoned for trial in left)
     assert session.history.finished
+
+
+def test_a_search_leaves_of_its_budget_what_confirming_takes():
+    run = Run(experiment(trials=1000, seconds=20.0), reserve=12.0)
+    session = run.drive(fleet(durations=Durations(bench=0.05, confirm=0.5)))
+    assert session.history.ended == "seconds"
+    assert 8.0 <= spent_before_confirming(run) < 9.0
+    assert 8.0 < session.history.spent < 20.0
+
+
+def test_however_small_a_time_budget_is_something_is_tried_and_confirmed():
+    session = Run(experiment(trials=1000, seconds=0.5), reserve=12.0).drive(fleet())
+    assert session.history.ended == "seconds"
+    assert winners(session.history)
 
 
 def test_a_space_smaller_than_the_budget_ends_the_search():

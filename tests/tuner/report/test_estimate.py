@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tuner.engine.driving import CPU, GPU, experiment
+from tests.tuner.engine.driving import CPU, GPU, Run, experiment, fleet
 from tuner.engine.progress import seconds_left
+from tuner.engine.simulated_fleet import Durations
 from tuner.experiment.model import Cost
 from tuner.expressions import Expression
+from tuner.journal.history import History
 from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate
 
 
@@ -32,7 +34,32 @@ def of(
 def test_trials_are_bounded_by_the_space_and_seconds_by_the_budget():
     assert of(trials=100, space=40).trials == 40
     assert of(trials=100, space=4000).trials == 100
-    assert of(trials=10**6, space=10**7, seconds=30.0).search_seconds == 30.0
+    found = of(trials=10**6, space=10**7, seconds=30.0)
+    whole = found.prepare_seconds + found.search_seconds + found.confirm_seconds
+    assert whole == pytest.approx(30.0)
+
+
+def test_a_budget_that_preparing_and_confirming_take_whole_is_called_too_small():
+    found = of(seconds=5.0)
+    assert found.search_seconds == 0.0
+    assert "take longer than the 5 s of search.seconds" in found.shortage
+    assert not of(seconds=60.0).shortage
+
+
+def test_measured_times_of_the_baseline_replace_what_is_assumed():
+    slow = of(baseline_ns=[1e8, 1e8, 1e8])
+    assert slow.prepare_seconds == 0
+    assert slow.confirm_seconds > 10 * of(baseline_ns=[1e4, 1e4, 1e4]).confirm_seconds
+
+
+def test_the_pace_of_trials_corrects_an_estimate():
+    quick, slow = (
+        Run(experiment()).drive(fleet(durations=Durations(bench=bench))).history
+        for bench in (0.01, 0.1)
+    )
+    expected = of()
+    assert expected.pace(slow) == pytest.approx(10 * expected.pace(quick))
+    assert expected.pace(History.of(experiment(), [])) == 1.0
 
 
 def test_more_work_takes_longer_and_more_workers_less():
@@ -83,7 +110,8 @@ def test_of_a_run_that_was_begun_only_what_is_left_counts():
     assert rest.search_seconds == pytest.approx(whole.search_seconds / 4)
     assert rest.confirm_seconds < whole.confirm_seconds
     assert rest.prepare_seconds == whole.prepare_seconds
-    assert of(trials=10**6, space=10**7, seconds=30.0, searched=20.0).search_seconds == 10.0
+    more, less = (of(trials=10**6, space=10**7, seconds=60.0, spent=s) for s in (0.0, 20.0))
+    assert less.search_seconds == pytest.approx(more.search_seconds - 20.0)
     assert str(of(trials=40, left=0)).startswith("confirming, roughly ")
 
 
