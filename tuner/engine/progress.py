@@ -90,7 +90,7 @@ class RunProgress:
             case "baseline":
                 return f"baseline: compiling, checking and timing it; then {self.estimate}{again}"
             case "search":
-                most = f"/{self.seconds:.0f}" if self.seconds < ENDLESS else ""
+                most = f"/{self.seconds:.0f}" if self.searched < self.seconds < ENDLESS else ""
                 return (
                     f"search: {self.finished}/{self.trials} trials, {self.rejected} rejected, "
                     f"{self.searched:.0f}{most} s{left}{again}{best}"

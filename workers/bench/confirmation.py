@@ -195,10 +195,11 @@ class Confirmation:
             runners = {t: loaded for t, loaded in loaded_by_trial.items() if _runs(loaded, shape)}
             with self._attribute_failure(BASELINE, shape):
                 session.stage(checked[0], caches or ("hot",), self._prep.measure.repeats)
+            # The others are checked while they are timed.
             for number, case in enumerate(checked):
                 is_extra = number >= len(cases)
                 for trial, loaded in runners.items():
-                    if is_extra and trial not in checked_further:
+                    if trial not in checked_further:
                         continue
                     self._lock.pause()
                     with self._attribute_failure(trial, shape):
