@@ -1,6 +1,6 @@
 """The bench's own kernels on a CUDA device: restoring, damage, comparison, cache, warm-up.
 
-Owns ``checks.cu``, compiled when a bench first opens a device. Expected outputs are on the device
+Owns ``checks.cu``, compiled when a bench first stages a shape. Expected outputs are on the device
 for one comparison only; their copy is scrubbed afterwards. Compares exactly as
 :mod:`workers.comparison`.
 """

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from functools import cached_property
 
 from tuner.device import Device
 from tuner.experiment.model import Cache
@@ -75,8 +76,17 @@ class CudaDevice:
         with self._cuda.translated():
             self._streams = Streams(self._cuda)
             self._pinned = PinnedFiles(self._cuda, self._streams.run)
-            self._checks = Checks(self._cuda, self.device, self._streams, self._pinned)
-            self._clock = Clock(self._cuda, self.device, self._streams, self._checks)
+
+    @cached_property
+    def _checks(self) -> Checks:
+        """Compiled for the first shape: who only asks which device this is does not wait."""
+        with self._cuda.translated():
+            return Checks(self._cuda, self.device, self._streams, self._pinned)
+
+    @cached_property
+    def _clock(self) -> Clock:
+        with self._cuda.translated():
+            return Clock(self._cuda, self.device, self._streams, self._checks)
 
     def rotation(
         self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
@@ -105,7 +115,9 @@ class CudaDevice:
     def close(self) -> None:
         """Free the bench's own resources; the driver frees the rest with the process."""
         with contextlib.suppress(DeviceFailure), self._cuda.translated():
-            self._clock.close()
-            self._checks.close()
+            if "_clock" in self.__dict__:
+                self._clock.close()
+            if "_checks" in self.__dict__:
+                self._checks.close()
             self._pinned.close()
             self._streams.close()
