@@ -23,8 +23,9 @@ def answer(spec: str, run: Path, options: list[str]) -> tuple[float, int]:
     began = time.monotonic()
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began
-    last = (ended.stdout + ended.stderr).strip().splitlines()[-1:]
-    print(f"   {' '.join(last)}", flush=True)
+    lines = [*ended.stderr.splitlines(), *ended.stdout.splitlines()]
+    outcome = [line for line in lines if "outcome=" in line] or lines
+    print(f"   {' '.join(outcome[-1:])}", flush=True)
     return seconds, ended.returncode
 
 
