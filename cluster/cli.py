@@ -4,19 +4,30 @@ Imports neither pydantic, numpy, yaml nor ray, so that ``--help`` answers at onc
 does is in :mod:`cluster.commands`, which is imported when it runs.
 """
 
-from collections.abc import Callable
-from enum import StrEnum
-from functools import wraps
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, ParamSpec
+from typing import Annotated
 
 import typer
 
 from cluster.error_exit import exit_with_message, open_standard_streams
+from cluster.lazy_command import command
+from cluster.options import (
+    AllowEndpoint,
+    ApplicationLine,
+    DeviceOption,
+    ExitWhenWaiting,
+    FailIf,
+    Fleet,
+    Json,
+    ModelOption,
+    Run,
+    Spec,
+    Target,
+    Version,
+)
 from cluster.package_check import check_packages
+from cluster.pattern_commands import patterns_app
 from cluster.settings import use_one_algebra_thread
-from kernelwright import __version__
 from tuner.errors import EnvironmentProblem
 
 app = typer.Typer(
@@ -26,101 +37,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-patterns_app = typer.Typer(
-    help="Manage patterns: what winners leave for later runs.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
-
-
-class FailIf(StrEnum):
-    """When ``compare`` fails."""
-
-    SLOWER = "slower"
-    UNCLEAR = "unclear"
-
-
-class FleetName(StrEnum):
-    """Where the work is done."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-Spec = Annotated[
-    str, typer.Argument(metavar="SPEC", help="A YAML file, or the name of a bundled experiment.")
-]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-Fleet = Annotated[
-    FleetName | None,
-    typer.Option(
-        "--fleet",
-        help="ray: the cluster at RAY_ADDRESS, or a Ray started on this machine; local: without "
-        "Ray. The default is ray; for resume, what the run began with.",
-    ),
-]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option("--device", help="Part of a device's name, or its index in 'doctor'."),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        help="An architecture such as sm_90. Do what needs no device, then end with exit code 6; "
-        "resume the run on a machine that has the device.",
-    ),
-]
-ExitWhenWaiting = Annotated[
-    bool,
-    typer.Option(
-        "--exit-when-waiting",
-        help="End with exit code 6 when a mailbox has no reply yet, instead of waiting.",
-    ),
-]
-AllowEndpoint = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-endpoint",
-        metavar="HOST",
-        help="Let the spec's agents.base_url on this host get prompts and API keys.",
-    ),
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help="Who writes: auto, replay, none, mailbox:DIR, or a LiteLLM model id.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-P = ParamSpec("P")
-ApplicationLine = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="-- APP …", help="The application and its arguments.", show_default=False
-    ),
-]
-PatternName = Annotated[
-    str, typer.Argument(metavar="NAME", help="A pattern's name, or its beginning.")
-]
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"kernelwright {__version__}")
-        raise typer.Exit
 
 
 @app.callback()
 def _before_any_command(
     *,
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
+    _version: Version = False,
 ) -> None:
     try:
         Path.cwd()
@@ -131,35 +53,7 @@ def _before_any_command(
     check_packages()
 
 
-def _command(
-    target: str,
-    group: typer.Typer = app,
-    name: str | None = None,
-    *,
-    runs_application: bool = False,
-) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Make a function's signature and docstring a command that calls ``cluster.commands.TARGET``.
-
-    Args:
-        target: the command's module and function, imported when the command runs.
-        group: which commands it belongs to.
-        name: what the user types; the function's name by default.
-        runs_application: the words after the first that is no option are another command line.
-    """
-    context = {"allow_interspersed_args": False} if runs_application else None
-
-    def register(declared: Callable[P, None]) -> Callable[P, None]:
-        @wraps(declared)
-        def call(*arguments: P.args, **options: P.kwargs) -> None:
-            module, _, function = target.partition(".")
-            getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
-
-        return group.command(name, context_settings=context)(call)
-
-    return register
-
-
-@_command("specs.init")
+@command(app, "specs.init")
 def init(
     kernel: Annotated[
         Path | None, typer.Argument(metavar="KERNEL", help="A .cu or .cl file.")
@@ -201,7 +95,7 @@ def init(
     """Write a commented spec for a kernel, guessed from its code or derived from a capture."""
 
 
-@_command("complete.complete")
+@command(app, "complete.complete")
 def complete(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A draft, such as 'init' wrote.")],
     *,
@@ -217,7 +111,7 @@ def complete(
     """Have a model write what a draft spec lacks: reference, domain, value ranges, tolerances."""
 
 
-@_command("specs.validate")
+@command(app, "specs.validate")
 def validate(
     spec: Spec,
     *,
@@ -233,7 +127,7 @@ def validate(
     """Check a spec: print every error, or its space and time; compile, and call the reference."""
 
 
-@_command("runs.run")
+@command(app, "runs.run")
 def run(
     spec: Spec,
     *,
@@ -265,7 +159,7 @@ def run(
     """Tune a kernel: search, check, time, confirm, report and export."""
 
 
-@_command("runs.resume")
+@command(app, "runs.resume")
 def resume(
     run_dir: Run,
     *,
@@ -279,7 +173,7 @@ def resume(
     """Continue an interrupted run. What is finished is not measured again."""
 
 
-@_command("trials.trial")
+@command(app, "trials.trial")
 def trial(
     spec: Spec,
     *,
@@ -299,12 +193,12 @@ def trial(
     """Compile, check and time one configuration."""
 
 
-@_command("results.status")
+@command(app, "results.status")
 def status(run_dir: Run, *, as_json: Json = False) -> None:
     """Show the state of a run, also while it is running."""
 
 
-@_command("results.stop")
+@command(app, "results.stop")
 def stop(
     run_dir: Run,
     *,
@@ -315,7 +209,7 @@ def stop(
     """Ask a run to end its search, confirm what it found, and finish."""
 
 
-@_command("report.report")
+@command(app, "report.report")
 def report(
     run_dir: Run,
     *,
@@ -339,7 +233,7 @@ def report(
     """Print the result of a run, or write it as a page with figures."""
 
 
-@_command("results.export")
+@command(app, "results.export")
 def export(
     run_dir: Run,
     *,
@@ -351,7 +245,7 @@ def export(
     """Write the tuned sources and a C header that dispatches by shape."""
 
 
-@_command("apply.apply")
+@command(app, "apply.apply")
 def apply(
     run_dir: Run,
     file: Annotated[
@@ -374,7 +268,7 @@ def apply(
     """Put a run's tuned kernels into an application's source: print the diff, or write it."""
 
 
-@_command("compare.compare")
+@command(app, "compare.compare")
 def compare(
     first: Annotated[Path, typer.Argument(metavar="A", help="A run directory.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another, compared with it.")],
@@ -395,12 +289,12 @@ def compare(
     """Compare what two runs export, shape by shape: is B faster than A?"""
 
 
-@_command("verify.verify")
+@command(app, "verify.verify")
 def verify(run_dir: Run, *, device: DeviceOption = None, as_json: Json = False) -> None:
     """Measure a run's claims again, from its exported sources."""
 
 
-@_command("relay.relay")
+@command(app, "relay.relay")
 def relay(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The mailbox of a run with model mailbox:DIR.")
@@ -427,17 +321,17 @@ def relay(
     """Answer a mailbox through a model, on a machine with a network."""
 
 
-@_command("doctor.doctor")
+@command(app, "doctor.doctor")
 def doctor(*, as_json: Json = False) -> None:
     """Show this machine's devices, packages and what is missing."""
 
 
-@_command("applications.profile", runs_application=True)
+@command(app, "applications.profile", runs_application=True)
 def profile(application: ApplicationLine, *, as_json: Json = False) -> None:
     """Run an application and show which kernels it launches, how often, and their GPU time."""
 
 
-@_command("applications.capture", runs_application=True)
+@command(app, "applications.capture", runs_application=True)
 def capture(
     application: ApplicationLine,
     *,
@@ -459,7 +353,7 @@ def capture(
     """Run an application and record launches of a kernel, with memory before and after."""
 
 
-@_command("inject.inject")
+@command(app, "inject.inject")
 def inject(
     run_dir: Run,
     application: ApplicationLine,
@@ -485,26 +379,6 @@ def inject(
     as_json: Json = False,
 ) -> None:
     """Run an application with a run's kernels in place of its own, by the dispatch rule."""
-
-
-@_command("patterns.list_all", patterns_app, "list")
-def patterns_list() -> None:
-    """List all patterns, one per line."""
-
-
-@_command("patterns.show", patterns_app, "show")
-def patterns_show(name: PatternName) -> None:
-    """Print one pattern as JSON."""
-
-
-@_command("patterns.export", patterns_app, "export")
-def patterns_export() -> None:
-    """Print all patterns as one JSON list."""
-
-
-@_command("patterns.delete", patterns_app, "delete")
-def patterns_delete(name: PatternName) -> None:
-    """Delete one pattern."""
 
 
 app.add_typer(patterns_app, name="patterns")

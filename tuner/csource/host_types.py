@@ -9,6 +9,20 @@ from tuner.csource.kernels import element_type
 MAX_STEPS = 6
 """Names that stand for names, followed in a row."""
 
+ITEM_BYTES = {
+    name: size
+    for size, names in {
+        1: "bool char int8_t uint8_t uchar int8 uint8 float8_e4m3 float8_e5m2",
+        2: "short half __half __nv_bfloat16 nv_bfloat16 int16_t uint16_t ushort float16 bfloat16"
+        " int16 uint16",
+        4: "int unsigned uint float int32_t uint32_t float32 int32 uint32",
+        8: "long size_t double int64_t uint64_t float2 float64 int64 uint64",
+        16: "float4 int4 uint4 double2",
+    }.items()
+    for name in names.split()
+}
+"""Sizes of types by name: of C++, CUDA, and this program's dtypes."""
+
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.MULTILINE)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tuner.csource.arithmetic import Polynomial, applied, ceil_div, remainder
 from tuner.csource.host_program import Function, HostProgram, bound, closing, split
-from tuner.csource.host_types import class_bindings, resolved_type
+from tuner.csource.host_types import ITEM_BYTES, class_bindings, resolved_type
 from tuner.csource.tree import Tree, parse
 
 if TYPE_CHECKING:
@@ -26,18 +26,6 @@ MAX_PARSES = 500
 
 MAX_CALLERS = 4
 
-ITEM_BYTES = {
-    name: size
-    for size, names in {
-        1: "bool char int8_t uint8_t uchar int8 uint8 float8_e4m3 float8_e5m2",
-        2: "short half __half __nv_bfloat16 nv_bfloat16 int16_t uint16_t ushort float16 bfloat16"
-        " int16 uint16",
-        4: "int unsigned uint float int32_t uint32_t float32 int32 uint32",
-        8: "long size_t double int64_t uint64_t float2 float64 int64 uint64",
-        16: "float4 int4 uint4 double2",
-    }.items()
-    for name in names.split()
-}
 _CAST = re.compile(r"(?:static_cast|reinterpret_cast|const_cast|int|unsigned|float|double|\w+_t)")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|\d[\d']*)[uUlL]*")
 _WHOLE = re.compile(r"(\d+)\.0*[fFlL]?")

@@ -35,13 +35,8 @@ from workers.integrity.time_bounds import refuse_implausible
 from workers.process import Child
 from workers.scratch import runtime_directory
 
-_CODES: Mapping[str, Code] = {
-    "hung": Code.HANG,
-    "memory": Code.OUT_OF_MEMORY,
-    "died": Code.CRASH,
-    "killed": Code.CRASH,
-    "garbage": Code.CRASH,
-}
+_CODES: Mapping[str, Code] = {"hung": Code.HANG, "memory": Code.OUT_OF_MEMORY}
+"""Of a child's endings; all others are crashes."""
 _REPLY_LIMIT = 1 << 36
 _WRONG_REPLY = "the bench child sent an unexpected reply"
 
@@ -400,4 +395,4 @@ def _dead(failure: ChildFailed) -> DeviceFailure | ChildFailed:
     if failure.how == "lost":
         return failure
     kind = ChildLost if failure.how == "killed" else DeviceFailure
-    return kind(_CODES[failure.how], failure.detail, sticky=True)
+    return kind(_CODES.get(failure.how, Code.CRASH), failure.detail, sticky=True)

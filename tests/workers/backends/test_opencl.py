@@ -15,8 +15,9 @@ from tests.conformance.device_backend import POISON, DeviceBackendConformance, N
 from tests.workers.harness import build
 from tuner.plan import Binary, Build
 from workers.backends.opencl.compiler import OpenCLCompiler
-from workers.backends.opencl.device import OpenCLDevice, open_device, opencl_devices
+from workers.backends.opencl.device import OpenCLDevice, open_device
 from workers.backends.opencl.memory import DeviceRegion, HostRegion, canary
+from workers.backends.opencl.platforms import opencl_devices
 from workers.devices.port import GUARD_BYTES, DeviceFailure
 
 HEAD = "global float *out, global float *x, global float *y, int n"

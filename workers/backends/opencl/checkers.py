@@ -10,8 +10,9 @@ from typing import Any
 from tuner.device import Device
 from tuner.plan import Binary
 from workers.backends.opencl.compiler import OpenCLCompiler
-from workers.backends.opencl.device import OpenCLDevice, opencl_devices
+from workers.backends.opencl.device import OpenCLDevice
 from workers.backends.opencl.memory import Bytes, Region
+from workers.backends.opencl.platforms import opencl_devices
 from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described
 

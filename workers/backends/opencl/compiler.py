@@ -18,7 +18,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
-from workers.backends.opencl.device import opencl_devices
+from workers.backends.opencl.platforms import opencl_devices
 
 _MESSAGE = re.compile(
     r"^(error|warning|note): (.+?:\d+:\d+)(?: <Spelling=[^>]*>)?: (.*)$", re.MULTILINE

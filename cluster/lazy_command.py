@@ -1,0 +1,38 @@
+"""Commands whose code is imported when they run, so that ``--help`` answers at once."""
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import ParamSpec
+
+import typer
+
+P = ParamSpec("P")
+
+
+def command(
+    group: typer.Typer,
+    target: str,
+    name: str | None = None,
+    *,
+    runs_application: bool = False,
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Make a function's signature and docstring a command that calls ``cluster.commands.TARGET``.
+
+    Args:
+        group: which commands it belongs to.
+        target: the command's module and function, imported when the command runs.
+        name: what the user types; the function's name by default.
+        runs_application: the words after the first that is no option are another command line.
+    """
+    context = {"allow_interspersed_args": False} if runs_application else None
+
+    def register(declared: Callable[P, None]) -> Callable[P, None]:
+        @wraps(declared)
+        def call(*arguments: P.args, **options: P.kwargs) -> None:
+            module, _, function = target.partition(".")
+            getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
+
+        return group.command(name, context_settings=context)(call)
+
+    return register
