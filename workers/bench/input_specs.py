@@ -70,13 +70,24 @@ def search_specs(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]
 
 
 def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
-    """Further cases of a shape, for finalists; fewer on large shapes, and one on odd ones."""
+    """Further cases of a shape, for finalists: one on large and odd shapes.
+
+    The second seed is on every timed shape, each other case on every second tune shape and every
+    second held-out one: what a kernel makes of a distribution seldom depends on the size as well.
+    """
     arguments = prep.arguments[shape]
     specs = _extra(arguments)
     if is_large(arguments):
         specs = specs[:1]
     if shape in prep.timed:
-        return specs
+        part = [n for n in prep.timed if (n in prep.tune) == (shape in prep.tune)]
+        alike = [n for n in part if not is_large(prep.arguments[n])]
+        turn = alike.index(shape) if shape in alike else 0
+        return [
+            spec
+            for number, spec in enumerate(specs)
+            if number == 0 or (number + turn) % min(2, len(alike)) == 0
+        ]
     if shape in prep.constants:
         small = [spec for spec in specs if spec.distribution == "small"]
         small = [spec for spec in small if spec.spare is not None] or small
