@@ -51,7 +51,7 @@ def roofline_section(
     else:
         parts.append(
             "No roofline: it needs a cold cache, a device whose copy rate was measured, and "
-            "`cost.bytes` or the arguments' sizes."
+            "`cost.bytes` in the spec."
         )
     parts += _rates(result, history)
     if resources:

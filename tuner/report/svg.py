@@ -39,18 +39,19 @@ def _bars(figure: Bars) -> tuple[float, list[str]]:
     bars = [bar for row in figure.rows for bar in row.bars if bar]
     beside = max((len(bar.text) for bar in bars), default=0) * _CHARACTER + 8
     least = figure.reference[0] if figure.reference else 0.0
-    most = max([*(bar.high or bar.value for bar in bars), least]) * 1.02 or 1.0
+    largest = max([*(bar.value for bar in bars), least])
+    most = max([*(min(bar.high or bar.value, 3 * largest) for bar in bars), least]) * 1.02 or 1.0
     left, right = _LEFT, WIDTH - _RIGHT - beside
     scale = (right - left) / most
     parts: list[str] = []
     top, legend = _legend(figure.series, figure.reference and figure.reference[1])
     y = top
-    for row in figure.rows:
+    for row in figure.rows:  # a whisker beyond three times the largest bar ends at the edge
         parts.append(_text(left, y + 12, _fitted(row.label, WIDTH - 2 * left), title=row.label))
         y += _LINE
         for number, bar in enumerate(row.bars):
             if bar:
-                parts += _bar(bar, number, left, scale, y)
+                parts += _bar(bar, number, left, right, scale, y)
                 y += _BAR + 2
         y += 6
     axis = [
@@ -65,12 +66,12 @@ def _bars(figure: Bars) -> tuple[float, list[str]]:
     return y + 36, [*legend, *axis, *parts]
 
 
-def _bar(bar: Bar, series: int, left: float, scale: float, y: float) -> Iterator[str]:
+def _bar(bar: Bar, series: int, left: float, right: float, scale: float, y: float) -> Iterator[str]:
     width = max(bar.value * scale, 0.5)
     yield f'<rect class="c{series}" x="{left}" y="{y:.1f}" width="{width:.1f}" height="{_BAR}"/>'
     middle = y + _BAR / 2
     if bar.low is not None and bar.high is not None:
-        low, high = left + bar.low * scale, left + bar.high * scale
+        low, high = left + bar.low * scale, min(left + bar.high * scale, right)
         ends = f"M{low:.1f} {middle - 4:.1f}v8M{high:.1f} {middle - 4:.1f}v8"
         yield f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}{ends}"/>'
     yield _text(WIDTH - _RIGHT, y + 11, bar.text, "value", "end")
