@@ -1,0 +1,70 @@
+"""Which further test cases finalists have on which shape."""
+
+from collections import Counter
+from pathlib import Path
+
+from tuner.candidate import BASELINE, Candidate
+from tuner.engine.work import BenchSetup
+from tuner.experiment.load import load_experiment
+from tuner.plan import Plan
+from tuner.trial import Configuration
+from workers.backends.cuda.architectures import device_for
+from workers.bench.input_specs import extra_specs, narrower
+from workers.bench.preparation import Preparation
+
+RMSNORM = Path("deploy/experiments/fused_add_rmsnorm/cuda.yaml")
+
+
+def prepared(secret: int = 1) -> Preparation:
+    baseline = Candidate(
+        trial=BASELINE, configuration=Configuration(()), plan=Plan(builds=(), cells=()), binaries=()
+    )
+    setup = BenchSetup(experiment=load_experiment(RMSNORM), baseline=baseline, secret=secret)
+    return Preparation.of(setup, device_for("sm_90"))
+
+
+def test_every_case_is_made_on_half_of_the_tune_shapes_and_the_second_seed_on_all() -> None:
+    prep = prepared()
+    made = Counter(spec.label for shape in prep.tune for spec in extra_specs(prep, shape))
+    assert len(prep.tune) == 6
+    assert made.pop("second seed") == 6
+    assert set(made.values()) == {3}
+    assert {"exact zeros", "ends of the range", "values of the type's whole range"} <= set(made)
+
+
+def test_an_odd_shape_has_one_case() -> None:
+    prep = prepared()
+    odd = range(prep.timed.stop, min(prep.constants))
+    assert len(odd) > 12
+    for shape in odd:
+        (spec,) = extra_specs(prep, shape)
+        assert spec.label.startswith(f"odd shape {prep.bindings[shape]}, ")
+
+
+def test_constants_differ_on_a_shape_of_their_own_and_matter_where_inputs_are_small() -> None:
+    prep = prepared()
+    ((shape, words),) = prep.constants.items()
+    assert words.startswith("eps=")
+    assert words.endswith(" in place of 1e-06")
+    (eps,) = (a for a in prep.arguments[shape] if a.name == "eps")
+    assert eps.value != 1e-6
+    specs = extra_specs(prep, shape)
+    assert {spec.spare for spec in specs} == {None, "input", "residual", "weight"}
+    assert all(spec.label.startswith(words) for spec in specs)
+    assert prepared(secret=2).constants != prep.constants
+
+
+def test_where_the_widest_range_is_undefined_narrower_ones_follow() -> None:
+    prep = prepared()
+    specs = [spec for shape in prep.tune for spec in extra_specs(prep, shape)]
+    spec = next(spec for spec in specs if spec.distribution == "whole")
+    labels = [spec.label]
+    while (spec := narrower(spec)) is not None:
+        labels.append(spec.label)
+    ends = [label.partition("values of ")[2] for label in labels]
+    assert ends == [
+        "the type's whole range",
+        "most of the type's range",
+        "half of the type's range",
+    ]
+    assert narrower(specs[0]) is None
