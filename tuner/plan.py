@@ -168,7 +168,8 @@ class Binary:
     ``symbols`` maps each entry and variable to its name in the binary (C++ names are mangled);
     ``variable_bytes`` has the variables' sizes. ``persists`` tells whether the code can make the
     last-level cache keep lines beyond a launch. ``reaches`` names features that it uses beyond its
-    arguments, such as a clock.
+    arguments, such as a clock. ``lasting`` has the sizes in bytes of variables that keep what a
+    launch writes, by their names in the binary, where they can be reset.
     """
 
     build: str
@@ -179,3 +180,4 @@ class Binary:
     persists: bool = False
     reaches: tuple[str, ...] = ()
     variable_bytes: tuple[tuple[str, int], ...] = ()
+    lasting: tuple[tuple[str, int], ...] = ()

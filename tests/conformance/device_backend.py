@@ -283,12 +283,8 @@ class DeviceBackendConformance:
 
     def test_rotation_holds_what_was_asked(self, backend) -> None:
         for size in (1, 4096, 1 << 20, 1 << 30):
-            cold = backend.rotation(size, "cold", 20, 100, in_place=False)
-            once_each = backend.rotation(size, "cold", 20, 100, in_place=True)
-            hot = backend.rotation(size, "hot", 20, 100, in_place=False)
-            assert hot.sets == 1
-            assert once_each.sets == once_each.launches
-            for rotation in (cold, once_each, hot):
-                assert rotation.launches >= rotation.sets >= 1
-                assert rotation.launches * rotation.warmup >= 20
-                assert rotation.launches * rotation.bursts >= 100
+            for cache in ("cold", "hot"):
+                rotation = backend.rotation(size, cache, 20, 100)
+                assert rotation.sets >= 1
+                assert rotation.sets * rotation.warmup >= 20
+                assert rotation.sets * rotation.bursts >= 100

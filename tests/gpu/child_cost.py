@@ -21,9 +21,10 @@ from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.load import load_experiment
 from tuner.plan import CellPlan
+from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
-from workers.bench.supervisor import BurstRequest, Supervisor
+from workers.bench.supervisor import Supervisor
 from workers.devices.staging import staged
 from workers.elements import to_storage
 from workers.inputs import fill

@@ -55,9 +55,8 @@ class Course:
 
     def times(self, candidates: list[Candidate], cache: Cache) -> Iterator[float]:
         """Median microseconds per launch of each candidate, infinite where it fails."""
-        rotation = self._device.rotation(self._size, cache, 20, self._repeats, in_place=False)
-        cycle = self._rng.permutation(rotation.sets).tolist()
-        order = tuple((cycle * -(-rotation.launches // len(cycle)))[: rotation.launches])
+        rotation = self._device.rotation(self._size, cache, 20, self._repeats)
+        order = tuple(self._rng.permutation(rotation.sets).tolist())
         with tempfile.TemporaryDirectory() as folder:
             contents = {a.name: self._fill(a, Path(folder)) for a in self._arguments if a.is_buffer}
             arguments = staged(self._arguments, contents, self._device.device.base_align)

@@ -14,8 +14,9 @@ from tuner.plan import Binary, Build, CellPlan, KernelStep
 from workers.backends.cuda.compiler import open_compiler
 from workers.backends.cuda.device import open_device
 from workers.backends.cuda.driver import TO_DEVICE, import_cuda
+from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
-from workers.bench.supervisor import BurstRequest, Supervisor
+from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 from workers.elements import dtype_name

@@ -79,11 +79,18 @@ def steps() -> dict[str, Step]:
             180,
             tests(
                 "tests/gpu",
-                *(f"--ignore=tests/gpu/{one}.py" for one in ("test_exploits", *OWN_STEP)),
+                *(
+                    f"--ignore=tests/gpu/{one}.py"
+                    for one in ("test_exploits", "test_honest_kernels", *OWN_STEP)
+                ),
             ),
         ),
         "sequences": Step(300, tests(*map("tests/gpu/{}.py".format, OWN_STEP), "-s")),
         "exploits": Step(300, tests("tests/gpu/test_exploits.py", "-s")),
+        "seeds": Step(
+            590, python("-m", "tests.exploits.seeds", "10", "tests/gpu/exploits", "4[58]*", "51*")
+        ),
+        "honest": Step(590, tests("tests/gpu/test_honest_kernels.py")),
         "storm": Step(500, python("-m", "tests.benchmarks.storm", "--backend", "cuda")),
         "starts": Step(90, python("-m", "tests.benchmarks.child_start", "--backend", "cuda")),
         "record": Step(400, python("-m", "tests.gpu.record", out("h100.json.gz"))),

@@ -6,7 +6,7 @@ checked. Knows no process and no right answer.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,10 +39,8 @@ class Burst:
 
 
 def random_order(rotation: Rotation, rng: np.random.Generator) -> tuple[int, ...]:
-    """A burst's sets: each once, in random order, and again in the same as often as it takes."""
-    cycle = [int(index) for index in rng.permutation(rotation.sets)]
-    repeated = cycle * -(-rotation.launches // rotation.sets)
-    return tuple(repeated[: rotation.launches])
+    """A burst's sets: each once, in random order."""
+    return tuple(int(index) for index in rng.permutation(rotation.sets))
 
 
 def plan_bursts(
@@ -50,46 +48,32 @@ def plan_bursts(
     order: tuple[int, ...],
     rng: np.random.Generator,
     *,
-    in_place: bool,
     late: Sequence[LateWrite] = (),
-) -> list[tuple[Burst, ...]]:
-    """The bursts of warm-up and timing, each with the further ones that check it.
+) -> list[Burst]:
+    """The bursts of warm-up and timing, and those that check them.
 
-    A checked burst has one of its sets inspected. What works ``in_place`` and launches on a set
-    more than once is checked in a launch of its own. One more burst ends early and is not timed,
-    and so does one for each ``late`` write.
+    A checked burst has one of its sets inspected. One more burst ends early and is not timed, and
+    so does one for each ``late`` write.
     """
     count = rotation.warmup + rotation.bursts
     checked = _checkpoints(count, rng)
-    drifts = drifting(rotation, in_place=in_place)
     found = [
-        _planned(
-            order, rng, timed=number >= rotation.warmup, checked=number in checked, drifts=drifts
-        )
+        _planned(order, rng, timed=number >= rotation.warmup, checked=number in checked)
         for number in range(count)
     ]
-    short = _short_burst(order, rotation.sets, rng, once_each=drifts)
-    if short is not None:
+    if len(order) > 1:
         sooner = min(count, LEAST_BURSTS)
-        found.insert(sooner + pick(count - sooner + 1, rng), (short,))
+        found.insert(sooner + pick(count - sooner + 1, rng), _short_burst(order, rng))
     for write in late:
-        begun = order[: small_number(min(rotation.sets, len(order)), rng)]
+        begun = order[: small_number(len(order), rng)]
         burst = Burst(begun, inspect=begun[-1], late=write)
-        found.insert(pick(len(found) + 1, rng), (burst,))
+        found.insert(pick(len(found) + 1, rng), burst)
     return found
 
 
-def another_burst(
-    rotation: Rotation, order: tuple[int, ...], rng: np.random.Generator, *, in_place: bool
-) -> tuple[Burst, ...]:
+def another_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
     """One more burst of a timing that continues; about every eighth is checked."""
-    drifts = drifting(rotation, in_place=in_place)
-    return _planned(order, rng, timed=True, checked=pick(CHECKED, rng) == 0, drifts=drifts)
-
-
-def drifting(rotation: Rotation, *, in_place: bool) -> bool:
-    """Whether a launch of a burst may find outputs of another one."""
-    return in_place and rotation.launches > rotation.sets
+    return _planned(order, rng, timed=True, checked=pick(CHECKED, rng) == 0)
 
 
 def pick(count: int, rng: np.random.Generator) -> int:
@@ -103,14 +87,10 @@ def small_number(most: int, rng: np.random.Generator) -> int:
 
 
 def _planned(
-    order: tuple[int, ...], rng: np.random.Generator, *, timed: bool, checked: bool, drifts: bool
-) -> tuple[Burst, ...]:
-    burst = Burst(order, timed=timed, raced=True)
-    if not checked:
-        return (burst,)
-    if drifts:
-        return burst, Burst(order[:1], inspect=order[0])
-    return (replace(burst, inspect=order[pick(len(order), rng)]),)
+    order: tuple[int, ...], rng: np.random.Generator, *, timed: bool, checked: bool
+) -> Burst:
+    inspect = order[pick(len(order), rng)] if checked else None
+    return Burst(order, inspect=inspect, timed=timed, raced=True)
 
 
 def _checkpoints(count: int, rng: np.random.Generator) -> set[int]:
@@ -122,25 +102,12 @@ def _checkpoints(count: int, rng: np.random.Generator) -> set[int]:
     return {pick(sooner, rng), *later}
 
 
-def _short_burst(
-    order: tuple[int, ...], sets: int, rng: np.random.Generator, *, once_each: bool
-) -> Burst | None:
-    """A burst that ends early, if it has more than one launch.
+def _short_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
+    """A burst that ends early, of more than one launch.
 
     Inspects a set that would have been launched on soon, to catch a launch that does the work of
-    later ones; or, where a burst goes over its sets more than once, one that was launched on last,
-    to catch a launch that leaves its work to the last one on the same set.
+    later ones.
     """
-    cycle = order[:sets]
-    again = len(order) > sets and not once_each
-    if sets > 1 and not (again and pick(2, rng)):
-        length = small_number(sets - 1, rng)
-        return Burst(
-            cycle[:length], inspect=cycle[length - 1 + small_number(sets - length, rng)], raced=True
-        )
-    if not again:
-        return None
-    length = 1 + pick(len(order) - 1, rng)
-    return Burst(
-        order[:length], inspect=order[length - 1 - pick(min(sets, length), rng)], raced=True
-    )
+    length = small_number(len(order) - 1, rng)
+    inspect = order[length - 1 + small_number(len(order) - length, rng)]
+    return Burst(order[:length], inspect=inspect, raced=True)

@@ -15,7 +15,8 @@ from tuner.plan import Binary, Build, CellPlan, KernelStep
 from tuner.trial import Rejected
 from workers.backends.port import Size
 from workers.backends.registry import adapter_of
-from workers.bench.supervisor import BurstRequest, Supervisor
+from workers.bench.burst_requests import BurstRequest
+from workers.bench.supervisor import Supervisor
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
 
@@ -120,14 +121,13 @@ class _Measurement:
         )
         step = KernelStep(entry=entry, grid=grid, block=block, arguments=names)
         launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), buffer_sets)
-        order = [number % rotation.sets for number in range(rotation.launches)]
         request = BurstRequest(
-            launchable=launchable, order=order, poison=_POISON, deadline=_SECONDS
+            launchable=launchable, order=range(rotation.sets), poison=_POISON, deadline=_SECONDS
         )
         times: list[float] = []
         for burst in range(rotation.warmup + rotation.bursts):
-            ((found, _, _),) = self.server.run_bursts([request])
-            times += found if burst >= rotation.warmup else ()
+            (seen,) = self.server.run_bursts([request])
+            times += seen.times if burst >= rotation.warmup else ()
         self.server.release(launchable, buffer_sets)
         return statistics.median(times)
 

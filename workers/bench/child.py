@@ -5,7 +5,7 @@ no expected value, because candidate code runs in this process.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tuner.errors import EnvironmentProblem
@@ -22,6 +22,7 @@ from workers.bench.protocol import (
     Failed,
     InspectSet,
     Load,
+    Mark,
     PlanRotation,
     Refill,
     Release,
@@ -48,11 +49,15 @@ from workers.devices.port import (
 
 
 class _Server:
-    """One device and the handles given out on it."""
+    """One device and the handles given out on it.
 
-    def __init__(self, adapter: BackendAdapter, index: int) -> None:
+    ``mark`` is called when the launches of a burst begin, and when they have ended.
+    """
+
+    def __init__(self, adapter: BackendAdapter, index: int, mark: Callable[[], None]) -> None:
         self._adapter = adapter
         self._index = index
+        self._mark = mark
         self._opened: DeviceBackend | None = None
         self._buffer_sets: dict[int, BufferSets] = {}
         self._modules: dict[int, Module] = {}
@@ -87,7 +92,6 @@ class _Server:
                     request.cache,
                     request.warmup,
                     request.repeats,
-                    in_place=request.in_place,
                 )
                 return Rotated(rotation=rotation), []
             case StageBuffers():
@@ -124,11 +128,13 @@ class _Server:
         buffer_sets.restore(request.restored, request.poison)
         began = time.perf_counter_ns()
         if request.late is None:
-            times = launchable.burst(request.order)
+            times = launchable.burst(request.order, self._mark)
         else:
             assert isinstance(launchable, DependentLaunchable)
+            self._mark()
             times = launchable.burst_after_late_write(request.order, request.late)
         host_ns = float(time.perf_counter_ns() - began)
+        self._mark()
         vitals = self._device.vitals() if request.read_telemetry else None
         if request.inspect is None:
             return BurstReply(times=times, host_ns=host_ns, vitals=vitals), []
@@ -156,7 +162,8 @@ class _Server:
 def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
     module, index = arguments
-    server = _Server(load(module), int(index))
+    mark = encode_reply(Mark())
+    server = _Server(load(module), int(index), lambda: channel.send(mark))
     channel.send(b"ready")
     while True:
         try:

@@ -62,8 +62,8 @@ REPEATED = InputSpec(label="three launches in a row", launches=3)
 def search_specs(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]:
     """The cases of a tune shape in search; the last is kept for the timing recheck.
 
-    Kernels that work in place are timed in several launches in a row, so one case checks these: a
-    kernel that recognises its own output could do nothing from the second launch on.
+    An application launches a kernel that works in place several times in a row: one that recognises
+    its own output could do nothing from the second launch on.
     """
     in_place = any(argument.kind == "inout" for argument in arguments)
     return (FIRST, FLIPPED, *((REPEATED,) if in_place else ()), FRESH)

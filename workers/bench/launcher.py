@@ -4,6 +4,7 @@ Owns the binding to buffers, what outputs hold before a burst, deadlines, and de
 Knows no right answer.
 """
 
+import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,11 @@ from tuner.candidate import Candidate
 from tuner.device import Device
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
+from workers.bench.burst_requests import BurstRequest
 from workers.bench.bursts import Burst, pick
 from workers.bench.deadlines import Deadlines
 from workers.bench.staged_shapes import StagedShapes, StagingKey
-from workers.bench.supervisor import BurstRequest, Supervisor
+from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
 from workers.devices.port import Inspection, LateWrite, Rotation
 
@@ -29,14 +31,18 @@ Used in turn. The first fail a kernel that reads its output, the second one that
 looks like an answer: where a burst launches on a set twice, such a kernel would be timed idle.
 """
 
+_RECORDED = 16
+"""Timed bursts whose times on two clocks are kept."""
+
 
 @dataclass(slots=True)
 class LoadedCandidate:
     """A candidate loaded into the child.
 
     ``launchables`` are bound at first use. On shapes in ``compiling`` the launch that made the
-    driver compile may still run. A launch took up to ``slowest_ns`` so far, by shape. Timed again
-    on a shape, it is launched in the same of its ``orders``.
+    driver compile may still run. Timed again on a shape, it is launched in the same of its
+    ``orders``. By shape, a launch took up to ``slowest_ns`` so far, and ``unreported_ns`` are
+    nanoseconds per launch of the last bursts by this process's clock less those by the device's.
     """
 
     candidate: Candidate
@@ -45,6 +51,22 @@ class LoadedCandidate:
     compiling: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
     orders: dict[tuple[int, Rotation], tuple[int, ...]] = field(default_factory=dict)
+    unreported_ns: dict[int, deque[float]] = field(default_factory=dict)
+
+    def record(self, shape: int, burst: Burst, times: Sequence[float], wall_ns: float) -> None:
+        """Note the times of a burst, on two clocks if it is timed."""
+        self.slowest_ns[shape] = max(self.slowest_ns.get(shape, 0.0), *times)
+        if burst.timed:
+            recorded = self.unreported_ns.setdefault(shape, deque(maxlen=_RECORDED))
+            recorded.append(wall_ns / len(burst.order) - statistics.fmean(times))
+
+    def unreported_more(self, other: "LoadedCandidate", shape: int) -> float:
+        """By how much the median of ``unreported_ns`` exceeds the largest of another's, at least 0.
+
+        The largest has the noise of a busy host in it.
+        """
+        own, others = (one.unreported_ns.get(shape) for one in (self, other))
+        return max(0.0, statistics.median(own) - max(others)) if own and others else 0.0
 
     def late_writes(self, shape: int) -> list[LateWrite]:
         """The late writes that its dependent launches on a shape must wait for."""
@@ -130,11 +152,11 @@ class Launcher:
             loaded.slowest_ns.get(shape, 0.0),
             apart=self._device.is_cpu,
         )
-        for one, poison, (times, inspection, vitals) in zip(placed, poisons, results, strict=True):
+        for one, poison, seen in zip(placed, poisons, results, strict=True):
             if read_telemetry:
-                self.vitals = vitals
-            loaded.slowest_ns[shape] = max(loaded.slowest_ns.get(shape, 0.0), *times)
-            yield CompletedBurst(one.burst, poison, times, inspection)
+                self.vitals = seen.vitals
+            loaded.record(shape, one.burst, seen.times, seen.wall_ns)
+            yield CompletedBurst(one.burst, poison, seen.times, seen.inspection)
 
     def run_ahead(self, loaded: LoadedCandidate, baseline_ns: float, placed: PlacedBurst) -> None:
         """Run a burst that is not inspected; on a GPU along with the next one, to save an answer.

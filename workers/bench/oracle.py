@@ -33,11 +33,12 @@ from workers.bench.baseline_rejections import (
     unsteady,
     unwritten,
 )
+from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
 from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, InputSpec
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
-from workers.bench.supervisor import BurstRequest, ChildLost, Supervisor
+from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bounds import local_bounds, magnitude, output_bound, widened
 from workers.comparison import Expected, compare, errors_of_each
 from workers.device_lock import DeviceLock
@@ -45,7 +46,7 @@ from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
 from workers.elements import dtype_name, from_storage, is_float, to_storage
 from workers.groups import group_source, groups
-from workers.inputs import REACHES, fill, flipped, stream
+from workers.inputs import REACHES, PythonFill, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
 from workers.reference import ReferenceProcess, reference_outputs
 
@@ -93,6 +94,7 @@ class Oracle:
         self._made: dict[tuple[int, InputSpec], VerificationCase | Rejected] = {}
         self._running, self._referring = threading.Lock(), threading.Lock()
         self._notes: dict[str, None] = {}
+        prep.python_fill = self.python_fill
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -114,6 +116,17 @@ class Oracle:
         workers = max(1, min(AT_ONCE, len(os.sched_getaffinity(0)) // 2))
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(lambda pair: self.case(*pair), wanted))
+
+    def python_fill(self, shape: int) -> PythonFill:
+        """Calls functions of the spec that make inputs of a shape, in the reference process."""
+
+        def call(function: FromPython, name: str, seed: int) -> NDArray[Any]:
+            symbols = dict(self._bindings[shape].symbols)
+            given: dict[str, Any] = {"shape": symbols, "argument": name, "seed": seed}
+            with self._referring:
+                return self._reference.call(function.python, given)[""]
+
+        return call
 
     def end_children(self) -> None:
         """End the child process until the next case."""
@@ -291,13 +304,7 @@ class Oracle:
             if spec.redraw == argument.name:
                 distribution = "large"
 
-            def python(function: FromPython, name: str, seed: int) -> NDArray[Any]:
-                symbols = dict(self._bindings[shape].symbols)
-                call: dict[str, Any] = {"shape": symbols, "argument": name, "seed": seed}
-                with self._referring:
-                    return self._reference.call(function.python, call)[""]
-
-            values = fill(argument, rng, distribution, python)
+            values = fill(argument, rng, distribution, self.python_fill(shape))
             if spec.flip:
                 values = flipped(values, argument, stream(self._setup.secret, "flip", *labels))
             found[argument.name] = values
@@ -326,10 +333,11 @@ class Oracle:
                     deadline=min(self._deadlines.control, self._deadlines.first + limit_ns * 1e-9),
                     inspect=0,
                 )
-                ((times, inspection, _),) = server.run_bursts([request])
+                (seen,) = server.run_bursts([request])
+                inspection, slowest_ns = seen.inspection, max(seen.times)
                 assert inspection is not None
-                if max(times) > limit_ns:
-                    detail = f"a launch takes {max(times) / 1e9:.2g} s, which is too long to check"
+                if slowest_ns > limit_ns:
+                    detail = f"a launch takes {slowest_ns / 1e9:.2g} s, which is too long to check"
                     raise DeviceFailure(Code.HANG, detail)
                 if inspection.damage is not None:
                     raise damaged(inspection.damage, spec.label)

@@ -1,7 +1,7 @@
 """What a bench knows about a prepared experiment, and the statistics of a timing."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -14,7 +14,7 @@ from tuner.experiment.model import Measure, ShapeBinding
 from tuner.experiment.odd_shapes import every_shape
 from tuner.trial import Code, CutShort, Full, Rejected, Stage
 from workers.constants import change_constants
-from workers.inputs import stream
+from workers.inputs import PythonFill, stream
 from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.time_bounds import Bounds
 
@@ -24,13 +24,18 @@ COPIES = 4
 Arguments = dict[int, tuple[ResolvedArgument, ...]]
 
 
+def no_python(shape: int) -> PythonFill:
+    """Stands for an oracle's functions until there is one."""
+    raise LookupError(f"no oracle draws inputs of shape {shape} yet")
+
+
 @dataclass(slots=True, kw_only=True)
 class Preparation:
     """Setup, device, shapes, arguments and cases by shape, the baseline's medians, ceilings.
 
     Shapes are numbered as the baseline's cells: tune, held-out, then those that are only checked:
     odd ones, and those with other ``constants``, by the words for them. Timing uses a shape's first
-    case.
+    case. ``python_fill`` calls the spec's functions.
     """
 
     setup: BenchSetup
@@ -41,6 +46,7 @@ class Preparation:
     cases: dict[int, tuple[VerificationCase, ...]] = field(default_factory=dict)
     baseline_ns: dict[int, float] = field(default_factory=dict)
     ceilings: Ceilings | None = None
+    python_fill: Callable[[int], PythonFill] = no_python
 
     @classmethod
     def of(cls, setup: BenchSetup, device: Device) -> Self:

@@ -45,7 +45,6 @@ class PlanRotation:
     cache: Cache
     warmup: int
     repeats: int
-    in_place: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +180,18 @@ class Rotated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Sent when a burst's launches begin, and when they have ended, for the supervisor's clock."""
+
+    kind: Literal["mark"] = "mark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BurstReply:
     """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order.
 
-    ``host_ns`` is the burst's duration on the host's clock, until the device was idle.
+    Two :class:`Mark` come before it. ``host_ns`` is the burst's duration on the host's clock, until
+    the device was idle.
     """
 
     kind: Literal["burst"] = "burst"
@@ -224,7 +231,7 @@ class Broken:
 
 
 Reply = Annotated[
-    Done | Described | Rotated | BurstReply | SetInspected | Failed | Broken,
+    Done | Described | Rotated | Mark | BurstReply | SetInspected | Failed | Broken,
     Field(discriminator="kind"),
 ]
 

@@ -19,7 +19,7 @@ from tuner.device import Device
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
 from tuner.telemetry import Vitals
-from workers.bench.bursts import Burst, another_burst, drifting, pick, plan_bursts, random_order
+from workers.bench.bursts import Burst, another_burst, pick, plan_bursts, random_order
 from workers.bench.deadlines import Deadlines
 from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
@@ -179,11 +179,6 @@ class BenchSession:
         taken = (self.time_single_launch(baseline, case, baseline_ns) for _ in range(_TAKES))
         return 2 * max(0.0, min(taken) - baseline_ns)
 
-    def drifts(self, shape: int, measure: Measure) -> bool:
-        """Whether a launch of a timing may find outputs of another one."""
-        rotation = self._shapes.rotation(shape, measure.cache, measure.warmup, measure.repeats)
-        return drifting(rotation, in_place=self._shapes.in_place(shape))
-
     def time(
         self,
         loaded: LoadedCandidate,
@@ -241,10 +236,9 @@ class BenchSession:
         if (case.shape, rotation) not in loaded.orders:
             loaded.orders[case.shape, rotation] = random_order(rotation, self._rng)
         order = loaded.orders[case.shape, rotation]
-        self._shapes[key].order = itertools.cycle(order[: rotation.sets])
-        in_place = self._shapes.in_place(case.shape)
+        self._shapes[key].order = itertools.cycle(order)
         late = loaded.late_writes(case.shape)
-        ahead = plan_bursts(rotation, order, self._rng, in_place=in_place, late=late)
+        ahead = plan_bursts(rotation, order, self._rng, late=late)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
 
@@ -258,15 +252,14 @@ class BenchSession:
             # Double the number each time: few bursts are wasted, and the device seldom waits.
             racing = math.isfinite(cutoff_ns)
             count = max(LEAST_BURSTS, len(raced)) if racing else len(ahead)
-            planned = [PlacedBurst(key, burst) for group in ahead[:count] for burst in group]
+            planned = [PlacedBurst(key, burst) for burst in ahead[:count]]
             run([*before, *planned])
             before, ahead = (), ahead[count:]
             if surely_slower(raced, cutoff_ns, cpu=self._device.is_cpu):
                 return samples or [raced[-1][0]]
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not precise_enough(samples, measure.until):
-            more = another_burst(rotation, order, self._rng, in_place=in_place)
-            run([PlacedBurst(key, burst) for burst in more])
+            run([PlacedBurst(key, another_burst(order, self._rng))])
             launches += len(order)
         self._bounds.refuse(case.shape, cache, rotation, statistics.median(samples))
         return samples
@@ -287,7 +280,7 @@ class BenchSession:
         if contents is not staged.original and not key[1]:
             self._shapes.ensure(key, staged.original)
             count = 1 + pick(min(staged.sets, _MAX_CONTINUED), self._rng)
-            order = tuple(next(staged.order) for _ in range(count))
+            order = tuple(dict.fromkeys(next(staged.order) for _ in range(count)))
             self._launch_unchecked(loaded, key, baseline_ns, order)
         return next(staged.order)
 

@@ -93,14 +93,8 @@ class StagedShapes:
         key = shape, cache, warmup, repeats
         if key not in self._rotations:
             size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
-            self._rotations[key] = self._server.rotation(
-                size, cache, warmup, repeats, in_place=self.in_place(shape)
-            )
+            self._rotations[key] = self._server.rotation(size, cache, warmup, repeats)
         return self._rotations[key]
-
-    def in_place(self, shape: int) -> bool:
-        """Whether a launch changes what the next one reads."""
-        return any(argument.kind == "inout" for argument in self._arguments[shape])
 
     def least_align(self, exact: bool) -> int:
         """Bytes that buffers are aligned to at least."""

@@ -4,26 +4,25 @@ Owns the child's process and what its death means. Knows no experiment.
 """
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
-from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.backends.registry import module_of, preloaded_modules
 from workers.bench import protocol
+from workers.bench.burst_requests import BurstRequest, BurstResult
 from workers.bench.deadlines import Deadlines
-from workers.comparison import Expected
 from workers.confinement import device_sandbox
 from workers.devices.port import (
     DeviceFailure,
     Inspection,
-    LateWrite,
     Rotation,
     Staged,
     StagedBuffer,
@@ -41,34 +40,6 @@ _REPLY_LIMIT = 1 << 36
 _WRONG_REPLY = "the bench child sent an unexpected reply"
 
 _R = TypeVar("_R")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BurstRequest:
-    """Launches in one go, each within ``deadline`` seconds, and the set to inspect afterwards.
-
-    Outputs that are ``expected`` are compared in the child, others are returned. ``decoy_sets`` are
-    restored besides those that are launched on or inspected. With ``late`` the last launch finds
-    its memory written late.
-    """
-
-    launchable: int
-    order: Sequence[int]
-    poison: int | None
-    deadline: float
-    inspect: int | None = None
-    expected: Mapping[str, Expected] = field(default_factory=dict)
-    read_telemetry: bool = False
-    decoy_sets: tuple[int, ...] = ()
-    late: LateWrite | None = None
-
-
-class BurstResult(NamedTuple):
-    """Nanoseconds of each launch, or one mean; the inspection and the device's state, if any."""
-
-    times: tuple[float, ...]
-    inspection: Inspection | None
-    vitals: Vitals | None
 
 
 class ChildLost(DeviceFailure):
@@ -136,13 +107,9 @@ class Supervisor:
         reply = self._expect(protocol.Described, protocol.Describe())
         return reply.device, reply.identity
 
-    def rotation(
-        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool = False
-    ) -> Rotation:
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """How to time a shape whose buffers take ``size`` bytes."""
-        request = protocol.PlanRotation(
-            size=size, cache=cache, warmup=warmup, repeats=repeats, in_place=in_place
-        )
+        request = protocol.PlanRotation(size=size, cache=cache, warmup=warmup, repeats=repeats)
         return self._expect(protocol.Rotated, request).rotation
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> int:
@@ -206,7 +173,7 @@ class Supervisor:
             yield from self._together(requests, slowest_ns)
             return
         for one in requests:
-            unseen = replace(one, inspect=None, decoy_sets=_restored(one))
+            unseen = replace(one, inspect=None, decoy_sets=one.restored)
             (seen,) = self._together([unseen], slowest_ns)
             slowest_ns = max([slowest_ns, *seen.times])
             yield seen if one.inspect is None else self._with_inspection(one, seen)
@@ -214,17 +181,16 @@ class Supervisor:
     def _together(
         self, requests: Sequence[BurstRequest], slowest_ns: float
     ) -> Iterator[BurstResult]:
-        bursts = [_run_burst(one) for one in requests]
+        bursts = [one.message for one in requests]
         self._ask(bursts, max(one.deadline for one in requests))
-        answers: list[tuple[protocol.Reply, list[bytes]] | DeviceFailure] = []
+        answers: list[tuple[protocol.BurstReply, list[bytes], float] | DeviceFailure] = []
         try:
             for one in requests:
                 launches = len(one.order)
                 deadline = self._deadlines.burst(one.deadline, launches, slowest_ns)
-                reply, blobs = self._receive(deadline)
-                answers.append((reply, blobs))
-                if isinstance(reply, protocol.BurstReply):
-                    slowest_ns = max([slowest_ns, *reply.times])
+                found = self._receive_burst(deadline)
+                answers.append(found)
+                slowest_ns = max([slowest_ns, *found[0].times])
         except DeviceFailure as failure:
             answers.append(failure)
         for one, answer in zip(requests, answers, strict=False):
@@ -238,7 +204,7 @@ class Supervisor:
         Nothing is inspected, and its times are of no interest.
         """
         deadline = self._deadlines.burst(one.deadline, len(one.order), slowest_ns)
-        self._hold(_run_burst(one), deadline)
+        self._hold(one.message, deadline)
 
     def release(self, *handles: int) -> None:
         """Release handles in order, without waiting.
@@ -267,10 +233,12 @@ class Supervisor:
         self._ask((), self._deadlines.control)
 
     def _result(
-        self, one: BurstRequest, reply: protocol.Reply, blobs: Sequence[bytes]
+        self,
+        one: BurstRequest,
+        reply: protocol.BurstReply,
+        blobs: Sequence[bytes],
+        wall_ns: float,
     ) -> BurstResult:
-        if not isinstance(reply, protocol.BurstReply):
-            raise self._lost(_WRONG_REPLY)
         outputs = self._outputs(reply, blobs)
         refuse_implausible(reply.times, len(one.order), reply.host_ns)
         inspection = None
@@ -278,7 +246,7 @@ class Supervisor:
             inspection = Inspection(
                 damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
             )
-        return BurstResult(reply.times, inspection, reply.vitals)
+        return BurstResult(reply.times, wall_ns, inspection, reply.vitals)
 
     def _with_inspection(self, one: BurstRequest, seen: BurstResult) -> BurstResult:
         """The result with the inspection that the child was not told of before."""
@@ -347,9 +315,23 @@ class Supervisor:
         )
 
     def _done(self, asked: _Pending) -> None:
-        reply, _ = self._receive(asked.deadline)
-        if not isinstance(reply, protocol.Done | protocol.BurstReply):
+        if isinstance(asked.request, protocol.RunBurst):
+            self._receive_burst(asked.deadline)
+        elif not isinstance(self._receive(asked.deadline)[0], protocol.Done):
             raise self._lost(_WRONG_REPLY)
+
+    def _receive_burst(self, deadline: float) -> tuple[protocol.BurstReply, list[bytes], float]:
+        """The reply to a burst, its outputs, and the nanoseconds between its marks."""
+        read: list[int] = []
+        for _ in range(2):
+            mark, _ = self._receive(deadline)
+            read.append(time.perf_counter_ns())
+            if not isinstance(mark, protocol.Mark):
+                raise self._lost(_WRONG_REPLY)
+        reply, blobs = self._receive(deadline)
+        if not isinstance(reply, protocol.BurstReply):
+            raise self._lost(_WRONG_REPLY)
+        return reply, blobs, float(read[1] - read[0])
 
     def _receive(self, deadline: float) -> tuple[protocol.Reply, list[bytes]]:
         try:
@@ -370,25 +352,6 @@ class Supervisor:
     def _lost(self, detail: str) -> DeviceFailure:
         self._child.kill()
         return DeviceFailure(Code.CRASH, detail, sticky=True)
-
-
-def _run_burst(one: BurstRequest) -> protocol.RunBurst:
-    return protocol.RunBurst(
-        launchable=one.launchable,
-        order=tuple(one.order),
-        restored=_restored(one),
-        poison=one.poison,
-        inspect=one.inspect,
-        expected=dict(one.expected),
-        read_telemetry=one.read_telemetry,
-        late=one.late,
-    )
-
-
-def _restored(one: BurstRequest) -> tuple[int, ...]:
-    """The sets to restore: launched on, inspected, and decoys."""
-    watched = () if one.inspect is None else (one.inspect,)
-    return tuple(sorted({*one.order, *watched, *one.decoy_sets}))
 
 
 def _dead(failure: ChildFailed) -> DeviceFailure | ChildFailed:

@@ -10,7 +10,7 @@ filled, outputs poisoned), ``burst`` (launch on a sequence of sets, timed), ``in
 inputs and outputs of one set).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -110,13 +110,12 @@ Staged = StagedBuffer | StagedValue | StagedNull
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """How to time one shape: buffer ``sets``, launches per burst, warm-up and timed bursts.
+    """How to time one shape: buffer ``sets``, warm-up and timed bursts.
 
-    Hot uses the first set alone. A burst's order visits the sets in a random cycle.
+    A burst launches on each set once, so that no launch finds what another left there.
     """
 
     sets: int
-    launches: int
     warmup: int
     bursts: int
 
@@ -153,6 +152,10 @@ class LateWrite:
 
     step: int
     stale: Literal["zeros", "rotated"]
+
+
+def unobserved() -> None:
+    """What a burst calls where nobody reads a clock when its launches begin."""
 
 
 class BufferSets(Protocol):
@@ -209,8 +212,12 @@ class Launchable(Protocol):
         """
         ...
 
-    def burst(self, order: Sequence[int]) -> tuple[float, ...]:
+    def burst(
+        self, order: Sequence[int], begins: Callable[[], None] = unobserved
+    ) -> tuple[float, ...]:
         """Launch the given sets in order, wait for all, and return nanoseconds per launch.
+
+        Calls ``begins`` when everything is queued, before the first launch begins.
 
         One number for each launch, or a single mean where launches are timed as one (a replayed
         graph). Nothing but the launches lies between the clock's readings. Raises
@@ -248,13 +255,8 @@ class DeviceBackend(Protocol):
         """
         ...
 
-    def rotation(
-        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
-    ) -> Rotation:
-        """How to time a shape whose buffers take ``size`` bytes, with the spec's counts.
-
-        ``in_place``: a launch may read what another on the same set has written.
-        """
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
+        """How to time a shape whose buffers take ``size`` bytes, with the spec's counts."""
         ...
 
     def vitals(self) -> Vitals | None:

@@ -42,7 +42,7 @@ class Bounds:
         if cache == "hot" or not pins or rotation.sets * moved < self.device.l2_bytes:
             return
         cached = 2 * self.device.l2_bytes
-        least_ns = _PINS * (moved - cached / rotation.launches) / pins * 1e9
+        least_ns = _PINS * (moved - cached / rotation.sets) / pins * 1e9
         if median_ns < least_ns:
             detail = (
                 f"{median_ns:.0f} ns for cost.bytes of {moved}: "

@@ -25,6 +25,7 @@ from workers.devices.port import (
     StagedBuffer,
     StagedScalar,
     check_launch,
+    unobserved,
 )
 
 TRAITS = replace(
@@ -226,7 +227,8 @@ class FakeLaunchable:
     def trigger_compile(self, set_index: int) -> None:
         raise NotImplementedError("nothing is compiled at a first launch")
 
-    def burst(self, order: Sequence[int]) -> tuple[float, ...]:
+    def burst(self, order: Sequence[int], begins=unobserved) -> tuple[float, ...]:
+        begins()
         for index in order:
             values = self.buffer_sets.values | self.buffer_sets.buffers[index] | self.scratch[index]
             for step in self.cell.steps:
@@ -247,17 +249,9 @@ class FakeDevice:
     device = DEVICE
     identity = "fake-0"
 
-    def rotation(self, size, cache, warmup, repeats, *, in_place) -> Rotation:
-        sets = 1 if cache == "hot" else 8
-        launches = max(sets, 10)
-        if in_place and cache == "cold":
-            sets = launches
-        return Rotation(
-            sets=sets,
-            launches=launches,
-            warmup=-(-warmup // launches),
-            bursts=-(-repeats // launches),
-        )
+    def rotation(self, size, cache, warmup, repeats) -> Rotation:
+        sets = 1 if cache == "hot" else 10
+        return Rotation(sets=sets, warmup=-(-warmup // sets), bursts=-(-repeats // sets))
 
     def vitals(self) -> None:
         return None

@@ -130,3 +130,23 @@ def test_what_is_no_ptx_says_nothing():
     assert accesses("") == {}
     assert accesses("ld.global.nc.f32 %f, [%rd1]; .entry k(") == {}
     assert accesses(".entry k(.param .u64 p){ ld.global.nc.f32 %f1, [%rd1];") == {"k": Access()}
+
+
+def test_variables_that_launches_change_are_told_from_tables():
+    source = """
+__device__ unsigned counter;
+__device__ float table[3] = {1, 2, 3};
+static __device__ int kept = 3;
+__device__ float *where;
+extern "C" __global__ void run(float* out, const float* x, int n) {
+  if (atomicAdd(&counter, 1u) == n) counter = 0;
+  float* to = n > 4 ? out : where;
+  to[threadIdx.x] = table[n] * x[threadIdx.x] + kept;
+  if (n == 3) kept += n;
+  where = to;
+}"""
+    build = Build(language="cuda", file="k.cu", source=source, entries=("run",))
+    found = dict(open_compiler(device_for("sm_90")).compile(build).lasting)
+    assert sorted(found.values()) == [4, 4, 8]
+    assert {"counter", "where"} <= found.keys()
+    assert not any("table" in name for name in found)

@@ -16,8 +16,9 @@ from workers.backends.cuda.compiler import open_compiler
 from workers.backends.opencl import adapter as opencl
 from workers.bench import ceilings as ceilings_module
 from workers.bench import device_bench as bench_module
+from workers.bench.burst_requests import BurstRequest
 from workers.bench.ceilings import SIDE, compiled_ahead, measure_ceilings
-from workers.bench.supervisor import BurstRequest, Supervisor
+from workers.bench.supervisor import Supervisor
 from workers.devices.port import StagedBuffer, StagedScalar
 
 CEILINGS = Ceilings(copy_bytes_per_second=2.5e12, launch_ns=900.0, products=(("float32", 3.1e13),))
@@ -106,7 +107,7 @@ def test_a_product_in_opencl_is_a_product(monkeypatch, tmp_path):
         shot = BurstRequest(
             launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0
         )
-        ((_, seen, _),) = server.run_bursts([shot])
+        ((_, _, seen, _),) = server.run_bursts([shot])
         each = np.frombuffer(b"\x3c" * 4, np.float32)[0]
         product = np.frombuffer(seen.outputs["c"], np.float32)
         np.testing.assert_allclose(product, n * each * each, rtol=1e-5)

@@ -2,19 +2,31 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
+from tuner.experiment.arguments import ResolvedArgument
+from tuner.experiment.contents import FromPython
+from tuner.experiment.fields import PythonFunction
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure
-from workers.integrity.timing_recheck import TIMES, TURNS, accept_or_retime
+from workers.integrity.timing_recheck import TIMES, TURNS, accept_or_retime, new_contents
 
 TIMED = [20e3] * 8
 NOW_FAST_NOW_SLOW = [20e3] * 5 + [60e3] * 3
 
 
-def asked(known_ns, new_ns, samples=TIMED, again=TIMED, overhead_ns=0.0, drifts=False) -> int:
+def asked(
+    known_ns,
+    new_ns,
+    samples=TIMED,
+    again=TIMED,
+    overhead_ns=0.0,
+    unreported_ns=(0.0,),
+) -> int:
     """How often a kernel is timed again that takes so long at a time, in turn, when it is asked."""
     known, new = itertools.cycle(known_ns), itertools.cycle(new_ns)
+    unreported = itertools.cycle(unreported_ns)
     taken = []
 
     def time_again():
@@ -27,7 +39,7 @@ def asked(known_ns, new_ns, samples=TIMED, again=TIMED, overhead_ns=0.0, drifts=
         known=lambda: next(known),
         new=new,
         overhead_ns=lambda: overhead_ns,
-        drifts=drifts,
+        unreported_ns=lambda: next(unreported),
     )
     assert found is ([samples, *taken][-1])
     return len(taken)
@@ -79,10 +91,6 @@ def test_what_the_baseline_lags_behind_too_is_allowed() -> None:
     assert asked([60e3], [60e3], overhead_ns=35e3) == 0
 
 
-def test_what_finds_other_contents_while_it_is_timed_may_be_faster_on_those() -> None:
-    assert asked([60e3], [60e3], drifts=True) == 0
-
-
 def test_one_that_is_now_fast_now_slow_is_believed_if_single_launches_are_so_too() -> None:
     assert asked([60e3] * (TIMES - 1) + [20e3], [20e3], samples=NOW_FAST_NOW_SLOW) == 0
 
@@ -91,3 +99,36 @@ def test_one_that_leaves_its_work_to_every_third_launch_is_refused() -> None:
     timed = [1e3, 1e3, 60e3] * 3
     with pytest.raises(DeviceFailure, match="not as fast as it was timed"):
         asked([20e3], [20e3], samples=timed, again=timed)
+
+
+def test_one_that_takes_longer_than_the_device_reports_is_refused_unless_it_was_a_pause() -> None:
+    assert asked([21e3], [21e3], unreported_ns=[4e3]) == 0
+    assert asked([21e3], [21e3], unreported_ns=[9e3, 9e3, 1e3]) == 2
+    with pytest.raises(DeviceFailure, match="not as fast as the device reports: it takes 9000 ns"):
+        asked([21e3], [21e3], unreported_ns=[9e3])
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_what_a_function_makes_is_drawn_by_another_seed_or_moved_a_little(tmp_path, seeded) -> None:
+    def made(seed: int):
+        return np.linspace(1, 2, 64, dtype=np.float32) + (seed if seeded else 0)
+
+    function = PythonFunction(file="inputs.py", text="", function="make")
+    argument = ResolvedArgument(
+        name="w",
+        kind="in",
+        dtype="float32",
+        shape=(64,),
+        strides=(1,),
+        fill=FromPython(python=function),
+    )
+    known = tmp_path / "w.raw"
+    made(7).tofile(known)
+    rng = np.random.default_rng(1)
+    with new_contents(
+        [argument], {"w": str(known)}, rng, lambda function, name, seed: made(seed)
+    ) as renewed:
+        first, second = (np.fromfile(next(renewed)["w"], np.float32) for _ in range(2))
+    assert (first != made(7)).all()
+    assert (first != second).any()
+    assert np.allclose(first, made(7), rtol=1e-6) is not seeded

@@ -24,6 +24,7 @@ from workers.backends.cuda import image, instruction_mix, nvcc, ptx
 from workers.backends.cuda.device_program import DeviceProgram, device_program, shim_texts
 from workers.backends.cuda.nvcc import CompilerOutput, compile_with_nvcc
 from workers.backends.cuda.ptx import (
+    lasting_variables,
     persists,
     reaches,
     variable_bytes,
@@ -186,6 +187,11 @@ def _binary(build: Build, began: float, made: CompilerOutput) -> Binary:
         compile_seconds=time.perf_counter() - began,
         persists=persists(made.ptx),
         reaches=reaches(made.ptx),
+        lasting=tuple(
+            (symbol, size)
+            for symbol, size in lasting_variables(made.ptx).items()
+            if symbol not in made.variables.values()  # which the bench writes
+        ),
     )
 
 

@@ -24,6 +24,9 @@ _COLD_CACHES = 3
 _MAX_SETS = 2048
 """More sets cost more to restore than a cold cache is worth."""
 
+_HOT_SHARE = 2
+"""One part in so many of the last-level cache holds the sets of a hot burst, if it holds any."""
+
 _SHARE = 64
 """One part in so many of a device's memory may hold sets beyond what a cold cache needs."""
 
@@ -31,7 +34,7 @@ _BURSTS = 5
 """Timed bursts of the usual hundred repeats; of fewer repeats there are fewer."""
 
 _LEAST_LAUNCHES = 100
-_LEAST_BYTES = 2_000_000_000
+_LEAST_BYTES = 700_000_000
 """A burst has so many launches, or touches so many bytes, that its start costs little."""
 
 
@@ -44,25 +47,22 @@ def open_device(index: int) -> "CudaDevice":
     return CudaDevice(index)
 
 
-def rotation_for(
-    device: Device, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool = False
-) -> Rotation:
-    """How to time a shape of ``size`` bytes: bursts of one graph of ``repeats`` launches or more.
+def rotation_for(device: Device, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
+    """How to time a shape of ``size`` bytes: bursts of one graph, each long enough to be timed.
 
-    Kernels that work ``in_place`` launch on each set once, since a second launch would find outputs
-    of the first; hot bursts have a single set.
+    Cold bursts touch more than the cache holds, if memory allows; hot ones stay within it.
     """
-    sets = 1
+    size = max(size, 1)
     if cache == "cold":
-        wanted = max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes)
-        sets = max(1, min(_MAX_SETS, -(-wanted // max(size, 1))))
-    launches = max(repeats, sets, min(_LEAST_LAUNCHES, -(-_LEAST_BYTES // max(size, 1))))
-    bursts = min(_BURSTS, -(-_BURSTS * repeats // _LEAST_LAUNCHES))
-    if in_place and cache == "cold":
-        room = device.memory_bytes // _SHARE // max(size, 1)
-        launches = sets = max(sets, min(launches, room, _MAX_SETS))
-        bursts = max(bursts, -(-repeats // launches))
-    return Rotation(sets=sets, launches=launches, warmup=-(-warmup // launches), bursts=bursts)
+        needed = -(-max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes) // size)
+        enough = min(_LEAST_LAUNCHES, -(-_LEAST_BYTES // size))
+        room = device.memory_bytes // _SHARE // size
+        sets = max(needed, min(enough, room))
+    else:
+        sets = min(_LEAST_LAUNCHES, device.l2_bytes // _HOT_SHARE // size)
+    sets = max(1, min(_MAX_SETS, sets))
+    bursts = max(min(_BURSTS, -(-_BURSTS * repeats // _LEAST_LAUNCHES)), -(-repeats // sets))
+    return Rotation(sets=sets, warmup=-(-warmup // sets), bursts=bursts)
 
 
 class CudaDevice:
@@ -88,11 +88,9 @@ class CudaDevice:
         with self._cuda.translated():
             return Clock(self._cuda, self.device, self._streams, self._checks)
 
-    def rotation(
-        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
-    ) -> Rotation:
-        """Cold bursts rotate over several times the last-level cache; hot ones over one set."""
-        return rotation_for(self.device, size, cache, warmup, repeats, in_place=in_place)
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
+        """Cold bursts rotate over several times the last-level cache; hot ones stay within it."""
+        return rotation_for(self.device, size, cache, warmup, repeats)
 
     def vitals(self) -> Vitals | None:
         """The state that NVML reports."""

@@ -4,9 +4,11 @@ Owns one candidate's functions, argument tables and graphs. A checked launch and
 the same path: a graph of one launch or of many.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,10 +19,10 @@ from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep
 from tuner.trial import Code
 from workers.backends.cuda.attributes import AttributedLaunch, driver_library
 from workers.backends.cuda.checks import Checks
-from workers.backends.cuda.driver import Cuda, classified
+from workers.backends.cuda.driver import ON_DEVICE, Cuda, classified
 from workers.backends.cuda.memory import CudaBufferSets, Slab
 from workers.backends.cuda.streams import KeptGraphs, Streams
-from workers.devices.port import DeviceFailure, LateWrite, check_launch
+from workers.devices.port import DeviceFailure, LateWrite, check_launch, unobserved
 from workers.devices.staging import value_bytes
 
 _NOT_SUPPORTED = 801
@@ -49,6 +51,15 @@ def warm_up_ns(idle_seconds: float) -> int:
     return _WARM_NS if idle_seconds > _IDLE_SECONDS else 0
 
 
+@dataclass(frozen=True, slots=True)
+class KeptVariable:
+    """Where a variable of a module is, where its first value was copied to, and its bytes."""
+
+    address: int
+    aside: int
+    size: int
+
+
 class CudaModule:
     """The binaries of one candidate, loaded in the order of its builds."""
 
@@ -57,13 +68,25 @@ class CudaModule:
         self.symbols = [dict(binary.symbols) for binary in binaries]
         self.persists = any(binary.persists for binary in binaries)
         self.handles: list[int] = []
+        self.lasting: list[list[KeptVariable]] = []
         with cuda.translated():
             for binary in binaries:
                 self.handles.append(cuda.driver.moduleLoadData(binary.code))
+                self.lasting.append([self._keep(name, size) for name, size in binary.lasting])
+
+    def _keep(self, name: str, size: int) -> "KeptVariable":
+        """Copy a variable of the last binary aside, as it is when loaded."""
+        address: int = self._cuda.driver.moduleGetGlobal(self.handles[-1], name)
+        aside: int = self._cuda.runtime.malloc(size)
+        self._cuda.runtime.memcpy(aside, address, size, ON_DEVICE)
+        return KeptVariable(address, aside, size)
 
     def release(self) -> None:
         """Unload them."""
         with self._cuda.translated():
+            for variable in itertools.chain.from_iterable(self.lasting):
+                self._cuda.runtime.free(variable.aside)
+            self.lasting.clear()
             while self.handles:
                 self._cuda.driver.moduleUnload(self.handles.pop())
 
@@ -100,7 +123,9 @@ class Clock:
         self._active = -math.inf
         self._reset_persisting = driver_library().cuCtxResetPersistingL2Cache
 
-    def time(self, graph: int, *, cold: bool, persists: bool) -> tuple[float, float]:
+    def time(
+        self, graph: int, begins: Callable[[], None], *, cold: bool, persists: bool
+    ) -> tuple[float, float]:
         """Replay a graph once on a warm device.
 
         Before a cold replay, what the last restore wrote is driven out of the cache. Persisting
@@ -117,6 +142,7 @@ class Clock:
             self._checks.busy(warm_up, self._blocks)
         if cold:
             self._checks.sweep()
+        begins()
         self._checks.busy(_LEAD_NS, 1)
         runtime.eventRecord(self._start, self.streams.run)
         runtime.graphLaunch(graph, self.streams.run)
@@ -149,6 +175,7 @@ class CudaLaunchable:
         self._cuda, self._device, self._clock, self._buffer_sets = cuda, device, clock, buffer_sets
         self._handle = module.handles[cell.build]
         self._symbols = module.symbols[cell.build]
+        self._lasting = module.lasting[cell.build]
         self._persists = module.persists
         self._late_work = LateWork()
         self._graphs = KeptGraphs(cuda, clock.streams, _GRAPHS)
@@ -170,24 +197,32 @@ class CudaLaunchable:
     def trigger_compile(self, set_index: int) -> None:
         """Do nothing: loaded code is compiled."""
 
-    def burst(self, order: Sequence[int]) -> tuple[float, ...]:
+    def burst(
+        self, order: Sequence[int], begins: Callable[[], None] = unobserved
+    ) -> tuple[float, ...]:
         """Replay one graph of all launches; the mean nanoseconds of a launch.
 
         Constants are copied to the module first: other launchables of it have other contents.
+        Variables that launches change are reset before each launch of several, so that a memo is of
+        no use, and where there is one set alone. Otherwise a single launch finds what earlier ones
+        left, as in an application.
         """
-        return self._replay(tuple(order), None)
+        return self._replay(tuple(order), None, begins)
 
     def burst_after_late_write(self, order: Sequence[int], late: LateWrite) -> tuple[float, ...]:
         """The same, with a late write before a step of the last launch."""
-        return self._replay(tuple(order), late)
+        return self._replay(tuple(order), late, unobserved)
 
-    def _replay(self, order: tuple[int, ...], late: LateWrite | None) -> tuple[float, ...]:
+    def _replay(
+        self, order: tuple[int, ...], late: LateWrite | None, begins: Callable[[], None]
+    ) -> tuple[float, ...]:
         with self._cuda.translated():
             graph = self._graphs.get((order, late), partial(self._launch, order, late))
             for name, address in self._constants:
                 self._buffer_sets.copy(name, address)
+            touched = len(order) * self._buffer_sets.bytes_per_set
             total, outlasted = self._clock.time(
-                graph, cold=len(set(order)) > 1, persists=self._persists
+                graph, begins, cold=touched > self._device.l2_bytes, persists=self._persists
             )
         self._persists = False
         self._late_work.check(outlasted, total)
@@ -258,8 +293,16 @@ class CudaLaunchable:
         place = self._owner(name).address(index, name)
         self._cuda.runtime.memsetAsync(place, byte, size, self._clock.streams.capture)
 
+    def _reset(self) -> None:
+        """Give the module's variables their first values."""
+        for kept in self._lasting:
+            stream = self._clock.streams.capture
+            self._cuda.runtime.memcpyAsync(kept.address, kept.aside, kept.size, ON_DEVICE, stream)
+
     def _launch(self, order: tuple[int, ...], late: LateWrite | None) -> None:
         for place, index in enumerate(order, 1):
+            if len(order) > 1 or self._buffer_sets.sets == 1:
+                self._reset()
             for number, step in enumerate(self._steps):
                 if late is not None and place == len(order) and number == late.step:
                     stream = self._clock.streams.capture

@@ -220,6 +220,11 @@ class CudaBufferSets:
         """How many buffer sets there are."""
         return self._sets
 
+    @property
+    def bytes_per_set(self) -> int:
+        """Bytes that a set takes, guards included."""
+        return self._slab.layout.stride
+
     def address(self, set_index: int, name: str) -> int:
         """The address of a buffer of a set."""
         return self._slab.address(set_index, name)

@@ -9,7 +9,7 @@ The text may be hostile: no pattern scans past the start of its next match, so t
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 _REACHES = {
@@ -32,6 +32,10 @@ _FUNCTION = re.compile(
 _SIZED = r"\.(?:param|const|global)\s+(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d{1,9})\b"
 _PARAMETER = re.compile(_SIZED + r"[^\[]*+(?:\[(?P<count>\d{1,18})\])?")
 _VARIABLE = re.compile(_SIZED + r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d{1,18})\])?\s*[=;]")
+_GLOBAL = re.compile(
+    r"\.global\s+(?:\.attribute\([^()]*\)\s+)?(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d{1,9})\s+"
+    r"(?P<name>[\w$]+)(?:\[(?P<count>\d{1,18})\])?\s*(?P<end>[=;])"
+)
 _NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
 _STATEMENT = re.compile(r"([^;{}]*+)([;{}]|\Z)")
 _CALL = re.compile(r"call[\w.]*\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)(?:\s*,\s*\(([^()]*)\))?")
@@ -97,6 +101,36 @@ def variable_bytes(ptx: str) -> Mapping[str, int]:
     return {found["name"]: _bytes(found) for found in _VARIABLE.finditer(ptx)}
 
 
+def lasting_variables(ptx: str) -> Mapping[str, int]:
+    """The sizes in bytes of variables that keep what a launch writes to them, by name.
+
+    One with an initial value is left out where no write to it is found.
+    """
+    text = _VECTOR.sub(_joined, uncommented(ptx))
+    declared = {found["name"]: found for found in _GLOBAL.finditer(text)}
+    if not declared:
+        return {}
+    functions = {function.name: function for _, function in _functions(text)}
+    held = _held(
+        functions,
+        {
+            (function, name): frozenset({number})
+            for number, name in enumerate(declared)
+            for function in functions
+        },
+    )
+    written = _origins(held, (key for one in functions.values() for key in one.writes))
+    return {
+        name: _bytes(found)
+        for number, (name, found) in enumerate(declared.items())
+        if number in written
+        or (
+            found["end"] == ";"
+            and len(re.findall(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text)) > 1
+        )
+    }
+
+
 def _bytes(declared: re.Match[str]) -> int:
     """The size of a parameter or variable: of an array, or of one number."""
     return int(declared["bits"]) // 8 * int(declared["count"] or 1)
@@ -135,9 +169,25 @@ def _followed(entry: _Function, functions: Mapping[str, _Function]) -> Access:
             if name in functions and name not in reached:
                 reached[name] = functions[name]
                 waiting.append(functions[name])
-    held: dict[_Key, frozenset[int]] = {
-        (entry.name, name): frozenset({index}) for index, name in enumerate(entry.formals)
-    }
+    held = _held(
+        reached,
+        {(entry.name, name): frozenset({index}) for index, name in enumerate(entry.formals)},
+    )
+    read = _origins(held, (key for function in reached.values() for key in function.reads))
+    written = _origins(held, (key for function in reached.values() for key in function.writes))
+    return Access(noncoherent=tuple(sorted(read)), written=tuple(sorted(written)))
+
+
+def _origins(held: Mapping[_Key, frozenset[int]], keys: Iterable[_Key]) -> set[int]:
+    """The parameters or variables that these may point to."""
+    return set().union(*(held.get(key, frozenset()) for key in keys))
+
+
+def _held(
+    reached: Mapping[str, _Function], origins: Mapping[_Key, frozenset[int]]
+) -> Mapping[_Key, frozenset[int]]:
+    """Which parameters or variables each register may point to, given what some do."""
+    held = dict(origins)
     moves = [move for function in reached.values() for move in function.moves]
     for function in reached.values():
         for name, given, taken in function.calls:
@@ -158,12 +208,7 @@ def _followed(entry: _Function, functions: Mapping[str, _Function]) -> Access:
                 held[move.target] = before | found
                 grown = True
 
-    def parameters(keys: list[_Key]) -> set[int]:
-        return set().union(*(held.get(key, nothing) for key in keys))
-
-    read = parameters([key for function in reached.values() for key in function.reads])
-    written = parameters([key for function in reached.values() for key in function.writes])
-    return Access(noncoherent=tuple(sorted(read)), written=tuple(sorted(written)))
+    return held
 
 
 def _functions(text: str) -> Iterator[tuple[str, _Function]]:

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tuner.csource.includes import with_recorded_names
+from tuner.csource.lasting_variables import lasting_variables
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import include_violation
@@ -76,12 +77,14 @@ class OpenCLCompiler:
                 found = ", ".join(filter(None, names)) or "none"
                 return _rejected(f"{build.file} has no kernel named {entry!r}; found: {found}")
         (code,) = program.get_info(cl.program_info.BINARIES)
+        lasting = any(lasting_variables(text) for text in (source, *headers.values()))
         return Binary(
             build=build.digest,
             code=code,
             usage=tuple((entry, self._usage(program, entry)) for entry in build.entries),
             symbols=tuple((entry, entry) for entry in build.entries),
             compile_seconds=time.perf_counter() - began,
+            reaches=("variables that outlast a launch",) if lasting else (),
         )
 
     def _usage(self, program: Any, entry: str) -> Usage:

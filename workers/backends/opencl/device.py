@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,7 @@ from workers.devices.port import (
     StagedNull,
     StagedValue,
     check_launch,
+    unobserved,
 )
 from workers.devices.staging import value_bytes
 
@@ -79,18 +80,13 @@ class OpenCLDevice:
             )
             self.locals = LocalMemory(cl, self.context, self.queue, self.device.multiprocessors)
 
-    def rotation(
-        self, size: int, cache: Cache, warmup: int, repeats: int, *, in_place: bool
-    ) -> Rotation:
+    def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """Cold rotates over twice the last-level cache, within a cap; hot restores each launch."""
-        del in_place  # no set is launched on twice without being restored
         if cache == "hot":
-            return Rotation(sets=1, launches=1, warmup=warmup, bursts=repeats)
+            return Rotation(sets=1, warmup=warmup, bursts=repeats)
         wanted = min(2 * self.device.l2_bytes, _COLD_BYTES)
         sets = max(2, min(_COLD_SETS, -(-wanted // max(size, 1))))
-        return Rotation(
-            sets=sets, launches=sets, warmup=-(-warmup // sets), bursts=-(-repeats // sets)
-        )
+        return Rotation(sets=sets, warmup=-(-warmup // sets), bursts=-(-repeats // sets))
 
     def vitals(self) -> None:
         """``None``: OpenCL reports no clocks and temperatures."""
@@ -293,7 +289,9 @@ class OpenCLLaunchable:
                 while event.command_execution_status > status.RUNNING:
                     time.sleep(_POLL_SECONDS)
 
-    def burst(self, order: Sequence[int]) -> tuple[float, ...]:
+    def burst(
+        self, order: Sequence[int], begins: Callable[[], None] = unobserved
+    ) -> tuple[float, ...]:
         """Launch in order; a launch lasts from its first step's start to its last step's end.
 
         None starts before all are queued, so that no step waits for the host.
@@ -304,6 +302,7 @@ class OpenCLLaunchable:
             cl.enqueue_barrier(queue, wait_for=[gate])
             try:
                 events = [[step() for step in self._steps[index]] for index in order]
+                begins()
             finally:
                 gate.set_status(cl.command_execution_status.COMPLETE)
             queue.finish()

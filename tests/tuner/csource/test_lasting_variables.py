@@ -1,0 +1,29 @@
+"""Variables of OpenCL C that outlast a launch."""
+
+import pytest
+
+from tuner.csource.lasting_variables import lasting_variables
+
+KERNEL = "kernel void k(global int *x) { int y[2]; for (int i = 0; i < 3; i++) { y[0] += i; } }"
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        (KERNEL, ()),
+        (f"global int a[4], b; {KERNEL}", ("a",)),
+        (f"int a; {KERNEL}", ("a",)),
+        (f"global float a[2] = {{1.0f, 2.0f}}; {KERNEL}", ("a",)),
+        (f"global int a __attribute__((aligned(16))); {KERNEL}", ("a",)),
+        (f"#define KEPT global\nKEPT float a[(1 << 4)];\n{KERNEL}", ("a",)),
+        (f"typedef struct {{ int n; }} S; S a; {KERNEL}", ("a",)),
+        (f"struct S {{ int n; }} a; struct T {{ int n; }}; {KERNEL}", ("a",)),
+        ("kernel void k(global int *x) { static global int a[7]; x[0] = a[1]++; }", ("a",)),
+        (f"constant int a[3] = {{1, 2, 3}}; static __constant int b = 3; {KERNEL}", ()),
+        (f"static float f(float x) {{ return x; }} inline float g(float); {KERNEL}", ()),
+        (f"enum {{ A, B }}; enum E {{ C }}; struct S; typedef int T; {KERNEL}", ()),
+        ("kernel __attribute__((reqd_work_group_size(64, 1, 1))) void k() { local int a[4]; }", ()),
+    ],
+)
+def test_variables_that_outlast_a_launch_are_found(source, names) -> None:
+    assert lasting_variables(source) == names

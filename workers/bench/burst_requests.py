@@ -1,0 +1,62 @@
+"""A burst as the supervisor asks for it, and what comes back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tuner.telemetry import Vitals
+from workers.bench.protocol import RunBurst
+from workers.comparison import Expected
+from workers.devices.port import Inspection, LateWrite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstRequest:
+    """Launches in one go, each within ``deadline`` seconds, and the set to inspect afterwards.
+
+    Outputs that are ``expected`` are compared in the child, others are returned. ``decoy_sets`` are
+    restored besides those that are launched on or inspected. With ``late`` the last launch finds
+    its memory written late.
+    """
+
+    launchable: int
+    order: Sequence[int]
+    poison: int | None
+    deadline: float
+    inspect: int | None = None
+    expected: Mapping[str, Expected] = field(default_factory=dict)
+    read_telemetry: bool = False
+    decoy_sets: tuple[int, ...] = ()
+    late: LateWrite | None = None
+
+    @property
+    def restored(self) -> tuple[int, ...]:
+        """The sets to restore: launched on, inspected, and decoys."""
+        watched = () if self.inspect is None else (self.inspect,)
+        return tuple(sorted({*self.order, *watched, *self.decoy_sets}))
+
+    @property
+    def message(self) -> RunBurst:
+        """What the child is sent."""
+        return RunBurst(
+            launchable=self.launchable,
+            order=tuple(self.order),
+            restored=self.restored,
+            poison=self.poison,
+            inspect=self.inspect,
+            expected=dict(self.expected),
+            read_telemetry=self.read_telemetry,
+            late=self.late,
+        )
+
+
+class BurstResult(NamedTuple):
+    """Nanoseconds of each launch, or one mean; the inspection and the device's state, if any.
+
+    ``wall_ns`` is how long all launches took on this process's clock.
+    """
+
+    times: tuple[float, ...]
+    wall_ns: float
+    inspection: Inspection | None
+    vitals: Vitals | None
