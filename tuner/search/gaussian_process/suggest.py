@@ -24,10 +24,10 @@ from tuner.search.gaussian_process.posterior import Posterior
 from tuner.search.hyperopt_space import DiscreteSpace, read_space
 from tuner.search.port import Losses
 
-DESIGN = 10
+DESIGN = 5
 """Trials spread over the space before the process is trusted."""
 SEEDED_DESIGN = 7
-"""The same with seeds: they already point to a good region."""
+"""The same with seeds, which are among them and often lie close together."""
 SPREAD = 4096
 """Most points among which the design chooses the next one."""
 FIRST_FIT = 3
