@@ -1,11 +1,322 @@
-"""The library's public entry: its version, and its search algorithm for ``hyperopt.fmin``."""
+"""The public Python API: tune a kernel, read a run's result, and the search for ``hyperopt.fmin``.
 
-from collections.abc import Sequence
-from typing import Any
+Imports nothing heavy: what a function needs is imported when it is called. The packages below
+import ``__version__`` alone from here.
 
-__all__ = ["__version__", "suggest"]
+    import kernelwright as kw
+
+    result = kw.tune("scale_rows.yaml", seconds=120, on_event=print)
+    print(result.speedup, result.best)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from cluster.commands.runs import Running
+    from cluster.console import Update
+    from tuner.results.result import Cell, ShapeOfRun
+    from tuner.results.statistics import Comparison
+    from tuner.trial import Configuration
+
+__all__ = ["Result", "ShapeSpeedup", "Speedup", "__version__", "load", "suggest", "tune"]
 
 __version__ = "0.1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """The baseline's time ÷ that of the tuned kernel (above 1 is faster), with its interval.
+
+    ``low`` and ``high`` are ``None`` before confirmation, and where the times scatter too much for
+    an interval.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    verdict: Literal["faster", "same", "slower", "unclear", "unconfirmed"]
+
+    def __str__(self) -> str:
+        from tuner.results.statistics import interval_text
+
+        return f"{interval_text(self.value, self.low, self.high)} {self.verdict}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeSpeedup:
+    """The tuned kernel on one shape; ``held_out`` shapes are confirmed, but never searched.
+
+    Times are in nanoseconds per run of the kernel. They and ``speedup`` are ``None`` where nothing
+    was measured. ``configuration`` is :attr:`Result.best`, or the shape's own best configuration if
+    none serves all shapes.
+    """
+
+    shape: Mapping[str, bool | int | str]
+    held_out: bool
+    configuration: Mapping[str, bool | int | str] | None
+    baseline_ns: float | None
+    time_ns: float | None
+    speedup: Speedup | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a run: what won, and how much faster it is.
+
+    Attributes:
+        path: the run directory; the methods read it again.
+        outcome: ``improved``, ``no_gain``, ``nothing_valid``, or ``unfinished``.
+        speedup: of ``best``: the weighted geometric mean over the tune shapes. If no configuration
+            serves all shapes, the best one on a single shape. ``None`` if nothing was measured.
+        best: parameters by name; ``None`` if no configuration was valid.
+        speedups: one entry for each shape, tune then held-out.
+    """
+
+    path: Path
+    outcome: Literal["improved", "no_gain", "nothing_valid", "unfinished"]
+    speedup: Speedup | None
+    best: Mapping[str, bool | int | str] | None
+    speedups: tuple[ShapeSpeedup, ...]
+
+    def report(self) -> str:
+        """The report as text in lines of 80 columns, as ``kernelwright report`` prints it."""
+        from cluster.commands.results import history_of, result_view
+        from tuner.report.text import render
+        from tuner.results.summary import summarise
+
+        return render(summarise(history_of(result_view(self.path))))
+
+    def to_dataframe(self) -> Any:
+        """All trials as a ``pandas.DataFrame``: outcome, loss, parameters, times per tune shape.
+
+        Raises:
+            tuner.errors.EnvironmentProblem: pandas is not installed.
+        """
+        import io
+
+        from cluster.commands.results import history_of, result_view
+        from tuner.errors import EnvironmentProblem
+        from tuner.report.tables import results_csv
+
+        try:
+            import pandas
+        except ImportError:
+            raise EnvironmentProblem(
+                "a data frame needs pandas, which is not installed: pip install pandas"
+            ) from None
+        text = results_csv(history_of(result_view(self.path)))
+        return pandas.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
+
+    def export(self, folder: str | PathLike[str]) -> list[Path]:
+        """Write the tuned sources and their C header to a folder; return the files' paths.
+
+        Raises:
+            tuner.errors.NothingValid: nothing was confirmed.
+            tuner.errors.EnvironmentProblem: the folder cannot be written.
+        """
+        from cluster.commands.results import write_export
+
+        return write_export(self.path, Path(folder))
+
+    def plot(self, folder: str | PathLike[str]) -> list[Path]:
+        """Write the report's figures to a folder, each as PNG and SVG; return the files' paths.
+
+        Raises:
+            tuner.errors.EnvironmentProblem: matplotlib is not installed, or the folder cannot be
+                written.
+        """
+        from cluster.commands.results import history_of, result_view
+        from cluster.run_report import run_document
+        from tuner.report.plots import write_figures
+        from tuner.results.summary import summarise
+        from tuner.run_directory import RunView
+
+        history = history_of(result_view(self.path))
+        document = run_document(RunView.open(self.path), history, summarise(history))
+        return write_figures(document.figures, Path(folder))
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, with a row for each shape."""
+        from html import escape
+
+        from tuner.report.text import time_text
+
+        best = _words(self.best) if self.best else "no configuration"
+        rows = [("shape", "baseline", "time", "speedup")]
+        rows += [
+            (
+                _words(one.shape) + (" (held out)" if one.held_out else ""),
+                time_text(one.baseline_ns),
+                time_text(one.time_ns),
+                str(one.speedup or "-"),
+            )
+            for one in self.speedups
+        ]
+        lines = [
+            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
+            for row, tag in zip(rows, ["th", *["td"] * len(self.speedups)], strict=True)
+        ]
+        caption = escape(f"{self.outcome}: {self.speedup or '-'} with {best}")
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table><caption>{caption}</caption>{body}</table>"
+
+
+def tune(
+    spec: str | PathLike[str],
+    *,
+    fleet: Literal["local", "ray"] = "local",
+    seconds: float | None = None,
+    trials: int | None = None,
+    run_dir: str | PathLike[str] | None = None,
+    on_event: "Callable[[Update], None] | None" = None,
+) -> Result:
+    """Tune the kernel of a spec: search, check, time, confirm, report, export. Blocks until done.
+
+    Works inside a running event loop, such as a notebook's. Ctrl-C ends the run and keeps what was
+    measured; ``kernelwright resume`` continues it.
+
+    Args:
+        spec: the path of a spec, or the name of a bundled experiment.
+        fleet: ``local`` for this process and its children; ``ray`` for the cluster at
+            ``RAY_ADDRESS``, or a Ray started on this machine.
+        seconds: the time of the whole run, in place of the spec's.
+        trials: configurations to try at most, in place of the spec's.
+        run_dir: the run directory to create, by default a new one in ``runs/``.
+        on_event: called from another thread when there is progress to show; ``str(event)`` is the
+            line that the command shows. An exception that it raises ends the run at once.
+
+    Returns:
+        The result; its ``outcome`` is ``unfinished`` if the run was stopped from outside.
+
+    Raises:
+        tuner.errors.SpecError: the spec or an argument is invalid.
+        tuner.errors.EnvironmentProblem: a device, package or writable folder is missing.
+        tuner.errors.NothingValid: no configuration was valid, or the baseline was rejected.
+    """
+    from cluster.agent_run import ModelAccess
+    from cluster.commands.report import check_outcome, finish
+    from cluster.commands.results import is_over
+    from cluster.commands.runs import new_run
+    from cluster.settings import Settings, environment_kept
+    from tuner.errors import SpecError
+
+    if fleet not in ("local", "ray"):
+        raise SpecError(f"fleet={fleet!r}: write 'local' or 'ray'")
+    if trials is not None and trials < 1:
+        raise SpecError(f"trials={trials!r}: at least 1 is needed")
+    if seconds is not None and not seconds > 0:
+        raise SpecError(f"seconds={seconds!r}: a time above 0 is needed")
+    with (
+        environment_kept(),
+        new_run(
+            str(spec),
+            Settings.read(),
+            ModelAccess(),
+            fleet=fleet,
+            run_dir=None if run_dir is None else Path(run_dir),
+            trials=trials,
+            seconds=seconds,
+        ) as new,
+    ):
+        _follow(new.running, new.folder, on_event or (lambda _: None))
+    if is_over(new.folder):
+        check_outcome(new.folder, finish(new.folder))
+    return load(new.folder)
+
+
+def _follow(running: "Running", folder: Path, on_event: "Callable[[Update], None]") -> None:
+    """Iterate over a run in a thread of its own, since this one may have an event loop."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    loop = asyncio.new_event_loop()
+
+    async def follow() -> None:
+        shown = ""
+        async for event in running.progress():
+            if shown != (shown := str(event)):
+                on_event(event)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(follow())
+
+    with ThreadPoolExecutor(1, thread_name_prefix="tune") as thread:
+        done = thread.submit(run)
+        try:
+            done.result()
+        except KeyboardInterrupt as interrupt:
+            if not done.done():
+                loop.call_soon_threadsafe(running.stop, "interrupted")
+            interrupt.add_note(
+                f"everything measured is kept; continue with: kernelwright resume {folder}"
+            )
+            raise
+
+
+def load(run: str | PathLike[str]) -> Result:
+    """The result of a run directory, also of a run that goes on.
+
+    Raises:
+        tuner.errors.SpecError: there is no run.
+        tuner.errors.NothingValid: a run with agents has searched nothing yet.
+        tuner.errors.EnvironmentProblem: a file of the run is lost or damaged.
+    """
+    from cluster.commands.results import history_of, result_view
+    from tuner.results.summary import summarise
+
+    path = Path(run).absolute()
+    history = history_of(result_view(path))
+    found = summarise(history)
+    if general := found.general:
+        best: Configuration | None = general.configuration
+        tuned = [(cell, general.configuration) for cell in general.cells]
+    else:
+        tuned = [(one.cell, one.configuration) for one in found.specialised if one]
+        tuned.sort(key=lambda one: (one[0].comparison is not None, one[0].speedup or 0.0))
+        best = tuned[-1][1] if tuned else None
+    cells = {cell.shape: (cell, configuration) for cell, configuration in tuned}
+    shapes = history.experiment.shapes
+    return Result(
+        path=path,
+        outcome=found.outcome,
+        speedup=_speedup(found.speedup, found.comparison),
+        best=best.as_dict() if best else None,
+        speedups=tuple(
+            _on_shape(shape, binding.symbols, *cells.get(shape.index, (None, None)))
+            for shape, binding in zip(found.shapes, (*shapes.tune, *shapes.held_out), strict=True)
+        ),
+    )
+
+
+def _on_shape(
+    shape: "ShapeOfRun",
+    symbols: Mapping[str, bool | int | str],
+    cell: "Cell | None",
+    configuration: "Configuration | None",
+) -> ShapeSpeedup:
+    return ShapeSpeedup(
+        shape=symbols,
+        held_out=shape.held_out,
+        configuration=configuration.as_dict() if configuration else None,
+        baseline_ns=shape.baseline_ns,
+        time_ns=cell.time_ns if cell else None,
+        speedup=_speedup(cell.speedup, cell.comparison) if cell else None,
+    )
+
+
+def _speedup(value: float | None, found: "Comparison | None") -> Speedup | None:
+    if found is not None:
+        return Speedup(found.speedup, found.low, found.high, found.verdict)
+    return None if value is None else Speedup(value, None, None, "unconfirmed")
+
+
+def _words(values: Mapping[str, bool | int | str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def suggest(

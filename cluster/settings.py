@@ -83,6 +83,18 @@ def take_keys(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
     return settings | {name: environ.pop(name) for name in names}
 
 
+@contextmanager
+def environment_kept(environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
+    """At the end, put the environment back as it was: a program may tune again with its keys."""
+    before = dict(environ)
+    try:
+        yield
+    finally:
+        for name in environ.keys() - before.keys():
+            del environ[name]
+        environ.update(before)
+
+
 def _erase(names: Collection[str]) -> None:
     """Overwrite variables where ``/proc/PID/environ`` shows them; forbid tracing and core dumps."""
     libc = ctypes.CDLL(None)

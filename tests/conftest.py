@@ -35,7 +35,7 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ["TMPDIR"] = tempfile.tempdir = str(_folder)
 
 _ON_RAY = ("fleets", "job", "killed_on_ray", "ray_driver")
-_OF_ONE_RUN = ("command_line", "verify")
+_OF_ONE_RUN = ("command_line", "python_api", "verify")
 _WITH_MODELS = ("agent_run", "model_faults", "network_models", "places")
 _TOGETHER = {
     **{f"tests/cluster/test_{name}.py": "ray" for name in _ON_RAY},

@@ -85,7 +85,10 @@ class RunView:
             EnvironmentProblem: a part of it is gone or not understood, or its spec was changed.
         """
         if not begun(path):
-            raise SpecError(f"{path} is not a run directory")
+            raise SpecError(
+                f"{path} is not a run directory: name the folder that `kernelwright run` made, by "
+                "default in runs/"
+            )
         text, resolved = _read(path / INFO), _read(path / SPEC)
         if text is None or resolved is None:
             gone = path / (INFO if text is None else SPEC)

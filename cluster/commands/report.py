@@ -90,6 +90,20 @@ def conclude(
 
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
+        ModelUnavailable: the models failed.
+    """
+    result = finish(run_dir, learn)
+    _print(result, run_dir, as_json=as_json)
+    check_outcome(run_dir, result)
+
+
+def finish(
+    run_dir: Path, learn: Callable[[Path, History, Result], None] = lambda *_: None
+) -> Result:
+    """Write the report of a finished run, after calling ``learn`` with its result; return that.
+
+    Raises:
+        NothingValid: there is no result.
         ModelUnavailable: the models failed before anything was gained.
     """
     ledger = read_summary(run_dir)
@@ -99,7 +113,17 @@ def conclude(
     result = summarise(history)
     learn(run_dir, history, result)
     _write_files(run_dir, run_document(RunView.open(run_dir), history, result), result)
-    _print(result, run_dir, as_json=as_json)
+    return result
+
+
+def check_outcome(run_dir: Path, result: Result) -> None:
+    """Raise the error with which a finished run ends, if its models failed or nothing is valid.
+
+    Raises:
+        NothingValid: no configuration was valid, or the baseline cannot be trusted.
+        ModelUnavailable: the models failed.
+    """
+    ledger = read_summary(run_dir)
     if ledger is not None and ledger.model_failed:
         raise ModelUnavailable(_words(ledger))
     if result.outcome == "nothing_valid":

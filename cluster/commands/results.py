@@ -172,23 +172,30 @@ def stop(run_dir: Path, *, now: bool) -> None:
 
 
 def export(run_dir: Path, *, output: Path | None) -> None:
-    """Write the tuned sources and their header.
+    """Write the tuned sources and their header, and print their paths."""
+    for path in write_export(run_dir, output or run_dir / "export"):
+        typer.echo(path)
+
+
+def write_export(run_dir: Path, folder: Path) -> list[Path]:
+    """Write the tuned sources and their header; return their paths.
 
     Raises:
         NothingValid: nothing was confirmed.
         EnvironmentProblem: the folder cannot be written.
     """
     files = export_files(history_of(result_view(run_dir)))
-    folder = output or run_dir / "export"
+    written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             place = inside(folder, name)
             make_folder(place.parent)
             write_whole(place, text)
-            typer.echo(place)
+            written.append(place)
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
+    return written
 
 
 def _state(run_dir: Path, *, over: bool, waiting: bool) -> str:

@@ -77,8 +77,55 @@ def run(
     as_json: bool,
 ) -> None:
     """Tune the kernel of a spec; ``model`` writes the templates."""
-    settings = Settings.read()
-    access = _access(allow_endpoint, exit_when_waiting)
+    settings, access = Settings.read(), _access(allow_endpoint, exit_when_waiting)
+    with new_run(
+        spec,
+        settings,
+        access,
+        fleet=fleet,
+        run_dir=run_dir,
+        trials=trials,
+        seconds=seconds,
+        device=device,
+        target=target,
+        model=model,
+        use_patterns=use_patterns,
+    ) as new:
+        _follow(new.running, new.folder, _given(None, device, access), target)
+    with _reminding(new.guesses):
+        learn = partial(patterns.leave, settings)
+        report.conclude(new.folder, as_json=as_json, learn=learn)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that is ready to begin; ``guesses`` are the lines of the spec that need review."""
+
+    folder: Path
+    running: Running
+    guesses: tuple[int, ...]
+
+
+@contextmanager
+def new_run(
+    spec: str,
+    settings: Settings,
+    access: ModelAccess,
+    *,
+    fleet: str | None,
+    run_dir: Path | None,
+    trials: int | None,
+    seconds: float | None,
+    device: str | None = None,
+    target: str | None = None,
+    model: str | None = None,
+    use_patterns: bool = False,
+) -> Iterator[NewRun]:
+    """Make a run directory for a spec, and remove it again if the run fails with nothing kept.
+
+    Raises:
+        KernelwrightError: spec, model or machine do not allow the run.
+    """
     with _workplace(fleet, device, target, settings, access) as workplace:
         path = find_spec(spec, workplace.has_gpu)
         given = load_experiment(path, SECTIONS)
@@ -94,7 +141,6 @@ def run(
             experiment = with_agents(given, asked)
         experiment = _with_budget(experiment, trials, seconds)
         folder = _run_directory(run_dir, experiment.name, settings)
-        again = _given(None, device, access)
         if begun(folder) and _changed(RunView.open(folder).experiment, given):
             raise EnvironmentProblem(
                 f"{folder} is a run of {path} before it or a file that it names was changed: name "
@@ -110,12 +156,10 @@ def run(
                 if asked == "replay":
                     copy_transcript(path, experiment, folder)
             with _reminding(guesses):
-                _follow(workplace.start(folder), folder, again, target)
+                yield NewRun(folder, workplace.start(folder), guesses)
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
-    with _reminding(guesses):
-        report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
 def resume(

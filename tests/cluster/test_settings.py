@@ -9,6 +9,7 @@ import pytest
 from cluster.settings import (
     Settings,
     environment_for_ray,
+    environment_kept,
     read_keys,
     take_keys,
     use_one_algebra_thread,
@@ -104,3 +105,11 @@ def test_keys_leave_what_the_kernel_shows_of_this_process():
     assert shown.startswith("11 0\n")
     assert "OPENAI_API_KEY=\0" in shown
     assert "erase" not in shown
+
+
+def test_a_program_has_its_environment_again_after_a_run():
+    environ = {"OPENAI_API_KEY": "key", "PATH": "/bin"}
+    with environment_kept(environ):
+        take_keys(environ)
+        environ |= {"RAY_AUTH_MODE": "token", "PATH": "/other"}
+    assert environ == {"OPENAI_API_KEY": "key", "PATH": "/bin"}

@@ -37,9 +37,7 @@ def write_figures(figures: tuple[Figure, ...], folder: Path) -> list[Path]:
     """
     try:
         import matplotlib as mpl
-
-        mpl.use("Agg")
-        from matplotlib import pyplot
+        from matplotlib.figure import Figure as Canvas
     except ImportError:
         raise EnvironmentProblem(
             "figures need matplotlib, which is not installed: pip install '.[report]' in a clone"
@@ -49,21 +47,20 @@ def write_figures(figures: tuple[Figure, ...], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with mpl.rc_context(_STYLE):
             for figure in figures:
-                drawn = _draw(pyplot, figure)
+                drawn = _draw(Canvas(figsize=(_WIDTH, _height(figure))), figure)
                 for ending in ("png", "svg"):
                     path = folder / f"{figure.name}.{ending}"
                     metadata = {"Date": None} if ending == "svg" else None
                     drawn.savefig(path, dpi=300, metadata=metadata)
                     written.append(path)
-                pyplot.close(drawn)
     except OSError as error:
         raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
     return written
 
 
-def _draw(pyplot: Any, figure: Figure) -> Any:
-    """A matplotlib figure."""
-    drawn, axes = pyplot.subplots(figsize=(_WIDTH, _height(figure)))
+def _draw(canvas: Any, figure: Figure) -> Any:
+    """An empty matplotlib figure, drawn on; pyplot and its backend stay as a notebook has them."""
+    axes = canvas.subplots()
     match figure:
         case Bars():
             _bars(axes, figure)
@@ -75,8 +72,8 @@ def _draw(pyplot: Any, figure: Figure) -> Any:
             _schedule(axes, figure)
     handles, _ = axes.get_legend_handles_labels()
     if len(handles) > 1:
-        drawn.legend(loc="outside upper left", ncols=2 if len(handles) > 3 else 3, frameon=False)
-    return drawn
+        canvas.legend(loc="outside upper left", ncols=2 if len(handles) > 3 else 3, frameon=False)
+    return canvas
 
 
 def _height(figure: Figure) -> float:
