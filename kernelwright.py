@@ -9,20 +9,29 @@ import ``__version__`` alone from here.
     print(result.speedup, result.best)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from cluster.commands.runs import Running
     from cluster.console import Update
+    from tuner.experiment.written_spec import Array
     from tuner.results.result import Cell, ShapeOfRun
     from tuner.results.statistics import Comparison
     from tuner.trial import Configuration
 
-__all__ = ["Result", "ShapeSpeedup", "Speedup", "__version__", "load", "suggest", "tune"]
+__all__ = [
+    "Result",
+    "ShapeSpeedup",
+    "Speedup",
+    "__version__",
+    "load",
+    "suggest",
+    "tune",
+    "write_spec",
+]
 
 __version__ = "0.1.0"
 
@@ -201,6 +210,7 @@ def tune(
     from cluster.commands.report import check_outcome, finish
     from cluster.commands.results import is_over
     from cluster.commands.runs import new_run
+    from cluster.run_thread import follow
     from cluster.settings import Settings, environment_kept
     from tuner.errors import SpecError
 
@@ -222,40 +232,72 @@ def tune(
             seconds=seconds,
         ) as new,
     ):
-        _follow(new.running, new.folder, on_event or (lambda _: None))
+        follow(new.running, new.folder, on_event or (lambda _: None))
     if is_over(new.folder):
         check_outcome(new.folder, finish(new.folder))
     return load(new.folder)
 
 
-def _follow(running: "Running", folder: Path, on_event: "Callable[[Update], None]") -> None:
-    """Iterate over a run in a thread of its own, since this one may have an event loop."""
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
+def write_spec(
+    folder: str | PathLike[str],
+    *,
+    source: str,
+    entry: str,
+    arguments: "Mapping[str, Array]",
+    outputs: Collection[str],
+    grid: str | Sequence[str],
+    block: str | Sequence[str],
+    parameters: Mapping[str, Sequence[bool | int | str]],
+    updated: Collection[str] = (),
+    constraints: Sequence[str] = (),
+    baseline: Mapping[str, bool | int | str] | None = None,
+    reference: Callable[..., object] | None = None,
+    language: Literal["cuda", "opencl"] = "cuda",
+) -> Path:
+    """Write a spec folder for a kernel with parameters, from arrays; return the spec, for ``tune``.
 
-    loop = asyncio.new_event_loop()
+    Args:
+        folder: a new one, or one of an earlier call, whose files are replaced. Runs read it.
+        source: the kernel's text, which uses the parameters as macros and does not define them.
+        entry: the kernel's name, and the spec's.
+        arguments: by name, in the kernel's order: NumPy arrays, and scalars such as
+            ``np.int32(n)``. The integer scalars name the shape.
+        outputs: names of arrays of which the kernel writes every element; what they hold is unused.
+        grid: blocks (work-groups) per axis: expressions over integer scalars and parameters.
+        block: threads (work-items) per block and axis.
+        parameters: their values by name.
+        updated: names of arrays that the kernel reads and writes, or writes in part.
+        constraints: conditions on the parameters.
+        baseline: values of parameters in the baseline; the first one of each that is not named.
+        reference: a NumPy function of the inputs and scalars by name that returns the outputs. Its
+            source is copied: it sees ``np`` and what it imports itself.
+        language: of the source.
 
-    async def follow() -> None:
-        shown = ""
-        async for event in running.progress():
-            if shown != (shown := str(event)):
-                on_event(event)
+    Raises:
+        tuner.errors.SpecError: an argument is invalid, or the spec made of them is.
+        tuner.errors.EnvironmentProblem: the folder has other files, or cannot be written.
+    """
+    from agents.settings import SECTIONS
+    from tuner.experiment import written_spec
+    from tuner.experiment.load import load_experiment
 
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(follow())
-
-    with ThreadPoolExecutor(1, thread_name_prefix="tune") as thread:
-        done = thread.submit(run)
-        try:
-            done.result()
-        except KeyboardInterrupt as interrupt:
-            if not done.done():
-                loop.call_soon_threadsafe(running.stop, "interrupted")
-            interrupt.add_note(
-                f"everything measured is kept; continue with: kernelwright resume {folder}"
-            )
-            raise
+    path = written_spec.write_spec(
+        Path(folder),
+        language=language,
+        source=source,
+        entry=entry,
+        arguments=arguments,
+        outputs=outputs,
+        updated=updated,
+        grid=grid,
+        block=block,
+        parameters=parameters,
+        constraints=constraints,
+        baseline=baseline or {},
+        reference=reference,
+    )
+    load_experiment(path, SECTIONS)
+    return path
 
 
 def load(run: str | PathLike[str]) -> Result:

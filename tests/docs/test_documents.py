@@ -1,6 +1,7 @@
 """The documents are up to date with the code, and what they point to is there."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from agents.settings import SECTIONS
 from docs.generate import documents, spec_fields
 from tuner.experiment.load import load_experiment
 from tuner.experiment.schema import json_schema
-from tuner.integrity.source_rules import source_violations
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("agents", "cluster", "tuner", "workers")
@@ -87,22 +87,20 @@ def test_readme_stays_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
-def test_the_spec_beside_kernel_tuners_call_is_valid(tmp_path: Path) -> None:
+def test_the_spec_from_arrays_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs/python.md").read_text("utf-8")
-    (spec,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
-    (reference,) = re.findall(r"```python\n# reference.py\n(.*?)```", text, re.S)
-    kernel = (
-        'extern "C" __global__ void vector_add(float *c, const float *a, const float *b, int n) {\n'
-        "  int i = blockIdx.x * %s + threadIdx.x;\n"
+    (example,) = [
+        found for found in re.findall(r"```python\n(.*?)```", text, re.S) if "write_spec(" in found
+    ]
+    (tmp_path / "example.py").write_text(example.partition("result =")[0])
+    (tmp_path / "vector_add.cu").write_text(
+        "__global__ void vector_add(float *c, const float *a, const float *b, int n) {\n"
+        "  int i = blockIdx.x * block_size_x + threadIdx.x;\n"
         "  if (i < n) c[i] = a[i] + b[i];\n}\n"
     )
-    for name, content in {
-        "spec.yaml": spec,
-        "reference.py": reference,
-        "vector_add.cu": kernel % 256,
-        "template.cu": kernel % "block_size_x",
-    }.items():
-        (tmp_path / name).write_text(content)
-    experiment = load_experiment(tmp_path / "spec.yaml", SECTIONS)
-    assert experiment.template is not None
-    assert not source_violations(experiment, experiment.template)
+    monkeypatch.chdir(tmp_path)
+    spec = runpy.run_path("example.py")["spec"]
+    assert spec == Path("vector_add", "spec.yaml")
+    template = load_experiment(spec, SECTIONS).template
+    assert template is not None
+    assert list(template.parameters) == ["block_size_x"]

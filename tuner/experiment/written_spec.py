@@ -1,0 +1,203 @@
+"""Writes a spec folder from a kernel's text and the arrays that a program launches it with.
+
+The kernel's text is the template; the baseline is the same text behind macros with the parameters'
+baseline values.
+"""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tuner.backends.registry import backends, traits_of
+from tuner.device import Backend
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.files import write_whole
+from tuner.trial import Value
+
+_MARK = "# Written by kernelwright.write_spec, which replaces it.\n"
+
+Array = np.ndarray[Any, np.dtype[Any]] | np.generic
+"""An array argument, or a scalar with its type."""
+
+
+def write_spec(
+    folder: Path,
+    *,
+    language: Backend,
+    source: str,
+    entry: str,
+    arguments: Mapping[str, Array],
+    outputs: Collection[str],
+    updated: Collection[str],
+    grid: str | Sequence[str],
+    block: str | Sequence[str],
+    parameters: Mapping[str, Sequence[Value]],
+    constraints: Sequence[str],
+    baseline: Mapping[str, Value],
+    reference: Callable[..., object] | None,
+) -> Path:
+    """Write ``spec.yaml`` and the files that it names; return its path. See ``kernelwright``.
+
+    Raises:
+        SpecError: an argument has no form in a spec.
+        EnvironmentProblem: the folder holds files of others, or cannot be written.
+    """
+    for name in (*outputs, *updated):
+        if not isinstance(arguments.get(name), np.ndarray):
+            raise SpecError(f"outputs, updated: '{name}' is no array among the arguments")
+    if unknown := baseline.keys() - parameters.keys():
+        raise SpecError(f"baseline: {min(unknown)!r} is none of the parameters")
+    if language not in (names := [backend.name for backend in backends()]):
+        raise SpecError(f"language={language!r}: there are: {', '.join(names)}")
+    start = {name: baseline.get(name, values[0]) for name, values in parameters.items() if values}
+    sizes = {name: int(value) for name, value in arguments.items() if _is_size(value)}
+    if not sizes:
+        raise SpecError(
+            "arguments: no integer scalar names the shape: add one to the kernel, such as "
+            "n=np.int32(4096)"
+        )
+    launch = {
+        axis: [given] if isinstance(given, str) else list(given)
+        for axis, given in (("grid", grid), ("block", block))
+    }
+    suffix = traits_of(language).suffixes[0]
+    texts = {
+        f"baseline{suffix}": _defines(parameters, start) + source,
+        f"template{suffix}": source,
+    }
+    spec: dict[str, object] = {
+        "version": 1,
+        "name": entry,
+        "kernel": {
+            "language": language,
+            "source": f"baseline{suffix}",
+            "entry": entry,
+            "launch": {axis: [_bound(one, start) for one in launch[axis]] for axis in launch},
+        },
+        "arguments": [
+            _argument(name, value, outputs, updated) for name, value in arguments.items()
+        ],
+        "shapes": {"tune": [sizes]},
+    }
+    if reference is not None:
+        texts["reference.py"] = _source_of(reference)
+        spec["reference"] = f"reference.py:{reference.__name__}"
+    spec["template"] = {
+        "source": f"template{suffix}",
+        "entry": entry,
+        "parameters": {name: list(values) for name, values in parameters.items()},
+        "constraints": list(constraints),
+        "launch": launch,
+    }
+    texts["spec.yaml"] = _MARK + yaml.safe_dump(spec, sort_keys=False)
+    arrays = {
+        name: value
+        for name, value in arguments.items()
+        if isinstance(value, np.ndarray) and name not in outputs
+    }
+    try:
+        _write(folder, texts, arrays)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
+    return folder / "spec.yaml"
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
+
+
+def _argument(
+    name: str, value: Array, outputs: Collection[str], updated: Collection[str]
+) -> dict[str, object]:
+    """The entry of the spec's ``arguments``.
+
+    Raises:
+        SpecError: the value has no element type, or the name is none.
+    """
+    if not name.isidentifier():
+        raise SpecError(f"arguments: {name!r} is no name: write the kernel's own names")
+    if isinstance(value, np.ndarray):
+        found: dict[str, object] = {
+            "name": name,
+            "kind": "out" if name in outputs else "inout" if name in updated else "in",
+            "dtype": str(value.dtype),
+            "shape": list(value.shape),
+        }
+        if name not in outputs:
+            found["initial" if name in updated else "values"] = {"file": _file_of(name)}
+        return found
+    if not isinstance(value, np.generic):
+        raise SpecError(
+            f"arguments: '{name}' is a {type(value).__name__}: pass a NumPy array, or a scalar "
+            "with its type, such as np.int32(3) or np.float32(0.5)"
+        )
+    number = name if _is_size(value) else value.item()
+    return {"name": name, "kind": "scalar", "dtype": str(value.dtype), "value": number}
+
+
+def _file_of(name: str) -> str:
+    return f"data/{name}.npy"
+
+
+def _bound(expression: str, values: Mapping[str, Value]) -> str:
+    """A launch's expression with the parameters' values in place of their names."""
+    return re.sub(
+        r"\b[A-Za-z_]\w*", lambda found: str(values.get(found[0], found[0])), str(expression)
+    )
+
+
+def _defines(parameters: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
+    """The macros that a template's build gets, as lines."""
+    lines = []
+    for name, value in values.items():
+        choices = parameters[name]
+        if isinstance(value, str):
+            if value not in choices:
+                raise SpecError(f"baseline: {name} has no value {value!r}")
+            lines += [f"#define {name}_{each} {index}" for index, each in enumerate(choices)]
+            value = choices.index(value)
+        lines.append(f"#define {name} {int(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _source_of(reference: Callable[..., object]) -> str:
+    """A module with the function alone.
+
+    Raises:
+        SpecError: its source is not known, or it is a lambda.
+    """
+    try:
+        text = textwrap.dedent(inspect.getsource(reference))
+    except (OSError, TypeError):
+        text = ""
+    if not text.startswith("def "):
+        raise SpecError(
+            "reference: the source of the function cannot be read: pass a function that is "
+            "written with def, undecorated, in a file or a notebook"
+        )
+    return f"import numpy as np\n\n\n{text}"
+
+
+def _write(
+    folder: Path, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+) -> None:
+    """Write all files; replace those of an earlier call.
+
+    Raises:
+        EnvironmentProblem: the folder holds something else.
+    """
+    spec = folder / "spec.yaml"
+    ours = spec.is_file() and spec.read_text(errors="replace").startswith(_MARK)
+    if folder.exists() and not ours and any(folder.iterdir()):
+        raise EnvironmentProblem(f"{folder} holds other files: name a folder of its own")
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        np.save(folder / _file_of(name), np.ascontiguousarray(array), allow_pickle=False)
+    for name, text in texts.items():
+        write_whole(folder / name, text)
