@@ -141,6 +141,19 @@ def steps() -> dict[str, Step]:
         "answer_rounds": Step(
             300, answer(f"{bundled}/silu_and_mul/cuda.yaml", "answer_rounds", *replay)
         ),
+        "loop_silu_shipped": Step(
+            300, run(f"{bundled}/silu_and_mul/cuda_shipped.yaml", "loop_silu_shipped", *replay)
+        ),
+        "loop_rmsnorm_shipped": Step(
+            300,
+            run(f"{bundled}/fused_add_rmsnorm/cuda_shipped.yaml", "loop_rmsnorm_shipped", *replay),
+        ),
+        "loop_merge_shipped": Step(
+            300,
+            run(
+                f"{bundled}/merge_attn_states_lse/cuda_shipped.yaml", "loop_merge_shipped", *replay
+            ),
+        ),
         "applications": Step(590, python("-m", "tests.gpu.applications", out("applications"))),
         "templates": Step(550, python("-m", "tests.gpu.measure", "templates")),
     }
