@@ -5,6 +5,7 @@ import. What the driver does is :mod:`cluster.search_run`; where workers are pla
 :mod:`cluster.fleets.ray`.
 """
 
+import asyncio
 import logging
 import secrets
 import socket
@@ -20,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.agent_run import ModelAccess, open_run
 from cluster.console import Update
-from cluster.fleets.ray import no_environment, open_ray_fleet
+from cluster.fleets.ray import free_rooms, no_environment, open_ray_fleet
 from cluster.settings import Settings, read_keys
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, KernelwrightError
@@ -146,12 +147,13 @@ class RemoteRun:
         cache: Path | None = None,
     ) -> None:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self._name = f"driver:{path}:{secrets.token_hex(4)}"
         # No CPU slot: it only waits, and must not dead-lock with its own workers on two cores.
         remote = ray.remote(
             num_cpus=0,
             num_gpus=0,
             max_restarts=0,
-            name=f"driver:{path}:{secrets.token_hex(4)}",
+            name=self._name,
             scheduling_strategy=here,
         )(DriverActor)
         self._path = path
@@ -182,4 +184,5 @@ class RemoteRun:
         except RuntimeEnvSetupError as error:
             raise EnvironmentProblem(no_environment(error)) from error
         except RayError as error:
+            await asyncio.to_thread(free_rooms, self._name)
             raise driver_lost(error, self._path) from error

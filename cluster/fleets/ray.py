@@ -6,6 +6,7 @@ their deaths mean. Knows nothing of how Ray was started.
 
 import asyncio
 import os
+import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,13 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError, RuntimeEnvSetupError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from ray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     PlacementGroupSchedulingStrategy,
@@ -251,12 +258,17 @@ class ActorCompiler:
         Raises:
             EnvironmentProblem: others hold the cluster's cores; the actor no longer waits for one.
         """
-        with _losses(final=True):
-            try:
-                await asyncio.wait_for(self._actor.ready.remote(self._process), PLACEMENT_SECONDS)
-            except TimeoutError:
+        ready = asyncio.ensure_future(self._actor.ready.remote(self._process))
+        try:
+            # Not `wait_for`, which waits for what it cancels, and a call of Ray's may go on.
+            done, _ = await asyncio.wait({ready}, timeout=PLACEMENT_SECONDS)
+            if not done:
                 await self.close()
-                raise EnvironmentProblem("no core of the Ray cluster is free to compile") from None
+                raise EnvironmentProblem("no core of the Ray cluster is free to compile")
+            with _losses(final=True):
+                ready.result()
+        finally:
+            ready.cancel()
 
     async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""
@@ -286,7 +298,11 @@ class ActorBench:
     ) -> None:
         self.name = f"{backend}{index}"
         where = [{"ray.io/node-id": node}] if node else None
-        self._group: PlacementGroup = placement_group([dict(room)], bundle_label_selector=where)
+        owner = ray.get_runtime_context().get_actor_name() or "none"
+        name = f"{owner}:{secrets.token_hex(8)}"
+        self._group: PlacementGroup = placement_group(
+            [dict(room)], name=name, bundle_label_selector=where
+        )
         self.placement = PlacementGroupSchedulingStrategy(self._group)
         options = {
             "num_gpus": room.get("GPU", 0),
@@ -362,6 +378,14 @@ def _losses(*, final: bool = False) -> Iterator[None]:
         raise WorkerLost(_first_line(error)) from error
     except RayError as error:
         raise WorkerLost(_first_line(error)) from error
+
+
+def free_rooms(owner: str) -> None:
+    """Free what a dead driver actor's benches held; Ray itself keeps it until the job ends."""
+    for group in placement_group_table().values():
+        name, state = group["name"], group["state"]
+        if name.startswith(f"{owner}:") and state != "REMOVED":
+            remove_placement_group(get_placement_group(name))
 
 
 def no_environment(error: RuntimeEnvSetupError) -> str:
