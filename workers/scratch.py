@@ -15,6 +15,8 @@ from pathlib import Path
 from tuner.errors import EnvironmentProblem
 
 _POLL_SECONDS = 0.005
+_REMOVALS = 20
+"""Attempts to remove a folder: a child that is being killed may still write into it."""
 
 
 def runtime_directory() -> Path:
@@ -82,7 +84,11 @@ class PrivateFolder:
 
 
 def _end_private(folder: Path, life: int) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    for _ in range(_REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(_POLL_SECONDS)
     os.close(life)
 
 

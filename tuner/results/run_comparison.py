@@ -133,6 +133,9 @@ def compare_runs(first: History, second: History) -> RunComparison:
         for index, other in pairs
     )
     tuned = [pair for pair in pairs if pair[0] < one.tune and pair[1] < two.tune]
+    if len(tuned) == 1:  # the mean of one shape is that shape, with what is known of its noise
+        only = shapes[pairs.index(tuned[0])]
+        return RunComparison(by=by, shapes=shapes, mean=only.comparison)
     weights = [one.bindings[index].weight for index, _ in tuned]
     before = one.means([index for index, _ in tuned], weights, by)
     after = two.means([other for _, other in tuned], weights, by)

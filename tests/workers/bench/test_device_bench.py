@@ -82,6 +82,7 @@ def changed(folder: Path, **texts: dict[str, str]) -> Path:
 
 
 TOLERANT = "shape: [n], tolerance: {rtol: 0, atol: 100}}\n  - {name: x"
+STRIDED = "shape: [n], strides: [2]}\n  - {name: x"
 EXACT = "shape: [n], compare: exact}\n  - {name: x"
 
 
@@ -551,6 +552,17 @@ def test_a_baseline_that_varies_a_little_widens_its_bound(tmp_path) -> None:
     laboratory = Laboratory(changed(tmp_path, **counted("0.001f")))
     laboratory.close()
     assert any("varies between runs" in note for note in laboratory.prepared.notes)
+
+
+def test_what_lies_between_strided_elements_is_no_result_that_varies(tmp_path) -> None:
+    texts = {
+        "affine": {"out[i] = fma": "out[2 * i] = fma"},
+        "experiment": {"shape: [n], align: 4}\n  - {name: x": STRIDED},
+    }
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    assert not any("varies" in note for note in laboratory.prepared.notes)
 
 
 def test_a_baseline_that_varies_where_nothing_may_is_refused(tmp_path) -> None:
