@@ -36,7 +36,7 @@ UNREPORTED = 0.25
 host's clock alone."""
 UNREPORTED_NS = 5_000
 """Not suspicious: less than this, which the host's own noise may be."""
-TURNS = 3
+TURNS = 5
 """Timings in a row after which a suspicious kernel is rejected."""
 CLOCK_TURNS = 12
 """The same of the host's clock, which on a busy machine has bad luck more often than a device's."""
