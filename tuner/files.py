@@ -69,7 +69,7 @@ def is_plain(name: str) -> bool:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The path of a file in a folder, by a relative name that somebody else chose.
+    """The path of a file in a folder, by a relative name from an untrusted source.
 
     Raises:
         SpecError: the name, or a link in the folder, leads out of it.

@@ -33,7 +33,7 @@ Ending = Literal["died", "killed", "lost", "hung", "memory", "garbage"]
 its fork server, hence not through anything that it did alone."""
 
 EXTERNAL: tuple[Ending, ...] = ("killed", "lost")
-"""Endings that tell nothing of what the child was asked to do."""
+"""Endings that the child's own work may not have caused."""
 
 
 class ChildFailed(Exception):

@@ -1,6 +1,6 @@
 """Finds the headers that a source includes, beside it and in the spec's ``include_dirs``.
 
-Owns which folders may be read: a spec may come from somebody else, and what it includes is copied
+Owns which folders may be read: a spec may come from another user, and what it includes is copied
 into runs and prompts. Headers are recorded by content, under the names of
 :mod:`tuner.csource.includes`.
 """
@@ -68,7 +68,7 @@ def find_headers(source: Path, text: str, folders: Sequence[Path]) -> dict[str, 
 def check_include_folder(folder: Path, directory: Path) -> None:
     """Check that a spec in ``directory`` may take headers from a folder.
 
-    What it takes is copied into runs and prompts, and a spec may come from somebody else. So the
+    What it takes is copied into runs and prompts, and a spec may come from another user. So the
     folder is one of installed software, or has a folder other than the root in common with the
     spec; in neither case lies it in a hidden one.
 

@@ -62,7 +62,7 @@ class Supervisor:
     """One device server in a child process. Failures are :class:`DeviceFailure`.
 
     After a sticky one the child is gone with every handle; the next request starts another. A child
-    that is lost with its fork server raises :class:`ChildFailed`, which is nobody's failure.
+    that is lost with its fork server raises :class:`ChildFailed`: the candidate is not to blame.
     """
 
     def __init__(self, backend: str, index: int, deadlines: Deadlines, folder: Path) -> None:

@@ -155,7 +155,7 @@ class LateWrite:
 
 
 def unobserved() -> None:
-    """What a burst calls where nobody reads a clock when its launches begin."""
+    """The callback of a burst whose launches the host does not time."""
 
 
 class BufferSets(Protocol):
