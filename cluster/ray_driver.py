@@ -21,7 +21,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.agent_run import ModelAccess, open_run
 from cluster.console import Update
-from cluster.fleets.ray import free_rooms, no_environment, open_ray_fleet
+from cluster.fleets.actors import free_rooms, no_environment
+from cluster.fleets.ray import open_ray_fleet
 from cluster.settings import Settings, read_keys
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, KernelwrightError

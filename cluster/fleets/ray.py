@@ -1,134 +1,34 @@
 """The fleet of a Ray cluster: bench actors that hold the devices, compile actors on any node.
 
-Must run inside a process that Ray knows, in its event loop. Owns where actors are placed and what
-their deaths mean. Knows nothing of how Ray was started.
+Must run inside a process that Ray knows, in its event loop. Owns which actors a fleet has, and
+where they are placed. Knows nothing of how Ray was started.
 """
 
 import asyncio
 import os
-import secrets
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayError, RayTaskError, RuntimeEnvSetupError
-from ray.util.placement_group import (
-    PlacementGroup,
-    get_placement_group,
-    placement_group,
-    placement_group_table,
-    remove_placement_group,
-)
-from ray.util.scheduling_strategies import (
-    NodeAffinitySchedulingStrategy,
-    PlacementGroupSchedulingStrategy,
-)
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from cluster.fleets.actors import (
+    PLACEMENT_SECONDS,
+    ActorBench,
+    ActorCompiler,
+    CompileActor,
+    OwnedActor,
+)
 from cluster.fleets.local import choose, compile_slots, target_remedy
-from cluster.fleets.pool import PooledFleet, WorkerLost
+from cluster.fleets.pool import PooledFleet
 from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
-from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.errors import EnvironmentProblem, KernelwrightError
-from tuner.journal.facts import (
-    BaselinePrepared,
-    ConfirmationSampled,
-    TrialFinished,
-    WinnersExamined,
-)
-from tuner.plan import Binary, Build
-from tuner.trial import Rejected
-from workers.bench.device_bench import DeviceBench
-from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
-
-PLACEMENT_SECONDS = 60.0
-"""How long the cluster may take to find room for the first bench."""
 
 STRAGGLER_SECONDS = 15.0
 """How long further benches may take after the first."""
-
-CLOSING_SECONDS = 2.0
-"""How long an actor may take to release its children before it is killed."""
-
-Handle = Any
-"""An actor handle; Ray's own type does not describe its methods."""
-
-
-class BenchActor:
-    """Holds one device. Everything on it is one queue, worked off by one thread.
-
-    Two calls at a time: the next batch is there before the one in front is through, so that the
-    device never waits for Ray.
-    """
-
-    def __init__(self, backend: Backend, index: int) -> None:
-        self._bench = DeviceBench(backend, index)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
-
-    def process(self) -> str:
-        """A name for this process, which changes when the actor is restarted."""
-        return f"{os.uname().nodename}/{os.getpid()}"
-
-    def device(self) -> Device:
-        """What the device allows."""
-        return self._thread.submit(self._bench.device).result()
-
-    def prepare(self, setup: BenchSetup) -> BaselinePrepared:
-        """Make oracle and baseline ready."""
-        return self._thread.submit(self._bench.prepare, setup).result()
-
-    def measure(self, work: MeasureWork) -> Iterator[TrialFinished]:
-        """Stream one outcome for each candidate, so that a batch costs one call."""
-        outcomes = [
-            self._thread.submit(self._bench.run, candidate, work.cutoffs)
-            for candidate in work.candidates
-        ]
-        try:
-            for outcome in outcomes:
-                yield outcome.result()
-        finally:
-            for outcome in outcomes:
-                outcome.cancel()
-
-    def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
-        """Time finalists and baseline in a fresh process."""
-        return self._thread.submit(self._bench.confirm, work).result()
-
-    def examine(self, work: ExamineWork) -> WinnersExamined:
-        """Run winners under the checkers."""
-        return self._thread.submit(self._bench.examine, work).result()
-
-    def close(self) -> None:
-        """Release the device; what is being done on it is aborted."""
-        self._bench.close()
-
-
-class CompileActor:
-    """Holds compile processes, each used by one thread; they are called by their numbers."""
-
-    def __init__(self, device: Device, cache: Path | None, processes: int = 1) -> None:
-        self._workers = [CompileWorker(device, cache) for _ in range(processes)]
-        self._threads = [
-            ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile") for _ in self._workers
-        ]
-
-    def ready(self, number: int) -> None:
-        """Answer once placed and the process is up."""
-        self._threads[number].submit(self._workers[number].ready).result()
-
-    def compile(self, number: int, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
-        """Compile every build."""
-        return self._threads[number].submit(self._workers[number].compile, builds).result()
-
-    def close(self) -> None:
-        """End the compile processes."""
-        for worker in self._workers:
-            worker.close()
 
 
 async def open_ray_fleet(
@@ -165,14 +65,14 @@ async def open_ray_fleet(
         "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
         "max_concurrency": slots + 1,
     }
-    actor = _create(CompileActor, beside, device, cache, slots)
+    actor = OwnedActor(CompileActor, beside, device, cache, slots)
     compilers = [ActorCompiler(actor, number) for number in range(slots)]
     try:
         benches = await _placed(
             [ActorBench(backend, index, {"CPU": 1}, node=here) for index in indices]
         )
     except KernelwrightError:
-        await _release(actor)
+        await actor.release()
         raise
     return PooledFleet(device, compilers, benches)
 
@@ -209,14 +109,14 @@ async def _over_gpus(backend: Backend, wanted: str | None, cache: Path | None) -
     spread = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
     compilers = [
         ActorCompiler(
-            _create(CompileActor, spread if number else beside, device, cache), number, process=0
+            OwnedActor(CompileActor, spread if number else beside, device, cache), number, process=0
         )
         for number in range(slots)
     ]
     return PooledFleet(device, compilers, benches)
 
 
-async def _placed(benches: Sequence["ActorBench"]) -> list["ActorBench"]:
+async def _placed(benches: Sequence[ActorBench]) -> list[ActorBench]:
     """The benches that found room; the others are given up."""
     births = {asyncio.create_task(bench.ready()): bench for bench in benches}
     done, waiting = await asyncio.wait(
@@ -236,174 +136,3 @@ async def _placed(benches: Sequence["ActorBench"]) -> list["ActorBench"]:
     for task in done:
         await task
     return [births[task] for task in done]
-
-
-class ActorCompiler:
-    """A compile slot of the fleet: one process of a compile actor.
-
-    Args:
-        actor: holds the process, and perhaps others.
-        number: names the slot.
-        process: the process's number in the actor; by default the slot's own.
-    """
-
-    def __init__(self, actor: Handle, number: int, process: int | None = None) -> None:
-        self.name = f"compiler{number}"
-        self._actor = actor
-        self._process = number if process is None else process
-
-    async def ready(self) -> None:
-        """Return once the actor is placed and its process is up.
-
-        Raises:
-            EnvironmentProblem: others hold the cluster's cores; the actor no longer waits for one.
-        """
-        ready = asyncio.ensure_future(self._actor.ready.remote(self._process))
-        try:
-            # Not `wait_for`, which waits for what it cancels, and a call of Ray's may go on.
-            done, _ = await asyncio.wait({ready}, timeout=PLACEMENT_SECONDS)
-            if not done:
-                await self.close()
-                raise EnvironmentProblem("no core of the Ray cluster is free to compile")
-            with _losses(final=True):
-                ready.result()
-        finally:
-            ready.cancel()
-
-    async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
-        """Compile every build."""
-        with _losses():
-            result: tuple[Binary, ...] | Rejected = await self._actor.compile.remote(
-                self._process, builds
-            )
-            return result
-
-    async def close(self) -> None:
-        """End the actor and its child."""
-        await _release(self._actor)
-
-
-class ActorBench:
-    """A bench of the fleet: one bench actor, in a placement group of its own.
-
-    The group keeps its room while the actor is restarted, and goes to another node with it.
-
-    Args:
-        room: the Ray resources that the bench holds.
-        node: the one it must be on; any by default.
-    """
-
-    def __init__(
-        self, backend: Backend, index: int, room: Mapping[str, float], node: str | None = None
-    ) -> None:
-        self.name = f"{backend}{index}"
-        where = [{"ray.io/node-id": node}] if node else None
-        owner = ray.get_runtime_context().get_actor_name() or "none"
-        name = f"{owner}:{secrets.token_hex(8)}"
-        self._group: PlacementGroup = placement_group(
-            [dict(room)], name=name, bundle_label_selector=where
-        )
-        self.placement = PlacementGroupSchedulingStrategy(self._group)
-        options = {
-            "num_gpus": room.get("GPU", 0),
-            "num_cpus": room.get("CPU", 0),
-            "scheduling_strategy": self.placement,
-            "max_concurrency": 2,
-        }
-        self._actor = _create(BenchActor, options, backend, index)
-
-    async def ready(self) -> str:
-        """Return once the actor lives, with the name of its process."""
-        with _losses(final=True):
-            self.name = await self._actor.process.remote()
-            return self.name
-
-    async def device(self) -> Device:
-        """What the device allows."""
-        with _losses():
-            device: Device = await self._actor.device.remote()
-            return device
-
-    async def prepare(self, setup: BenchSetup) -> BaselinePrepared:
-        """Make oracle and baseline ready."""
-        with _losses():
-            prepared: BaselinePrepared = await self._actor.prepare.remote(setup)
-            return prepared
-
-    async def measure(self, work: MeasureWork) -> AsyncIterator[TrialFinished]:
-        """Yield outcomes as they stream in; those before a death survive it."""
-        with _losses():
-            stream = self._actor.measure.options(num_returns="streaming").remote(work)
-            async for outcome in stream:
-                yield await outcome
-
-    async def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
-        """Time finalists and baseline in a fresh process."""
-        with _losses():
-            sampled: ConfirmationSampled = await self._actor.confirm.remote(work)
-            return sampled
-
-    async def examine(self, work: ExamineWork) -> WinnersExamined:
-        """Run winners under the checkers."""
-        with _losses():
-            examined: WinnersExamined = await self._actor.examine.remote(work)
-            return examined
-
-    async def close(self) -> None:
-        """End the actor and its child, and free the room."""
-        await _release(self._actor)
-        remove_placement_group(self._group)
-
-
-def _create(actor: type, placement: dict[str, Any], *arguments: object) -> Handle:
-    """An actor that Ray restarts for ever, and whose calls are never repeated behind our back."""
-    remote = ray.remote(max_restarts=-1, max_task_retries=0, **placement)(actor)
-    return remote.remote(*arguments)
-
-
-@contextmanager
-def _losses(*, final: bool = False) -> Iterator[None]:
-    """Tell what a worker raised from its death; ``final``: one that Ray gave up is no mere loss."""
-    try:
-        yield
-    except RayTaskError as error:
-        if isinstance(error.cause, KernelwrightError):
-            raise error.cause from None
-        raise WorkerLost(f"{type(error.cause).__name__}: {error.cause}") from error
-    except RuntimeEnvSetupError as error:
-        raise EnvironmentProblem(no_environment(error)) from error
-    except ActorDiedError as error:
-        if final:
-            raise EnvironmentProblem(f"a worker cannot be started: {_first_line(error)}") from error
-        raise WorkerLost(_first_line(error)) from error
-    except RayError as error:
-        raise WorkerLost(_first_line(error)) from error
-
-
-def free_rooms(owner: str) -> None:
-    """Free what a dead driver actor's benches held; Ray itself keeps it until the job ends."""
-    for group in placement_group_table().values():
-        name, state = group["name"], group["state"]
-        if name.startswith(f"{owner}:") and state != "REMOVED":
-            remove_placement_group(get_placement_group(name))
-
-
-def no_environment(error: RuntimeEnvSetupError) -> str:
-    """What to do where Ray's agent does not answer, mostly since another Ray took its port."""
-    return (
-        f"Ray cannot set up its workers here: {_first_line(error)} (a second Ray on this machine "
-        "takes the ports of the first one's agents: stop one of them, start one with other "
-        "--dashboard-agent-listen-port, --metrics-export-port and --runtime-env-agent-port, "
-        "or run with `--fleet local`)"
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-
-
-async def _release(actor: Handle) -> None:
-    """Let an actor end its children; one that does not answer is killed, and they die with it."""
-    with suppress(TimeoutError, RayError):
-        await asyncio.wait_for(actor.close.remote(), CLOSING_SECONDS)
-    ray.kill(actor, no_restart=True)

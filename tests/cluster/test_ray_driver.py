@@ -35,7 +35,8 @@ def facts(run: Path, kind: str):
 
 @pytest.mark.usefixtures("two_gpus")
 def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path, monkeypatch):
-    from cluster.fleets.ray import ActorBench, open_ray_fleet
+    from cluster.fleets.actors import ActorBench
+    from cluster.fleets.ray import open_ray_fleet
 
     run = begin(tmp_path)
     opened, processes = [], []
@@ -72,6 +73,7 @@ def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkey
     import ray
 
     from cluster.fleets import ray as fleets
+    from cluster.fleets.actors import ActorBench
 
     class Others:
         def here(self):
@@ -85,7 +87,7 @@ def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkey
     monkeypatch.setattr(fleets, "STRAGGLER_SECONDS", 0.1)
     run, processes = begin(tmp_path), []
     others = [hold(num_gpus=1, num_cpus=1), hold(num_cpus=2)]  # one core is left, for the bench
-    ready = fleets.ActorBench.ready
+    ready = ActorBench.ready
 
     async def recorded(bench):
         process = await ready(bench)
@@ -93,7 +95,7 @@ def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkey
             processes.append(process)
         return process
 
-    monkeypatch.setattr(fleets.ActorBench, "ready", recorded)
+    monkeypatch.setattr(ActorBench, "ready", recorded)
 
     async def opener(backend):
         fleet = await fleets.open_ray_fleet(backend, gpus=True)
