@@ -60,6 +60,11 @@ def test_a_hiccup_costs_another_launch() -> None:
     assert asked([20e3], [90e3, 21e3]) == 0
 
 
+def test_launches_on_new_inputs_are_as_slow_as_those_on_known_ones_between_them() -> None:
+    lucky_once = [20e3] + [60e3] * 5
+    assert asked(lucky_once, [60e3]) == 0
+
+
 def test_a_machine_that_slowed_down_is_no_reason_to_refuse() -> None:
     assert asked([60e3], [62e3], again=[58e3] * 8) == 1
 
