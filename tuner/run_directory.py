@@ -1,6 +1,6 @@
 """The run directory: the files of a run, the lock of its one writer, and how a run is opened.
 
-Layout: ``run.json`` (format version, run id, time), ``spec.yaml`` (as the user wrote it),
+Layout: ``run.json`` (format version, name, time), ``spec.yaml`` (as the user wrote it),
 ``spec.resolved.yaml`` (the same with all sources inlined, which a resume reads),
 ``environment/NNN.json`` (one for each distinct environment), ``journal.jsonl`` (the truth),
 ``secret`` (the seed of the inputs, readable by the owner alone), ``lock``; and what can be rebuilt
@@ -44,9 +44,9 @@ MAX_FILE_BYTES = 64 << 20
 class RunInfo:
     """What ``run.json`` says; ``created`` is in ISO 8601, UTC.
 
-    ``fleet`` names where the run was begun, and is to go on, if that was said; ``spec`` is a digest
-    of the resolved spec, which the journal's trials are about; ``origin`` the path of the spec that
-    was given, empty for a round's search.
+    ``run`` is the folder's name when it was made; ``fleet`` names where the run was begun, and is
+    to go on, if that was said; ``spec`` is a digest of the resolved spec, which the journal's
+    trials are about; ``origin`` the path of the spec that was given, empty for a round's search.
     """
 
     format: int
@@ -168,7 +168,7 @@ class RunDirectory:
         now, resolved = datetime.now(UTC), dump_resolved(experiment)
         info = RunInfo(
             format=FORMAT,
-            run=f"{experiment.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+            run=path.name,
             experiment=experiment.name,
             created=now.isoformat(timespec="seconds"),
             fleet=fleet,

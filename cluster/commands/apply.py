@@ -14,6 +14,7 @@ from tuner.export.application import Application, FileChange, apply_run
 from tuner.export.regions import has_regions, without_regions
 from tuner.files import UnreadableFile, read_bounded, write_whole
 from tuner.journal.history import History
+from tuner.run_directory import RunView
 
 MAX_BYTES = 4 << 20
 """Longest file of an application that is read."""
@@ -36,7 +37,8 @@ def apply(run_dir: Path, file: Path, *, write: bool, root: Path | None) -> None:
         raise SpecError(f"no such file: {file}")
     view = result_view(run_dir)
     history = History.of(view.experiment, view.entries())
-    application = apply_run(history, view.info.run, place.path, text, place.read)
+    run = RunView.open(run_dir).info.run
+    application = apply_run(history, run, place.path, text, place.read)
     if write:
         _write(place, text, application)
     else:

@@ -157,12 +157,19 @@ def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
 def stop(run_dir: Path, *, now: bool) -> None:
     """Write a stop request, which the run looks for twice a second; a second one says *now*.
 
+    A run that has finished needs none, and is left alone.
+
     Raises:
-        EnvironmentProblem: the run is not running.
+        EnvironmentProblem: the run is not running, and has not finished.
     """
-    view = RunView.open(run_dir)
-    if not _is_running(run_dir):
-        raise EnvironmentProblem(f"{view.path} is not running")
+    RunView.open(run_dir)
+    if not is_running(run_dir):
+        if is_over(run_dir):
+            typer.echo(f"{run_dir} has finished: `kernelwright report {run_dir}` prints its result")
+            return
+        raise EnvironmentProblem(
+            f"{run_dir} is not running; `kernelwright resume {run_dir}` continues it"
+        )
     if now or (run_dir / STOP_FILE).exists():
         write_whole(run_dir / STOP_FILE, STOP_NOW)
         typer.echo("stop requested: the run ends at once; `kernelwright resume` continues it")
@@ -201,7 +208,7 @@ def write_export(run_dir: Path, folder: Path) -> list[Path]:
 def _state(run_dir: Path, *, over: bool, waiting: bool) -> str:
     if over:
         return "finished"
-    if _is_running(run_dir):
+    if is_running(run_dir):
         return "running"
     return "waiting" if waiting else "interrupted"
 
@@ -216,7 +223,7 @@ def history_of(view: RunView) -> History:
     return History.of(view.experiment, view.entries())
 
 
-def _is_running(run_dir: Path) -> bool:
+def is_running(run_dir: Path) -> bool:
     """Whether a process holds the lock of the run directory."""
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW  # it may be anything in others' runs
