@@ -18,6 +18,7 @@ from cluster.options import (
     ExitWhenWaiting,
     FailIf,
     Fleet,
+    Folder,
     Json,
     ModelOption,
     Run,
@@ -319,6 +320,11 @@ def relay(
     ] = None,
 ) -> None:
     """Answer a mailbox through a model, on a machine with a network."""
+
+
+@command(app, "mcp.mcp")
+def mcp(folder: Folder = Path()) -> None:
+    """Serve a coding agent over stdin and stdout (Model Context Protocol)."""
 
 
 @command(app, "doctor.doctor")

@@ -70,6 +70,9 @@ ModelOption = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder of specs and runs, by default this one.")
+]
 ApplicationLine = Annotated[
     list[str],
     typer.Argument(
