@@ -64,11 +64,13 @@ class ModelAccess:
     exit_when_waiting: bool = False
 
 
-def open_run(path: Path, open_fleet: FleetOpener, access: ModelAccess) -> "SearchRun | AgentRun":
-    """The work on a run directory, with or without agents."""
+def open_run(
+    path: Path, open_fleet: FleetOpener, access: ModelAccess, job: str = ""
+) -> "SearchRun | AgentRun":
+    """The work on a run directory, with or without agents; ``job`` is this process's batch job."""
     if RunView.open(path).experiment.agents is None:
-        return SearchRun(path, open_fleet)
-    return AgentRun(path, open_fleet, access)
+        return SearchRun(path, open_fleet, job)
+    return AgentRun(path, open_fleet, access, job)
 
 
 class AgentRun:
@@ -78,10 +80,14 @@ class AgentRun:
         path: the run directory; its experiment names a model and has no template.
         open_fleet: brings up workers for a backend.
         access: how to reach the model.
+        job: the batch job that this process belongs to, for other processes to read.
     """
 
-    def __init__(self, path: Path, open_fleet: FleetOpener, access: ModelAccess) -> None:
+    def __init__(
+        self, path: Path, open_fleet: FleetOpener, access: ModelAccess, job: str = ""
+    ) -> None:
         self._path = path
+        self._job = job
         self._open_fleet = open_fleet
         self._access = access
         self._asked = StopRequests(path)
@@ -99,7 +105,7 @@ class AgentRun:
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with closing(RunDirectory.open(self._path)) as directory, logged(self._path):
+        with closing(RunDirectory.open(self._path, job=self._job)) as directory, logged(self._path):
             self._asked.begin()
             language = directory.experiment.kernel.language
             engine = Engine(partial(self._open_fleet, language))

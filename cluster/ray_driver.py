@@ -98,11 +98,12 @@ class DriverActor:
         endpoints: tuple[str, ...],
         exit_when_waiting: bool,
         cache: Path | None,
+        job: str,
     ) -> None:
         opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache)
         known = {} if keys is None else read_keys(keys)
         access = ModelAccess(keys=known, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
-        self._run = open_run(path, opener, access)
+        self._run = open_run(path, opener, access, job)
 
     async def progress(self) -> AsyncIterator[Update]:
         """Go on with the run, streaming how far it is."""
@@ -134,6 +135,7 @@ class RemoteRun:
         endpoints: hosts that the user allows as the spec's ``base_url``.
         exit_when_waiting: end instead of waiting for a model's reply in a mailbox.
         cache: the folder where compiled binaries are kept from run to run, if they are.
+        job: the batch job that the entry point belongs to.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class RemoteRun:
         endpoints: tuple[str, ...] = (),
         exit_when_waiting: bool = False,
         cache: Path | None = None,
+        job: str = "",
     ) -> None:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._name = f"driver:{path}:{secrets.token_hex(4)}"
@@ -159,7 +162,7 @@ class RemoteRun:
         )(DriverActor)
         self._path = path
         self._actor: Any = remote.remote(
-            path, device, gpus, keys, endpoints, exit_when_waiting, cache
+            path, device, gpus, keys, endpoints, exit_when_waiting, cache, job
         )
 
     def stop(self, reason: StopReason) -> None:

@@ -85,11 +85,13 @@ class SearchRun:
     Args:
         path: the run directory, made by :meth:`tuner.run_directory.RunDirectory.create`.
         open_fleet: brings up workers for a backend, in the event loop that iterates.
+        job: the batch job that this process belongs to, for other processes to read.
     """
 
-    def __init__(self, path: Path, open_fleet: FleetOpener) -> None:
+    def __init__(self, path: Path, open_fleet: FleetOpener, job: str = "") -> None:
         self._path = path
         self._open_fleet = open_fleet
+        self._job = job
         self._asked = StopRequests(path)
 
     def stop(self, reason: StopReason) -> None:
@@ -102,7 +104,7 @@ class SearchRun:
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with closing(RunDirectory.open(self._path)) as directory, logged(self._path):
+        with closing(RunDirectory.open(self._path, job=self._job)) as directory, logged(self._path):
             self._asked.begin()
             engine = Engine(partial(self._open_fleet, directory.experiment.kernel.language))
             try:

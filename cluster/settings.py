@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Collection, Iterator, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from agents.llm.provider_settings import is_setting
 from tuner.errors import EnvironmentProblem
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
+_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _PR_SET_DUMPABLE = 4
 
 
@@ -29,12 +30,13 @@ class Settings:
     ``ray_address`` is the cluster to join (set by the user, and by Ray for a submitted job);
     ``in_job``: this process is the entry point of ``ray job submit``; ``home`` keeps patterns and
     compiled binaries between runs, ``None`` if ``KERNELWRIGHT_HOME`` is empty or the user has no
-    home.
+    home; ``job`` names the batch job of Ray or Slurm, empty outside of one.
     """
 
     ray_address: str | None
     in_job: bool
     home: Path | None = None
+    job: str = ""
 
     @property
     def cache(self) -> Path | None:
@@ -46,9 +48,18 @@ class Settings:
         """The settings in ``environ``."""
         return cls(
             ray_address=environ.get("RAY_ADDRESS") or None,
-            in_job="RAY_JOB_CONFIG_JSON_ENV_VAR" in environ,
+            in_job=_RAY_JOB in environ,
             home=_home(environ.get("KERNELWRIGHT_HOME")),
+            job=_job(environ),
         )
+
+
+def _job(environ: Mapping[str, str]) -> str:
+    """The batch job that this process belongs to, in words."""
+    with suppress(ValueError, TypeError, KeyError):
+        return f"Ray job {json.loads(environ[_RAY_JOB])['metadata']['job_submission_id']}"
+    slurm = environ.get("SLURM_JOB_ID")
+    return f"Slurm job {slurm}" if slurm else ""
 
 
 def _home(given: str | None) -> Path | None:

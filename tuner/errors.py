@@ -22,6 +22,10 @@ class EnvironmentProblem(KernelwrightError):
     exit_code = 3
 
 
+class JournalUnwritable(EnvironmentProblem):
+    """A run's journal cannot be written, say to a full disk; what it holds is kept."""
+
+
 class NothingValid(KernelwrightError):
     """No configuration is valid, or the baseline was rejected."""
 

@@ -1,15 +1,14 @@
-"""The run directory: the files of a run, the lock of its one writer, and how a run is opened.
+"""The run directory: the files of a run, its one writer, and how a run is opened.
 
 Layout: ``run.json`` (format version, name, time), ``spec.yaml`` (as the user wrote it),
 ``spec.resolved.yaml`` (the same with all sources inlined, which a resume reads),
 ``environment/NNN.json`` (one for each distinct environment), ``journal.jsonl`` (the truth),
-``secret`` (the seed of the inputs, readable by the owner alone), ``lock``; and what can be rebuilt
-from these: ``status.json``, ``results.jsonl``, ``results.csv``, ``export/``. Knows nothing of what
-the facts in the journal mean.
+``secret`` (the seed of the inputs, readable by the owner alone), ``lock`` and ``lease.json``
+(:mod:`tuner.lease`); and what can be rebuilt from these: ``status.json``, ``results.jsonl``,
+``results.csv``, ``export/``. Knows nothing of what the facts in the journal mean.
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -31,6 +30,7 @@ from tuner.files import UnreadableFile, inside, make_folder, read_bounded, write
 from tuner.journal.facts import Entry, Fact, TrialProposed
 from tuner.journal.file import Journal, read_journal
 from tuner.journal.references import check_references
+from tuner.lease import Lease
 
 FORMAT = 4
 """To be raised with every change after which what was written before cannot be gone on with."""
@@ -131,12 +131,12 @@ class RunView:
 class RunDirectory:
     """A run directory held by its one writer, until :meth:`close`."""
 
-    def __init__(self, view: RunView, lock: int) -> None:
-        """Wrap a locked directory; use :meth:`create` or :meth:`open`."""
+    def __init__(self, view: RunView, lease: Lease) -> None:
+        """Wrap a directory that is held; use :meth:`create` or :meth:`open`."""
         self.path = view.path
         self.info = view.info
         self.experiment = view.experiment
-        self._lock = lock
+        self._lease = lease
         try:
             self.secret = int(_read(self.path / "secret") or "", 16)
         except (EnvironmentProblem, ValueError):
@@ -176,11 +176,11 @@ class RunDirectory:
             origin=origin,
         )
         building: Path | None = None
-        lock = -1
+        lease: Lease | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             building = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            lock = _lock(building)
+            lease = Lease(building)
             (building / "environment").mkdir()
             (building / INFO).write_bytes(TypeAdapter(RunInfo).dump_json(info) + b"\n")
             (building / "spec.yaml").write_text(spec_text)
@@ -191,8 +191,8 @@ class RunDirectory:
                 stream.write(f"{secrets.randbits(63) if secret is None else secret:x}\n")
             building.rename(path)
         except OSError as error:
-            if lock >= 0:
-                os.close(lock)
+            if lease:
+                lease.release()
             if building:
                 shutil.rmtree(building, ignore_errors=True)
             if error.errno != errno.ENAMETOOLONG and path.exists():
@@ -207,11 +207,13 @@ class RunDirectory:
                 f"cannot make the run directory {path}: {error.strerror}; name another with "
                 "--run-dir"
             ) from None
-        return cls(RunView(path, info, experiment), lock)
+        return cls(RunView(path, info, experiment), lease)
 
     @classmethod
-    def open(cls, path: Path) -> "RunDirectory":
+    def open(cls, path: Path, *, job: str = "") -> "RunDirectory":
         """Hold an existing run, to go on with it or to rewrite what is derived.
+
+        A dead process's lease is taken over. ``job`` is the batch job that this process belongs to.
 
         Raises:
             EnvironmentProblem: there is no run, another process holds it, or it cannot be written.
@@ -219,10 +221,10 @@ class RunDirectory:
         view = RunView.open(path.absolute())
         _refuse_links(view.path)
         try:
-            lock = _lock(view.path)
+            lease = Lease(view.path, job)
         except OSError as error:
             raise EnvironmentProblem(f"cannot write {view.path}: {error.strerror}") from None
-        return cls(view, lock)
+        return cls(view, lease)
 
     def journal(self) -> Journal:
         """The journal, opened for writing.
@@ -230,7 +232,7 @@ class RunDirectory:
         Raises:
             EnvironmentProblem: it cannot be read or written, is damaged, or has lost trials.
         """
-        journal = Journal(self.path / JOURNAL)
+        journal = Journal(self.path / JOURNAL, self._lease.check)
         try:
             _check_whole(self.path, journal.entries, _told(self.path))
             check_references(journal.path, self.experiment, journal.entries)
@@ -253,7 +255,12 @@ class RunDirectory:
         return _digest(text)
 
     def write(self, name: str, text: str) -> Path:
-        """Replace a file of the directory as a whole, so that no reader sees half of it."""
+        """Replace a file of the directory as a whole, so that no reader sees half of it.
+
+        Raises:
+            EnvironmentProblem: it cannot be written, or another process holds the directory now.
+        """
+        self._lease.check()
         target = inside(self.path, name)
         make_folder(target.parent)
         write_whole(target, text)
@@ -261,9 +268,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Let go of the directory; closing twice does nothing."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._lease.release()
 
 
 def _refuse_links(path: Path) -> None:
@@ -313,20 +318,3 @@ def _read(file: Path) -> str | None:
         return read_bounded(file, MAX_FILE_BYTES)
     except UnreadableFile as error:
         raise EnvironmentProblem(f"{file} {error}") from None
-
-
-def _lock(path: Path) -> int:
-    """Take the directory's lock; the kernel lets go of it however this process ends."""
-    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
-        os.close(lock)
-        raise EnvironmentProblem(
-            f"the run directory {path} is in use by process {holder or '(unknown)'}: wait for it, "
-            f"or stop it with `kernelwright stop {path}`"
-        ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock

@@ -1,8 +1,6 @@
 """``status``, ``stop`` and ``export`` of a run directory."""
 
-import fcntl
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import inside, make_folder, write_whole
 from tuner.journal.history import History
+from tuner.lease import Tenure, read_tenure
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
 
@@ -53,7 +52,7 @@ def result_view(run_dir: Path) -> RunView:
 
 
 def status(run_dir: Path, *, as_json: bool) -> None:
-    """Print the state of a run, from its journal and its lock."""
+    """Print the state of a run, from its journal and its lease."""
     view = RunView.open(run_dir)
     if view.experiment.agents is not None:
         _print_facts(_rounds_status(view), as_json=as_json)
@@ -61,7 +60,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
     history = history_of(view)
     facts = {
         "run": view.info.run,
-        "state": _state(run_dir, over=history.finished, waiting=_awaits_device(history)),
+        **_state(run_dir, over=history.finished, waiting=_awaits_device(history)),
         "trials": tried([history]),
         "budget": view.experiment.search.trials,
         "rejected": history.rejected,
@@ -77,7 +76,7 @@ def _rounds_status(view: RunView) -> dict[str, object]:
     histories = list(rounds_of(view.path, ledger).values())
     facts: dict[str, object] = {
         "run": view.info.run,
-        "state": _state(
+        **_state(
             view.path,
             over=ledger is not None and ledger.over,
             waiting=ledger is not None and ledger.waiting,
@@ -205,12 +204,28 @@ def write_export(run_dir: Path, folder: Path) -> list[Path]:
     return written
 
 
-def _state(run_dir: Path, *, over: bool, waiting: bool) -> str:
+def _state(run_dir: Path, *, over: bool, waiting: bool) -> dict[str, object]:
+    """The state, and of a running run its writer."""
     if over:
-        return "finished"
-    if is_running(run_dir):
-        return "running"
-    return "waiting" if waiting else "interrupted"
+        return {"state": "finished"}
+    if (held := writer(run_dir)) is not None:
+        return {"state": "running", "writer": str(held)}
+    return {"state": "waiting" if waiting else "interrupted"}
+
+
+def is_running(run_dir: Path) -> bool:
+    """Whether a live process writes the run directory."""
+    return writer(run_dir) is not None
+
+
+def writer(run_dir: Path) -> Tenure | None:
+    """The lease of the live process that writes a run directory; ``None`` if there is none.
+
+    Raises:
+        EnvironmentProblem: the lease cannot be read.
+    """
+    found = read_tenure(run_dir)
+    return found if found is not None and found.alive else None
 
 
 def _awaits_device(history: History) -> bool:
@@ -221,18 +236,3 @@ def _awaits_device(history: History) -> bool:
 def history_of(view: RunView) -> History:
     """What the journal of a run directory adds up to."""
     return History.of(view.experiment, view.entries())
-
-
-def is_running(run_dir: Path) -> bool:
-    """Whether a process holds the lock of the run directory."""
-    try:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW  # it may be anything in others' runs
-        with os.fdopen(os.open(run_dir / "lock", flags)) as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot read {run_dir / 'lock'}: {error.strerror}") from None
-    return False

@@ -46,6 +46,7 @@ from tuner.errors import (
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
+from tuner.lease import read_tenure
 from tuner.run_directory import RunDirectory, RunView, begun
 
 
@@ -179,6 +180,8 @@ def resume(
     if results.is_over(folder):
         report.conclude(folder, as_json=as_json)
         return
+    if (held := read_tenure(folder)) is not None and not held.alive:
+        _say(f"taking the run directory over: {held.why_stale}")
     access = _access(allow_endpoint, exit_when_waiting)
     settings, again = Settings.read(), _given(fleet, device, access)
     fleet = fleet or RunView.open(folder).info.fleet
@@ -281,7 +284,7 @@ def _workplace(
         asking = replace(access, keys=take_keys())
         yield _Workplace(
             lambda: target is not None or machine_has_gpu(),
-            lambda folder: open_run(folder, opener, asking),
+            lambda folder: open_run(folder, opener, asking, settings.job),
         )
         return
     with ExitStack() as stack:
@@ -300,6 +303,7 @@ def _workplace(
                 endpoints=access.endpoints,
                 exit_when_waiting=access.exit_when_waiting,
                 cache=settings.cache,
+                job=settings.job,
             )
 
         has_gpu = machine_has_gpu

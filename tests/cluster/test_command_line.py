@@ -409,6 +409,7 @@ def test_interrupted_killed_and_stopped_it_loses_and_repeats_no_trial(
     assert kernelwright("stop", run).returncode == 0
     result, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
+    assert re.search(r"taking the run directory over: process \d+ on .* ended without", errors)
     assert re.match("kernelwright: outcome=.* speedup=[0-9]", result.strip().splitlines()[-1])
     assert [f.reason for f in RunView.open(run).facts() if f.kind == "search.ended"] == ["stopped"]
     third = finished(run)

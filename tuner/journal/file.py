@@ -11,14 +11,15 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 from pydantic import TypeAdapter, ValidationError
 
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, JournalUnwritable
 from tuner.journal.facts import Entry, Fact, TrialFinished, TrialProposed
 
 VERSION = 3
@@ -136,35 +137,44 @@ def damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
 
 
 class Journal:
-    """A journal opened by its one writer, which holds the run directory's lock."""
+    """A journal opened by its one writer, which holds the run directory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
         """Open or begin a journal; a torn last line is cut off, :attr:`entries` are what it holds.
 
-        :attr:`synced` is how many entries are on disk, safe from a crash of the machine.
+        :attr:`synced` is how many entries are on disk, safe from a crash of the machine. ``check``
+        is called before each write, and raises if this process may not write any more.
 
         Raises:
-            EnvironmentProblem: it cannot be read or written, or is damaged.
+            EnvironmentProblem: it cannot be read, or is damaged.
+            JournalUnwritable: it cannot be written.
         """
         self.path = path
+        self._check = check
         data = _whole_lines(path) if path.exists() else b""
         self.entries, self._checksum = _decode(path, data)
         self._written, self.synced = len(self.entries), 0
+        self._size = len(data)
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            os.ftruncate(self._descriptor, len(data))
-            os.lseek(self._descriptor, 0, os.SEEK_END)
+            os.ftruncate(self._descriptor, self._size)
         except OSError as error:
-            raise EnvironmentProblem(f"cannot write {path}: {error.strerror}") from None
+            raise JournalUnwritable(f"cannot write {path}: {error.strerror}") from None
         self._dirty = True  # an earlier writer may have died before it synced
         if not data:
             self._write(HEADER)
         self.sync()
 
     def append(self, entry: Entry) -> None:
-        """Hand an entry to the operating system, so that it survives this process."""
-        line, self._checksum = _encode(entry, self._checksum)
+        """Hand an entry to the operating system, so that it survives this process.
+
+        Raises:
+            JournalUnwritable: it cannot be written, say to a full disk; nothing of it is kept.
+        """
+        self._check()
+        line, checksum = _encode(entry, self._checksum)
         self._write(line)
+        self._checksum = checksum
         self._written += 1
 
     def sync(self) -> None:
@@ -174,16 +184,20 @@ class Journal:
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
-                raise EnvironmentProblem(f"cannot sync {self.path}: {error.strerror}") from None
+                raise JournalUnwritable(f"cannot sync {self.path}: {error.strerror}") from None
             self.synced = written
 
     def _write(self, data: bytes) -> None:
+        end = self._size
         try:
             while data:
-                data = data[os.write(self._descriptor, data) :]
+                count = os.pwrite(self._descriptor, data, end)
+                data, end = data[count:], end + count
         except OSError as error:
-            raise EnvironmentProblem(f"cannot write {self.path}: {error.strerror}") from None
-        self._dirty = True
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)  # half a line is no entry
+            raise JournalUnwritable(f"cannot write {self.path}: {error.strerror}") from None
+        self._size, self._dirty = end, True
 
     def close(self) -> None:
         """Sync and close; closing twice does nothing."""
