@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from cluster.application_commands import application_commands
 from cluster.error_exit import exit_with_message, open_standard_streams
 from cluster.lazy_command import command
 from cluster.options import (
     AllowEndpoint,
-    ApplicationLine,
     DeviceOption,
     ExitWhenWaiting,
     FailIf,
@@ -199,6 +199,16 @@ def status(run_dir: Run, *, as_json: Json = False) -> None:
     """Show the state of a run, also while it is running."""
 
 
+@command(app, "show.show")
+def show(
+    run_dir: Run,
+    trial: Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="A trial's number.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show all of one trial: parameters, launches, compile report, times, failures, workers."""
+
+
 @command(app, "results.stop")
 def stop(
     run_dir: Run,
@@ -244,29 +254,6 @@ def export(
     ] = None,
 ) -> None:
     """Write the tuned sources and a C header that dispatches by shape."""
-
-
-@command(app, "apply.apply")
-def apply(
-    run_dir: Run,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The source that defines the kernel.")
-    ],
-    *,
-    write: Annotated[
-        bool,
-        typer.Option("--write", help="Change the files, and keep a copy FILE.orig."),
-    ] = False,
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            "--root",
-            help="The application's folder, which paths in the diff start from. The default is "
-            "FILE's repository, or else the current folder.",
-        ),
-    ] = None,
-) -> None:
-    """Put a run's tuned kernels into an application's source: print the diff, or write it."""
 
 
 @command(app, "compare.compare")
@@ -332,61 +319,7 @@ def doctor(*, as_json: Json = False) -> None:
     """Show this machine's devices, packages and what is missing."""
 
 
-@command(app, "applications.profile", runs_application=True)
-def profile(application: ApplicationLine, *, as_json: Json = False) -> None:
-    """Run an application and show which kernels it launches, how often, and their GPU time."""
-
-
-@command(app, "applications.capture", runs_application=True)
-def capture(
-    application: ApplicationLine,
-    *,
-    kernel: Annotated[
-        str, typer.Option("--kernel", help="Part of the kernel's name, or a pattern with * and ?.")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The folder to create, instead of captures/KERNEL."),
-    ] = None,
-    max_mib: Annotated[
-        int,
-        typer.Option("--max-mib", min=1, help="Device memory to record for one pointer, at most."),
-    ] = 256,
-    max_shapes: Annotated[
-        int, typer.Option("--max-shapes", min=1, help="Shapes to record, at most.")
-    ] = 8,
-) -> None:
-    """Run an application and record launches of a kernel, with memory before and after."""
-
-
-@command(app, "inject.inject")
-def inject(
-    run_dir: Run,
-    application: ApplicationLine,
-    *,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify", help="Run both kernels, compare, and hand the original's results on."
-        ),
-    ] = False,
-    repeat: Annotated[
-        int,
-        typer.Option(
-            "--repeat",
-            min=0,
-            help="Time so many runs with and without, in alternation.",
-        ),
-    ] = 0,
-    kernel: Annotated[
-        str | None,
-        typer.Option("--kernel", help="The kernel's mangled name, if the application has another."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Run an application with a run's kernels in place of its own, by the dispatch rule."""
-
-
+app.registered_commands += application_commands.registered_commands
 app.add_typer(patterns_app, name="patterns")
 
 

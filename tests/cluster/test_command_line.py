@@ -110,6 +110,13 @@ def test_a_run_ends_with_a_result_an_export_and_one_last_line(finished_run):
     assert "has finished" in too_late.stdout
     assert not (run / STOP_FILE).exists()
 
+    shown = kernelwright("show", run, 0, "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["plan"]["builds"][0]["usage"]["scale"]
+    nothing = kernelwright("show", run, 99)
+    assert nothing.returncode == 2
+    assert "has no trial 99: trials 0 to" in nothing.stderr
+
 
 def test_a_spec_whose_guesses_were_not_read_is_right_with_a_reservation(tmp_path):
     spec = write_experiment(tmp_path).with_name("guessed.yaml")

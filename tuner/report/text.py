@@ -45,8 +45,8 @@ def render(result: Result, width: int = WIDTH) -> str:
         parts.append(f"The baseline cannot be used: {rejected.detail} ({where}).")
     if result.general or any(result.specialised):
         parts.append(_tables(result, width))
-        labelled = ((*_winners(result),), (*_device(result),))
-        parts += ["\n".join(_labelled(prose, *each) for each in group) for group in labelled]
+        groups = ((*_winners(result),), (*_device(result),))
+        parts += ["\n".join(labelled(prose, *each) for each in group) for group in groups]
         if result.outcome == "no_gain":
             parts.append(hanging(verdict_text(result), prose))
     elif not result.baseline_rejected:
@@ -218,7 +218,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int) -> str:
     return "\n".join(lines)
 
 
-def _labelled(width: int, label: str, *paragraphs: str) -> str:
+def labelled(width: int, label: str, *paragraphs: str) -> str:
     """Wrapped paragraphs behind a label."""
     indent = " " * _INDENT
     lines = [_wrapped(paragraph, width, indent, indent) for paragraph in paragraphs]
