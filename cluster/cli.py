@@ -199,6 +199,13 @@ def status(run_dir: Run, *, as_json: Json = False) -> None:
     """Show the state of a run, also while it is running."""
 
 
+@command(app, "watch.watch")
+def watch(
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run directories.")],
+) -> None:
+    """Show runs while they go on, from their directories; ends when all are finished."""
+
+
 @command(app, "show.show")
 def show(
     run_dir: Run,

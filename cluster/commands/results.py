@@ -60,7 +60,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
     history = history_of(view)
     facts = {
         "run": view.info.run,
-        **_state(run_dir, over=history.finished, waiting=_awaits_device(history)),
+        **state_of(run_dir, over=history.finished, waiting=awaits_device(history)),
         "trials": tried([history]),
         "budget": view.experiment.search.trials,
         "rejected": history.rejected,
@@ -76,7 +76,7 @@ def _rounds_status(view: RunView) -> dict[str, object]:
     histories = list(rounds_of(view.path, ledger).values())
     facts: dict[str, object] = {
         "run": view.info.run,
-        **_state(
+        **state_of(
             view.path,
             over=ledger is not None and ledger.over,
             waiting=ledger is not None and ledger.waiting,
@@ -204,8 +204,8 @@ def write_export(run_dir: Path, folder: Path) -> list[Path]:
     return written
 
 
-def _state(run_dir: Path, *, over: bool, waiting: bool) -> dict[str, object]:
-    """The state, and of a running run its writer."""
+def state_of(run_dir: Path, *, over: bool, waiting: bool) -> dict[str, str]:
+    """The ``state`` of a run, and the ``writer`` of one that is running."""
     if over:
         return {"state": "finished"}
     if (held := writer(run_dir)) is not None:
@@ -228,7 +228,7 @@ def writer(run_dir: Path) -> Tenure | None:
     return found if found is not None and found.alive else None
 
 
-def _awaits_device(history: History) -> bool:
+def awaits_device(history: History) -> bool:
     """Whether the last process of the run had no device."""
     return history.device is not None and history.device.driver == NO_DRIVER
 

@@ -88,7 +88,8 @@ class RunProgress:
         left = f", about {duration(self.left)} left" if self.left and self.left >= 1 else ""
         match self.phase:
             case "baseline":
-                return f"baseline: compiling, checking and timing it; then {self.estimate}{again}"
+                then = f"; then {self.estimate}" if self.estimate else ""
+                return f"baseline: compiling, checking and timing it{then}{again}"
             case "search":
                 most = f"/{self.seconds:.0f}" if self.searched < self.seconds < ENDLESS else ""
                 return (

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -56,7 +56,7 @@ def read_journal(path: Path) -> list[Entry]:
     Raises:
         EnvironmentProblem: it cannot be read, is no journal, has another version, or is damaged.
     """
-    return _decode(path, _whole_lines(path))[0]
+    return list(JournalDecoder(path).entries(after_header(_whole_lines(path))))
 
 
 def _whole_lines(path: Path) -> bytes:
@@ -65,12 +65,26 @@ def _whole_lines(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
             start = stream.read(_LONGEST_HEADER)
-            if start[: len(HEADER)] != HEADER[: len(start)]:
-                raise _foreign(path, start)
+            check_header(path, start)
             data = start + stream.read()
     except OSError as error:
         raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
     return data[: data.rfind(b"\n") + 1]
+
+
+def after_header(data: bytes) -> bytes:
+    """The lines of a journal after its first one."""
+    return data.partition(b"\n")[2]
+
+
+def check_header(path: Path, start: bytes) -> None:
+    """Check the first bytes of a journal, perhaps not all of its header.
+
+    Raises:
+        EnvironmentProblem: they begin no journal of this version.
+    """
+    if start[: len(HEADER)] != HEADER[: len(start)]:
+        raise _foreign(path, start)
 
 
 def _foreign(path: Path, start: bytes) -> EnvironmentProblem:
@@ -90,42 +104,59 @@ def _no_journal(path: Path, what: str) -> EnvironmentProblem:
     )
 
 
-def _decode(path: Path, data: bytes) -> tuple[list[Entry], int]:
-    """The entries of whole lines, and their checksum."""
-    _, _, rest = data.partition(b"\n")
-    texts, checksum = [], 0
-    for number, line in enumerate(rest.split(b"\n")[:-1], start=2):
-        texts.append(b"{" + line[_SUM_LENGTH:])
-        checksum = zlib.crc32(texts[-1], checksum)
-        if line[:_SUM_LENGTH] != _SUM % checksum:
-            raise damaged(path, number, "it does not follow from the lines before it")
-    return list(_checked(path, texts)), checksum
+class JournalDecoder:
+    """Decodes the lines of a journal as they come, and checks that each follows from those before.
 
+    Attributes:
+        checksum: Of all lines so far.
+        line: The number of the last line so far, from 1, which is the header.
+    """
 
-def _checked(path: Path, texts: Iterable[bytes]) -> Iterator[Entry]:
-    """Entries that decode and refer to no trial that was never proposed."""
-    proposed = 0
-    for number, text in enumerate(texts, start=2):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.checksum = 0
+        self.line = 1
+        self._proposed = 0
+
+    def entries(self, data: bytes) -> Iterator[Entry]:
+        """The entries of the next whole lines.
+
+        Raises:
+            EnvironmentProblem: a line does not follow from those before it, does not decode, or
+                refers to a trial that was never proposed.
+        """
+        for line in data.split(b"\n")[:-1]:
+            self.line += 1
+            text = b"{" + line[_SUM_LENGTH:]
+            self.checksum = zlib.crc32(text, self.checksum)
+            if line[:_SUM_LENGTH] != _SUM % self.checksum:
+                raise self._damaged("it does not follow from the lines before it")
+            yield self._entry(text)
+
+    def _entry(self, text: bytes) -> Entry:
         time = _TIME.match(text)
         if time is None or float(time[1]) >= _YEAR_10000:
-            raise damaged(path, number, "it does not say when it was written")
+            raise self._damaged("it does not say when it was written")
         try:
             fact = _facts().validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise damaged(path, number, f"{where}: {first['msg']}".removeprefix(": ")) from None
+            raise self._damaged(f"{where}: {first['msg']}".removeprefix(": ")) from None
         match fact:
             case TrialProposed(trial=trial):
-                if trial != proposed:
-                    raise damaged(path, number, f"trial {trial} where {proposed} is due")
-                proposed += 1
+                if trial != self._proposed:
+                    raise self._damaged(f"trial {trial} where {self._proposed} is due")
+                self._proposed += 1
             case TrialFinished(trial=trial):
-                if not 0 <= trial < proposed:
-                    raise damaged(path, number, f"trial {trial} was never proposed")
+                if not 0 <= trial < self._proposed:
+                    raise self._damaged(f"trial {trial} was never proposed")
             case _:
                 pass
-        yield Entry(fact, at=float(time[1]), t=float(time[2]))
+        return Entry(fact, at=float(time[1]), t=float(time[2]))
+
+    def _damaged(self, what: str) -> EnvironmentProblem:
+        return damaged(self._path, self.line, what)
 
 
 def damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
@@ -152,7 +183,9 @@ class Journal:
         self.path = path
         self._check = check
         data = _whole_lines(path) if path.exists() else b""
-        self.entries, self._checksum = _decode(path, data)
+        decoder = JournalDecoder(path)
+        self.entries = list(decoder.entries(after_header(data)))
+        self._checksum = decoder.checksum
         self._written, self.synced = len(self.entries), 0
         self._size = len(data)
         try:

@@ -26,19 +26,37 @@ def check_references(path: Path, experiment: Experiment, entries: Sequence[Entry
         EnvironmentProblem: an outcome has another number of cells than the experiment has shapes,
             or a fact names a trial or a shape that there is not.
     """
-    tune = len(experiment.shapes.tune)
-    every = tune + len(experiment.shapes.held_out)
-    proposed = incumbents = 0
-    for number, entry in enumerate(entries, start=2):
+    references = References(path, experiment)
+    for entry in entries:
+        references.check(entry)
+
+
+class References:
+    """Checks the entries of a journal one after the other, as :func:`check_references` does."""
+
+    def __init__(self, path: Path, experiment: Experiment) -> None:
+        self._path = path
+        self._tune = len(experiment.shapes.tune)
+        self._every = self._tune + len(experiment.shapes.held_out)
+        self._line = 1
+        self._proposed = self._incumbents = 0
+
+    def check(self, entry: Entry) -> None:
+        """Check the next entry; raises :class:`EnvironmentProblem`."""
+        self._line += 1
         match entry.fact:
             case TrialProposed():
-                proposed += 1
+                self._proposed += 1
             case IncumbentEntered():
-                incumbents += 1
+                self._incumbents += 1
             case fact:
-                known = range(INCUMBENT - incumbents + 1, proposed)
-                for what in (*_miscounted(fact, tune, every), *_unknown(fact, known, every)):
-                    raise damaged(path, number, what)
+                known = range(INCUMBENT - self._incumbents + 1, self._proposed)
+                wrong = (
+                    *_miscounted(fact, self._tune, self._every),
+                    *_unknown(fact, known, self._every),
+                )
+                for what in wrong:
+                    raise damaged(self._path, self._line, what)
 
 
 def _miscounted(fact: Fact, tune: int, every: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.experiment.model import Experiment
-from tuner.journal.facts import Entry, TrialFinished
+from tuner.journal.facts import Entry, Fact, TrialFinished
 from tuner.journal.history import History
 from tuner.report.document import Table
 from tuner.report.figure import Line, Lines
@@ -27,7 +27,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class _Point:
+class Point:
     """A finished trial: how many there were, the seconds, its speedup and the best so far."""
 
     trial: int
@@ -36,17 +36,44 @@ class _Point:
     best: float | None
 
 
+class Climb:
+    """The points of one search, from a history that grows; ``name`` is the search's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.points: list[Point] = []
+        self._done: set[int] = set()
+
+    def apply(self, history: History, fact: Fact) -> None:
+        """Take the point of a fact that was just applied to the history, if it makes one."""
+        if not isinstance(fact, TrialFinished) or fact.trial in self._done:
+            return
+        self._done.add(fact.trial)
+        loss = history.loss(fact.trial)
+        outcome = fact.outcome
+        whole = isinstance(outcome, Measured) and outcome.general and outcome.complete
+        speedup = 1 / loss if loss and whole else None
+        before = self.points[-1].best if self.points else None
+        best = max(filter(None, (before, speedup)), default=None)
+        self.points.append(Point(len(self._done), history.searched, speedup, best))
+
+
 def convergence(searches: Sequence[Search]) -> tuple[Lines | Table, ...]:
     """Figures over trials and over seconds, and the last rises as a table.
 
     Nothing before the first measured trial.
     """
-    points: list[_Point] = []
+    return figures([_climb_of(search) for search in searches])
+
+
+def figures(climbs: Sequence[Climb]) -> tuple[Lines | Table, ...]:
+    """The same of searches that were followed, one after the other."""
+    points: list[Point] = []
     marks: list[tuple[str, tuple[float, float]]] = []
-    for search in searches:
-        last = points[-1] if points else _Point(0, 0.0, None, None)
-        marks.append((search.name, (last.trial, last.seconds)))
-        points += _points(search, last)
+    for climb in climbs:
+        last = points[-1] if points else Point(0, 0.0, None, None)
+        marks.append((climb.name, (last.trial, last.seconds)))
+        points += (_after(last, point) for point in climb.points)
     found = sorted(point.speedup for point in points if point.speedup)
     if not found:
         return ()
@@ -57,7 +84,7 @@ def convergence(searches: Sequence[Search]) -> tuple[Lines | Table, ...]:
     named = marks if len(marks) > 1 else []
 
     def figure(name: str, axis: str, title: str, place: int) -> Lines:
-        def x(point: _Point) -> float:
+        def x(point: Point) -> float:
             return (point.trial, point.seconds)[place]
 
         return Lines(
@@ -71,7 +98,7 @@ def convergence(searches: Sequence[Search]) -> tuple[Lines | Table, ...]:
                 Line(
                     name="best so far",
                     style="steps",
-                    points=_climb([(x(point), point.best or 0.0) for point in climbed]),
+                    points=_rises([(x(point), point.best or 0.0) for point in climbed]),
                 ),
                 Line(
                     name="one configuration",
@@ -100,27 +127,21 @@ def convergence(searches: Sequence[Search]) -> tuple[Lines | Table, ...]:
     )
 
 
-def _points(search: Search, last: _Point) -> list[_Point]:
-    history, points, best = History(search.experiment), [], last.best
-    done: set[int] = set()
+def _climb_of(search: Search) -> Climb:
+    history, climb = History(search.experiment), Climb(search.name)
     for entry in search.entries:
         history.apply(entry)
-        fact = entry.fact
-        if not isinstance(fact, TrialFinished) or fact.trial in done:
-            continue
-        done.add(fact.trial)
-        loss = history.loss(fact.trial)
-        outcome = fact.outcome
-        whole = isinstance(outcome, Measured) and outcome.general and outcome.complete
-        speedup = 1 / loss if loss and whole else None
-        best = max(filter(None, (best, speedup)), default=None)
-        points.append(
-            _Point(last.trial + len(done), last.seconds + history.searched, speedup, best)
-        )
-    return points
+        climb.apply(history, entry.fact)
+    return climb
 
 
-def _climb(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+def _after(last: Point, point: Point) -> Point:
+    """A point of a search that followed another, which ended with ``last``."""
+    best = max(filter(None, (last.best, point.best)), default=None)
+    return Point(last.trial + point.trial, last.seconds + point.seconds, point.speedup, best)
+
+
+def _rises(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     """The points at which the value rises, and the last one."""
     kept = [
         point

@@ -1,0 +1,71 @@
+"""``watch``: runs followed from their directories, in the terminal or as a page."""
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from cluster.watching.follower import RunFollower, RunPicture
+from cluster.watching.terminal import table
+from tuner.errors import SpecError
+from tuner.run_directory import begun
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the run directories."""
+
+PLAIN_SECONDS = 10.0
+"""Between two tables where the output is no terminal."""
+
+
+def watch(run_dirs: Sequence[Path]) -> None:
+    """Show runs until all are finished; Ctrl-C ends it before.
+
+    Raises:
+        SpecError: a directory holds no run.
+    """
+    for path in run_dirs:
+        if not begun(path):
+            raise SpecError(
+                f"{path} is not a run directory: name the folder that `kernelwright run` made, by "
+                "default in runs/"
+            )
+    followers = [RunFollower(path) for path in run_dirs]
+    terminal = sys.__stdout__  # sys.stdout would escape what moves the cursor
+    with suppress(KeyboardInterrupt):
+        if terminal is not None and terminal.isatty():
+            _show_live(followers, Console(file=terminal))
+        else:
+            _print_tables(followers, Console(file=sys.stdout))
+
+
+def _show_live(followers: Sequence[RunFollower], console: Console) -> None:
+    pictures = _look(followers)
+    with Live(table(pictures, time.time()), console=console, auto_refresh=False) as live:
+        while not _over(pictures):
+            time.sleep(LOOK_SECONDS)
+            pictures = _look(followers)
+            live.update(table(pictures, time.time()), refresh=True)
+
+
+def _print_tables(followers: Sequence[RunFollower], console: Console) -> None:
+    pictures = _look(followers)
+    console.print(table(pictures, time.time()))
+    due = time.monotonic() + PLAIN_SECONDS
+    while not _over(pictures):
+        time.sleep(LOOK_SECONDS)
+        pictures = _look(followers)
+        if _over(pictures) or time.monotonic() >= due:
+            console.print(table(pictures, time.time()))
+            due = time.monotonic() + PLAIN_SECONDS
+
+
+def _look(followers: Sequence[RunFollower]) -> list[RunPicture]:
+    return [follower.look() for follower in followers]
+
+
+def _over(pictures: Sequence[RunPicture]) -> bool:
+    return all(picture.over for picture in pictures)

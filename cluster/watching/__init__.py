@@ -1,0 +1,1 @@
+"""Runs watched from their directories: the live table, the page and its metrics."""

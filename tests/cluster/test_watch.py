@@ -1,0 +1,123 @@
+"""``watch``: what it shows of runs that go on, end, are damaged or lie on another's disk."""
+
+from contextlib import closing
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from cluster.watching.follower import RunFollower
+from cluster.watching.terminal import table
+from tests.cluster.kernels import kernelwright
+from tests.tuner.engine.driving import GPU, experiment
+from tests.tuner.results.runs import finished_facts
+from tuner.journal.facts import Entry, TrialFinished, WorkLost
+from tuner.run_directory import RunDirectory
+from tuner.trial import Code, Rejected, Stage
+
+BASE = [1000.0, 2000.0, 4000.0]
+WRONG = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="1 is not 2", shape=1)
+TRIALS = [({"x": 0}, [500.0, 1000.0, 2000.0]), ({"x": 1}, WRONG), ({"x": 2}, [400.0, 800, 1600])]
+FACTS = finished_facts(experiment(), GPU, BASE, TRIALS, noise=0.001)
+SEARCHED = next(
+    number for number, fact in enumerate(FACTS) if fact.kind == "trial.finished" and fact.trial == 1
+)
+
+
+class Writing:
+    """A run whose facts the test writes one after the other."""
+
+    def __init__(self, path):
+        self.directory = RunDirectory.create(path, experiment(), "")
+        self.journal = self.directory.journal()
+        self.path, self.at = path, 1000.0
+
+    def write(self, facts):
+        for fact in facts:
+            self.at += 1
+            self.journal.append(Entry(fact, at=self.at, t=self.at - 1000.0))
+
+    def close(self):
+        self.journal.close()
+        self.directory.close()
+
+
+@pytest.fixture
+def writing(tmp_path):
+    with closing(Writing(tmp_path / "run")) as found:
+        yield found
+
+
+def shown(*pictures, width=80):
+    out = StringIO()
+    Console(file=out, width=width).print(table(pictures, 2000.0))
+    return out.getvalue()
+
+
+def test_a_run_is_followed_from_its_first_fact_to_its_verdict(writing):
+    follower = RunFollower(writing.path)
+    assert follower.look().words.startswith("baseline: compiling, checking and timing it")
+    writing.write(FACTS[: SEARCHED + 1])
+    picture = follower.look()
+    assert (picture.state, picture.tried, picture.rejected) == ("running", 2, 1)
+    assert (picture.speedup, picture.configuration) == (pytest.approx(2.0), "x=0")
+    assert "search: 2/" in shown(picture)
+    assert "best 2.00× (not confirmed) x=0" in shown(picture)
+    writing.write(FACTS[SEARCHED + 1 : -1])
+    assert follower.look().words.startswith("confirm: ")
+    writing.write(FACTS[-1:])
+    picture = follower.look()
+    assert picture.over
+    assert "2.50" in picture.verdict
+    assert "faster than the baseline" in shown(picture)
+
+
+def test_it_takes_no_lock_and_shows_a_run_that_nobody_works_on(writing):
+    writing.write(FACTS[: SEARCHED + 1])
+    writing.close()
+    follower = RunFollower(writing.path)
+    assert follower.look().state == "interrupted"
+    with closing(RunDirectory.open(writing.path)):
+        assert follower.look().state == "running"
+
+
+def test_eighty_columns_hold_many_benches_and_hostile_words(writing):
+    measured = [fact for fact in FACTS if isinstance(fact, TrialFinished)][:2]
+    spans = [
+        replace(fact, span=replace(fact.span, worker=f"host/cuda-0000-00-{gpu:02}.0-{'f' * 32}"))
+        for gpu in range(20)
+        for fact in measured
+    ]
+    lost = WorkLost(work=1, task="measure", worker="host/cuda", reason="died \x1b[2J[red]now")
+    writing.write([*FACTS[: SEARCHED + 1], *spans, lost])
+    text = shown(RunFollower(writing.path).look())
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert text.count("host/cuda-0000") == 14
+    assert "6 more benches" in text
+    assert "died \\x1b[2J[red]now (sent again)" in text
+    assert "test sm_90  running" in text
+
+
+def test_a_damaged_run_is_one_among_others_and_is_read_again_once_mended(writing, tmp_path):
+    writing.write(FACTS)
+    journal = writing.path / "journal.jsonl"
+    whole = journal.read_bytes()
+    follower = RunFollower(writing.path)
+    assert follower.look().over
+    journal.write_bytes(whole[:500])
+    picture = follower.look()
+    assert (picture.state, picture.over) == ("unreadable", False)
+    assert "was cut, replaced or removed" in " ".join(shown(picture).split())
+    journal.write_bytes(whole)
+    assert follower.look().over
+
+
+def test_the_command_ends_with_the_last_run_and_prints_each(writing, tmp_path):
+    writing.write(FACTS)
+    result = kernelwright("watch", writing.path, writing.path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("finished") >= 2
+    missing = kernelwright("watch", tmp_path / "none")
+    assert missing.returncode == 2
+    assert "is not a run directory" in missing.stderr
