@@ -237,7 +237,8 @@ def report(
     html_files: Annotated[
         bool,
         typer.Option(
-            "--html", help="Write report.html, report.md and report.csv into RUN instead."
+            "--html",
+            help="Write report.html, report.md, report.csv and results.* into RUN instead.",
         ),
     ] = False,
     figures: Annotated[
@@ -249,6 +250,17 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Print the result of a run, or write it as a page with figures."""
+
+
+@command(app, "clean.clean")
+def clean(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run directories.")],
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")
+    ] = False,
+) -> None:
+    """Remove from finished runs what can be made again: reports, tables and exports."""
 
 
 @command(app, "results.export")

@@ -24,12 +24,13 @@ from tuner.report.document import Document
 from tuner.report.html import html
 from tuner.report.markdown import markdown
 from tuner.report.plots import write_figures
+from tuner.report.tables import results_csv, results_jsonl
 from tuner.report.text import MOST_PROSE, hanging, render, terminal_width
 from tuner.report.timeline import timeline_json, timeline_text
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
 from tuner.results.summary import summarise
-from tuner.run_directory import RunView
+from tuner.run_directory import RESULTS, RunView
 
 FILES: dict[str, Callable[[Document, Result], str]] = {
     "report.html": lambda document, _: html(document),
@@ -37,6 +38,12 @@ FILES: dict[str, Callable[[Document, Result], str]] = {
     "report.csv": lambda _, result: cells_csv(result),
 }
 """The files of a report in a run directory, and what makes each; ``status.json`` is the JSON."""
+
+TABLES: dict[str, Callable[[History], str]] = {
+    RESULTS: results_jsonl,
+    "results.csv": results_csv,
+}
+"""The tables of all trials in the directory of a search."""
 
 
 def report(
@@ -62,7 +69,9 @@ def report(
         _print(result, run_dir, as_json=as_json)
         return
     document = run_document(RunView.open(run_dir), history, result)
-    written = _write_files(run_dir, document, result) if html_files else []
+    written = []
+    if html_files:
+        written = [*_write_files(run_dir, document, result), *_write_tables(run_dir)]
     written += write_figures(document.figures, figures) if figures else []
     typer.echo("\n".join(map(str, written)))
 
@@ -71,6 +80,18 @@ def _write_files(run_dir: Path, document: Document, result: Result) -> list[Path
     for name, text in FILES.items():
         write_whole(inside(run_dir, name), printable(text(document, result)))
     return [run_dir / name for name in FILES]
+
+
+def _write_tables(run_dir: Path) -> list[Path]:
+    """Write the tables of all trials, of each search that has finished."""
+    written = []
+    for search in searches_begun(run_dir) or [run_dir]:
+        history = history_of(RunView.open(search))
+        if history.finished:
+            for name, table in TABLES.items():
+                write_whole(inside(search, name), table(history))
+                written.append(search / name)
+    return written
 
 
 def _print_timeline(run_dir: Path, *, as_json: bool) -> None:
