@@ -11,13 +11,12 @@ from agents.call_costs import by_role, by_round, notes_of
 from agents.llm.port import ModelUnavailable
 from agents.rounds_summary import STEPS, RoundsSummary, read_summary, summary_json
 from agents.step_journal import recorded_exchanges
-from cluster.commands.results import history_of, result_view, rounds_of, tried
+from cluster.commands.results import history_of, result_view, rounds_of, timeline_of, tried
 from cluster.run_layout import searches_begun
 from cluster.run_report import run_document
 from tuner.errors import NothingValid
 from tuner.files import inside, write_whole
 from tuner.journal.history import History
-from tuner.journal.timeline import timeline as timeline_of
 from tuner.printable import printable
 from tuner.report.cells import cells_csv
 from tuner.report.document import Document
@@ -96,8 +95,7 @@ def _write_tables(run_dir: Path) -> list[Path]:
 
 def _print_timeline(run_dir: Path, *, as_json: bool) -> None:
     """Print where the time of a run and of its rounds went."""
-    searches = (run_dir, *searches_begun(run_dir))
-    found = timeline_of([RunView.open(path).entries() for path in searches])
+    found = timeline_of(run_dir)
     typer.echo(timeline_json(found) if as_json else timeline_text(found))
 
 

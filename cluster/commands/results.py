@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -12,12 +13,14 @@ from agents.rounds_summary import (
     read_summary,
     spent_so_far,
 )
-from cluster.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begun
+from cluster.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begun, searches_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import inside, make_folder, write_whole
 from tuner.journal.history import History
+from tuner.journal.timeline import Timeline, timeline
 from tuner.lease import Tenure, read_tenure
+from tuner.report.timeline import bench_text
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
 
@@ -55,7 +58,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
     """Print the state of a run, from its journal and its lease."""
     view = RunView.open(run_dir)
     if view.experiment.agents is not None:
-        _print_facts(_rounds_status(view), as_json=as_json)
+        _print_status(_rounds_status(view), run_dir, as_json=as_json)
         return
     history = history_of(view)
     facts = {
@@ -68,7 +71,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
         "confirmations": len(history.confirmations),
         **_best([history]),
     }
-    _print_facts(facts, as_json=as_json)
+    _print_status(facts, run_dir, as_json=as_json)
 
 
 def _rounds_status(view: RunView) -> dict[str, object]:
@@ -145,12 +148,21 @@ def _best(histories: Sequence[History]) -> dict[str, object]:
     return {"best_of_search": configuration, "speedup_there": round(1 / loss, 3)}
 
 
-def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
+def timeline_of(run_dir: Path) -> Timeline:
+    """Where the time of a run and of its rounds went, and the benches that it had."""
+    searches = (run_dir, *searches_begun(run_dir))
+    return timeline([RunView.open(path).entries() for path in searches])
+
+
+def _print_status(facts: Mapping[str, object], run_dir: Path, *, as_json: bool) -> None:
+    benches = timeline_of(run_dir).benches
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
-    else:
-        for name, value in facts.items():
-            typer.echo(f"{name.replace('_', ' '):<17}{value}")
+        typer.echo(json.dumps({**facts, "benches": [asdict(one) for one in benches]}, indent=2))
+        return
+    for name, value in facts.items():
+        typer.echo(f"{name.replace('_', ' '):<17}{value}")
+    for one in benches:
+        typer.echo(f"{'bench':<17}{bench_text(one)}")
 
 
 def stop(run_dir: Path, *, now: bool) -> None:

@@ -7,9 +7,11 @@ and the placement group of each bench. Knows nothing of which actors a fleet nee
 import asyncio
 import os
 import secrets
+import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cluster.fleets.pool import WorkerLost
+from cluster.fleets.slots import WorkerLost
+from kernelwright import __version__
 from tuner.device import Backend, Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.errors import EnvironmentProblem, KernelwrightError
@@ -46,6 +49,36 @@ CLOSING_SECONDS = 2.0
 """How long an actor may take to release its children before it is killed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an actor runs, as it says itself.
+
+    ``process`` changes when it is restarted; ``node`` is the host, ``node_id`` Ray's name of it;
+    ``worker`` is the name in spans.
+    """
+
+    process: str
+    node: str
+    node_id: str
+    worker: str
+    version: str = __version__
+
+    @classmethod
+    def here(cls, worker: str) -> "Place":
+        """This process's."""
+        node = socket.gethostname()
+        node_id = ray.get_runtime_context().get_node_id()
+        return cls(process=f"{node}/{os.getpid()}", node=node, node_id=node_id, worker=worker)
+
+    def check(self) -> None:
+        """Raise :class:`EnvironmentProblem` if another version of Kernelwright runs there."""
+        if self.version != __version__:
+            raise EnvironmentProblem(
+                f"{self.node} has Kernelwright {self.version}, and the driver {__version__}: "
+                "install the same version on every node"
+            )
+
+
 class BenchActor:
     """Holds one device. Everything on it is one queue, worked off by one thread.
 
@@ -57,9 +90,10 @@ class BenchActor:
         self._bench = DeviceBench(backend, index)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
-    def process(self) -> str:
-        """A name for this process, which changes when the actor is restarted."""
-        return f"{os.uname().nodename}/{os.getpid()}"
+    def place(self) -> Place:
+        """Where it is, once its device has answered."""
+        self.device()
+        return Place.here(self._bench.name)
 
     def device(self) -> Device:
         """What the device allows."""
@@ -104,9 +138,10 @@ class CompileActor:
             ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile") for _ in self._workers
         ]
 
-    def ready(self, number: int) -> None:
-        """Answer once placed and the process is up."""
+    def ready(self, number: int) -> Place:
+        """Where it is, once the process is up."""
         self._threads[number].submit(self._workers[number].ready).result()
+        return Place.here(f"compiler{number}")
 
     def compile(self, number: int, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""
@@ -158,6 +193,8 @@ class ActorCompiler:
 
     def __init__(self, actor: OwnedActor, number: int, process: int | None = None) -> None:
         self.name = f"compiler{number}"
+        self.node_id = ""
+        """Ray's name of its node, once it is placed."""
         self._actor = actor
         self._process = number if process is None else process
 
@@ -165,7 +202,8 @@ class ActorCompiler:
         """Return once the actor is placed and its process is up.
 
         Raises:
-            EnvironmentProblem: others hold the cluster's cores; the actor no longer waits for one.
+            EnvironmentProblem: others hold the cluster's cores, and the actor no longer waits for
+                one; or it runs another version.
         """
         ready = asyncio.ensure_future(self._actor.calls.ready.remote(self._process))
         try:
@@ -175,7 +213,9 @@ class ActorCompiler:
                 await self.close()
                 raise EnvironmentProblem("no core of the Ray cluster is free to compile")
             with _losses(final=True):
-                ready.result()
+                place: Place = ready.result()
+            place.check()
+            self.node_id = place.node_id
         finally:
             ready.cancel()
 
@@ -206,6 +246,8 @@ class ActorBench:
         self, backend: Backend, index: int, room: Mapping[str, float], node: str | None = None
     ) -> None:
         self.name = f"{backend}{index}"
+        self.node = self.node_id = ""
+        """Its host and Ray's name of that, once it is placed."""
         where = [{"ray.io/node-id": node}] if node else None
         owner = ray.get_runtime_context().get_actor_name() or "none"
         name = f"{owner}:{secrets.token_hex(8)}"
@@ -222,10 +264,16 @@ class ActorBench:
         self._actor = OwnedActor(BenchActor, options, backend, index)
 
     async def ready(self) -> str:
-        """Return once the actor lives, with the name of its process."""
+        """Return once the actor lives and its device answers, with the name of its process.
+
+        Raises:
+            EnvironmentProblem: no driver, no package or another version of it on that node.
+        """
         with _losses(final=True):
-            self.name = await self._actor.calls.process.remote()
-            return self.name
+            place: Place = await self._actor.calls.place.remote()
+        place.check()
+        self.name, self.node, self.node_id = place.worker, place.node, place.node_id
+        return place.process
 
     async def device(self) -> Device:
         """What the device allows."""

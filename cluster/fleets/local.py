@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from cluster.fleets.pool import PooledFleet, WorkerLost
+from cluster.fleets.pool import PooledFleet
+from cluster.fleets.slots import WorkerLost
 from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
@@ -137,6 +138,7 @@ class ThreadBench:
     """A bench: a thread with the child process that alone touches the device."""
 
     def __init__(self, backend: Backend, index: int) -> None:
+        self.node = socket.gethostname()
         self._bench = DeviceBench(backend, index)
         self._thread = _Thread("bench")
 

@@ -1,15 +1,18 @@
 """What every real fleet shares: two queues, a set of workers, and the answers that come back.
 
-Owns which worker does what, and what a worker's death means. Knows nothing of threads, child
-processes or Ray: a worker is one of the two small ports below. Decides nothing about the search.
+Owns which worker does what, which workers there are, and what a worker's death means. Knows nothing
+of threads, child processes or Ray: a worker is one of the two ports in :mod:`cluster.fleets.slots`.
+Decides nothing about the search.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, TypeVar
 
+from cluster.fleets.slots import BenchSlot, CompileSlot, WorkerLost
 from tuner.device import Device
 from tuner.engine.work import (
     BenchSetup,
@@ -24,82 +27,26 @@ from tuner.errors import KernelwrightError
 from tuner.journal.facts import (
     Answer,
     BaselinePrepared,
-    ConfirmationSampled,
+    BenchChange,
+    BenchJoined,
+    BenchLost,
     Span,
     TrialCompiled,
-    TrialFinished,
-    WinnersExamined,
     WorkLost,
 )
-from tuner.plan import Binary, Build
 from tuner.trial import Rejected
+
+T = TypeVar("T")
 
 RESTART_POLL_SECONDS = 0.5
 """Interval between checks of a worker that died while idle."""
 
+Leave = asyncio.Future[str]
+"""Done once a worker is to take no more work, with the reason."""
+
 BenchWork = PrepareWork | MeasureWork | ConfirmWork | ExamineWork
 
-
-class WorkerLost(Exception):
-    """A worker died, or its machinery failed, before it answered; the next call uses a new one."""
-
-
-class CompileSlot(Protocol):
-    """One compile worker."""
-
-    @property
-    def name(self) -> str:
-        """Names the worker in the journal."""
-        ...
-
-    async def ready(self) -> None:
-        """Return once it can take work; after a death this may never return."""
-        ...
-
-    async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
-        """Compile every build; raises :class:`WorkerLost`."""
-        ...
-
-    async def close(self) -> None:
-        """Release its processes."""
-        ...
-
-
-class BenchSlot(Protocol):
-    """One device, with everything that may touch it."""
-
-    @property
-    def name(self) -> str:
-        """Names the worker in the journal where its device is not known yet."""
-        ...
-
-    async def ready(self) -> str:
-        """Return once it can take work, with a name of its present process.
-
-        A bench that was restarted has another name, and has forgotten what it prepared. After a
-        death this may never return.
-        """
-        ...
-
-    async def prepare(self, setup: BenchSetup) -> BaselinePrepared:
-        """Prepare for every later call; raises :class:`WorkerLost`."""
-        ...
-
-    def measure(self, work: MeasureWork) -> AsyncIterator[TrialFinished]:
-        """Yield one outcome for each candidate, in order; raises :class:`WorkerLost`."""
-        ...
-
-    async def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
-        """Time finalists and baseline in a fresh process; raises :class:`WorkerLost`."""
-        ...
-
-    async def examine(self, work: ExamineWork) -> WinnersExamined:
-        """Run winners under the checkers; raises :class:`WorkerLost`."""
-        ...
-
-    async def close(self) -> None:
-        """Release the device."""
-        ...
+_log = logging.getLogger(__name__)
 
 
 class _BatchEndedError(Exception):
@@ -126,6 +73,14 @@ class _Preparation:
         return bench
 
 
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """The task that gives a worker its work, and what ends it."""
+
+    task: asyncio.Task[None]
+    leave: Leave
+
+
 class PooledFleet:
     """Port :class:`tuner.engine.fleet.Fleet` over workers that each do one work at a time.
 
@@ -141,21 +96,26 @@ class PooledFleet:
         self, device: Device, compilers: Sequence[CompileSlot], benches: Sequence[BenchSlot]
     ) -> None:
         self._device = device
-        self._compilers = tuple(compilers)
-        self._benches = tuple(benches)
+        self._compilers: set[CompileSlot] = set()
+        self._benches: set[BenchSlot] = set()
+        self._serving: dict[CompileSlot | BenchSlot, _Serving] = {}
         self._to_compile: asyncio.Queue[CompileWork] = asyncio.Queue()
         self._to_bench: asyncio.Queue[BenchWork | None] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer | Exception] = asyncio.Queue()
         self._setup: BenchSetup | None = None
         self._key = ""
         self._wanted = asyncio.Event()
-        self._lost: dict[BenchSlot, str] = {}
-        """Benches that are not back yet, or never will be, and why."""
-        self._working = {"compile": len(self._compilers), "bench": len(self._benches)}
-        self._tasks = [
-            *(asyncio.create_task(self._serve_compiler(worker)) for worker in self._compilers),
-            *(asyncio.create_task(self._serve_bench(worker)) for worker in self._benches),
-        ]
+        self._lost: set[BenchSlot] = set()
+        """Benches that are not back yet, or never will be."""
+        self._why_lost = ""
+        """Why the last of them was lost."""
+        self._told: dict[BenchSlot, str] = {}
+        """What was last told of a bench: why it was lost, or nothing since it joined."""
+        self._changes: list[BenchChange] = []
+        for compiler in compilers:
+            self.add_compiler(compiler)
+        for bench in benches:
+            self.add_bench(bench)
 
     @property
     def device(self) -> Device:
@@ -174,9 +134,41 @@ class PooledFleet:
 
     @property
     def benches_lost(self) -> str | None:
-        """Why the last one died, while none is back."""
-        lost = list(self._lost.values())
-        return lost[-1] if lost and len(lost) == len(self._benches) else None
+        """Why the last one was lost, while none is back."""
+        return self._why_lost if self._why_lost and self._benches <= self._lost else None
+
+    def bench_changes(self) -> tuple[BenchChange, ...]:
+        """Which benches joined and were lost since the last call."""
+        changes, self._changes = self._changes, []
+        return tuple(changes)
+
+    def add_compiler(self, compiler: CompileSlot) -> None:
+        """Give one more compile slot work."""
+        leave: Leave = asyncio.get_running_loop().create_future()
+        self._compilers.add(compiler)
+        task = asyncio.create_task(self._serve_compiler(compiler, leave))
+        self._serving[compiler] = _Serving(task, leave)
+
+    def add_bench(self, bench: BenchSlot) -> None:
+        """Give one more bench work, once it has prepared."""
+        leave: Leave = asyncio.get_running_loop().create_future()
+        self._benches.add(bench)
+        task = asyncio.create_task(self._serve_bench(bench, leave))
+        self._serving[bench] = _Serving(task, leave)
+
+    def retire(self, worker: CompileSlot | BenchSlot, reason: str) -> None:
+        """Send a worker nothing more, and close it once it has answered what it has.
+
+        After the last one the fleet waits for another to be added. Does nothing the second time.
+        """
+        serving = self._serving.get(worker)
+        if serving is not None and not serving.leave.done():
+            serving.leave.set_result(reason)
+
+    def refuse(self, bench: BenchSlot, reason: str) -> None:
+        """Note that a bench was not added, since it cannot be used."""
+        self._tell(bench, reason)
+        del self._told[bench]
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
@@ -197,7 +189,7 @@ class PooledFleet:
         if isinstance(work, PrepareWork):
             self._setup, self._key = work.setup, work.setup.key
             self._wanted.set()
-            for _ in self._benches[1:]:
+            for _ in range(len(self._benches) - 1):
                 self._to_bench.put_nowait(None)
 
     async def answers(self, timeout: float) -> tuple[Answer, ...]:
@@ -221,24 +213,20 @@ class PooledFleet:
 
     async def close(self) -> None:
         """Drop pending jobs and release every worker; closing twice does nothing."""
-        if not self._tasks:
-            return
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
-        await asyncio.gather(
-            *(compiler.close() for compiler in self._compilers),
-            *(bench.close() for bench in self._benches),
-            return_exceptions=True,
-        )
+        every, self._serving = self._serving, {}
+        for serving in every.values():
+            serving.task.cancel()
+        await asyncio.gather(*(one.task for one in every.values()), return_exceptions=True)
+        await asyncio.gather(*(worker.close() for worker in every), return_exceptions=True)
 
-    async def _serve_compiler(self, compiler: CompileSlot) -> None:
-        while True:
+    async def _serve_compiler(self, compiler: CompileSlot, leave: Leave) -> None:
+        while not leave.done():
             work: CompileWork | None = None
             try:
-                await compiler.ready()
-                work = await self._to_compile.get()
+                await _unless(compiler.ready(), leave)
+                work = await _unless(self._to_compile.get(), leave)
+                if work is None:
+                    continue
                 began = time.time()
                 result = await compiler.compile(work.plan.builds)
                 span = Span(worker=compiler.name, began=began, ended=time.time())
@@ -250,40 +238,58 @@ class PooledFleet:
             except WorkerLost as lost:
                 await self._report_loss(compiler.name, work, lost)
             except Exception as problem:
-                self._retire("compile", compiler.name, work, problem)
-                return
+                last = self._compilers == {compiler}
+                self._give_up(compiler.name, work, problem, last=last)
+                break
+        self._compilers.discard(compiler)
+        await self._release(compiler)
 
-    async def _serve_bench(self, bench: BenchSlot) -> None:
+    async def _serve_bench(self, bench: BenchSlot, leave: Leave) -> None:
         held: _Preparation | None = None
         work: BenchWork | None = None
-        while True:
+        while not leave.done():
             try:
-                process = await bench.ready()
-                self._lost.pop(bench, None)
-                held = await self._up_to_date(bench, process, held)
-                work = work or await self._to_bench.get()
-                # Asked again: it may have died, and come up bare, while it waited for work.
-                held = await self._up_to_date(bench, await bench.ready(), held)
-                work = await self._carry_out(bench, held, work)
+                held = await self._up_to_date(bench, leave, held)
+                work = work or await _unless(self._to_bench.get(), leave)
+                # Once more: it may have died, and come up bare, while it waited for work.
+                held = await self._up_to_date(bench, leave, held)
+                if held is not None and not leave.done():
+                    work = await self._carry_out(bench, leave, held, work)
                 continue
             except _BatchEndedError as ended:
                 problem, work = ended.problem, ended.work
             except Exception as error:
                 problem = error
-            self._lost[bench] = f"{bench.name}: {problem}"
+            self._lose(bench, str(problem))
             if not isinstance(problem, WorkerLost):
-                self._retire("bench", bench.name, work, problem)
-                return
+                self._give_up(bench.name, work, problem, last=self._benches == {bench})
+                break
             await self._report_loss(bench.name, work, problem)
             work = None
+        else:
+            if work is not None:
+                self._to_bench.put_nowait(work)
+            self._lose(bench, leave.result())
+        self._benches.discard(bench)
+        del self._told[bench]
+        await self._release(bench)
+
+    async def _release(self, worker: CompileSlot | BenchSlot) -> None:
+        """Close a worker that takes no more work; it is kept until then, for :meth:`close`."""
+        await worker.close()
+        self._serving.pop(worker, None)
 
     async def _carry_out(
-        self, bench: BenchSlot, held: _Preparation, work: BenchWork | None
+        self,
+        bench: BenchSlot,
+        leave: Leave,
+        held: _Preparation,
+        work: BenchWork | None,
     ) -> BenchWork | None:
         """Do one work, and batches that come up behind it; returns other work that came up."""
         match work:
             case MeasureWork():
-                return await self._measure_batches(bench, held, work)
+                return await self._measure_batches(bench, leave, held, work)
             case PrepareWork():
                 self._answers.put_nowait(replace(held.answer, work=work.id))
             case ConfirmWork():
@@ -293,7 +299,11 @@ class PooledFleet:
         return None
 
     async def _measure_batches(
-        self, bench: BenchSlot, held: _Preparation, first: MeasureWork
+        self,
+        bench: BenchSlot,
+        leave: Leave,
+        held: _Preparation,
+        first: MeasureWork,
     ) -> BenchWork | None:
         """Measure batches while they come; each is at the bench before the one in front is through.
 
@@ -307,14 +317,14 @@ class PooledFleet:
         behind: asyncio.Task[None] | None = None
         try:
             while True:
-                work = await self._next_while(running)
+                work = await _unless(self._to_bench.get(), running, leave)
                 if isinstance(work, MeasureWork) and self._key == held.key:
                     behind = asyncio.create_task(self._measure(bench, work))
                 try:
                     await running
                 except _BatchEndedError:
                     if behind is not None:
-                        await self._lose(bench, behind)
+                        await self._lose_batch(bench, behind)
                     elif work is not None:
                         self._to_bench.put_nowait(work)
                     raise
@@ -325,15 +335,6 @@ class PooledFleet:
             for task in filter(None, (running, behind)):
                 task.cancel()
 
-    async def _next_while(self, running: "asyncio.Task[None]") -> BenchWork | None:
-        """The next work, unless there is none until a batch has ended."""
-        coming = asyncio.create_task(self._to_bench.get())
-        try:
-            await asyncio.wait((running, coming), return_when=asyncio.FIRST_COMPLETED)
-            return coming.result() if coming.done() else None
-        finally:
-            coming.cancel()  # what has not come yet stays in the queue
-
     async def _measure(self, bench: BenchSlot, work: MeasureWork) -> None:
         try:
             async for finished in bench.measure(work):
@@ -341,7 +342,7 @@ class PooledFleet:
         except Exception as problem:
             raise _BatchEndedError(work, problem) from problem
 
-    async def _lose(self, bench: BenchSlot, batch: "asyncio.Task[None]") -> None:
+    async def _lose_batch(self, bench: BenchSlot, batch: "asyncio.Task[None]") -> None:
         """Report that a batch is lost, since it was behind one that was."""
         try:
             await batch
@@ -349,18 +350,48 @@ class PooledFleet:
             self._answers.put_nowait(_lost(ended.work, bench.name, ended.problem))
 
     async def _up_to_date(
-        self, bench: BenchSlot, process: str, held: _Preparation | None
-    ) -> _Preparation:
+        self, bench: BenchSlot, leave: Leave, held: _Preparation | None
+    ) -> _Preparation | None:
         """What the bench has prepared, made anew if that is not what it is wanted for now.
 
         Also before it takes work: one that comes up late leaves no candidates waiting meanwhile.
+        Nothing if it was told to leave before.
         """
-        await self._wanted.wait()
+        process = await _unless(bench.ready(), leave)
+        if process is None:
+            return None
+        self._lost.discard(bench)
+        if not self._wanted.is_set():
+            await _unless(self._wanted.wait(), leave)
         setup, key = self._setup, self._key
-        assert setup is not None
-        if held is not None and held.process == process and held.key == key:
-            return held
-        return _Preparation(process, key, await bench.prepare(setup))
+        if setup is None:
+            return None
+        if held is None or held.process != process or held.key != key:
+            if held is not None and held.process != process:
+                self._tell(bench, "its process was restarted")
+            held = _Preparation(process, key, await bench.prepare(setup))
+        self._tell(bench, "")
+        return held
+
+    def _lose(self, bench: BenchSlot, reason: str) -> None:
+        """Note that a bench takes no work now."""
+        self._lost.add(bench)
+        self._why_lost = f"{bench.name}: {reason}"
+        self._tell(bench, reason)
+
+    def _tell(self, bench: BenchSlot, lost: str) -> None:
+        """Have it journalled that a bench was lost, or joined, unless that was told before."""
+        if self._told.get(bench) == lost:
+            return
+        self._told[bench] = lost
+        name, node, benches = bench.name, bench.node, list(self._told.values()).count("")
+        if lost:
+            _log.warning("lost the bench %s: %s", name, lost)
+            change: BenchChange = BenchLost(bench=name, node=node, reason=lost, benches=benches)
+        else:
+            device = self._device.name
+            change = BenchJoined(bench=name, node=node, device=device, benches=benches)
+        self._changes.append(change)
 
     async def _report_loss(self, worker: str, work: Work | None, lost: WorkerLost) -> None:
         if work is None:  # it died while idle: its restart takes a moment
@@ -368,19 +399,24 @@ class PooledFleet:
         else:
             self._answers.put_nowait(_lost(work, worker, lost))
 
-    def _retire(
-        self,
-        kind: Literal["compile", "bench"],
-        worker: str,
-        work: Work | None,
-        problem: Exception,
-    ) -> None:
+    def _give_up(self, worker: str, work: Work | None, problem: Exception, *, last: bool) -> None:
         """One worker cannot go on: others take its work; with the last of its kind the run ends."""
-        self._working[kind] -= 1
-        if not isinstance(problem, KernelwrightError) or self._working[kind] == 0:
+        _log.warning("%s cannot go on: %s", worker, problem)
+        if last or not isinstance(problem, KernelwrightError):
             self._answers.put_nowait(problem)
         elif work is not None:
             self._answers.put_nowait(_lost(work, worker, problem))
+
+
+async def _unless(coroutine: Coroutine[Any, Any, T], *ends: "asyncio.Future[Any]") -> T | None:
+    """What a coroutine returns; it is cancelled for nothing if one of ``ends`` is done before."""
+    task = asyncio.ensure_future(coroutine)
+    try:
+        if not any(end.done() for end in ends):
+            await asyncio.wait((task, *ends), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()  # what is still in a queue stays there
 
 
 def _lost(work: Work, worker: str, problem: Exception) -> WorkLost:

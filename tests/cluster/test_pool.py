@@ -3,12 +3,20 @@
 import asyncio
 from dataclasses import replace
 
-from cluster.fleets.pool import PooledFleet, WorkerLost
+from cluster.fleets.pool import PooledFleet
+from cluster.fleets.slots import WorkerLost
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment
 from tuner.candidate import BASELINE, Candidate
 from tuner.engine.work import BenchSetup, ConfirmWork, MeasureWork, PrepareWork
-from tuner.journal.facts import BaselinePrepared, ConfirmationSampled, Span, TrialFinished
+from tuner.errors import EnvironmentProblem
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    Span,
+    TrialFinished,
+    WorkLost,
+)
 from tuner.plan import Plan
 from tuner.trial import Code, Configuration, Full, Measured, Rejected, Stage
 
@@ -26,6 +34,8 @@ class FakeBench:
 
     def __init__(self, name: str, together: asyncio.Barrier, *, prepare_together: bool) -> None:
         self.name = name
+        self.node = "here"
+        self.closed = False
         self.together = together
         self.prepare_together = prepare_together
         self.baseline: tuple[Full, ...] | Rejected = ()
@@ -64,7 +74,7 @@ class FakeBench:
         return ConfirmationSampled(work=work.id, process=work.process, samples=())
 
     async def close(self):
-        pass
+        self.closed = True
 
 
 def with_benches(count, body, *, prepare_together=True):
@@ -212,9 +222,13 @@ def test_a_bench_that_comes_up_late_prepares_before_it_takes_a_job():
         late.up.set()
         await late.did_prepare.wait()
         assert early.prepared == late.prepared == [SETUP]
-        for work in works(2):
+        early.together = late.together = asyncio.Barrier(1)
+        late.on.clear()
+        for work in works(3):
             fleet.submit(work)
-        assert {one.span.worker for one in await answers(fleet, 4)} == {early.name, late.name}
+        assert {one.span.worker for one in await answers(fleet, 2)} == {early.name}
+        late.on.set()
+        assert {one.span.worker for one in await answers(fleet, 4)} == {late.name}
 
     with_benches(2, body, prepare_together=False)
 
@@ -231,5 +245,96 @@ def test_a_baseline_that_fails_on_the_first_bench_is_answered_once():
         (lost,) = await answers(fleet, 1)
         assert lost.trials == work.trials
         assert lost.reason == "the baseline failed on this bench: wrong"
+
+    with_benches(2, body)
+
+
+def alone(name):
+    return FakeBench(name, asyncio.Barrier(1), prepare_together=False)
+
+
+async def told(fleet, kind):
+    """The names of the first benches of which that is told."""
+    while not (found := [one for one in fleet.bench_changes() if one.kind == kind]):
+        await asyncio.sleep(0)
+    return [(one.bench, one.benches) for one in found]
+
+
+def test_a_bench_that_is_added_prepares_and_takes_work():
+    async def body(fleet, benches):
+        (first,) = benches
+        fleet.submit(PrepareWork(setup=SETUP))
+        await answers(fleet, 1)
+        assert await told(fleet, "bench.joined") == [("gpu0", 1)]
+        first.on.clear()
+        fleet.add_bench(second := alone("gpu1"))
+        assert await told(fleet, "bench.joined") == [("gpu1", 2)]
+        assert second.prepared == [SETUP]
+        for work in works(3):
+            fleet.submit(work)
+        found = await answers(fleet, 2)
+        assert {one.span.worker for one in found} == {"gpu1"}
+        first.on.set()
+        await answers(fleet, 4)
+
+    with_benches(1, body)
+
+
+def test_a_retired_bench_finishes_what_it_has_and_gets_no_more():
+    async def body(fleet, benches):
+        (first,) = benches
+        await two_taken(fleet, first)
+        fleet.retire(first, "its node is drained")
+        fleet.retire(first, "once more")
+        first.on.set()
+        found = await answers(fleet, 4)
+        assert sorted(one.trial for one in found) == [0, 1, 2, 3]
+        assert await told(fleet, "bench.lost") == [("gpu0", 0)]
+        assert fleet.benches_lost == "gpu0: its node is drained"
+        while not first.closed:
+            await asyncio.sleep(0)
+        assert (first.taken, fleet.bench_slots) == (works(3)[:2], 0)
+        fleet.add_bench(alone("gpu1"))
+        assert [one.trial for one in await answers(fleet, 2)] == [4, 5]
+        assert fleet.benches_lost is None
+
+    with_benches(1, body)
+
+
+def test_a_retired_bench_that_is_dead_or_idle_is_closed_at_once():
+    async def body(fleet, benches):
+        dead, idle = benches
+        fleet.submit(PrepareWork(setup=SETUP))
+        await answers(fleet, 1)
+        dead.up.clear()
+        for bench in benches:
+            fleet.retire(bench, "drained")
+        while not (dead.closed and idle.closed):
+            await asyncio.sleep(0)
+
+    with_benches(2, body)
+
+
+def test_a_bench_that_cannot_go_on_is_closed_and_the_others_work():
+    async def body(fleet, benches):
+        first, other = benches
+        fleet.submit(PrepareWork(setup=SETUP))
+        await answers(fleet, 1)
+
+        async def broken():
+            raise EnvironmentProblem("no driver")
+
+        other.ready = broken
+        first.together = asyncio.Barrier(1)
+        for work in works(3):
+            fleet.submit(work)
+        lost, found = [], []
+        while len(found) < 4:
+            for one in await answers(fleet, 1):
+                (lost if isinstance(one, WorkLost) else found).append(one)
+        assert [one.reason for one in lost] == ["no driver"]
+        assert {one.span.worker for one in found} == {"gpu0"}
+        assert await told(fleet, "bench.lost") == [("gpu1", 1)]
+        assert (other.closed, fleet.bench_slots) == (True, 1)
 
     with_benches(2, body)

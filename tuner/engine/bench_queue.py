@@ -28,7 +28,7 @@ class BenchQueue:
 
     def __init__(self, history: History, benches: int) -> None:
         self._history = history
-        self._benches = benches
+        self.benches = benches
         self._waiting: deque[Candidate] = deque()
         self._sent: list[set[int]] = []
         self._seconds = 0.0
@@ -59,10 +59,10 @@ class BenchQueue:
         """What to send now; ``in_phases``: all that waits, in equal parts."""
         if not self._waiting:
             return []
-        size = -(-len(self._waiting) // self._benches) if in_phases else self._batch
+        size = -(-len(self._waiting) // self.benches) if in_phases else self._batch
         cutoffs = self._history.race.cutoffs if self._history.ended is None else ()
         works = []
-        while self._waiting and len(self._sent) < QUEUED * self._benches:
+        while self._waiting and len(self._sent) < QUEUED * self.benches:
             batch = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
             self._sent.append({candidate.trial for candidate in batch})
             works.append(MeasureWork(candidates=tuple(batch), cutoffs=cutoffs))

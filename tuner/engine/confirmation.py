@@ -62,7 +62,7 @@ class ConfirmationQueue:
         self, history: History, benches: int, *, rest: bool = True, profile: bool = False
     ) -> None:
         self._history = history
-        self._benches = benches
+        self.benches = benches
         self._rest = rest
         self._profile = profile
         self._compiled: dict[int, Candidate] = {}
@@ -133,7 +133,7 @@ class ConfirmationQueue:
             winners = tuple(self._compiled[trial] for trial in self._unexamined())
             return [ExamineWork(winners=winners, checkers=self._rest, profiler=self._profile)]
         works: list[ConfirmWork | ExamineWork] = []
-        while len(self._processes) < self._benches:
+        while len(self._processes) < self.benches:
             following = self._unconfirmed()
             scope, wanted = following.scope, following.trials
             if not wanted:
@@ -210,7 +210,7 @@ class ConfirmationQueue:
         incumbents are timed beside them on the tune shapes, as the baseline is.
         """
         finalists = self._finalists()
-        if self._benches == 1 and len(finalists) > leading_at_most(self._top):
+        if self.benches == 1 and len(finalists) > leading_at_most(self._top):
             if fresh := self._lacking("tune", finalists, 1):
                 return _Process("tune", (*fresh, *self._incumbents()), screening=True)
             if self._awaits(finalists, 1):

@@ -164,6 +164,8 @@ class Engine:
             yield self.now()
             if not self._received:
                 await self._receive(fleet)
+            for change in fleet.bench_changes():
+                self._record(client, journal, change)
             while self._received:
                 for fact in self._settle(self._received.popleft()):
                     self._record(client, journal, fact)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tuner.device import Device
 from tuner.engine.work import Work
-from tuner.journal.facts import Answer
+from tuner.journal.facts import Answer, BenchChange
 
 
 class Fleet(Protocol):
@@ -36,6 +36,10 @@ class Fleet(Protocol):
     @property
     def benches_lost(self) -> str | None:
         """Why no bench lives now; ``None`` if one does, or none was started yet."""
+        ...
+
+    def bench_changes(self) -> tuple[BenchChange, ...]:
+        """Which benches joined and were lost since the last call."""
         ...
 
     def now(self) -> float:

@@ -16,6 +16,7 @@ from tuner.engine.work import BenchSetup, Command, Finish, PrepareWork, Propose,
 from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.facts import (
     BaselinePrepared,
+    BenchJoined,
     Entry,
     Fact,
     Reason,
@@ -77,8 +78,6 @@ class Session:
         self.experiment = history.experiment
         self._secret = secret
         self._reserve = reserve
-        # The slowest compile holds up all later ones: half as many again keep the other slots busy.
-        self._lookahead = history.epoch.compile_slots * 3 // 2 + QUEUED * BATCH * self._benches
         self._in_phases = device.is_cpu
         self._in_order = self._benches == 1 or device.is_cpu
         self._baseline: Literal["absent", "compiling", "compiled", "preparing", "ready"] = "absent"
@@ -107,6 +106,15 @@ class Session:
             return Phase.BASELINE
         searching = self.history.ended is None or self._open_trials
         return Phase.SEARCH if searching else Phase.CONFIRM
+
+    @property
+    def _lookahead(self) -> int:
+        """How many trials are in flight at most.
+
+        The slowest compile holds up all later ones: half as many again keep the other slots busy.
+        """
+        assert self.history.epoch is not None
+        return self.history.epoch.compile_slots * 3 // 2 + QUEUED * BATCH * self._benches
 
     @property
     def again(self) -> list[Trial]:
@@ -156,6 +164,9 @@ class Session:
                 self._compiled(fact)
             case TrialFinished() as fact:
                 self._finished(fact)
+            case BenchJoined(benches=benches):
+                self._benches = max(self._benches, benches)
+                self._bench_queue.benches = self._confirmation.benches = self._benches
             case SearchEnded():
                 self._open_trials.clear()
                 self._queue.clear()

@@ -137,6 +137,10 @@ class SimulatedFleet:
         """Lost benches are back at once."""
         return
 
+    def bench_changes(self) -> tuple[()]:
+        """None."""
+        return ()
+
     def now(self) -> float:
         """Virtual seconds since the fleet was made."""
         return self._clock

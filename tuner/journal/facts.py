@@ -261,6 +261,36 @@ class WorkLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BenchJoined:
+    """A bench has prepared and takes work: at first, later in a run, or again after a loss.
+
+    ``bench`` is its name in spans, ``node`` the host, ``device`` the model. ``benches`` counts
+    those that take work now.
+    """
+
+    kind: Literal["bench.joined"] = "bench.joined"
+    bench: str
+    node: str
+    device: str
+    benches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchLost:
+    """A bench takes no more work, for a ``reason``; it may join again. Or it could not be used."""
+
+    kind: Literal["bench.lost"] = "bench.lost"
+    bench: str
+    node: str
+    reason: str
+    benches: int
+
+
+BenchChange = BenchJoined | BenchLost
+"""What a fleet tells of its benches unasked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCalled:
     """A language model was asked in a ``step`` of a run with agents, and what came of it.
 
@@ -292,6 +322,8 @@ Fact = Annotated[
     | RunFinished
     | WorkBegan
     | WorkLost
+    | BenchJoined
+    | BenchLost
     | ModelCalled,
     Field(discriminator="kind"),
 ]

@@ -14,6 +14,8 @@ from tuner.device import Device
 from tuner.experiment.model import Experiment, Template
 from tuner.journal.facts import (
     BaselinePrepared,
+    BenchJoined,
+    BenchLost,
     ConfirmationSampled,
     Entry,
     EpochOpened,
@@ -143,7 +145,9 @@ class History:
                 self._note(fact)
             case RunFinished():
                 self.finished = True
-            case TrialCompiled() | WorkBegan() | WorkLost() | ModelCalled():
+            case TrialCompiled() | WorkBegan() | WorkLost() | BenchJoined() | BenchLost():
+                pass
+            case ModelCalled():
                 pass
 
     @property

@@ -8,6 +8,8 @@ from typing import get_args
 
 from tuner.journal.facts import (
     BaselinePrepared,
+    BenchJoined,
+    BenchLost,
     ConfirmationSampled,
     Entry,
     Fact,
@@ -53,6 +55,21 @@ class WorkerTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BenchTime:
+    """One bench: for how many ``seconds`` it took work, and was ``idle`` in them.
+
+    ``lost`` says why it takes no more; empty if it was there at the end.
+    """
+
+    bench: str
+    node: str
+    device: str
+    seconds: float
+    idle: float
+    lost: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """Where the time of a run went.
 
@@ -66,6 +83,7 @@ class Timeline:
     waiting: float
     kinds: tuple[KindTime, ...]
     workers: tuple[WorkerTime, ...]
+    benches: tuple[BenchTime, ...]
     lost: tuple[WorkLost, ...]
     unfinished: tuple[WorkBegan, ...]
 
@@ -119,9 +137,55 @@ def timeline(journals: Sequence[Sequence[Entry]]) -> Timeline:
             WorkerTime(worker=worker, busy=sum(kinds.values()), by_kind=dict(kinds))
             for worker, kinds in sorted(by_worker.items())
         ),
+        benches=tuple(_benches(entries, done)),
         lost=tuple(e.fact for e in entries if isinstance(e.fact, WorkLost)),
         unfinished=tuple(one for journal in journals for one in _unfinished(journal)),
     )
+
+
+def _benches(
+    entries: Sequence[Entry], done: Iterable[tuple[WorkKind, Span]]
+) -> Iterator[BenchTime]:
+    """Every bench that joined or could not be used, in the order in which they came."""
+    told: dict[str, BenchJoined | BenchLost] = {}
+    devices: dict[str, str] = {}
+    since: dict[str, float] = {}
+    present: dict[str, list[_Interval]] = defaultdict(list)
+
+    def leave(bench: str, at: float) -> None:
+        if bench in since:
+            present[bench].append((since.pop(bench), at))
+
+    for before, entry in zip((None, *entries), entries, strict=False):
+        if before is not None and _is_resumed(before, entry):
+            for bench in list(since):
+                leave(bench, before.at)
+        match entry.fact:
+            case BenchJoined(bench=bench, device=device) as fact:
+                told[bench], devices[bench] = fact, device
+                since.setdefault(bench, entry.at)
+            case BenchLost(bench=bench) as fact:
+                told[bench] = fact
+                leave(bench, entry.at)
+            case _:
+                pass
+    for bench in list(since):
+        leave(bench, entries[-1].at)
+    busy: dict[str, list[_Interval]] = defaultdict(list)
+    for _, span in done:
+        busy[span.worker].append(_interval(span))
+    for bench, last in told.items():
+        there, seconds = union(present[bench]), _length(present[bench])
+        both = _length(union((*there, *busy[bench])))
+        worked = seconds + _length(union(busy[bench])) - both
+        yield BenchTime(
+            bench=bench,
+            node=last.node,
+            device=devices.get(bench, ""),
+            seconds=seconds,
+            idle=max(0.0, seconds - worked),
+            lost=last.reason if isinstance(last, BenchLost) else "",
+        )
 
 
 def _kind(fact: Fact) -> WorkKind | None:

@@ -151,6 +151,24 @@ def time_section(found: Timeline, entries: Iterable[Entry]) -> Section:
             numbers=frozenset({1, 2, 3, 4}),
         )
     )
+    if found.benches:
+        parts.append(
+            Table(
+                head=("bench", "node", "GPU", "present s", "idle s", "lost"),
+                rows=tuple(
+                    (
+                        one.bench.rpartition("/")[2],
+                        one.node,
+                        one.device,
+                        f"{one.seconds:.1f}",
+                        f"{one.idle:.1f}",
+                        one.lost,
+                    )
+                    for one in found.benches
+                ),
+                numbers=frozenset({3, 4}),
+            )
+        )
     if found.lost:
         parts.append(f"Lost with a worker and sent again: {len(found.lost)} times.")
     return Section(title="Where the time went", parts=tuple(parts))

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from tuner.journal.facts import WorkKind
-from tuner.journal.timeline import Timeline
+from tuner.journal.timeline import BenchTime, Timeline
 
 WORDS: dict[WorkKind, str] = {
     "prepare": "baseline: expected outputs, checks, timing",
@@ -43,6 +43,7 @@ def timeline_text(found: Timeline) -> str:
         kinds = ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in worker.by_kind.items())
         share = share_text(worker.busy, found.seconds)
         lines.append(f"{worker.worker:{width}}{'':8}{worker.busy:10.2f}{'':10}{share:>8}  {kinds}")
+    lines += [f"bench {bench_text(one)}" for one in found.benches]
     for lost in found.lost:
         given_up = ", given up" if lost.final else ""
         lines.append(
@@ -51,6 +52,15 @@ def timeline_text(found: Timeline) -> str:
     for work in found.unfinished:
         lines.append(f"not finished: {work.task}, attempt {work.attempt}")
     return "\n".join(lines).rstrip()
+
+
+def bench_text(bench: BenchTime) -> str:
+    """A bench on one line: its name, which has the node, its device, how long it was idle."""
+    device = f" ({bench.device})" if bench.device else ""
+    node = f" on {bench.node}" if bench.node and not bench.bench.startswith(bench.node) else ""
+    idle = f"idle {bench.idle:.1f} s of {bench.seconds:.1f} s" if bench.seconds else "never used"
+    lost = f"; lost: {bench.lost}" if bench.lost else ""
+    return f"{bench.bench}{device}{node}: {idle}{lost}"
 
 
 def timeline_json(found: Timeline) -> str:

@@ -8,6 +8,8 @@ from tests.tuner.engine.driving import KilledError, Run, experiment, fleet
 from tuner.engine.simulated_fleet import Fault
 from tuner.journal.facts import (
     BaselinePrepared,
+    BenchJoined,
+    BenchLost,
     Entry,
     ModelCalled,
     RunFinished,
@@ -118,3 +120,33 @@ def test_a_killed_run_can_be_asked_too_and_an_empty_one():
 def test_the_greatest_times_that_a_journal_may_hold_have_a_date():
     for at, t in ((253402300799.0, 0.0), (0.0, 9999999999.0)):
         assert timeline_text(timeline([[Entry(RunFinished(), at=at, t=t)]]))
+
+
+def test_a_bench_is_idle_while_it_is_there_and_nothing_runs_on_it():
+    def at(seconds, fact, t=None):
+        return Entry(fact, at=100.0 + seconds, t=seconds if t is None else t)
+
+    def joined(bench, benches=1):
+        return BenchJoined(bench=bench, node="node7", device="NVIDIA H200", benches=benches)
+
+    def lost(bench, why):
+        return BenchLost(bench=bench, node="node7", reason=why, benches=0)
+
+    found = timeline(
+        [
+            [
+                at(0.0, joined("gpu")),
+                finished(1, "gpu", 101.0, 104.0),
+                at(5.0, lost("gpu", "drained")),
+                at(6.0, lost("cuda0", "no driver")),
+                at(50.0, joined("gpu"), t=1.0),
+                finished(2, "gpu", 150.0, 151.0),
+            ]
+        ]
+    )
+    gpu, bad = found.benches
+    assert (gpu.bench, gpu.seconds, gpu.idle, gpu.lost) == ("gpu", 6.0, 2.0, "")
+    assert (bad.bench, bad.seconds, bad.lost) == ("cuda0", 0.0, "no driver")
+    text = timeline_text(found)
+    assert "bench gpu (NVIDIA H200) on node7: idle 2.0 s of 6.0 s\n" in text
+    assert "bench cuda0 on node7: never used; lost: no driver" in text
