@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tuner.results.result import Cell, ShapeOfRun
     from tuner.results.statistics import Comparison
     from tuner.trial import Configuration
+    from workers.loader.kernel import TunedKernel
 
 __all__ = [
     "Result",
@@ -28,6 +29,7 @@ __all__ = [
     "Speedup",
     "__version__",
     "load",
+    "load_kernel",
     "suggest",
     "tune",
     "write_spec",
@@ -40,8 +42,7 @@ __version__ = "0.1.0"
 class Speedup:
     """The baseline's time ÷ that of the tuned kernel (above 1 is faster), with its interval.
 
-    ``low`` and ``high`` are ``None`` before confirmation, and where the times scatter too much for
-    an interval.
+    ``low`` and ``high`` are ``None`` before confirmation, and where times scatter too much.
     """
 
     value: float
@@ -59,9 +60,8 @@ class Speedup:
 class ShapeSpeedup:
     """The tuned kernel on one shape; ``held_out`` shapes are confirmed, but never searched.
 
-    Times are in nanoseconds per run of the kernel. They and ``speedup`` are ``None`` where nothing
-    was measured. ``configuration`` is :attr:`Result.best`, or the shape's own best configuration if
-    none serves all shapes.
+    Times are in nanoseconds per run of the kernel; ``None`` where nothing was measured.
+    ``configuration`` is :attr:`Result.best`, or the shape's own best one if none serves all shapes.
     """
 
     shape: Mapping[str, bool | int | str]
@@ -131,6 +131,14 @@ class Result:
 
         return write_export(self.path, Path(folder))
 
+    @property
+    def kernel(self) -> "TunedKernel":
+        """What :meth:`export` writes, as a Python function; see ``load_kernel``."""
+        from cluster.commands.results import exported
+        from workers.loader.kernel import TunedKernel
+
+        return TunedKernel(exported(self.path))
+
     def plot(self, folder: str | PathLike[str]) -> list[Path]:
         """Write the report's figures to a folder, each as PNG and SVG; return the files' paths.
 
@@ -150,28 +158,20 @@ class Result:
 
     def _repr_html_(self) -> str:
         """A table for notebooks, with a row for each shape."""
-        from html import escape
-
+        from tuner.report.html import plain_table
         from tuner.report.text import time_text
 
-        best = _words(self.best) if self.best else "no configuration"
-        rows = [("shape", "baseline", "time", "speedup")]
-        rows += [
+        rows = [
             (
-                _words(one.shape) + (" (held out)" if one.held_out else ""),
-                time_text(one.baseline_ns),
-                time_text(one.time_ns),
+                _words(one.shape) + " (held out)" * one.held_out,
+                *map(time_text, (one.baseline_ns, one.time_ns)),
                 str(one.speedup or "-"),
             )
             for one in self.speedups
         ]
-        lines = [
-            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
-            for row, tag in zip(rows, ["th", *["td"] * len(self.speedups)], strict=True)
-        ]
-        caption = escape(f"{self.outcome}: {self.speedup or '-'} with {best}")
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
-        return f"<table><caption>{caption}</caption>{body}</table>"
+        best = _words(self.best) if self.best else "no configuration"
+        caption = f"{self.outcome}: {self.speedup or '-'} with {best}"
+        return plain_table(caption, ("shape", "baseline", "time", "speedup"), rows)
 
 
 def tune(
@@ -333,6 +333,16 @@ def load(run: str | PathLike[str]) -> Result:
             for shape, binding in zip(found.shapes, (*shapes.tune, *shapes.held_out), strict=True)
         ),
     )
+
+
+def load_kernel(folder: str | PathLike[str]) -> "TunedKernel":
+    """The kernel in the folder of an export, as a Python function; the run is not needed.
+
+    Raises ``tuner.errors.EnvironmentProblem`` if the export is incomplete or damaged.
+    """
+    from workers.loader.kernel import TunedKernel
+
+    return TunedKernel.read(Path(folder))
 
 
 def _on_shape(

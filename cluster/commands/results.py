@@ -195,6 +195,11 @@ def export(run_dir: Path, *, output: Path | None) -> None:
         typer.echo(path)
 
 
+def exported(run_dir: Path) -> dict[str, str]:
+    """The files of a run's export; raises :class:`NothingValid` if nothing was confirmed."""
+    return export_files(history_of(result_view(run_dir)))
+
+
 def write_export(run_dir: Path, folder: Path) -> list[Path]:
     """Write the tuned sources and their header; return their paths.
 
@@ -202,7 +207,7 @@ def write_export(run_dir: Path, folder: Path) -> list[Path]:
         NothingValid: nothing was confirmed.
         EnvironmentProblem: the folder cannot be written.
     """
-    files = export_files(history_of(result_view(run_dir)))
+    files = exported(run_dir)
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,8 @@ DATA = "tests/gpu/data"
 TAIL_LINES = 25
 OWN_STEP = ("test_sequences", "test_mechanical")
 """Tests that bench whole experiments: a step of their own."""
+RUNS_LOADED = ("runs/silu", "runs/rmsnorm", "runs/merge")
+"""Runs whose kernels are launched from an application, and timed there."""
 RUNNING: list[int] = []
 """Process groups of the steps."""
 
@@ -125,6 +127,10 @@ def steps() -> dict[str, Step]:
             run(f"{bundled}/fused_add_rmsnorm/cuda_shipped.yaml", "rmsnorm_shipped", *template),
         ),
         "merge": Step(500, run(f"{bundled}/merge_attn_states_lse/cuda.yaml", "merge", *template)),
+        "loader": Step(  # after the three runs above, in the same visit
+            300,
+            python("-m", "tests.gpu.loader_time", *map(out, RUNS_LOADED)),
+        ),
         "loop_silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "loop_silu", *replay)),
         "loop_rmsnorm": Step(
             500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "loop_rmsnorm", *replay)

@@ -4,24 +4,23 @@ The header dispatches by the portfolio's rule (:mod:`tuner.results.portfolio`). 
 baseline outside the domain, and where nothing is confirmed faster or feasible.
 """
 
-import json
 from typing import Self
 
 from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.device import Device
 from tuner.errors import NothingValid
-from tuner.experiment.model import ShapeBinding, Template
+from tuner.experiment.model import Template
+from tuner.export import manifest, record
 from tuner.export.header import render_header
-from tuner.export.record import NAME, render_record
+from tuner.export.manifest import ManifestRule
+from tuner.export.record import render_record
 from tuner.export.variant import ExportVariant, identifier
 from tuner.journal.history import History
-from tuner.results.portfolio import choose
 from tuner.results.result import DispatchRule, Portfolio, Result
 from tuner.results.summary import summarise
-from tuner.space.limits import over_limit
-from tuner.space.lower import lower, parameter_defines
-from tuner.trial import Configuration, Infeasible
+from tuner.space.lower import parameter_defines
+from tuner.trial import Configuration
 
 
 def export_files(history: History, result: Result | None = None) -> dict[str, str]:
@@ -29,7 +28,7 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
 
     - ``NAME.h``: the header, see :mod:`tuner.export.header`;
     - a source for each variant that the header selects, and the headers that sources include;
-    - ``export.json``: the variants and the rule, for people;
+    - ``export.json``: variants, rule, arguments and launches, see :mod:`tuner.export.manifest`;
     - ``record.json``: what ``verify`` needs, see :mod:`tuner.export.record`.
 
     Args:
@@ -118,8 +117,8 @@ class Export:
             f"{self.stem}.h": header,
             **{variant.file: self._source(variant) for variant in self.variants.values()},
             **dict(self.experiment.kernel.headers),
-            "export.json": self._manifest(),
-            NAME: render_record(self.experiment, self.device, self.variants, self.result),
+            manifest.NAME: self._manifest(),
+            record.NAME: render_record(self.experiment, self.device, self.variants, self.result),
         }
 
     def _variant(
@@ -157,51 +156,16 @@ class Export:
         lines += [f'#line 1 "{subject.source.name}"', subject.source.text]
         return "\n".join(lines)
 
-    def _served_by(self, binding: ShapeBinding) -> int:
-        """The trial that the header selects for a shape: one that is feasible there."""
-        for trial in (choose(self.rule, binding.symbols), self.fallback):
-            variant = self.variants[trial]
-            lowered = lower(
-                self.experiment, variant.template, variant.configuration, [binding], self.device
-            )
-            if not isinstance(lowered.cells[0], Infeasible) and not over_limit(
-                lowered, self.device
-            ):
-                return trial
-        return BASELINE
-
     def _manifest(self) -> str:
-        shapes = self.experiment.shapes
-        data = {
-            "experiment": self.experiment.name,
-            "device": {
-                "name": self.device.name,
-                "arch": self.device.arch,
-                "driver": self.device.driver,
-            },
-            "variants": [
-                {
-                    "name": variant.name,
-                    "file": variant.file,
-                    "configuration": variant.configuration.as_dict(),
-                    "note": variant.note,
-                }
-                for variant in self.variants.values()
-            ],
-            "rule": [
-                {
-                    "when": [str(condition) for condition in case.when],
-                    "variant": self.variants[case.trial].name,
-                }
-                for case in self.rule
-            ],
-            "shapes": [
-                {
-                    "symbols": binding.symbols,
-                    "variant": self.variants[self._served_by(binding)].name,
-                }
-                for binding in (*shapes.tune, *shapes.held_out)
-            ],
-            "otherwise": self.variants[self.fallback].name,
-        }
-        return json.dumps(data, indent=2) + "\n"
+        rule = (
+            ManifestRule(when=case.when, variant=self.variants[case.trial].name)
+            for case in self.rule
+        )
+        made = manifest.make_manifest(
+            self.experiment,
+            self.device,
+            tuple(map(manifest.manifest_variant, self.variants.values())),
+            tuple(rule),
+            self.variants[self.fallback].name,
+        )
+        return manifest.render_manifest(made)

@@ -4,7 +4,7 @@ All text is escaped, and a policy in the page forbids loading anything. Light an
 reader's system. Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from tuner.report.document import Document, Facts, Heading, Listing, Part, Section, Table
@@ -85,6 +85,16 @@ def html(document: Document) -> str:
         f'<p class="verdict">{escape(document.verdict)}</p>\n<nav>{links}</nav>\n'
         f"<main>\n{body}</main>\n</body>\n</html>\n"
     )
+
+
+def plain_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table without styles, as notebooks show it."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+    body = row(head, "th") + "".join(row(cells, "td") for cells in rows)
+    return f"<table><caption>{escape(caption)}</caption>{body}</table>"
 
 
 def _anchor(section: Section) -> str:

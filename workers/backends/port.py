@@ -15,6 +15,7 @@ from workers.checkers.job import Job
 from workers.checkers.tool import Profiler, Tool
 from workers.compilers.port import Compiler
 from workers.devices.port import DeviceBackend
+from workers.loader.port import Runtime
 from workers.replay.port import ReplayDevice
 
 Size = tuple[int, int, int]
@@ -57,5 +58,7 @@ class BackendAdapter:
     """A profiler that logs to the path, or why there is none; ``None`` where none is known."""
     ceilings: Callable[[Device, int], CeilingKernels]
     """Ceiling kernels for a device, and launches of products with so many rows."""
+    open_runtime: Callable[[], Runtime] | None
+    """Launch exported kernels in an application's process; ``None``: only C programs can."""
     open_replay: Callable[[int], ReplayDevice] | None
     """Open a device by index to replay captured launches; ``None``: launches cannot be captured."""

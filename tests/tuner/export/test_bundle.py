@@ -361,8 +361,8 @@ def test_sources_carry_their_values_and_say_what_depends_on_the_shape():
         "general",  # the rule says trial1, which is infeasible there
     ]
     assert manifest["rule"] == [
-        {"when": ["n <= 32"], "variant": "general"},
-        {"when": ["n > 32"], "variant": "trial1"},
+        {"when": [{"symbol": "n", "relation": "<=", "value": 32}], "variant": "general"},
+        {"when": [{"symbol": "n", "relation": ">", "value": 32}], "variant": "trial1"},
     ]
     assert manifest["otherwise"] == "general"
 

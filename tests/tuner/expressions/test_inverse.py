@@ -1,9 +1,9 @@
-"""Which symbol a value determines: C that gives it back, and nothing where there is doubt."""
+"""Which symbol a value determines: C or a number, and nothing where there is doubt."""
 
 import pytest
 
 from tuner.expressions import Expression
-from tuner.expressions.inverse import solve
+from tuner.expressions.inverse import solve, solve_number
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,18 @@ from tuner.expressions.inverse import solve
 )
 def test_only_what_has_one_solution_is_solved(text, known, solution):
     assert solve(Expression.parse(text), "v", known) == solution
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "known", "solution"),
+    [
+        ("2 * n + 1", 9, {}, ("n", 4)),
+        ("5 - n", 3, {}, ("n", 2)),
+        ("n * m", 12, {"m": 3}, ("n", 4)),
+        ("n * m", 0, {"m": 0}, None),
+        ("n * m", 12, {}, None),
+        ("n + T", 12, {"T": "float32"}, None),
+    ],
+)
+def test_numbers_are_solved_alike(text, value, known, solution):
+    assert solve_number(Expression.parse(text), value, known) == solution

@@ -291,5 +291,6 @@ ADAPTER = BackendAdapter(
     launch_under_checker=lambda _: None,
     profiler=None,
     ceilings=ceilings,
+    open_runtime=None,
     open_replay=None,
 )

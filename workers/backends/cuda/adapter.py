@@ -12,6 +12,7 @@ from workers.backends.cuda.compiler import open_compiler
 from workers.backends.cuda.device import open_device
 from workers.backends.cuda.driver import count_devices
 from workers.backends.cuda.replay import open_replay
+from workers.backends.cuda.runtime import open_runtime
 from workers.backends.port import BackendAdapter, CeilingKernels
 from workers.devices.port import DeviceBackend
 
@@ -49,5 +50,6 @@ ADAPTER = BackendAdapter(
     launch_under_checker=checkers.launch,
     profiler=ncu.profiler,
     ceilings=ceilings,
+    open_runtime=open_runtime,
     open_replay=open_replay,
 )

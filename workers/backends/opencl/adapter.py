@@ -9,6 +9,7 @@ from tuner.plan import Build
 from workers.backends.opencl import checkers
 from workers.backends.opencl.compiler import open_compiler
 from workers.backends.opencl.device import count_devices, open_device
+from workers.backends.opencl.runtime import open_runtime
 from workers.backends.port import BackendAdapter, CeilingKernels
 from workers.devices.port import DeviceBackend
 
@@ -40,5 +41,6 @@ ADAPTER = BackendAdapter(
     launch_under_checker=checkers.launch,
     profiler=None,
     ceilings=ceilings,
+    open_runtime=open_runtime,
     open_replay=None,
 )

@@ -1,0 +1,159 @@
+"""Exported kernels called from Python on a real OpenCL device: choice, checks, results."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelwright import load_kernel
+from tests.workers.loader.exports import device, exported
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.export.manifest import read_manifest
+from workers.loader.kernel import TunedKernel
+
+cl = pytest.importorskip("pyopencl")
+arrays = pytest.importorskip("pyopencl.array")
+
+
+@pytest.fixture(scope="module")
+def queue():
+    from workers.backends.opencl.platforms import opencl_devices
+
+    return cl.CommandQueue(cl.Context([opencl_devices()[0]]))
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    for name, text in exported().items():
+        (folder / name).write_text(text)
+    return load_kernel(folder)
+
+
+def made(queue, rows, cols):
+    """An output of ones and an input."""
+    x = np.arange(rows * cols, dtype=np.float32).reshape(rows, cols)
+    return arrays.to_device(queue, np.ones_like(x)), arrays.to_device(queue, x)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "variant"),
+    [
+        (4, 64, "general"),
+        (64, 512, "trial1"),
+        (3, 40, "general"),
+        (3, 41, "baseline"),  # outside the domain
+        (1, 8192, "baseline"),
+    ],
+)
+def test_the_variant_of_the_rule_computes_the_result(kernel, queue, rows, cols, variant):
+    out, x = made(queue, rows, cols)
+    assert kernel.variant(out, x, factor=3.0) == variant
+    kernel(out, x, cols, 7, 3.0)
+    np.testing.assert_array_equal(out.get(), 3 * x.get())
+
+
+def test_another_call_of_the_same_shape_takes_its_own_scalars_and_arrays(kernel, queue):
+    for factor in (2.0, 5.0):
+        out, x = made(queue, 4, 64)
+        kernel(out, x, factor=np.float32(factor))
+        np.testing.assert_array_equal(out.get(), factor * x.get())
+
+
+def test_flat_arrays_and_bare_buffers_are_taken_where_the_sizes_are_told(kernel, queue):
+    out, x = made(queue, 4, 64)
+    kernel(out.ravel(), x.ravel(), 64, factor=2.0)
+    np.testing.assert_array_equal(out.get(), 2 * x.get())
+    kernel(out.data, x.data, 64, factor=4.0, rows=4, stream=queue)
+    np.testing.assert_array_equal(out.get(), 4 * x.get())
+    with pytest.raises(SpecError, match=r"the size 'rows' does not follow .*: pass rows=…"):
+        kernel(out.data, x.data, 64, factor=4.0, stream=queue)
+    with pytest.raises(SpecError, match="'out': the buffer has 1024 bytes; 1280 are needed"):
+        kernel(out.data, x.data, 64, factor=4.0, rows=5, stream=queue)
+
+
+def test_what_tuned_kernels_were_not_tested_with_is_left_to_the_baseline(kernel, queue):
+    out, x = made(queue, 4, 64)
+    assert kernel.variant(out, x, mode=7, factor=1.0) == "general"
+    assert kernel.variant(out, x, mode=8, factor=1.0) == "baseline"
+    assert kernel.variant(x, x, factor=1.0) == "baseline"  # an output overlaps an input
+    size = 4 * 4 * 64
+    host = cl.Buffer(
+        queue.context, cl.mem_flags.USE_HOST_PTR, hostbuf=np.zeros(size // 4, np.float32)
+    )
+    unaligned = arrays.Array(queue, (4, 64), np.float32, data=host)
+    assert kernel.variant(unaligned, x, factor=1.0) == "baseline"
+
+
+def test_another_device_model_runs_the_baseline():
+    manifest, shape = read_manifest(exported()["export.json"]), {"rows": 4, "cols": 64}
+    assert manifest.serve(shape, device()).variant.name == "general"
+    assert manifest.serve(shape, replace(device(), name="another")).variant.name == "baseline"
+
+
+def test_where_every_output_is_empty_nothing_is_launched(kernel, queue):
+    out, x = (arrays.empty(queue, (0, 64), np.float32) for _ in range(2))
+    assert kernel.variant(out, x, factor=1.0) == ""
+    kernel(out, x, factor=1.0)
+
+
+def test_an_error_names_the_argument_and_the_remedy(kernel, queue):
+    out, x = made(queue, 4, 64)
+    wide = arrays.to_device(queue, np.zeros((4, 128), np.float32))
+    cases = [
+        (lambda: kernel(out), "argument 'x' is missing; the kernel takes \\(out, x, cols, mode"),
+        (lambda: kernel(out, x), "argument 'factor' is missing"),
+        (lambda: kernel(out, x, 64, 7, 1.0, 2), "6 arguments are given; the"),
+        (lambda: kernel(out, x, out=x), "argument 'out' is given twice"),
+        (lambda: kernel(out, x, fctor=1.0), "no argument 'fctor' \\(did you mean 'factor'"),
+        (lambda: kernel(out, x, factor="1"), "argument 'factor': a number is needed, not a str"),
+        (lambda: kernel(out, np.ones(3), factor=1.0), "'x': a ndarray is no array on a device"),
+        (lambda: kernel(out, x, 65, factor=1.0), "'cols': 65 is given, but .* make cols = 64"),
+        (lambda: kernel(out, x, 6.5, factor=1.0), "'cols': 6.5 is no int32"),
+        (lambda: kernel(out, x.astype(np.float64), factor=1.0), "float64, .* float32: convert"),
+        (lambda: kernel(out, wide[:, ::2], factor=1.0), "'x': its strides .*contiguous copy"),
+        (lambda: kernel(out, wide, factor=1.0), "'x': its shape is \\(4, 128\\), but \\[rows, co"),
+        (lambda: kernel(out.data, x.data, 64, factor=1.0), "stream: pass a pyopencl.CommandQueue"),
+        (lambda: kernel(out, x, factor=1.0, rows="4"), "argument 'rows': a number is needed"),
+        (lambda: kernel.torch_op("a::b"), "a PyTorch operator needs a CUDA kernel"),
+    ]
+    for call, message in cases:
+        with pytest.raises(SpecError, match=message):
+            call()
+
+
+def test_a_loaded_export_says_how_it_is_called(kernel):
+    assert repr(kernel).startswith("<kernel scale_rows(out, x, cols, mode, factor) for ")
+
+
+def test_a_file_that_is_gone_is_named(tmp_path):
+    (tmp_path / "export.json").write_text(exported()["export.json"])
+    with pytest.raises(EnvironmentProblem, match=r"there is no .*_baseline\.cl: name a folder"):
+        load_kernel(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.update(format=0), "has format 0, but this version reads 1: export the run"),
+        (lambda m: m.update(more=1), "is invalid: more"),
+        (lambda m: m.update(otherwise="none"), "there is no variant 'none'"),
+        (lambda m: m["variants"].pop(0), "there is no variant 'baseline'"),
+        (lambda m: m["variants"][1].update(file="../x"), "the file ../x is missing"),
+        (lambda m: m["kernel"].update(options=["-I/etc"]), "baseline: kernel.options"),
+        (lambda m: m["domain"].append("nothing > 1"), "baseline: shapes.domain"),
+        (lambda m: m["arguments"][0].update(shape=["rows +"]), "is invalid: arguments.0.shape"),
+    ],
+)
+def test_a_damaged_export_is_refused_by_name(change, message):
+    files = dict(exported())
+    manifest = json.loads(files["export.json"])
+    change(manifest)
+    with pytest.raises(EnvironmentProblem, match=message):
+        TunedKernel(files | {"export.json": json.dumps(manifest)})
+
+
+def test_text_that_is_no_json_is_refused():
+    with pytest.raises(EnvironmentProblem, match=r"export\.json is not JSON"):
+        TunedKernel(exported() | {"export.json": "{"})

@@ -1,0 +1,144 @@
+"""OpenCL in an application's process: its arrays and buffers, launches on its queue."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tuner.device import Device
+from tuner.errors import EnvironmentProblem, SpecError
+from tuner.plan import Binary, KernelStep, MemsetStep
+from workers.backends.opencl.memory import translated
+from workers.backends.opencl.platforms import described
+from workers.elements import dtype_name
+from workers.loader.port import ArrayView, BoundCell
+
+
+def open_runtime() -> "OpenCLRuntime":
+    """Raises :class:`EnvironmentProblem` where pyopencl is missing."""
+    try:
+        import pyopencl as cl
+        import pyopencl.array as arrays
+    except ImportError as error:
+        raise EnvironmentProblem(
+            f"OpenCL needs pyopencl, which does not import ({error})"
+        ) from None
+    return OpenCLRuntime(cl, arrays)
+
+
+class OpenCLRuntime:
+    """Sees ``pyopencl.array.Array`` and ``pyopencl.Buffer``; addresses are offsets in a buffer."""
+
+    def __init__(self, cl: Any, arrays: Any) -> None:
+        self._cl, self._arrays = cl, arrays
+        self._described = cache(lambda device: described(device, cl))
+
+    def view(self, given: object) -> ArrayView | None:
+        """See :class:`workers.loader.port.Runtime`."""
+        if isinstance(given, self._arrays.Array):
+            return self._array(given)
+        if isinstance(given, self._cl.Buffer):
+            return ArrayView(
+                given=given,
+                base=given.int_ptr,
+                address=self._start(given, 0),
+                size=given.size,
+                dtype="",
+                shape=(),
+                strides=(),
+            )
+        return None
+
+    def _array(self, given: Any) -> ArrayView:
+        item = given.dtype.itemsize
+        strides = tuple(step // item for step in given.strides)
+        last = sum((n - 1) * step for n, step in zip(given.shape, strides, strict=True))
+        buffer = given.base_data
+        return ArrayView(
+            given=given,
+            base=buffer.int_ptr if buffer is not None else 0,
+            address=self._start(buffer, given.offset),
+            size=0 if 0 in given.shape else (last + 1) * item,
+            dtype=dtype_name(given.dtype),
+            shape=tuple(given.shape),
+            strides=strides,
+        )
+
+    def _start(self, buffer: Any, offset: int) -> int:
+        """An offset; odd in memory of the host, whose own alignment is not known."""
+        foreign = buffer is not None and buffer.flags & self._cl.mem_flags.USE_HOST_PTR
+        return offset | 1 if foreign else offset
+
+    def place(self, arrays: Mapping[str, ArrayView], stream: object) -> "OpenCLPlace":
+        """See :class:`workers.loader.port.Runtime`."""
+        queues = (getattr(view.given, "queue", None) for view in arrays.values())
+        queue = stream or next(filter(None, queues), None)
+        if not isinstance(queue, self._cl.CommandQueue):
+            raise SpecError("stream: pass a pyopencl.CommandQueue, which these arrays do not have")
+        for name, view in arrays.items():
+            data = view.given.base_data if view.dtype else view.given
+            if data is not None and data.context != queue.context:
+                raise SpecError(f"argument '{name}' is in another context than the queue")
+        return OpenCLPlace(self._cl, queue, self._described(queue.device))
+
+
+class OpenCLPlace:
+    """A queue of the application."""
+
+    def __init__(self, cl: Any, queue: Any, device: Device) -> None:
+        self._cl, self._queue = cl, queue
+        self.device = device
+        self.key = (queue.context, queue.device)
+
+    def load(self, binary: Binary) -> Any:
+        """A program in the application's context."""
+        queue = self._queue
+        with translated(self._cl):
+            return self._cl.Program(queue.context, [queue.device], [binary.code]).build()
+
+    def launch(self, code: Any, bound: BoundCell) -> None:
+        """Enqueue each step after the one before, also in a queue that is out of order."""
+        cl, queue = self._cl, self._queue
+        with translated(cl):
+            buffers = {name: self._region(name, view) for name, view in bound.arrays.items()}
+            for name, size in bound.scratch.items():
+                flags = cl.mem_flags.READ_WRITE
+                buffers[name] = cl.Buffer(queue.context, flags, max(1, size))
+            sizes = {**bound.sizes, **bound.scratch}
+            event = None
+            for step in bound.cell.steps:
+                after = [event] if event else None
+                if isinstance(step, MemsetStep):
+                    buffer, byte = buffers[step.argument], np.uint8(step.byte)
+                    size = sizes[step.argument]
+                    event = cl.enqueue_fill_buffer(queue, buffer, byte, 0, size, wait_for=after)
+                else:
+                    event = self._enqueue(code, step, bound, buffers, after)
+
+    def _enqueue(
+        self, code: Any, step: KernelStep, bound: BoundCell, buffers: Mapping[str, Any], after: Any
+    ) -> Any:
+        values: dict[str, Any] = dict.fromkeys(bound.nulls)
+        values |= {name: np.frombuffer(data, np.uint8) for name, data in bound.values.items()}
+        arguments = [buffers[name] if name in buffers else values[name] for name in step.arguments]
+        kernel = self._cl.Kernel(code, step.entry)
+        kernel.set_args(*arguments)
+        size = tuple(g * b for g, b in zip(step.grid, step.block, strict=True))
+        return self._cl.enqueue_nd_range_kernel(
+            self._queue, kernel, size, step.block, wait_for=after
+        )
+
+    def _region(self, name: str, view: ArrayView) -> Any:
+        """The buffer from the first element on."""
+        if not view.dtype:
+            return view.given
+        data, offset = view.given.base_data, view.given.offset
+        if not offset or data is None:
+            return data
+        if offset % self.device.base_align:
+            raise SpecError(
+                f"argument '{name}' begins {offset} bytes into its buffer, and OpenCL takes only "
+                f"multiples of {self.device.base_align} here: pass a copy"
+            )
+        return data.get_sub_region(offset, data.size - offset)

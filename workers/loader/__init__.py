@@ -1,0 +1,1 @@
+"""Exported kernels in a Python application: chosen, checked, compiled and launched."""
