@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from agents.brief import RoundSummary
 from agents.step_journal import CallTotals, recorded_exchanges
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, JournalUnwritable
 from tuner.files import UnreadableFile, read_bounded, write_whole
 
 if TYPE_CHECKING:
@@ -95,9 +95,12 @@ def summary_json(summary: RoundsSummary) -> dict[str, object]:
 
 
 def write_summary(run: Path, summary: RoundsSummary) -> None:
-    """Write the summary into a run; raises ``EnvironmentProblem`` if that fails."""
+    """Write the summary into a run; raises ``JournalUnwritable`` if that fails."""
     text = json.dumps(summary_json(summary), ensure_ascii=False, indent=1)
-    write_whole(run / FILE, f"{text}\n")
+    try:
+        write_whole(run / FILE, f"{text}\n")
+    except EnvironmentProblem as error:
+        raise JournalUnwritable(str(error)) from error
 
 
 def discard_summary(run: Path) -> None:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from agents.llm.port import Reply, Role, StepKey
 from agents.llm.replay import Exchange
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentProblem, JournalUnwritable, SpecError
 from tuner.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
 
 T = TypeVar("T")
@@ -53,10 +53,13 @@ class StepFiles:
             raise SpecError(f"{path}: {error}; delete it to take this step again") from error
 
     def record(self, name: str, text: str) -> None:
-        """Write a step's record; raises ``EnvironmentProblem`` if that fails."""
+        """Write a step's record; raises ``JournalUnwritable`` if that fails."""
         path = self._directory / f"{name}.json"
-        make_folder(path.parent)
-        write_whole(path, text)
+        try:
+            make_folder(path.parent)
+            write_whole(path, text)
+        except EnvironmentProblem as error:
+            raise JournalUnwritable(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

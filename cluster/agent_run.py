@@ -35,6 +35,7 @@ from cluster.search_run import (
     FleetOpener,
     SearchRun,
     StopRequests,
+    derived,
 )
 from tuner.backends.registry import traits_of
 from tuner.ceilings import Ceilings
@@ -225,17 +226,18 @@ def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | No
 def _keep(directory: RunDirectory, ending: Ending) -> None:
     """What can be rebuilt from the steps at any time."""
     path, experiment = directory.path, directory.experiment
-    write_variants(path / "variants", ending.state.variants)
     ledger = RoundsSummary.of(ending)
-    directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
-    agents = agent_settings(experiment)
-    if agents and agents.model != "replay":
-        header = Header(
-            experiment=experiment.name,
-            kernel=kernel_digest(experiment.kernel),
-            made=f"by {agents.model.partition(':')[0]} in run {directory.info.run}",
-        )
-        write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
+    with derived():
+        write_variants(path / "variants", ending.state.variants)
+        directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
+        agents = agent_settings(experiment)
+        if agents and agents.model != "replay":
+            header = Header(
+                experiment=experiment.name,
+                kernel=kernel_digest(experiment.kernel),
+                made=f"by {agents.model.partition(':')[0]} in run {directory.info.run}",
+            )
+            write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
     if ledger.searched is not None:
         exported = round_path(path, ledger.searched, ledger.suffix) / EXPORT
         for file in (one for one in exported.glob("*") if not one.is_dir()):
@@ -243,5 +245,6 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
                 text = read_bounded(file, _EXPORT_BYTES)
             except UnreadableFile as error:
                 raise EnvironmentProblem(f"{file} {error}: move it away and resume") from error
-            directory.write(f"{EXPORT}/{file.name}", text or "")
+            with derived():
+                directory.write(f"{EXPORT}/{file.name}", text or "")
     write_summary(path, ledger)

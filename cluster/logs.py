@@ -7,7 +7,7 @@ import logging
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tuner.errors import KernelwrightError
@@ -20,6 +20,13 @@ TIMES = "%Y-%m-%dT%H:%M:%S%z"
 PACKAGES = ("agents", "cluster", "tuner", "workers")
 
 
+class _LogFile(logging.FileHandler):
+    """Drops what cannot be written, say to a full disk."""
+
+    def handleError(self, _: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+
 @contextmanager
 def logged(run: Path) -> Iterator[None]:
     """Append what these packages log to ``log.txt`` of a run directory, for as long as it lasts.
@@ -28,7 +35,7 @@ def logged(run: Path) -> Iterator[None]:
     no reason to end a run: it goes without.
     """
     try:
-        handler: logging.Handler = logging.FileHandler(run / LOG, encoding="utf-8")
+        handler: logging.Handler = _LogFile(run / LOG, encoding="utf-8")
     except OSError:
         handler = logging.NullHandler()
     handler.setFormatter(logging.Formatter(FORMAT, TIMES))
@@ -50,4 +57,5 @@ def logged(run: Path) -> Iterator[None]:
     finally:
         for logger in loggers:
             logger.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):
+            handler.close()

@@ -7,8 +7,8 @@ the only writer of the run directory. Knows no terminal and no signal.
 import importlib.metadata
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, closing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -164,7 +164,8 @@ async def run_search(
                         )
                     if time.monotonic() >= due:
                         found = summarise(session.history)
-                        directory.write(STATUS, status_json(found, journal.synced))
+                        with derived():
+                            directory.write(STATUS, status_json(found, journal.synced))
                         due = time.monotonic() + STATUS_SECONDS
                     progress = replace(
                         RunProgress.of(session, t),
@@ -176,7 +177,8 @@ async def run_search(
         finally:  # also where it is left in between
             journal.sync()
             result = summarise(session.history)
-            _write_derived(directory, session.history, result, journal.synced)
+            with derived():
+                write_derived(directory, session.history, result, journal.synced)
         if session.history.finished:
             ended(session.history, result)
 
@@ -253,15 +255,28 @@ def _trials_left(history: History, space: int) -> int:
     return max(0, min(history.experiment.search.trials + history.merged, space) - done)
 
 
-def _write_derived(directory: RunDirectory, history: History, result: Result, facts: int) -> None:
-    """What can be rebuilt from the journal at any time."""
-    directory.write(STATUS, status_json(result, facts))
+@contextmanager
+def derived() -> Iterator[None]:
+    """Log that a file cannot be written, rather than end the run: it can be rebuilt."""
+    try:
+        yield
+    except EnvironmentProblem as error:
+        _log.warning("%s", error)
+
+
+def write_derived(directory: RunDirectory, history: History, result: Result, facts: int) -> None:
+    """Write what can be rebuilt from a journal of so many facts; the status, which says so, last.
+
+    Raises:
+        EnvironmentProblem: a file cannot be written.
+    """
     directory.write(RESULTS, results_jsonl(history))
     directory.write("results.csv", results_csv(history))
     if history.finished:
         with suppress(NothingValid):
             for name, text in export_files(history, result).items():
                 directory.write(f"{EXPORT}/{name}", text)
+    directory.write(STATUS, status_json(result, facts))
 
 
 def _environment(device: Device) -> dict[str, object]:

@@ -23,7 +23,7 @@ class EnvironmentProblem(KernelwrightError):
 
 
 class JournalUnwritable(EnvironmentProblem):
-    """A run's journal cannot be written, say to a full disk; what it holds is kept."""
+    """A fact or step of a run cannot be written, say to a full disk; those before it are kept."""
 
 
 class NothingValid(KernelwrightError):

@@ -123,6 +123,10 @@ class RunView:
         check_references(journal, self.experiment, entries)
         return entries
 
+    def status_facts(self) -> int:
+        """How many of the journal's facts ``status.json`` was made from; 0 without one."""
+        return _told(self.path)[STATUS]
+
     def facts(self) -> list[Fact]:
         """The journal's facts so far; raises as :meth:`entries` does."""
         return [entry.fact for entry in self.entries()]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
 import typer
@@ -11,10 +12,18 @@ from agents.call_costs import by_role, by_round, notes_of
 from agents.llm.port import ModelUnavailable
 from agents.rounds_summary import STEPS, RoundsSummary, read_summary, summary_json
 from agents.step_journal import recorded_exchanges
-from cluster.commands.results import history_of, result_view, rounds_of, timeline_of, tried
+from cluster.commands.results import (
+    history_of,
+    result_view,
+    rounds_of,
+    timeline_of,
+    tried,
+    write_export,
+)
 from cluster.run_layout import searches_begun
 from cluster.run_report import run_document
-from tuner.errors import NothingValid
+from cluster.search_run import EXPORT, write_derived
+from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.files import inside, write_whole
 from tuner.journal.history import History
 from tuner.printable import printable
@@ -29,7 +38,7 @@ from tuner.report.timeline import timeline_json, timeline_text
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
 from tuner.results.summary import summarise
-from tuner.run_directory import RESULTS, RunView
+from tuner.run_directory import RESULTS, RunDirectory, RunView
 
 FILES: dict[str, Callable[[Document, Result], str]] = {
     "report.html": lambda document, _: html(document),
@@ -121,6 +130,8 @@ def finish(
 ) -> Result:
     """Write the report of a finished run, after calling ``learn`` with its result; return that.
 
+    Files that cannot be written, say to a full disk, are named on stderr.
+
     Raises:
         NothingValid: there is no result.
         ModelUnavailable: the models failed before anything was gained.
@@ -128,10 +139,25 @@ def finish(
     ledger = read_summary(run_dir)
     if ledger is not None and ledger.searched is None and ledger.model_failed:
         raise ModelUnavailable(_words(ledger))
-    history = history_of(result_view(run_dir))
+    view = result_view(run_dir)
+    entries = view.entries()
+    history = History.of(view.experiment, entries)
     result = summarise(history)
     learn(run_dir, history, result)
-    _write_files(run_dir, run_document(RunView.open(run_dir), history, result), result)
+    try:
+        if view.status_facts() < len(entries):  # the disk was full when the run ended
+            with closing(RunDirectory.open(view.path)) as directory:
+                write_derived(directory, history, result, len(entries))
+        if not (run_dir / EXPORT).exists():
+            with suppress(NothingValid):
+                write_export(run_dir, run_dir / EXPORT)
+        _write_files(run_dir, run_document(RunView.open(run_dir), history, result), result)
+    except EnvironmentProblem as error:
+        typer.echo(
+            f"kernelwright: {error}; the result is kept: `kernelwright resume {run_dir}` writes "
+            "the missing files",
+            err=True,
+        )
     return result
 
 

@@ -39,6 +39,7 @@ from tuner.engine.session import StopReason
 from tuner.errors import (
     DeviceNeeded,
     EnvironmentProblem,
+    JournalUnwritable,
     KernelwrightError,
     NothingValid,
     SpecError,
@@ -92,7 +93,7 @@ def run(
         model=model,
         use_patterns=use_patterns,
     ) as new:
-        _follow(new.running, new.folder, _given(None, device, access), target)
+        _follow(new.running, new.folder, _given(None, device, access), target, as_json=as_json)
     with _reminding(new.guesses):
         learn = partial(patterns.leave, settings)
         report.conclude(new.folder, as_json=as_json, learn=learn)
@@ -186,7 +187,7 @@ def resume(
     settings, again = Settings.read(), _given(fleet, device, access)
     fleet = fleet or RunView.open(folder).info.fleet
     with _workplace(fleet, device, target, settings, access) as workplace:
-        _follow(workplace.start(folder), folder, again, target)
+        _follow(workplace.start(folder), folder, again, target, as_json=as_json)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
@@ -315,13 +316,14 @@ def _workplace(
         yield _Workplace(has_gpu, start)
 
 
-def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
+def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_json: bool) -> None:
     """Show progress until the run ends; a first signal ends it in order, a second at once.
 
     Raises:
         SystemExit: the run can be continued, with the options ``again`` (and ``target``, until the
             device itself is needed): 130 or 143 after a signal, 130 if it was stopped before
-            anything was measured, 6 if a reply or the device is awaited.
+            anything was measured, 6 if a reply or the device is awaited, 3 after its result so far
+            if its journal cannot be written.
     """
     received: list[signal.Signals] = []
 
@@ -348,6 +350,11 @@ def _follow(run: Running, folder: Path, again: str, target: str | None) -> None:
             asyncio.run(follow())
     except DeviceNeeded as needed:
         _leave(str(needed), folder, again, needed.exit_code)
+    except JournalUnwritable as error:
+        with suppress(NothingValid):
+            report.report(folder, as_json=as_json)
+        words = f"error: {error}; everything before is kept"
+        _leave(words, folder, on_target, error.exit_code)
     if received and not results.is_over(folder):
         words = "interrupted; everything measured is kept"
         _leave(words, folder, on_target, 128 + received[0])

@@ -48,11 +48,22 @@ def test_seeds_differ_between_runs_and_only_the_owner_can_read_them(tmp_path):
         assert str(one.secret) not in text
 
 
-def test_only_the_owner_can_look_into_a_run(tmp_path):
-    made = create(tmp_path / "run")
-    made.write("results.csv", "x")
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_only_the_owner_can_look_into_a_run_whose_files_are_as_umask_says(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        made = create(tmp_path / "run")
+        made.journal().close()
+        made.write("export/results.csv", "x")
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in made.path.rglob("*")}
+        made.close()
+    finally:
+        os.umask(before)
     assert stat.S_IMODE(made.path.stat().st_mode) == 0o700
-    made.close()
+    assert modes.pop("secret") == 0o600
+    for name in ("environment", "export"):
+        assert modes.pop(name) == 0o777 & ~umask
+    assert set(modes.values()) == {0o644 & ~umask}
 
 
 @pytest.mark.parametrize("name", ["lock", "log.txt", ".results.csv.new", "llm", "rounds/01"])
