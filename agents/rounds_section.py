@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 
 from agents.brief import RoundSummary, inline, scrubbed, shortened
+from agents.replies import Suggestion
 from agents.rounds_summary import RoundsSummary
 from agents.static_profile import StaticProfile
 from agents.step_journal import CallTotals
@@ -13,6 +14,9 @@ from tuner.results.statistics import Comparison
 
 MOST_DIFF = 40_000
 """Characters of one difference that a report shows."""
+
+KERNEL = "your kernel"
+"""What a difference calls the baseline's source."""
 
 _LONG = 1_000
 
@@ -36,7 +40,7 @@ def rounds_section(
     parts: list[Part] = [f"Ended: {inline(summary.detail)}. Models: {summary.spent}."]
     for past in summary.rounds:
         parts.append(Heading(text=f"Round {past.number}: {inline(past.verdict)}"))
-        pairs = [*_told(past), *_measured(past)]
+        pairs = [*told(past.suggestion), *measured(past)]
         if failures := rejected.get(past.number):
             pairs.append(("rejected", inline(failures, _LONG)))
         if (cost := costs.get(f"round {past.number}")) is not None:
@@ -56,15 +60,16 @@ def resource_row(name: str, static: StaticProfile) -> Iterator[tuple[str, ...]]:
     yield name, *counts, "-" if static.occupancy is None else f"{static.occupancy:.0%}"
 
 
-def _told(past: RoundSummary) -> Iterator[tuple[str, str]]:
-    said = past.suggestion
+def told(said: Suggestion) -> Iterator[tuple[str, str]]:
+    """What was suggested, as terms and texts."""
     yield "bottleneck", inline(said.bottleneck, _LONG)
     yield "suggestion", inline(said.strategy, _LONG)
     yield "expected", inline(said.expected_effect, _LONG)
     yield "refuted by", inline(said.refuted_by, _LONG)
 
 
-def _measured(past: RoundSummary) -> Iterator[tuple[str, str]]:
+def measured(past: RoundSummary) -> Iterator[tuple[str, str]]:
+    """What came of it, as terms and texts."""
     if past.speedup is not None:
         interval = past.interval
         bounds = f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
@@ -88,13 +93,27 @@ def _difference(one: StoredVariant, kernel: str, variants: Mapping[str, StoredVa
     """What a template's source changed, against the template that the round started from."""
     parent = variants.get(one.about.parent or "")
     before = parent.template.source.text if parent else kernel
-    against = f"the template of round {parent.about.round}" if parent else "your kernel"
+    against = f"the template of round {parent.about.round}" if parent else KERNEL
+    name = f"Template {one.digest[:8]}"
+    return difference(name, before, one.template.source.text, against, f"round {one.about.round}")
+
+
+def difference(name: str, before: str, after: str, against: str, now: str) -> Listing:
+    """What a source changed, folded behind a line that counts it.
+
+    Args:
+        name: of the changed source, for that line.
+        before: the source that it is compared with.
+        after: the source.
+        against: names the former.
+        now: names the latter.
+    """
     lines = list(
         difflib.unified_diff(
             scrubbed(before).splitlines(),
-            scrubbed(one.template.source.text).splitlines(),
+            scrubbed(after).splitlines(),
             against,
-            f"round {one.about.round}",
+            now,
             lineterm="",
             n=3,
         )
@@ -104,6 +123,5 @@ def _difference(one: StoredVariant, kernel: str, variants: Mapping[str, StoredVa
     return Listing(
         text=shortened("\n".join(lines), MOST_DIFF),
         language="diff",
-        summary=f"Template {one.digest[:8]} against {against}: {added} lines added, "
-        f"{removed} removed",
+        summary=f"{name} against {against}: {added} lines added, {removed} removed",
     )

@@ -202,6 +202,15 @@ def status(run_dir: Run, *, as_json: Json = False) -> None:
 @command(app, "watch.watch")
 def watch(
     run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run directories.")],
+    *,
+    web: Annotated[
+        bool,
+        typer.Option("--web", help="Serve a page, and metrics at /metrics, until Ctrl-C instead."),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option("--port", min=0, max=65535, help="With --web: its port, or 0 for a free one."),
+    ] = 8177,
 ) -> None:
     """Show runs while they go on, from their directories; ends when all are finished."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.live import Live
 
@@ -21,18 +22,23 @@ PLAIN_SECONDS = 10.0
 """Between two tables where the output is no terminal."""
 
 
-def watch(run_dirs: Sequence[Path]) -> None:
-    """Show runs until all are finished; Ctrl-C ends it before.
+def watch(run_dirs: Sequence[Path], *, web: bool, port: int) -> None:
+    """Show runs until all are finished; Ctrl-C ends it before. ``web`` serves them on ``port``.
 
     Raises:
         SpecError: a directory holds no run.
+        EnvironmentProblem: the port is taken.
     """
+    run_dirs = list({path.absolute(): path for path in run_dirs}.values())
     for path in run_dirs:
         if not begun(path):
             raise SpecError(
                 f"{path} is not a run directory: name the folder that `kernelwright run` made, by "
                 "default in runs/"
             )
+    if web:
+        _serve(run_dirs, port)
+        return
     followers = [RunFollower(path) for path in run_dirs]
     terminal = sys.__stdout__  # sys.stdout would escape what moves the cursor
     with suppress(KeyboardInterrupt):
@@ -40,6 +46,14 @@ def watch(run_dirs: Sequence[Path]) -> None:
             _show_live(followers, Console(file=terminal))
         else:
             _print_tables(followers, Console(file=sys.stdout))
+
+
+def _serve(run_dirs: Sequence[Path], port: int) -> None:
+    from cluster.watching.server import WatchServer
+
+    with WatchServer(run_dirs, port) as server, suppress(KeyboardInterrupt):
+        typer.echo(f"kernelwright: {server.address} shows the runs; Ctrl-C ends it")
+        server.serve_forever()
 
 
 def _show_live(followers: Sequence[RunFollower], console: Console) -> None:

@@ -10,7 +10,6 @@ from cluster.commands.results import awaits_device, result_view, state_of
 from cluster.run_layout import searches_begun
 from tuner.errors import KernelwrightError
 from tuner.journal.counts import RunCounts
-from tuner.journal.facts import WorkBegan
 from tuner.journal.history import History
 from tuner.journal.tail import JournalTail
 from tuner.report.live import LiveSearch
@@ -138,7 +137,7 @@ class RunFollower:
             name=self.name,
             path=self.path,
             state=state,
-            words=summary.detail if summary else _words(own, latest),
+            words=summary.detail if summary else _words(own, latest) if agents else own.words,
             kernel=view.experiment.name,
             device=device.name if device else "",
             round=max(numbers, default=0),
@@ -168,11 +167,13 @@ class _Followed:
 
 
 def _words(own: LiveSearch, latest: LiveSearch) -> str:
-    """What the run does: its newest search, unless it waits for a model."""
-    waited: WorkBegan | None = own.waiting_for
-    if waited is not None and waited.task == "model" and own.written >= latest.written:
+    """What a run with agents does: its newest search, or what comes between two searches."""
+    if latest.written > own.written:
+        return latest.words
+    waited = own.waiting_for
+    if waited is not None and waited.task == "model":
         return "waiting for a model's reply"
-    return latest.words
+    return "preparing the next search" if own.history.baseline else own.words
 
 
 def _seconds(own: LiveSearch, searches: Mapping[str, LiveSearch]) -> float:

@@ -9,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.watching.follower import RunPicture
+from cluster.watching.workers import WorkerTable, worker_table
 from tuner.engine.progress import duration
-from tuner.journal.counts import WorkerCounts
 from tuner.printable import printable_line
 from tuner.report.convergence import Climb
-from tuner.report.timeline import share_text
 
 MOST_BENCHES = 16
 """Benches of a run that have a line of their own."""
@@ -60,8 +59,9 @@ def _run(picture: RunPicture, now: float) -> Iterator[RenderableType]:
         yield _indented(f"best {picture.speedup:.2f}× (not confirmed) {picture.configuration}")
     if climb := _climb([one.climb for one in picture.searches.values()]):
         yield _indented(climb)
-    if picture.counts.workers:
-        yield _workers(picture, now)
+    workers = worker_table(picture, now, MOST_BENCHES)
+    if workers.rows:
+        yield _workers(workers)
     for lost in picture.counts.lost[-MOST_LOST:]:
         again = "given up" if lost.final else "sent again"
         yield _indented(f"lost: {lost.task} on {lost.worker}: {lost.reason} ({again})", "red")
@@ -93,39 +93,14 @@ def _climb(climbs: Sequence[Climb]) -> str:
     return f"{''.join(bars)} {low:.2f}× to {high:.2f}×"
 
 
-def _workers(picture: RunPicture, now: float) -> Table:
-    """A row for each bench, and one for all compile workers together."""
-    workers = picture.counts.workers
-    benches = {name: one for name, one in workers.items() if one.is_bench}
-    compilers = [one for one in workers.values() if "compile" in one.busy]
-    live = picture.state == "running"
+def _workers(given: WorkerTable) -> Table:
     found = Table(box=None, expand=True, pad_edge=False, header_style="dim")
-    found.add_column("  worker", overflow="ellipsis", no_wrap=True, ratio=1)
-    for name in ("trials", "busy", *(("last minute", "last answer") if live else ())):
+    found.add_column(f"  {given.head[0]}", overflow="ellipsis", no_wrap=True, ratio=1)
+    for name in given.head[1:]:
         found.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-    shown = sorted(benches)[: MOST_BENCHES if len(benches) <= MOST_BENCHES else MOST_BENCHES - 1]
-    for name in shown:
-        found.add_row(*_row(name, [benches[name]], now, live=live))
-    if rest := [one for name, one in benches.items() if name not in shown]:
-        found.add_row(*_row(f"{len(rest)} more benches", rest, now, live=live))
-    if compilers:
-        found.add_row(*_row(_compile_workers(len(compilers)), compilers, now, live=live))
+    for name, *cells in given.rows:
+        found.add_row(_text(f"  {name}"), *map(_text, cells))
     return found
-
-
-def _row(name: str, workers: Sequence[WorkerCounts], now: float, *, live: bool) -> list[Text]:
-    busy = sum(sum(one.busy.values()) for one in workers)
-    trials = sum(one.trials for one in workers)
-    row = [f"  {name}", str(trials) if trials else "", duration(busy)]
-    if live:
-        share = sum(one.share(now) for one in workers)
-        answered = max(one.answered for one in workers)
-        row += [share_text(share, len(workers)), f"{duration(max(0.0, now - answered))} ago"]
-    return [_text(cell) for cell in row]
-
-
-def _compile_workers(count: int) -> str:
-    return "1 compile worker" if count == 1 else f"{count} compile workers"
 
 
 def _indented(text: str, style: str = "") -> RenderableType:

@@ -58,6 +58,9 @@ class RunCounts:
         """By outcome (``measured``, ``rejected`` or :data:`EQUAL`), and why it was rejected."""
         self.workers: dict[str, WorkerCounts] = defaultdict(WorkerCounts)
         self.lost: list[WorkLost] = []
+        """Lost work in order."""
+        self.losses: Counter[tuple[str, WorkKind]] = Counter()
+        """Lost work by worker and kind."""
         self.calls: Counter[str] = Counter()
         """Calls to models by result."""
         self.tokens: Counter[str] = Counter()
@@ -79,5 +82,6 @@ class RunCounts:
                 self.cost_usd += fact.cost_usd
             case WorkLost():
                 self.lost.append(fact)
+                self.losses[fact.worker, fact.task] += 1
             case _:
                 pass

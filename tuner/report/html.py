@@ -10,7 +10,7 @@ from html import escape
 from tuner.report.document import Document, Facts, Heading, Listing, Part, Section, Table
 from tuner.report.svg import svg
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --soft: #57606a; --edge: #d8dee4;
   --panel: #f6f8fa; --c0: #0072b2; --c1: #e69f00; --c2: #8a9199; --c3: #009e73; --c4: #d55e00;
   --c5: #cc79a7; --plus: #dafbe1; --minus: #ffebe9; }
@@ -64,6 +64,7 @@ svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin: 0 0 .5rem; } }
 @media print { details > * { display: block; } nav { display: none; } }
 """
+"""The style of a report's page, and of what else shows parts of a document."""
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -80,7 +81,7 @@ def html(document: Document) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f'<h1>{title}</h1>\n<p class="subtitle">{escape(document.subtitle)}</p>\n'
         f'<p class="verdict">{escape(document.verdict)}</p>\n<nav>{links}</nav>\n'
         f"<main>\n{body}</main>\n</body>\n</html>\n"
@@ -102,10 +103,15 @@ def _anchor(section: Section) -> str:
 
 
 def _section(section: Section) -> str:
-    parts = "".join(_parts(section.parts))
+    parts = parts_html(section.parts)
     return (
         f'<section id="{_anchor(section)}">\n<h2>{escape(section.title)}</h2>\n{parts}</section>\n'
     )
+
+
+def parts_html(parts: tuple[Part, ...]) -> str:
+    """Parts of a document, for a place in a page that has :data:`STYLE`."""
+    return "".join(_parts(parts))
 
 
 def _parts(parts: tuple[Part, ...]) -> Iterator[str]:

@@ -1,0 +1,56 @@
+"""The rows that the live table and the page show of a run's workers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cluster.watching.follower import RunPicture
+from tuner.engine.progress import duration
+from tuner.journal.counts import WorkerCounts
+from tuner.report.timeline import share_text
+
+MOST_BENCHES = 256
+"""Benches that a page lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTable:
+    """Text cells; the first column names the worker, the others are numbers."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> WorkerTable:
+    """A row for each bench, at most ``most``, and one for all compile workers together.
+
+    Args:
+        picture: the run; while it is running, each row also says how busy a worker is.
+        now: Unix seconds.
+        most: rows for benches; where there are more, the last one is for all the others.
+    """
+    workers = picture.counts.workers
+    benches = [(name, one) for name, one in sorted(workers.items()) if one.is_bench]
+    compilers = [one for one in workers.values() if "compile" in one.busy]
+    shown = benches if len(benches) <= most else benches[: most - 1]
+    groups = [(name, [one]) for name, one in shown]
+    if others := [one for _, one in benches[len(shown) :]]:
+        groups.append((f"{len(others)} more benches", others))
+    if compilers:
+        name = "1 compile worker" if len(compilers) == 1 else f"{len(compilers)} compile workers"
+        groups.append((name, compilers))
+    live = picture.state == "running"
+    return WorkerTable(
+        head=("worker", "trials", "busy", *(("last minute", "last answer") if live else ())),
+        rows=tuple(_row(name, group, now, live=live) for name, group in groups),
+    )
+
+
+def _row(name: str, group: Sequence[WorkerCounts], now: float, *, live: bool) -> tuple[str, ...]:
+    trials = sum(one.trials for one in group)
+    busy = sum(sum(one.busy.values()) for one in group)
+    row = (name, str(trials) if trials else "", duration(busy))
+    if not live:
+        return row
+    share = sum(one.share(now) for one in group)
+    ago = max(0.0, now - max(one.answered for one in group))
+    return (*row, share_text(share, len(group)), f"{duration(ago)} ago")
