@@ -26,6 +26,7 @@ from agents.variants import write_variants
 from cluster.budget import run_estimate
 from cluster.console import Activity, Update
 from cluster.evaluator import BASELINES, Baseline, EngineEvaluator
+from cluster.fleets.claim import Claim
 from cluster.logs import logged
 from cluster.model_choice import TRANSCRIPT, StoppableModel, open_model
 from cluster.run_layout import round_path
@@ -66,12 +67,16 @@ class ModelAccess:
 
 
 def open_run(
-    path: Path, open_fleet: FleetOpener, access: ModelAccess, job: str = ""
+    path: Path,
+    open_fleet: FleetOpener,
+    access: ModelAccess,
+    job: str = "",
+    claim: Claim | None = None,
 ) -> "SearchRun | AgentRun":
     """The work on a run directory, with or without agents; ``job`` is this process's batch job."""
     if RunView.open(path).experiment.agents is None:
-        return SearchRun(path, open_fleet, job)
-    return AgentRun(path, open_fleet, access, job)
+        return SearchRun(path, open_fleet, job, claim)
+    return AgentRun(path, open_fleet, access, job, claim)
 
 
 class AgentRun:
@@ -82,15 +87,22 @@ class AgentRun:
         open_fleet: brings up workers for a backend.
         access: how to reach the model.
         job: the batch job that this process belongs to, for other processes to read.
+        claim: on the devices that ``open_fleet`` takes; says what it waits for.
     """
 
     def __init__(
-        self, path: Path, open_fleet: FleetOpener, access: ModelAccess, job: str = ""
+        self,
+        path: Path,
+        open_fleet: FleetOpener,
+        access: ModelAccess,
+        job: str = "",
+        claim: Claim | None = None,
     ) -> None:
         self._path = path
         self._job = job
         self._open_fleet = open_fleet
         self._access = access
+        self._claim = claim or Claim()
         self._asked = StopRequests(path)
         self._task: asyncio.Task[None] | None = None
 
@@ -112,7 +124,7 @@ class AgentRun:
             engine = Engine(partial(self._open_fleet, language))
             shown: asyncio.Queue[Update | None] = asyncio.Queue()
             work = asyncio.create_task(self._work(directory, engine, shown))
-            watch = asyncio.create_task(self._leave_when_asked(work))
+            watch = asyncio.create_task(self._watch(shown))
             self._task = work
             work.add_done_callback(lambda _: shown.put_nowait(None))
             try:
@@ -127,11 +139,17 @@ class AgentRun:
                     await work
                 await engine.close()
 
-    async def _leave_when_asked(self, work: "asyncio.Task[None]") -> None:
-        """End a step that waits, say for a model, when the stop file says *now*."""
-        while self._asked() != "interrupted":
+    async def _watch(self, shown: "asyncio.Queue[Update | None]") -> None:
+        """Show what devices are waited for, and end a step that waits when that is asked for.
+
+        One that waits for a model ends when the stop file says *now*.
+        """
+        said = ""
+        while not (asked := self._asked()) or (asked == "stopped" and not self._claim.words):
+            if said != (said := self._claim.words) and said:
+                shown.put_nowait(Activity(words=said))
             await asyncio.sleep(TICK_SECONDS)
-        work.cancel()
+        self.stop("interrupted")
 
     async def _work(
         self, directory: RunDirectory, engine: Engine, shown: "asyncio.Queue[Update | None]"

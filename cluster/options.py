@@ -39,6 +39,28 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="Part of a device's name, or its index in 'doctor'."),
 ]
+Gpus = Annotated[
+    int | None,
+    typer.Option("--gpus", min=1, help="Take exactly so many GPUs. By default all that are free."),
+]
+MaxGpus = Annotated[
+    int | None,
+    typer.Option("--max-gpus", min=1, help="Take the GPUs that are free, at most so many."),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="On a Ray cluster: wait for GPUs that others hold, and say who they are."
+    ),
+]
+NodeLabel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--node-label",
+        metavar="KEY=VALUE",
+        help="On a Ray cluster: take GPUs of nodes with this label only; repeat for each.",
+    ),
+]
 Target = Annotated[
     str | None,
     typer.Option(

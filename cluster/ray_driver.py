@@ -22,8 +22,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from cluster.agent_run import ModelAccess, open_run
 from cluster.console import Update
 from cluster.fleets.actors import free_rooms, no_environment
+from cluster.fleets.claim import Claim, Share
+from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
 from cluster.settings import Settings, read_keys
+from tuner.backends.registry import traits_of
+from tuner.device import Backend
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, KernelwrightError
 
@@ -86,6 +90,12 @@ def has_gpu() -> bool:
     return bool(ray.cluster_resources().get("GPU", 0) >= 1)
 
 
+def check_gpu(backend: Backend) -> None:
+    """Raise :class:`EnvironmentProblem` if a backend needs a GPU, and no node has one."""
+    if traits_of(backend).gpu_only and not has_gpu():
+        raise EnvironmentProblem(f"no node of the Ray cluster has a GPU{target_remedy(backend)}")
+
+
 class DriverActor:
     """The one writer of a run directory, on the node where that lies. Asynchronous."""
 
@@ -93,6 +103,7 @@ class DriverActor:
         self,
         path: Path,
         device: str | None,
+        share: Share,
         gpus: bool | None,
         keys: Path | None,
         endpoints: tuple[str, ...],
@@ -100,10 +111,11 @@ class DriverActor:
         cache: Path | None,
         job: str,
     ) -> None:
-        opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache)
+        claim = Claim(share)
+        opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache, claim=claim)
         known = {} if keys is None else read_keys(keys)
         access = ModelAccess(keys=known, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
-        self._run = open_run(path, opener, access, job)
+        self._run = open_run(path, opener, access, job, claim)
 
     async def progress(self) -> AsyncIterator[Update]:
         """Go on with the run, streaming how far it is."""
@@ -130,6 +142,7 @@ class RemoteRun:
     Args:
         path: the run directory, absolute.
         device: part of the name of the device wanted.
+        share: how it shares the cluster's GPUs with other runs.
         gpus: whether benches take Ray's GPUs; by default where the backend has only GPUs.
         keys: the file with the models' keys, on this node.
         endpoints: hosts that the user allows as the spec's ``base_url``.
@@ -143,6 +156,7 @@ class RemoteRun:
         path: Path,
         device: str | None = None,
         *,
+        share: Share | None = None,
         gpus: bool | None = None,
         keys: Path | None = None,
         endpoints: tuple[str, ...] = (),
@@ -162,7 +176,8 @@ class RemoteRun:
         )(DriverActor)
         self._path = path
         self._actor: Any = remote.remote(
-            path, device, gpus, keys, endpoints, exit_when_waiting, cache, job
+            *(path, device, share or Share(), gpus, keys, endpoints),
+            *(exit_when_waiting, cache, job),
         )
 
     def stop(self, reason: StopReason) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cluster.commands.runs import Running
 from cluster.console import Update
+from cluster.workplace import Running
 
 
 def follow(running: Running, folder: Path, on_event: Callable[[Update], None]) -> None:

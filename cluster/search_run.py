@@ -4,6 +4,7 @@ The same object serves ``--fleet local`` in the entry point's process and Ray's 
 the only writer of the run directory. Knows no terminal and no signal.
 """
 
+import asyncio
 import importlib.metadata
 import logging
 import time
@@ -16,12 +17,14 @@ from pathlib import Path
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
 from cluster.budget import checker_bytes, reserve_for
+from cluster.console import Activity, Update
+from cluster.fleets.claim import Claim
 from cluster.logs import logged
 from cluster.run_layout import STOP_FILE, STOP_NOW
 from kernelwright import __version__
 from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
-from tuner.engine.engine import Engine
+from tuner.engine.engine import TICK_SECONDS, Engine
 from tuner.engine.fleet import Fleet
 from tuner.engine.progress import Pace, RunProgress
 from tuner.engine.session import Session, StopReason
@@ -86,19 +89,27 @@ class SearchRun:
         path: the run directory, made by :meth:`tuner.run_directory.RunDirectory.create`.
         open_fleet: brings up workers for a backend, in the event loop that iterates.
         job: the batch job that this process belongs to, for other processes to read.
+        claim: on the devices that ``open_fleet`` takes; says what it waits for.
     """
 
-    def __init__(self, path: Path, open_fleet: FleetOpener, job: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        open_fleet: FleetOpener,
+        job: str = "",
+        claim: Claim | None = None,
+    ) -> None:
         self._path = path
         self._open_fleet = open_fleet
         self._job = job
+        self._claim = claim or Claim()
         self._asked = StopRequests(path)
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
         self._asked.add(reason)
 
-    async def progress(self) -> AsyncIterator[RunProgress]:
+    async def progress(self) -> AsyncIterator[Update]:
         """Go on until the run is over or was told to stop, yielding how far it is.
 
         Raises:
@@ -108,11 +119,40 @@ class SearchRun:
             self._asked.begin()
             engine = Engine(partial(self._open_fleet, directory.experiment.kernel.language))
             try:
-                async with aclosing(run_search(directory, engine, self._asked)) as steps:
+                began = engine.now()
+                async with aclosing(opening(engine, self._claim, self._asked)) as waits:
+                    async for words in waits:
+                        yield Activity(words=words)
+                if not engine.opened:
+                    return
+                seconds = engine.now() - began - self._claim.waited
+                search = run_search(directory, engine, self._asked, opening=seconds)
+                async with aclosing(search) as steps:
                     async for progress in steps:
                         yield progress
             finally:
                 await engine.close()
+
+
+async def opening(
+    engine: Engine, claim: Claim, asked: Callable[[], StopReason | None]
+) -> AsyncGenerator[str, None]:
+    """Open an engine's fleet, yielding what it waits for; leaves it closed if an end is asked for.
+
+    Raises:
+        KernelwrightError: there is no device.
+    """
+    task, said = asyncio.create_task(engine.fleet()), ""
+    try:
+        while not (await asyncio.wait([task], timeout=TICK_SECONDS))[0] and asked() is None:
+            if said != claim.words and claim.words:
+                yield claim.words
+            said = claim.words
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def run_search(
@@ -124,6 +164,7 @@ async def run_search(
     *,
     rest: bool = True,
     profile: bool = False,
+    opening: float = 0.0,
 ) -> AsyncGenerator[RunProgress, None]:
     """Search the template of a run directory, and keep what follows from it there.
 
@@ -136,10 +177,9 @@ async def run_search(
         rest: whether winners are timed on held-out shapes too and in the other cache state, and are
             run under the checkers.
         profile: whether hardware counters of the best are read, for a model.
+        opening: seconds of the budget that bringing up the fleet took.
     """
-    before = engine.now()
     fleet = await engine.fleet()
-    opening = engine.now() - before
     with directory.journal() as journal:
         history, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
         reserve = reserve_for(fleet, opening, rest=rest)

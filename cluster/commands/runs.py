@@ -6,25 +6,24 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import typer
 
 from agents.rounds_summary import STEPS, read_summary
 from agents.settings import SECTIONS
-from cluster.agent_run import ModelAccess, open_run
+from cluster.agent_run import ModelAccess
 from cluster.commands import patterns, report, results
-from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
+from cluster.commands.find_spec import find_spec, tunable
 from cluster.commands.specs import guesses_left
-from cluster.console import Update, display
-from cluster.fleets.local import open_local_fleet
-from cluster.fleets.target import open_target_fleet
+from cluster.console import display
+from cluster.fleets.claim import Share, read_labels
 from cluster.model_choice import (
     check_endpoint,
     check_models,
@@ -33,9 +32,8 @@ from cluster.model_choice import (
     with_agents,
 )
 from cluster.run_layout import STOP_FILE
-from cluster.search_run import FleetOpener
-from cluster.settings import Settings, environment_for_ray, take_keys
-from tuner.engine.session import StopReason
+from cluster.settings import Settings
+from cluster.workplace import Running, workplace
 from tuner.errors import (
     DeviceNeeded,
     EnvironmentProblem,
@@ -51,18 +49,6 @@ from tuner.lease import read_tenure
 from tuner.run_directory import RunDirectory, RunView, begun
 
 
-class Running(Protocol):
-    """A run in this process, or in a driver actor."""
-
-    def stop(self, reason: StopReason) -> None:
-        """Ask the run to end."""
-        ...
-
-    def progress(self) -> AsyncIterator[Update]:
-        """Run to the end, yielding progress."""
-        ...
-
-
 def run(
     spec: str,
     *,
@@ -71,6 +57,10 @@ def run(
     trials: int | None,
     seconds: float | None,
     device: str | None,
+    gpus: int | None,
+    max_gpus: int | None,
+    wait: bool,
+    node_label: list[str] | None,
     target: str | None,
     model: str | None,
     allow_endpoint: list[str] | None,
@@ -80,6 +70,7 @@ def run(
 ) -> None:
     """Tune the kernel of a spec; ``model`` writes the templates."""
     settings, access = Settings.read(), _access(allow_endpoint, exit_when_waiting)
+    share = _share(gpus, max_gpus, wait, node_label)
     with new_run(
         spec,
         settings,
@@ -89,11 +80,13 @@ def run(
         trials=trials,
         seconds=seconds,
         device=device,
+        share=share,
         target=target,
         model=model,
         use_patterns=use_patterns,
     ) as new:
-        _follow(new.running, new.folder, _given(None, device, access), target, as_json=as_json)
+        again = _given(None, device, share, access)
+        _follow(new.running, new.folder, again, target, as_json=as_json)
     with _reminding(new.guesses):
         learn = partial(patterns.leave, settings)
         report.conclude(new.folder, as_json=as_json, learn=learn)
@@ -119,6 +112,7 @@ def new_run(
     trials: int | None,
     seconds: float | None,
     device: str | None = None,
+    share: Share | None = None,
     target: str | None = None,
     model: str | None = None,
     use_patterns: bool = False,
@@ -128,8 +122,8 @@ def new_run(
     Raises:
         KernelwrightError: spec, model or machine do not allow the run.
     """
-    with _workplace(fleet, device, target, settings, access) as workplace:
-        path = find_spec(spec, workplace.has_gpu)
+    with workplace(fleet, device, share or Share(), target, settings, access) as place:
+        path = find_spec(spec, place.has_gpu)
         given = load_experiment(path, SECTIONS)
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
@@ -142,6 +136,7 @@ def new_run(
         else:
             experiment = with_agents(given, asked)
         experiment = _with_budget(experiment, trials, seconds)
+        place.check(experiment.kernel.language)
         folder = _run_directory(run_dir, experiment.name, settings)
         if begun(folder) and _changed(RunView.open(folder).experiment, given):
             raise EnvironmentProblem(
@@ -158,7 +153,7 @@ def new_run(
                 if asked == "replay":
                     copy_transcript(path, experiment, folder)
             with _reminding(guesses):
-                yield NewRun(folder, workplace.start(folder), guesses)
+                yield NewRun(folder, place.start(folder), guesses)
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
@@ -169,6 +164,10 @@ def resume(
     *,
     fleet: str | None,
     device: str | None,
+    gpus: int | None,
+    max_gpus: int | None,
+    wait: bool,
+    node_label: list[str] | None,
     target: str | None,
     allow_endpoint: list[str] | None,
     exit_when_waiting: bool,
@@ -184,10 +183,13 @@ def resume(
     if (held := read_tenure(folder)) is not None and not held.alive:
         _say(f"taking the run directory over: {held.why_stale}")
     access = _access(allow_endpoint, exit_when_waiting)
-    settings, again = Settings.read(), _given(fleet, device, access)
-    fleet = fleet or RunView.open(folder).info.fleet
-    with _workplace(fleet, device, target, settings, access) as workplace:
-        _follow(workplace.start(folder), folder, again, target, as_json=as_json)
+    share = _share(gpus, max_gpus, wait, node_label)
+    settings, again = Settings.read(), _given(fleet, device, share, access)
+    view = RunView.open(folder)
+    fleet = fleet or view.info.fleet
+    with workplace(fleet, device, share, target, settings, access) as place:
+        place.check(view.experiment.kernel.language)
+        _follow(place.start(folder), folder, again, target, as_json=as_json)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
@@ -258,64 +260,6 @@ def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
     return wanted
 
 
-@dataclass(frozen=True, slots=True)
-class _Workplace:
-    """Where a run executes: whether a GPU is there, and how to start on a run directory."""
-
-    has_gpu: Callable[[], bool]
-    start: Callable[[Path], Running]
-
-
-@contextmanager
-def _workplace(
-    fleet: str | None,
-    device: str | None,
-    target: str | None,
-    settings: Settings,
-    access: ModelAccess,
-) -> Iterator[_Workplace]:
-    """This process, or Ray. A cluster is joined at once; a local Ray is started when needed.
-
-    ``target`` is compiled for in this process.
-    """
-    if fleet == "local" or target is not None:
-        opener: FleetOpener = partial(open_local_fleet, wanted=device, cache=settings.cache)
-        if target is not None:
-            opener = partial(open_target_fleet, target=target, cache=settings.cache)
-        asking = replace(access, keys=take_keys())
-        yield _Workplace(
-            lambda: target is not None or machine_has_gpu(),
-            lambda folder: open_run(folder, opener, asking, settings.job),
-        )
-        return
-    with ExitStack() as stack:
-        keys = stack.enter_context(environment_for_ray(settings))
-
-        def start(folder: Path) -> Running:
-            from cluster import ray_driver
-
-            if not settings.ray_address:
-                _say("starting Ray on this machine (about ten seconds)")
-                stack.enter_context(ray_driver.connected(settings))
-            return ray_driver.RemoteRun(
-                folder,
-                device,
-                keys=keys,
-                endpoints=access.endpoints,
-                exit_when_waiting=access.exit_when_waiting,
-                cache=settings.cache,
-                job=settings.job,
-            )
-
-        has_gpu = machine_has_gpu
-        if settings.ray_address:
-            from cluster import ray_driver
-
-            stack.enter_context(ray_driver.connected(settings))
-            has_gpu = ray_driver.has_gpu
-        yield _Workplace(has_gpu, start)
-
-
 def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_json: bool) -> None:
     """Show progress until the run ends; a first signal ends it in order, a second at once.
 
@@ -378,11 +322,20 @@ def _access(endpoints: list[str] | None, exit_when_waiting: bool) -> ModelAccess
     return ModelAccess(endpoints=tuple(endpoints or ()), exit_when_waiting=exit_when_waiting)
 
 
-def _given(fleet: str | None, device: str | None, access: ModelAccess) -> str:
+def _share(
+    gpus: int | None, max_gpus: int | None, wait: bool, node_label: list[str] | None
+) -> Share:
+    """How GPUs are shared with other runs, as the command line says."""
+    labels = read_labels(node_label or ())
+    return Share(gpus=gpus, max_gpus=max_gpus, wait=wait, labels=labels)
+
+
+def _given(fleet: str | None, device: str | None, share: Share, access: ModelAccess) -> str:
     """The options with which a resume runs in the same place."""
     words = "" if fleet is None else f" --fleet {fleet}"
     if device is not None:
         words += f" --device {shlex.quote(device)}"
+    words += share.options()
     words += "".join(f" --allow-endpoint {shlex.quote(host)}" for host in access.endpoints)
     return f"{words} --exit-when-waiting" if access.exit_when_waiting else words
 

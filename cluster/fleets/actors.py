@@ -239,16 +239,20 @@ class ActorBench:
 
     Args:
         room: the Ray resources that the bench holds.
-        node: the one it must be on; any by default.
+        labels: of the node that it must be on; any node by default.
     """
 
     def __init__(
-        self, backend: Backend, index: int, room: Mapping[str, float], node: str | None = None
+        self,
+        backend: Backend,
+        index: int,
+        room: Mapping[str, float],
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"{backend}{index}"
         self.node = self.node_id = ""
         """Its host and Ray's name of that, once it is placed."""
-        where = [{"ray.io/node-id": node}] if node else None
+        where = [dict(labels)] if labels else None
         owner = ray.get_runtime_context().get_actor_name() or "none"
         name = f"{owner}:{secrets.token_hex(8)}"
         self._group: PlacementGroup = placement_group(

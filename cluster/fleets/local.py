@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from cluster.fleets.claim import Share
 from cluster.fleets.pool import PooledFleet
 from cluster.fleets.slots import WorkerLost
 from tuner.backends.registry import traits_of
@@ -34,7 +35,11 @@ T = TypeVar("T")
 
 
 async def open_local_fleet(
-    backend: Backend, wanted: str | None = None, *, cache: Path | None = None
+    backend: Backend,
+    wanted: str | None = None,
+    *,
+    cache: Path | None = None,
+    share: Share | None = None,
 ) -> PooledFleet:
     """A fleet over this machine's devices of one model.
 
@@ -42,12 +47,14 @@ async def open_local_fleet(
         backend: whose devices.
         wanted: part of a device's name, or an index; any device by default.
         cache: where compiled binaries are kept from run to run, if they are.
+        share: how many devices; by default all. Runs take turns on those that they share.
 
     Raises:
         EnvironmentProblem: there is no such device.
     """
     found = await asyncio.to_thread(list_devices, (backend,))
     model, indices = choose(found, backend, wanted)
+    indices = (share or Share()).limited(indices)
     slots = compile_slots(model, processors=len(os.sched_getaffinity(0)), benches=len(indices))
     return PooledFleet(
         model,

@@ -84,7 +84,6 @@ def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkey
         assert ray.get(other.here.remote(), timeout=60)
         return other
 
-    monkeypatch.setattr(fleets, "STRAGGLER_SECONDS", 0.1)
     run, processes = begin(tmp_path), []
     others = [hold(num_gpus=1, num_cpus=1), hold(num_cpus=2)]  # one core is left, for the bench
     ready = ActorBench.ready

@@ -112,6 +112,11 @@ class Engine:
         self._retries = Retries()
         self._lost_since: float | None = None
 
+    @property
+    def opened(self) -> bool:
+        """Whether the fleet is open."""
+        return self._fleet is not None
+
     async def fleet(self) -> Fleet:
         """The fleet, opened by the first call."""
         if self._fleet is None:

@@ -1,0 +1,95 @@
+"""A run's claim on GPUs: how many it takes, whether it waits for them, and what it waits for now.
+
+Knows nothing of Ray.
+"""
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tuner.errors import EnvironmentProblem, SpecError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How a run shares GPUs with other runs; by default it takes all that are free, at least one.
+
+    ``gpus``: exactly so many; ``max_gpus``: at most so many; ``wait``: wait until they are free;
+    ``labels``: of the Ray nodes that they must be on.
+
+    Raises:
+        SpecError: both numbers are given.
+    """
+
+    gpus: int | None = None
+    max_gpus: int | None = None
+    wait: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.gpus is not None and self.max_gpus is not None:
+            raise SpecError("--gpus is an exact number and --max-gpus a limit: give one of them")
+
+    @property
+    def least(self) -> int:
+        """The run cannot begin with fewer."""
+        return self.gpus or 1
+
+    def most(self, there: int) -> int:
+        """How many of those that there are the run takes at most."""
+        return min(there, self.gpus or self.max_gpus or there)
+
+    def limited(self, devices: tuple[T, ...]) -> tuple[T, ...]:
+        """The first of this machine's devices, as many as the run takes.
+
+        Raises:
+            EnvironmentProblem: there are too few.
+        """
+        if len(devices) < self.least:
+            raise EnvironmentProblem(
+                f"--gpus {self.least}: this machine has {len(devices)} such devices"
+            )
+        return devices[: self.most(len(devices))]
+
+    def options(self) -> str:
+        """The options that say this on a command line, each after a space."""
+        words = [f"--gpus {self.gpus}"] if self.gpus else []
+        words += [f"--max-gpus {self.max_gpus}"] if self.max_gpus else []
+        words += ["--wait"] if self.wait else []
+        words += [f"--node-label {shlex.quote(f'{k}={v}')}" for k, v in self.labels.items()]
+        return "".join(f" {word}" for word in words)
+
+
+def read_labels(given: Sequence[str]) -> dict[str, str]:
+    """Labels of nodes by key, from ``KEY=VALUE``; raises :class:`SpecError` for another form."""
+    pairs = [one.partition("=") for one in given]
+    for one, (key, equals, value) in zip(given, pairs, strict=True):
+        if not (key and equals and value):
+            raise SpecError(f"--node-label {one}: write KEY=VALUE, such as pool=tuning")
+    return {key: value for key, _, value in pairs}
+
+
+class Claim:
+    """One run's claim, shared by the run and by what opens its fleet."""
+
+    def __init__(self, share: Share | None = None) -> None:
+        self.share = share or Share()
+        self.words = ""
+        """What is waited for now; empty while nothing is."""
+        self.waited = 0.0
+        """Seconds waited so far, which no budget counts."""
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the seconds that this takes as waited, and clear the words at its end."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.words = ""
+            self.waited += time.monotonic() - began

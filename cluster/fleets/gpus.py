@@ -1,0 +1,249 @@
+"""Takes GPUs of a Ray cluster for a run: on which nodes, how many, and what if others hold them.
+
+Must run inside a process that Ray knows, in its event loop. A bench waits in Ray's own queue, so
+that runs get GPUs in the order in which they asked.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import ray
+from ray._private.state import available_resources_per_node
+
+from cluster.fleets.actors import PLACEMENT_SECONDS, ActorBench
+from cluster.fleets.claim import Claim, Share
+from cluster.fleets.holders import gpu_holders
+from cluster.fleets.local import target_remedy
+from tuner.device import Backend, Device
+from tuner.errors import EnvironmentProblem
+
+STRAGGLER_SECONDS = 15.0
+"""How long further benches may take after the first."""
+
+FREE_SECONDS = 2.0
+"""How long Ray may take to report a GPU as free that was given back."""
+
+TELL_SECONDS = 5.0
+"""Interval at which who holds the GPUs is asked again while a run waits."""
+
+ASIDE_SECONDS = 5
+"""For one to so many seconds more a run that got too few GPUs steps aside, so that no two runs hold
+half of the GPUs each and wait for the other half."""
+
+_NODE = "ray.io/node-id"
+_TYPE = "ray.io/accelerator-type"
+_POLL_SECONDS = 0.2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """Nodes with GPUs of one type, as far as Ray knows it: what they have, and what is free.
+
+    ``labels`` are those that a placement group must ask for to be placed on one of them.
+    """
+
+    labels: Mapping[str, str]
+    gpus: int
+    free: int
+    processors: int
+
+    @property
+    def room(self) -> dict[str, float]:
+        """What a bench holds: a core besides its GPU, unless there are too few."""
+        return {"GPU": 1, "CPU": 1} if self.processors >= self.gpus else {"GPU": 1}
+
+
+async def take_gpus(
+    backend: Backend, wanted: str | None, claim: Claim
+) -> tuple[Device, list[ActorBench]]:
+    """Benches on GPUs of one model, and that model.
+
+    Raises:
+        EnvironmentProblem: the cluster has no such GPUs, or others hold them and the run does not
+            wait.
+    """
+    share = claim.share
+
+    def look() -> NodeGroup:
+        return choose_nodes(backend, ray.nodes(), available_resources_per_node(), wanted, share)
+
+    def asking(there: int) -> list[ActorBench]:
+        # Ray shows each actor its own GPU alone, so the index is always 0.
+        return [ActorBench(backend, 0, group.room, group.labels) for _ in range(share.most(there))]
+
+    while True:
+        group = await _settled(look, share)
+        held = group.gpus - group.free
+        if group.free >= share.least:
+            benches = await placed(asking(group.free))
+        elif share.wait:
+            with claim.waiting():
+                benches = await placed(asking(group.gpus), partial(_tell, claim, held))
+        else:
+            raise EnvironmentProblem(
+                f"{_count(share.least)} asked for and {group.free} of {group.gpus} free: "
+                f"{await asyncio.to_thread(gpu_holders, held)}; wait for them with --wait, ask for "
+                "fewer with --gpus, or end a run with `kernelwright stop RUN`"
+            )
+        device, taken = await _of_one_model(benches, wanted)
+        if len(taken) >= share.least:
+            return device, taken
+        await asyncio.gather(*(bench.close() for bench in taken))
+        if not share.wait:
+            raise EnvironmentProblem(
+                f"{_count(share.least)} of one model asked for, and only {len(taken)} × "
+                f"{device.name} found room; `ray status` shows what takes it"
+            )
+        with claim.waiting():
+            await asyncio.sleep(1 + secrets.randbelow(1000 * ASIDE_SECONDS) / 1000)
+
+
+def choose_nodes(
+    backend: Backend,
+    nodes: Iterable[Mapping[str, Any]],
+    free: Mapping[str, Mapping[str, float]],
+    wanted: str | None,
+    share: Share,
+) -> NodeGroup:
+    """The nodes to take GPUs of: those of the type of which most are free.
+
+    Args:
+        backend: for the remedy in a message.
+        nodes: as ``ray.nodes()`` lists them.
+        free: what of their resources is free, by node id.
+        wanted: part of a device's name; a node's type is part of it, or it of the type. Types say
+            nothing of a name that fits none: then all nodes are looked at.
+        share: how many, and on nodes with which labels.
+
+    Raises:
+        EnvironmentProblem: there are no such nodes, or they have too few GPUs.
+    """
+    found = [node for node in nodes if node["Alive"] and node["Resources"].get("GPU", 0) >= 1]
+    if not found:
+        raise EnvironmentProblem(f"no node of the Ray cluster has a GPU{target_remedy(backend)}")
+    labelled = [node for node in found if share.labels.items() <= node["Labels"].items()]
+    if not labelled:
+        asked = ", ".join(f"{key}={value}" for key, value in share.labels.items())
+        there = sorted(
+            {f"{k}={v}" for node in found for k, v in node["Labels"].items() if k != _NODE}
+        )
+        raise EnvironmentProblem(
+            f"no node with a GPU has the labels {asked}; there are: {', '.join(there) or 'none'}"
+        )
+    types = defaultdict(list)
+    for node in labelled:
+        types[node["Labels"].get(_TYPE, "")].append(node)
+    groups = [
+        NodeGroup(
+            labels={**share.labels, **({_TYPE: name} if name else {})},
+            gpus=sum(int(node["Resources"]["GPU"]) for node in members),
+            free=sum(int(free.get(node["NodeID"], {}).get("GPU", 0)) for node in members),
+            processors=sum(int(node["Resources"].get("CPU", 0)) for node in members),
+        )
+        for name, members in (_fitting(types, wanted) or types).items()
+    ]
+    chosen = max(groups, key=lambda group: (min(group.free, share.most(group.free)), group.gpus))
+    if chosen.gpus < share.least:
+        raise EnvironmentProblem(
+            f"--gpus {share.least}: the cluster has {chosen.gpus} such GPUs; ask for fewer"
+        )
+    return chosen
+
+
+def _fitting(types: Mapping[str, T], wanted: str | None) -> dict[str, T]:
+    """The types that may be of the device wanted."""
+    part = (wanted or "").lower()
+    return {
+        name: members
+        for name, members in types.items()
+        if name.lower() in part or part in name.lower()
+    }
+
+
+async def _tell(claim: Claim, held: int) -> None:
+    """Say what the run waits for."""
+    holders = await asyncio.to_thread(gpu_holders, held)
+    claim.words = f"waiting for {_count(claim.share.least)}: {holders}"
+
+
+async def _settled(look: Callable[[], NodeGroup], share: Share) -> NodeGroup:
+    """What is there, once as much is free as the run takes, or soon."""
+    until = time.monotonic() + FREE_SECONDS
+    while (group := look()).free < share.most(group.gpus) and time.monotonic() < until:
+        await asyncio.sleep(_POLL_SECONDS)
+    return group
+
+
+async def placed(
+    benches: Sequence[ActorBench], tell: Callable[[], Awaitable[None]] | None = None
+) -> list[ActorBench]:
+    """The benches that found room; the others are given up.
+
+    Args:
+        benches: each waits in Ray's queue.
+        tell: called again and again until the first has room; by default that is waited for
+            :data:`PLACEMENT_SECONDS`.
+
+    Raises:
+        EnvironmentProblem: none found room, or one cannot be started.
+    """
+    births = {asyncio.create_task(bench.ready()): bench for bench in benches}
+    kept: list[ActorBench] = []
+    try:
+        done = await _first(births, TELL_SECONDS if tell else PLACEMENT_SECONDS)
+        while tell and not done:
+            await tell()
+            done = await _first(births, TELL_SECONDS)
+        if not done:
+            raise EnvironmentProblem(
+                f"the Ray cluster had no free room for a bench within {PLACEMENT_SECONDS:.0f} s; "
+                "`ray status` shows what takes it"
+            )
+        if missing := births.keys() - done:
+            done |= (await asyncio.wait(missing, timeout=STRAGGLER_SECONDS))[0]
+        for task in done:
+            task.result()
+        kept = [births[task] for task in done]
+    finally:
+        for task in births:
+            task.cancel()
+        await asyncio.gather(*(bench.close() for bench in benches if bench not in kept))
+    return kept
+
+
+async def _first(births: Collection[asyncio.Task[str]], seconds: float) -> set[asyncio.Task[str]]:
+    done, _ = await asyncio.wait(births, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    return done
+
+
+async def _of_one_model(
+    benches: list[ActorBench], wanted: str | None
+) -> tuple[Device, list[ActorBench]]:
+    """The most common model that fits, and its benches; the others are closed.
+
+    Raises:
+        EnvironmentProblem: none fits.
+    """
+    devices = [await bench.device() for bench in benches]
+    models: dict[str, list[ActorBench]] = defaultdict(list)
+    for bench, device in zip(benches, devices, strict=True):
+        if not wanted or wanted.lower() in device.name.lower():
+            models[device.model].append(bench)
+    taken = max(models.values(), key=len, default=[])
+    await asyncio.gather(*(bench.close() for bench in benches if bench not in taken))
+    if not taken:
+        there = ", ".join(sorted({device.name for device in devices}))
+        raise EnvironmentProblem(f"no GPU of the cluster fits {wanted!r}; there are: {there}")
+    return devices[benches.index(taken[0])], taken
+
+
+def _count(gpus: int) -> str:
+    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"

@@ -1,0 +1,117 @@
+"""Where a run executes: in this process, on a Ray cluster, or on a Ray started for it.
+
+Owns what is noticed before Ray is started, and when that is. Shows no progress.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import typer
+
+from cluster.agent_run import ModelAccess, open_run
+from cluster.commands.find_spec import machine_has_gpu
+from cluster.console import Update
+from cluster.fleets.claim import Share
+from cluster.fleets.local import choose, open_local_fleet
+from cluster.fleets.target import open_target_fleet
+from cluster.search_run import FleetOpener
+from cluster.settings import Settings, environment_for_ray, take_keys
+from tuner.device import Backend
+from tuner.engine.session import StopReason
+from workers.devices.discover import list_devices
+
+
+class Running(Protocol):
+    """A run in this process, or in a driver actor."""
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask the run to end."""
+        ...
+
+    def progress(self) -> AsyncIterator[Update]:
+        """Run to the end, yielding progress."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where a run executes: whether a GPU is there, and how to start on a run directory.
+
+    ``check`` raises :class:`EnvironmentProblem` if a backend surely has no device there.
+    """
+
+    has_gpu: Callable[[], bool]
+    check: Callable[[Backend], None]
+    start: Callable[[Path], Running]
+
+
+@contextmanager
+def workplace(
+    fleet: str | None,
+    device: str | None,
+    share: Share,
+    target: str | None,
+    settings: Settings,
+    access: ModelAccess,
+) -> Iterator[Workplace]:
+    """This process, or Ray. A cluster is joined at once; a local Ray is started when needed.
+
+    ``target`` is compiled for in this process.
+    """
+    if fleet == "local" or target is not None:
+        opener: FleetOpener = partial(
+            open_local_fleet, wanted=device, cache=settings.cache, share=share
+        )
+        check: Callable[[Backend], None] = _check_machine
+        if target is not None:
+            opener = partial(open_target_fleet, target=target, cache=settings.cache)
+            check = _check_nothing
+        asking = replace(access, keys=take_keys())
+        yield Workplace(
+            lambda: target is not None or machine_has_gpu(),
+            check,
+            lambda folder: open_run(folder, opener, asking, settings.job),
+        )
+        return
+    with ExitStack() as stack:
+        keys = stack.enter_context(environment_for_ray(settings))
+
+        def start(folder: Path) -> Running:
+            from cluster import ray_driver
+
+            if not settings.ray_address:
+                typer.echo(
+                    "kernelwright: starting Ray on this machine (about ten seconds)", err=True
+                )
+                stack.enter_context(ray_driver.connected(settings))
+            return ray_driver.RemoteRun(
+                folder,
+                device,
+                share=share,
+                keys=keys,
+                endpoints=access.endpoints,
+                exit_when_waiting=access.exit_when_waiting,
+                cache=settings.cache,
+                job=settings.job,
+            )
+
+        has_gpu, check = machine_has_gpu, _check_machine
+        if settings.ray_address:
+            from cluster import ray_driver
+
+            stack.enter_context(ray_driver.connected(settings))
+            has_gpu, check = ray_driver.has_gpu, ray_driver.check_gpu
+        yield Workplace(has_gpu, check, start)
+
+
+def _check_machine(backend: Backend) -> None:
+    """Fail before Ray is started, and before there is a run directory, where there is no device."""
+    choose(list_devices((backend,)), backend, None)
+
+
+def _check_nothing(_: Backend) -> None:
+    """Without a device a run goes as far as it can."""

@@ -1,0 +1,211 @@
+"""Runs share the GPUs of a cluster: which they take, what they wait for, and who holds them."""
+
+import asyncio
+
+import pytest
+
+from cluster.agent_run import ModelAccess
+from cluster.fleets.claim import Claim, Share, read_labels
+from cluster.fleets.gpus import choose_nodes
+from cluster.fleets.holders import describe
+from cluster.search_run import opening
+from cluster.settings import Settings
+from cluster.workplace import workplace
+from tests.cluster.test_ray_driver import begin, facts
+from tuner.engine.engine import Engine
+from tuner.errors import EnvironmentProblem, SpecError
+
+TYPE = "ray.io/accelerator-type"
+
+
+def node(name, gpus, kind=None, processors=8, **labels):
+    known = {TYPE: kind} if kind else {}
+    return {
+        "NodeID": name,
+        "Alive": True,
+        "Resources": {"GPU": gpus, "CPU": processors} if gpus else {"CPU": processors},
+        "Labels": {"ray.io/node-id": name, **known, **labels},
+    }
+
+
+NODES = [
+    node("head", 0),
+    node("a", 8, "H100", pool="tuning"),
+    node("b", 4, "A100", pool="training"),
+    node("c", 4, "A100", pool="tuning"),
+]
+FREE = {"a": {"GPU": 2.0}, "b": {"GPU": 4.0}, "c": {"GPU": 1.0}}
+
+
+def chosen(wanted=None, nodes=NODES, free=FREE, **share):
+    return choose_nodes("cuda", nodes, free, wanted, Share(**share))
+
+
+def test_gpus_of_the_type_of_which_most_are_free_are_taken():
+    group = chosen()
+    assert (group.labels, group.gpus, group.free) == ({TYPE: "A100"}, 8, 5)
+    assert chosen(free={}).labels == {TYPE: "H100"}, "the most there are, where none is free"
+    assert chosen(gpus=1).labels == {TYPE: "H100"}, "where as many are free, the larger group"
+
+
+@pytest.mark.parametrize("wanted", ["h100", "NVIDIA H100 80GB HBM3", "H1"])
+def test_a_device_is_chosen_by_the_type_of_its_node(wanted):
+    assert chosen(wanted).labels == {TYPE: "H100"}
+
+
+def test_where_types_say_nothing_of_a_name_all_nodes_are_looked_at():
+    assert chosen("HBM3").labels == {TYPE: "A100"}
+    untyped = [node("x", 2), node("y", 1)]
+    assert (chosen("H100", untyped).labels, chosen("H100", untyped).gpus) == ({}, 3)
+
+
+def test_nodes_are_chosen_by_their_labels():
+    group = chosen("A100", labels={"pool": "tuning"})
+    assert (group.labels, group.gpus, group.free) == ({"pool": "tuning", TYPE: "A100"}, 4, 1)
+    with pytest.raises(EnvironmentProblem, match=r"the labels pool=x; there are: .*pool=training"):
+        chosen(labels={"pool": "x"})
+
+
+def test_a_bench_holds_a_core_unless_there_are_too_few():
+    assert chosen(nodes=[node("x", 2)]).room == {"GPU": 1, "CPU": 1}
+    assert chosen(nodes=[node("x", 2, processors=1)]).room == {"GPU": 1}
+
+
+def test_gpus_that_there_never_will_be_are_refused():
+    with pytest.raises(EnvironmentProblem, match=r"--gpus 9: the cluster has 8 such GPUs"):
+        chosen(gpus=9, wait=True)
+    with pytest.raises(EnvironmentProblem, match=r"no node of the Ray cluster has a GPU; --target"):
+        chosen(nodes=NODES[:1])
+    dead = [one | {"Alive": False} for one in NODES]
+    with pytest.raises(EnvironmentProblem, match="no node of the Ray cluster has a GPU"):
+        chosen(nodes=dead)
+
+
+def test_a_share_is_a_number_or_a_limit():
+    assert [Share().most(3), Share(gpus=2).most(3), Share(max_gpus=5).most(3)] == [3, 2, 3]
+    assert [Share().least, Share(gpus=2).least, Share(max_gpus=5).least] == [1, 2, 1]
+    assert Share(max_gpus=1).limited((4, 7)) == (4,)
+    with pytest.raises(EnvironmentProblem, match="--gpus 3: this machine has 2 such devices"):
+        Share(gpus=3).limited((4, 7))
+    with pytest.raises(SpecError, match="give one of them"):
+        Share(gpus=1, max_gpus=2)
+
+
+def test_the_hint_to_resume_has_the_same_share():
+    share = Share(gpus=2, wait=True, labels=read_labels(["pool=a b"]))
+    assert share.options() == " --gpus 2 --wait --node-label 'pool=a b'"
+    for wrong in ("pool", "=x", "pool="):
+        with pytest.raises(SpecError, match="write KEY=VALUE"):
+            read_labels([wrong])
+
+
+def group(name, gpus, state="CREATED"):
+    return {
+        "name": name,
+        "placement_group_id": "f00",
+        "state": state,
+        "bundles": {0: {"GPU": float(gpus), "CPU": 1.0}},
+    }
+
+
+def actor(gpus, name="", group=None):
+    return {
+        "required_resources": {"GPU": gpus} if gpus else None,
+        "placement_group_id": group,
+        "name": name,
+        "class_name": "Trainer",
+        "job_id": "0400",
+        "pid": 77,
+    }
+
+
+def test_holders_are_named_by_run_actor_or_placement_group():
+    bench = "driver:/runs/a:b-1:0123abcd:0123456789abcdef"
+    groups = [group(bench, 1), group(bench, 1), group("theirs", 1), group(bench, 1, "PENDING")]
+    actors = [actor(1), actor(1, group="f00"), actor(0), actor(0.5, name="half")]
+    words = describe(groups, actors, 6)
+    assert words.split(", ") == [
+        "run /runs/a:b-1 holds 2",
+        "other Ray jobs holds 2",
+        "placement group theirs holds 1",
+        "actor Trainer of job 0400 (process 77) holds 1",
+    ]
+    assert describe([], [], 0) == ""
+
+
+def test_a_run_that_waits_says_for_what_and_leaves_when_asked():
+    async def never():
+        with claim.waiting():
+            claim.words = "waiting for 1 GPU: run a holds 2"
+            await asyncio.Event().wait()
+
+    asked, claim, engine = [], Claim(), Engine(never)
+
+    async def follow():
+        return [
+            asked.append("stopped") or words
+            async for words in opening(engine, claim, lambda: asked[0] if asked else None)
+        ]
+
+    assert asyncio.run(follow()) == ["waiting for 1 GPU: run a holds 2"]
+    assert (engine.opened, claim.words) == (False, "")
+    assert claim.waited > 0
+
+
+def test_a_missing_gpu_is_noticed_before_ray_is_started(capsys):
+    settings = Settings(ray_address=None, in_job=False)
+    with (
+        workplace(None, None, Share(), None, settings, ModelAccess()) as place,
+        pytest.raises(EnvironmentProblem, match=r"no cuda device: .*; --target sm_90"),
+    ):
+        place.check("cuda")
+    assert capsys.readouterr().err == ""
+
+
+async def followed(run, **share):
+    """What a run on Ray's GPUs says until its end."""
+    from cluster.ray_driver import RemoteRun
+
+    remote = RemoteRun(run, gpus=True, share=Share(**share))
+    return [str(update) async for update in remote.progress()]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_gpus")
+def test_two_runs_with_a_gpu_each_end_side_by_side(tmp_path):
+    first, second = (begin(tmp_path / name) for name in "ab")
+
+    async def both():
+        await asyncio.gather(followed(first, gpus=1), followed(second, gpus=1))
+
+    asyncio.run(both())
+    for run in (first, second):
+        assert facts(run, "run.finished")
+        assert facts(run, "epoch.opened")[0].bench_slots == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_gpus")
+def test_a_second_run_is_refused_at_once_or_waits_and_says_who_holds_the_gpus(tmp_path):
+    first, second, third = (begin(tmp_path / name) for name in "abc")
+
+    async def all_three():
+        going = asyncio.create_task(followed(first))
+        while not facts(first, "epoch.opened"):
+            await asyncio.sleep(0.1)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(EnvironmentProblem) as refused:
+            await followed(second)
+        seconds = asyncio.get_running_loop().time() - began
+        waited = await followed(third, gpus=2, wait=True)
+        await going
+        return str(refused.value), seconds, waited
+
+    said, seconds, waited = asyncio.run(all_three())
+    assert f"0 of 2 free: run {first} holds 2; wait for them with --wait" in said
+    assert seconds < 20
+    assert f"waiting for 2 GPUs: run {first} holds 2" in waited
+    assert facts(first, "epoch.opened")[0].bench_slots == 2
+    assert facts(third, "epoch.opened")[0].bench_slots == 2
+    assert facts(first, "run.finished")
+    assert facts(third, "run.finished")
