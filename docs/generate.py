@@ -104,6 +104,8 @@ def _type(schema: dict[str, Any]) -> str:
             return f"{_type(value)} by name"
         case {"type": list()}:
             return "expression"
+        case {"format": "real-expression"}:
+            return "real expression"
         case {"type": "object"}:
             return "mapping"
     return f"{schema['type']}{_bounds(schema)}"

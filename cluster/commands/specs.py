@@ -131,6 +131,8 @@ def validate(
             typer.echo(f"  {output}: {bound}")
         if experiment.cost is None or experiment.cost.bytes is None:
             typer.echo("  cost.bytes is not given: the report cannot compare with the roofline")
+        if unaligned := _unaligned(experiment):
+            typer.echo(f"  {unaligned}")
         if reference is not None:
             typer.echo(f"  {reference}")
         if space is not None and model is not None:
@@ -165,6 +167,22 @@ def _compiled(attempts: Sequence[Attempt]) -> Iterator[str]:
         more = f" and {len(having) - 1} more" if len(having) > 1 else ""
         limit = any(one.over_limit for one in attempts if one.problem == problem)
         yield f"{'over a limit' if limit else 'not compiled'}: {having[0]}{more}: {problem.strip()}"
+
+
+def _unaligned(experiment: Experiment) -> str:
+    """Advice on buffers of which the spec promises no alignment, so that no vector is loaded."""
+    names = [
+        one.name
+        for one in experiment.arguments
+        if one.kind in ("in", "out", "inout") and one.align is None
+    ]
+    if not names:
+        return ""
+    return (
+        f"no align is given for {', '.join(names)}: templates cannot load or store vectors there. "
+        "PyTorch, CuPy and cudaMalloc align to 16 bytes or more: write `align: 16` where your "
+        "application passes whole buffers"
+    )
 
 
 def guesses_left(lines: tuple[int, ...]) -> str:

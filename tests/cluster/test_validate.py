@@ -50,6 +50,14 @@ def test_the_reference_is_called_at_the_smallest_shape(tmp_path, capsys):
         check(tmp_path, good, SPEC + "reference: r.py:g\n")
 
 
+def test_buffers_without_alignment_are_named_with_what_to_write(tmp_path, capsys):
+    check(tmp_path, KERNEL.replace("FACTOR", "2"), SPEC + "search: {trials: 1}\n")
+    assert "no align is given for out, x: templates cannot load" in capsys.readouterr().out
+    aligned = SPEC.replace("shape: n}", "shape: n, align: 16}")
+    check(tmp_path, KERNEL.replace("FACTOR", "2"), aligned + "search: {trials: 1}\n")
+    assert "no align" not in capsys.readouterr().out
+
+
 def test_nothing_is_tried_after_the_baseline_failed(tmp_path, capsys):
     with pytest.raises(NothingValid, match="the baseline did not compile; nothing else was tried"):
         check(tmp_path)

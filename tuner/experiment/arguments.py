@@ -301,14 +301,21 @@ def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> i
     if given is None:
         raise SpecError("a scalar needs a value")
     if dtype.startswith(("float", "bfloat")):
-        return float(given if isinstance(given, float) else _integer(given, symbols, "value"))
-    if isinstance(given, float):
-        raise SpecError(f"value: {given} is a fraction, but {dtype} holds integers")
+        if isinstance(given, Expression):
+            return float(_integer(given, symbols, "value"))
+        return given if isinstance(given, float) else given.evaluate(_numbers(symbols))
+    if not isinstance(given, Expression):
+        whole = "; '//' divides whole numbers" if "/" in str(given) else ""
+        raise SpecError(f"value: {given} is a fraction, but {dtype} holds integers{whole}")
     value = _integer(given, symbols, "value")
     low, high = integer_limits(dtype)
     if not low <= value <= high:
         raise SpecError(f"value: '{given}' is {value}, outside {dtype}")
     return value
+
+
+def _numbers(symbols: Mapping[str, Value]) -> dict[str, float]:
+    return {name: value for name, value in symbols.items() if not isinstance(value, str)}
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:

@@ -6,9 +6,8 @@ A kernel that contains such a value is right wherever the value is the same, and
 from typing import Literal
 
 from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
-from tuner.experiment.contents import FromFile, FromPython
+from tuner.experiment.contents import FromFile, FromPython, follows
 from tuner.experiment.model import Argument, Experiment, ShapeBinding
-from tuner.expressions import Expression
 
 Constants = Literal["scalars", "contents"]
 """What is changed together: a kernel that is undefined for other contents is still checked with
@@ -20,8 +19,7 @@ def constant_scalars(experiment: Experiment) -> tuple[Argument, ...]:
     return tuple(
         argument
         for argument in experiment.arguments
-        if argument.kind == "scalar"
-        and not (isinstance(argument.value, Expression) and argument.value.names)
+        if argument.kind == "scalar" and not follows(argument.value)
     )
 
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from tuner.experiment.fields import FunctionName, OneOrMany
-from tuner.expressions import Expression
+from tuner.expressions import Expression, ExpressionError
+from tuner.expressions.real import RealExpression
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
@@ -135,7 +136,25 @@ Fill = (
     | FromPython
 )
 
-Number = Expression | float
+
+def _number(given: object) -> object:
+    """Text as an expression over integers, or else over real numbers; a constant as its value."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return Expression.parse(given)
+    except ExpressionError:
+        real = RealExpression.parse(given)
+        return real if real.names else real.evaluate({})
+
+
+Number = Annotated[Expression | RealExpression | float, BeforeValidator(_number)]
+"""A number that a scalar or a field of a struct holds."""
+
+
+def follows(value: "Number | None") -> bool:
+    """Whether a number follows from the shape."""
+    return isinstance(value, Expression | RealExpression) and bool(value.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +167,7 @@ class StructField:
     dtype: Name
     """Its type, or the type of an array's elements."""
     value: Annotated[tuple[Number, ...], OneOrMany(1, 1024)]
-    """Its value: an expression over the symbols, or a number. A list for an array or a vector."""
+    """Its value: an expression over the symbols, such as `n` or `1.0 / n`, or a number. A list for
+    an array or a vector."""
     align: Positive | None = None
     """Alignment in bytes, the element size by default: 16 for a `float4`."""

@@ -89,7 +89,8 @@ class Argument:
     """How an output is compared: within the tolerance, bit for bit, within some units in the last
     place, or in any order within groups."""
     value: Number | None = None
-    """Value of a scalar: an expression over the symbols, or a number."""
+    """Value of a scalar: an expression over the symbols, such as `n`, or for a float `1.0 / n` or
+    `d ** -0.5`; or a number."""
     fields: tuple[StructField, ...] = ()
     """Fields of a struct, in C's order. Give these or `bytes`."""
     bytes: HexBytes | None = None

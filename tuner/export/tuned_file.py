@@ -105,6 +105,7 @@ class _TunedFile:
             *self._kernels(),
             "#ifndef __CUDACC_RTC__",
             "#include <cuda_runtime.h>",
+            "#include <math.h>",
             "#include <stddef.h>",
             "#include <stdint.h>",
             "#include <string.h>",

@@ -17,6 +17,7 @@ from tuner.experiment.model import Argument, Experiment, Launch, Memset
 from tuner.export.launch_code import LaunchCode
 from tuner.export.original import BLOCK, CONFIGURATION, GRID, STREAM, OriginalLaunch, c_name
 from tuner.export.variant import ExportVariant
+from tuner.expressions.real import RealExpression
 from tuner.plan import Shape
 
 _HELPERS = """\
@@ -242,6 +243,11 @@ class TunedLaunch:
         for _, type_, number, given in original.numbers():
             if isinstance(number, float):
                 yield f"{given} == ({type_}){number!r}"
+            elif isinstance(number, RealExpression):
+                # The application may have computed it in its own type and order.
+                expected = number.to_c("s->{}".format)
+                close = 1e-6 if type_ in ("float", "double") else 4e-3
+                yield f"fabs((double)(float){given} - {expected}) <= {close} * fabs({expected})"
         for argument in original.arguments:
             if argument.kind == "null":
                 yield f"{c_name(argument.name)} == nullptr"

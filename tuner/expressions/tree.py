@@ -134,6 +134,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def parse(text: str) -> Node:
     """The tree of ``text``; raises :class:`ExpressionError` with the reason if it is malformed."""
+    return _convert(read(text), MAX_DEPTH)
+
+
+def read(text: str) -> ast.expr:
+    """Python's tree of ``text``, of any grammar; raises as :func:`parse`."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"expression of {len(text)} characters; at most {MAX_LENGTH}")
     if not text:
@@ -146,7 +151,7 @@ def parse(text: str) -> Node:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), reason)
         raise ExpressionError(f"cannot read the expression {shown(text)}: {hint}") from None
-    return _convert(tree.body, MAX_DEPTH)
+    return tree.body
 
 
 def shown(text: str) -> str:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.tuner.experiment import specs
 from tuner.errors import SpecError
-from tuner.experiment.arguments import resolve_argument
+from tuner.experiment.arguments import resolve_argument, resolve_arguments
 from tuner.experiment.array_file import check_array_file
+from tuner.experiment.constants import constant_scalars
 from tuner.experiment.contents import FromFile, Integers, Tolerance, Ulp
 from tuner.experiment.load import dump_resolved, load_experiment, load_resolved
 from tuner.experiment.model import Argument, Memset, ShapeBinding
@@ -188,7 +189,8 @@ BAD = [
     ("range: [-3, 3]", "values: {file: gone.npy}", "no such file"),
     ("range: [-3, 3]", "initial: zeros", "'initial' does not apply"),
     ("range: [-3, 3]", "align: true", "should be an integer, not true"),
-    ("value: n}", "value: n + 0.5}", "fractions"),
+    ("value: n}", "value: n + 0.5}", "is a fraction, but int32"),
+    ("value: n}", "value: n / 2}", "'//' divides whole numbers"),
     ("value: n}", "value: 2**40}", "outside int32"),
     ("value: n}", "value: 1.5}", "is a fraction, but int32 holds integers"),
     ("value: n}", "valeu: n, value: n}", "did you mean 'value'?"),
@@ -232,6 +234,31 @@ def test_one_mistake_is_one_clear_message(tmp_path, old, new, message):
     assert len(problems) == 1, problems
     assert any(part in problems[0] for part in message.split("|")), problems
     assert problems[0].startswith("spec.yaml:")
+
+
+def test_a_float_may_follow_from_the_shape(tmp_path):
+    experiment = load_experiment(specs.write(tmp_path, FOLLOWS))
+    *_, factor = resolve_arguments(experiment, {"n": 4})
+    assert factor.value == 0.5
+    assert constant_scalars(experiment) == ()
+    constant = specs.SPEC.replace("value: 1.5", "value: 3.0 / 2")
+    *_, factor = load_experiment(specs.write(tmp_path, constant)).arguments
+    assert factor.value == 1.5
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1.5 / m", "unknown symbol 'm'; there are: n"),
+        ("1.5 / (n - 1000)", "'1.5 / (n - 1000)' has no value at n=1000"),
+        ("sine(n) / 2", "unknown function 'sine'"),
+        ("1.5 / n, range: [0, 1]", "'range' does not apply: the value follows from the shape"),
+    ],
+)
+def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, message):
+    problems = said(specs.write(tmp_path, FOLLOWS.replace("1.5 / (n - 1)", value)))
+    assert len(problems) == 1, problems
+    assert message in problems[0]
 
 
 def test_elements_of_another_type_are_at_their_argument(tmp_path):
@@ -353,7 +380,11 @@ def test_a_missing_spec(tmp_path):
         load_experiment(tmp_path / "gone.yaml")
 
 
-@pytest.mark.parametrize("text", [specs.SPEC, specs.CUDA_SPEC])
+FOLLOWS = specs.SPEC.replace("value: 1.5", "value: 1.5 / (n - 1)")
+"""A scalar of which the value follows from the shape."""
+
+
+@pytest.mark.parametrize("text", [specs.SPEC, specs.CUDA_SPEC, FOLLOWS])
 def test_the_resolved_spec_needs_no_other_file(tmp_path, text):
     path = specs.write(tmp_path, text)
     experiment = load_experiment(path)

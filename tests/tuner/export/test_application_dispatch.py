@@ -21,6 +21,7 @@ from tests.tuner.export.application_runs import (
 from tests.tuner.space.devices import cuda_device
 from tuner.experiment.contents import StructField
 from tuner.experiment.model import Argument, Launch, Memset, ScratchArgument
+from tuner.expressions.real import RealExpression
 from tuner.plan import Build
 from workers.backends.cuda.compiler import open_compiler
 
@@ -110,6 +111,31 @@ def test_tuned_kernels_serve_what_was_measured_and_the_original_all_else(tmp_pat
         "original; (another grid)",
         "original; (another grid in y)",
         "original; (another factor)",
+    ]
+
+
+@needs_gxx
+def test_a_float_that_follows_from_the_shape_must_be_near_it(tmp_path):
+    one = experiment()
+    follows = RealExpression.parse("2048.0 / n")
+    arguments = tuple(
+        replace(argument, value=follows) if argument.name == "by" else argument
+        for argument in one.arguments
+    )
+    calls = """
+alignas(16) static float out[1 << 17], x[1 << 17];
+#define TRY(what, ...) scale_tuned(16, 128, 0, 0, out, x, 16, __VA_ARGS__); end(what);
+TRY("right", 1024, 2.0f)
+TRY("nearly right", 1024, 2.0000002f)
+TRY("right for another", 1024, 0.5f)
+TRY("right there", 4096, 0.5f)
+"""
+    application = applied(history=run_of(replace(one, arguments=arguments)))
+    assert host_program(after(application), tmp_path, calls) == [
+        "tuned 16x64; (right)",
+        "tuned 16x64; (nearly right)",
+        "original; (right for another)",
+        "tuned 16x64; (right there)",
     ]
 
 

@@ -16,7 +16,7 @@ from tuner.experiment.arguments import (
 from tuner.experiment.check.expressions import places
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings, nearest_dtype, type_symbols
-from tuner.experiment.contents import Keys, Offsets, Segments, Ulp, Unordered
+from tuner.experiment.contents import Keys, Offsets, Segments, Ulp, Unordered, follows
 from tuner.experiment.model import DTYPES, Argument, Experiment, ShapeBinding
 from tuner.experiment.yaml_document import Path
 from tuner.expressions import Expression, ExpressionError, nearest
@@ -135,11 +135,7 @@ def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:
             yield Finding((*path, "range"), "range must be [low, high], both finite")
         elif argument.kind == "scalar" and not _holds(argument):
             yield Finding((*path, "range"), f"range does not hold the value, {argument.value}")
-    if (
-        argument.kind == "scalar"
-        and isinstance(argument.value, Expression)
-        and argument.value.names
-    ):
+    if argument.kind == "scalar" and follows(argument.value):
         for key in ("range", "fixed"):
             if getattr(argument, key):
                 message = f"'{key}' does not apply: the value follows from the shape"
@@ -163,11 +159,12 @@ def _holds(argument: Argument) -> bool:
     """Whether the range of a scalar holds its value, as far as that is a number."""
     low, high = argument.range or (0.0, 0.0)
     value = argument.value
+    if follows(value):
+        return True
     if isinstance(value, Expression):
         with suppress(ExpressionError, ValueError):
-            return bool(value.names) or low <= int(value.evaluate({})) <= high
-        return True
-    return value is None or low <= value <= high
+            return low <= int(value.evaluate({})) <= high
+    return not isinstance(value, float) or low <= value <= high
 
 
 def check_values(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
@@ -255,9 +252,10 @@ def _key_problem(argument: Argument, experiment: Experiment, binding: ShapeBindi
 
 def _launch(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> Iterator[Finding]:
     for place in places(experiment):
-        if place.scope == "kernel" and place.path not in wrong:
+        expression = place.expression
+        if place.scope == "kernel" and isinstance(expression, Expression):
             least = 0 if place.path[-1] in ("shared_bytes", "dependent") else 1
-            if message := _below(place.expression, binding, least):
+            if place.path not in wrong and (message := _below(expression, binding, least)):
                 yield Finding(place.path, message)
 
 

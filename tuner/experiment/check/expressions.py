@@ -10,6 +10,7 @@ from tuner.experiment.contents import Integers, Offsets
 from tuner.experiment.model import DTYPES, CompilerFlag, Experiment, Kernel, Launch, Template
 from tuner.experiment.yaml_document import Path
 from tuner.expressions import Expression, ExpressionError, nearest
+from tuner.expressions.real import RealExpression
 
 Scope = Literal["shape", "kernel", "template"]
 """Names that may be read: symbols; symbols and device; symbols, device and parameters."""
@@ -20,7 +21,7 @@ class Place:
     """An expression with its path and scope."""
 
     path: Path
-    expression: Expression
+    expression: Expression | RealExpression
     scope: Scope
 
 
@@ -30,7 +31,7 @@ def places(experiment: Experiment) -> Iterator[Place]:
         path: Path = ("arguments", index)
         yield from _each((*path, "shape"), argument.shape, "shape")
         yield from _each((*path, "strides"), argument.strides, "shape")
-        if isinstance(argument.value, Expression):
+        if isinstance(argument.value, Expression | RealExpression):
             yield Place((*path, "value"), argument.value, "shape")
         for key, fill in (("values", argument.values), ("initial", argument.initial)):
             if isinstance(fill, Integers):
@@ -39,7 +40,7 @@ def places(experiment: Experiment) -> Iterator[Place]:
                 yield Place((*path, key, "offsets"), fill.offsets, "shape")
         for number, field in enumerate(argument.fields):
             for at, value in enumerate(field.value):
-                if isinstance(value, Expression):
+                if isinstance(value, Expression | RealExpression):
                     yield Place((*path, "fields", number, "value", at), value, "shape")
     yield from _each(("shapes", "domain"), experiment.shapes.domain, "shape")
     if experiment.cost:
@@ -112,7 +113,8 @@ def check_expressions(experiment: Experiment) -> Iterator[Finding]:
                 there = nearest(name, known) or f"; there are: {listed(sorted(known))}"
                 message = f"unknown symbol '{name}'{there}"
             yield Finding(place.path, message, name)
-        if place.scope == "shape" and expression.device_names:
+        exact = expression if isinstance(expression, Expression) else None
+        if exact and place.scope == "shape" and exact.device_names:
             yield Finding(place.path, "the device cannot be read here")
         if unknown:
             continue
@@ -121,7 +123,7 @@ def check_expressions(experiment: Experiment) -> Iterator[Finding]:
                 yield Finding(place.path, f"'{expression}' is a name, not a number")
         except ExpressionError as error:
             yield Finding(place.path, f"'{expression}': {error}")
-        for name, literal in sorted(expression.name_literals()):
+        for name, literal in sorted(exact.name_literals()) if exact else ():
             values = DTYPES if name in types else enums.get(name, (literal,))
             if literal not in values:
                 there = nearest(literal, values) or f"; there are: {listed(values)}"
