@@ -186,8 +186,8 @@ def test_a_brief_says_what_buffers_hold_how_types_are_called_and_what_shapes_wei
     text = shown(planning_messages(brief, budget_tokens=8_000))
     for words in (
         "holds normal values within [-2, 3.5], also nan\n",
-        "aligned to one element (the spec promises no more); holds offsets that never decrease, "
-        "from 0 to 4 * tokens\n",
+        "aligned to one element (the spec promises no more); holds offsets that never decrease",
+        "decrease, from 0 to 4 * tokens\n",
         "Type symbols: `T` is float16 (`half`).",
         "(weight 2.5) |",
         "    return 2 * x",

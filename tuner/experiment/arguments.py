@@ -303,7 +303,7 @@ def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> i
     if dtype.startswith(("float", "bfloat")):
         if isinstance(given, Expression):
             return float(_integer(given, symbols, "value"))
-        return given if isinstance(given, float) else given.evaluate(_numbers(symbols))
+        return given if isinstance(given, float) else given.evaluate(symbols)
     if not isinstance(given, Expression):
         whole = "; '//' divides whole numbers" if "/" in str(given) else ""
         raise SpecError(f"value: {given} is a fraction, but {dtype} holds integers{whole}")
@@ -312,10 +312,6 @@ def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> i
     if not low <= value <= high:
         raise SpecError(f"value: '{given}' is {value}, outside {dtype}")
     return value
-
-
-def _numbers(symbols: Mapping[str, Value]) -> dict[str, float]:
-    return {name: value for name, value in symbols.items() if not isinstance(value, str)}
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:

@@ -68,19 +68,21 @@ class RealExpression:
         text = " ".join(given.split())
         return cls(text, frozenset(_names(_tree(text))))
 
-    def evaluate(self, env: Mapping[str, float]) -> float:
+    def evaluate(self, env: Mapping[str, float | str]) -> float:
         """Its value.
 
         Raises:
-            ExpressionError: it reads a name that ``env`` lacks, or has no finite value here.
+            ExpressionError: it reads a name that ``env`` lacks or that holds a name such as a type,
+                or has no finite value here.
         """
-        unbound = sorted(self.names - env.keys())
+        numbers = {name: value for name, value in env.items() if not isinstance(value, str)}
+        unbound = sorted(self.names - numbers.keys())
         if unbound:
-            hint = nearest(unbound[0], env)
-            raise ExpressionError(f"{shown(self.text)}: unknown name '{unbound[0]}'{hint}")
-        at = ", ".join(f"{name}={env[name]:g}" for name in sorted(self.names))
+            hint = nearest(unbound[0], numbers)
+            raise ExpressionError(f"{shown(self.text)}: unknown number '{unbound[0]}'{hint}")
+        at = ", ".join(f"{name}={numbers[name]:g}" for name in sorted(self.names))
         try:
-            value = float(_value(_tree(self.text), env))
+            value = float(_value(_tree(self.text), numbers))
         except (ArithmeticError, ValueError):
             value = math.nan
         if not math.isfinite(value):

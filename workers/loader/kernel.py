@@ -16,7 +16,6 @@ from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.model import ITEM_BYTES, Argument
 from tuner.export.manifest import NAME, Served, check_manifest, read_manifest
-from tuner.expressions import Expression
 from tuner.files import UnreadableFile, inside, read_bounded
 from tuner.plan import Build, Shape
 from tuner.trial import Rejected
@@ -24,7 +23,7 @@ from workers.backends.registry import adapter_of
 from workers.devices.port import DeviceFailure, StagedScalar
 from workers.devices.staging import value_bytes
 from workers.loader.port import ArrayView, BoundCell, Place, Runtime
-from workers.loader.signature import Given, Signature, extents, spanned
+from workers.loader.signature import Given, Signature, extents, own_value, spanned
 
 _MOST_BYTES = 64 << 20
 """Largest file of an export."""
@@ -266,7 +265,7 @@ class TunedKernel:
                 dtype = str(symbols.get(argument.dtype, argument.dtype))
                 value = given.scalars.get(argument.name)
                 if value is None:
-                    value = _own_value(argument, symbols)
+                    value = own_value(argument, symbols)
                 scalar = StagedScalar(name=argument.name, dtype=dtype, value=value)
                 values[argument.name] = value_bytes(scalar)
         return BoundCell(
@@ -296,17 +295,8 @@ def _text(folder: Path, name: str) -> str:
     return text
 
 
-def _own_value(argument: Argument, symbols: Shape) -> int | float:
-    """The value of a scalar that follows from the shape or is fixed."""
-    value = argument.value
-    if isinstance(value, Expression):
-        return int(value.evaluate(symbols))
-    assert value is not None
-    return value
-
-
 def _same(argument: Argument, given: float) -> bool:
-    own = _own_value(argument, {})
+    own = own_value(argument, {})
     if argument.dtype not in ITEM_BYTES:  # a type symbol
         return own == given
 

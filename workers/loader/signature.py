@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from tuner.errors import SpecError
 from tuner.experiment.arguments import integer_limits, item_bytes, passed_bytes
 from tuner.experiment.constants import fixed_scalars
+from tuner.experiment.contents import follows
 from tuner.experiment.model import Argument, Experiment
 from tuner.expressions import Expression, ExpressionError, closest
 from tuner.expressions.inverse import solve, solve_number
+from tuner.expressions.real import RealExpression
 from tuner.plan import Shape
 from tuner.trial import Value
 from workers.loader.port import ArrayView
@@ -82,7 +84,9 @@ class Signature:
 
     def may_lack(self, argument: Argument) -> bool:
         """Whether a call may leave it out."""
-        return argument.kind == "scalar" and (follows(argument) or argument.name in self.fixed)
+        return argument.kind == "scalar" and (
+            follows(argument.value) or argument.name in self.fixed
+        )
 
     def unknown_symbols(self) -> tuple[str, ...]:
         """Symbols that a call must name, since they follow from no argument."""
@@ -154,13 +158,12 @@ class Signature:
                 low, high = integer_limits(dtype)
                 if value != int(value) or not low <= value <= high:
                     raise SpecError(f"argument '{name}': {value} is no {dtype}")
-            expression = argument.value
-            if follows(argument) and isinstance(expression, Expression):
-                wanted = int(expression.evaluate(symbols))
-                if value != wanted:
+            if follows(argument.value):
+                wanted = own_value(argument, symbols)
+                if not math.isclose(value, wanted, rel_tol=_near(argument, dtype)):
                     raise SpecError(
                         f"argument '{name}': {value} is given, but the other arguments make "
-                        f"{expression.text} = {wanted}"
+                        f"{argument.value} = {wanted}"
                     )
 
     def _check_array(self, argument: Argument, view: ArrayView, symbols: Shape) -> None:
@@ -187,9 +190,20 @@ class Signature:
             )
 
 
-def follows(argument: Argument) -> bool:
-    """Whether a scalar's value follows from the shape."""
-    return isinstance(argument.value, Expression) and bool(argument.value.names)
+def own_value(argument: Argument, symbols: Shape) -> int | float:
+    """The value of a scalar that follows from the shape or is fixed."""
+    value = argument.value
+    if isinstance(value, Expression):
+        return int(value.evaluate(symbols))
+    assert value is not None
+    return value.evaluate(symbols) if isinstance(value, RealExpression) else value
+
+
+def _near(argument: Argument, dtype: str) -> float:
+    """How far a scalar may be from what follows: the caller may compute a fraction in its type."""
+    if not isinstance(argument.value, RealExpression):
+        return 0.0
+    return 1e-6 if dtype in ("float32", "float64") else 4e-3
 
 
 def extents(argument: Argument, symbols: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:

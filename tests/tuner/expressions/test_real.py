@@ -33,7 +33,7 @@ def test_names_are_those_read_and_no_functions():
         ("1.0 / (n - 4)", r"'1.0 / \(n - 4\)' has no value at n=4"),
         ("(-n) ** 0.5", "has no value at n=4"),
         ("exp(n * 1000)", "has no value at n=4"),
-        ("n / k", "unknown name 'k'"),
+        ("n / k", "unknown number 'k'"),
     ],
 )
 def test_what_has_no_value_says_where(text, words):

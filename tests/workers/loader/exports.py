@@ -62,12 +62,12 @@ def device():
 
 
 @cache
-def exported() -> dict[str, str]:
+def exported(spec: str = SPEC) -> dict[str, str]:
     """``BLOCK=16`` serves all shapes, ``BLOCK=8`` the wide ones."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         texts = {
-            "spec.yaml": SPEC,
+            "spec.yaml": spec,
             "scale_rows.cl": KERNEL,
             "tuned.cl": TUNED,
             "twice.h": "#define TWICE(x) (2 * (x))\n",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernelwright import load_kernel
-from tests.workers.loader.exports import device, exported
+from tests.workers.loader.exports import SPEC, device, exported
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.export.manifest import read_manifest
 from workers.loader.kernel import TunedKernel
@@ -84,6 +84,17 @@ def test_what_tuned_kernels_were_not_tested_with_is_left_to_the_baseline(kernel,
     )
     unaligned = arrays.Array(queue, (4, 64), np.float32, data=host)
     assert kernel.variant(unaligned, x, factor=1.0) == "baseline"
+
+
+def test_a_float_that_follows_from_the_shape_is_computed_or_compared(queue, tmp_path):
+    for name, text in exported(SPEC.replace("value: 2.0", "value: 128.0 / cols")).items():
+        (tmp_path / name).write_text(text)
+    kernel, (out, x) = load_kernel(tmp_path), made(queue, 4, 64)
+    kernel(out, x)
+    np.testing.assert_array_equal(out.get(), 2 * x.get())
+    assert kernel.variant(out, x, factor=2.0000002) == "general"
+    with pytest.raises(SpecError, match=r"2.1 is given, but .* make 128.0 / cols = 2.0"):
+        kernel(out, x, factor=2.1)
 
 
 def test_another_device_model_runs_the_baseline():
