@@ -38,7 +38,10 @@ from tuner.experiment.program import Launch as Launch
 from tuner.experiment.program import Memset as Memset
 from tuner.experiment.program import first_entry
 from tuner.expressions import Expression
+from tuner.expressions.real import RealExpression
 from tuner.trial import Value
+
+MetricName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9/%._-]{0,15}$")]
 
 ITEM_BYTES = (
     {"bool": 1}
@@ -329,6 +332,11 @@ class Experiment:
     arguments as keywords (arrays in float64) and returns `{name: array}` for each output."""
     cost: Cost | None = None
     """What one run of the kernel must move and compute."""
+    metrics: Annotated[dict[MetricName, RealExpression], Field(max_length=8)] = field(
+        default_factory=dict
+    )
+    """Figures to show beside every time, such as `{GFLOP/s: flops / seconds / 1e9}`: real
+    expressions over the symbols, `seconds` (of one run), and `bytes` and `flops` of `cost`."""
     template: Template | None = None
     """A template file, or the template itself. Without it agents or mechanical rules write one."""
     search: SearchSettings = SearchSettings()

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator
+from typing import Literal
 
 from tuner.results.result import Cell, Result, ShapeOfRun
 from tuner.trial import Configuration
@@ -13,14 +14,15 @@ COLUMNS = (
 ).split()
 """``speedup`` is baseline ÷ time with its interval ``low`` to ``high``; ``baseline_scatter`` the
 median absolute deviation of the baseline's times ÷ their median; ``least_ns`` the time to copy the
-bytes that must be moved."""
+bytes that must be moved. Each metric follows, of the configuration and of the baseline."""
 
 
 def cells_csv(result: Result) -> str:
     """The table with its head; empty cells where something is unknown."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    metrics = [name for one in result.metrics for name in (one.name, f"baseline_{one.name}")]
+    writer.writerow([*COLUMNS, *metrics])
     writer.writerows(_rows(result))
     return text.getvalue()
 
@@ -41,13 +43,14 @@ def _rows(result: Result) -> Iterator[list[object]]:
         row = _row(result, shape, "general", general.trial, general.configuration, cell)
         changed = {"cache": other.cache, "baseline_ns": baseline}
         changed |= {"baseline_scatter": None, "least_ns": None}
-        yield [changed.get(name, value) for name, value in zip(COLUMNS, row, strict=True)]
+        figures = zip(COLUMNS, row, strict=False)  # metrics are of the run's own cache state
+        yield [changed.get(name, value) for name, value in figures]
 
 
 def _row(
     result: Result,
     shape: ShapeOfRun,
-    kind: str,
+    kind: Literal["general", "specialised"],
     trial: int,
     configuration: Configuration,
     cell: Cell | None,
@@ -69,4 +72,9 @@ def _row(
         shape.baseline_ns,
         shape.baseline_scatter,
         shape.least_ns,
+        *(
+            value
+            for metric in result.metrics
+            for value in (getattr(metric, kind)[shape.index], metric.baseline[shape.index])
+        ),
     ]

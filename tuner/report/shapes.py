@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tuner.candidate import BASELINE
 from tuner.report.document import Facts, Heading, Part, Section, Table
 from tuner.report.figure import Bar, BarRow, Bars
-from tuner.report.text import name_of, speedup_text, time_text
+from tuner.report.text import figure_text, name_of, speedup_text, time_text
 from tuner.results.result import Cell, Result, ShapeOfRun
 from tuner.results.statistics import ERROR_RATE
 
@@ -26,6 +26,8 @@ def shapes_section(result: Result) -> Section:
     )
     parts: list[Part] = [figure] if shown else []
     parts.append(_table(result))
+    if result.metrics:
+        parts += [Heading(text="Metrics"), _metrics(result)]
     if other := result.other_cache:
         parts += [
             Heading(text=f"{other.cache.capitalize()} cache"),
@@ -137,6 +139,27 @@ def _table(result: Result) -> Table:
         )
     columns = ("shape", "baseline", "scatter", "general", "speedup", "specialised", "speedup")
     return Table(head=columns, rows=tuple(rows), numbers=frozenset({1, 2, 3, 5}))
+
+
+def _metrics(result: Result) -> Table:
+    """The spec's own figures, for the times of the table above."""
+    columns = [
+        (f"{one.name}, {kind}", getattr(one, kind))
+        for one in result.metrics
+        for kind in ("baseline", "general", "specialised")
+    ]
+    rows = tuple(
+        (
+            _label(shape),
+            *(
+                figure_text(values[shape.index] if shape.index < len(values) else None)
+                for _, values in columns
+            ),
+        )
+        for shape in result.shapes
+    )
+    head = ("shape", *(name for name, _ in columns))
+    return Table(head=head, rows=rows, numbers=frozenset(range(1, len(head))))
 
 
 def _label(shape: ShapeOfRun) -> str:

@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+from collections.abc import Iterator
 
+from tuner.experiment.metrics import metric_values
+from tuner.experiment.model import ShapeBinding
 from tuner.journal.history import History
 from tuner.results.result import Result
 from tuner.results.summary import least_ns
@@ -13,7 +16,7 @@ from tuner.trial import Cell, CutShort, Full, Infeasible, Measured, Rejected
 def results_jsonl(history: History) -> str:
     """One JSON object per trial: values, loss, and times per tune shape or the reason."""
     tune = history.experiment.shapes.tune
-    shapes = [(str(binding), least_ns(history, binding)) for binding in tune]
+    shapes = [(binding, least_ns(history, binding)) for binding in tune]
     lines = []
     for trial in history.trials.values():
         row: dict[str, object] = {
@@ -31,8 +34,8 @@ def results_jsonl(history: History) -> str:
             case Measured(cells=cells):
                 row["outcome"] = "measured"
                 row["shapes"] = {
-                    label: _cell(cell, least)
-                    for (label, least), cell in zip(shapes, cells, strict=True)
+                    str(binding): _cell(cell, least) | _metrics(history, binding, cell)
+                    for (binding, least), cell in zip(shapes, cells, strict=True)
                 }
             case Rejected(stage=stage, code=code, detail=detail, shape=shape):
                 row["outcome"] = "rejected"
@@ -63,38 +66,48 @@ def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
             return {"infeasible": cell.reason}
 
 
+def _metrics(history: History, shape: ShapeBinding, cell: Cell) -> dict[str, object]:
+    if not history.experiment.metrics or not isinstance(cell, Full):
+        return {}
+    return {"metrics": metric_values(history.experiment, shape.symbols, cell.median_ns)}
+
+
 _COLUMNS = ("ns", "mad ns", "baseline ns", "speedup")
 
 
-def _figures(cell: Cell | None) -> tuple[float | str, ...]:
+def _figures(history: History, shape: ShapeBinding, cell: Cell | None) -> Iterator[float | str]:
     if not isinstance(cell, Full):
-        return ("",) * len(_COLUMNS)
-    return cell.median_ns, cell.mad_ns, cell.baseline_ns, 1 / cell.ratio
+        yield from ("",) * (len(_COLUMNS) + len(history.experiment.metrics))
+        return
+    yield from (cell.median_ns, cell.mad_ns, cell.baseline_ns, 1 / cell.ratio)
+    for value in metric_values(history.experiment, shape.symbols, cell.median_ns).values():
+        yield "" if value is None else value
 
 
 def results_csv(history: History) -> str:
     """One line per trial: number, outcome, loss, reason, launch, parameters, times by tune shape.
 
     Of each shape: the median time, its median absolute deviation, the baseline's time in the same
-    process, and the speedup; nothing where it was cut short. A ``dependent`` launch may begin
-    before the launch ahead of it has ended.
+    process, the speedup, and the spec's metrics; nothing where it was cut short. A ``dependent``
+    launch may begin before the launch ahead of it has ended.
     """
     template = history.experiment.template
     parameters = list(template.parameters) if template else []
-    labels = [str(binding) for binding in history.experiment.shapes.tune]
+    tune = history.experiment.shapes.tune
+    columns = (*_COLUMNS, *history.experiment.metrics)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
         [
             *("trial", "outcome", "loss", "code", "launch"),
             *parameters,
-            *(f"{label} {column}" for label in labels for column in _COLUMNS),
+            *(f"{binding} {column}" for binding in tune for column in columns),
         ]
     )
     for trial in history.trials.values():
         values = trial.configuration.as_dict()
         outcome = trial.outcome
-        cells = outcome.cells if isinstance(outcome, Measured) else [None] * len(labels)
+        cells = outcome.cells if isinstance(outcome, Measured) else [None] * len(tune)
         writer.writerow(
             [
                 trial.number,
@@ -103,7 +116,11 @@ def results_csv(history: History) -> str:
                 outcome.code if isinstance(outcome, Rejected) else "",
                 "dependent" if history.launches_dependently(trial.number) else "plain",
                 *(values.get(name, "") for name in parameters),
-                *(value for cell in cells for value in _figures(cell)),
+                *(
+                    value
+                    for binding, cell in zip(tune, cells, strict=True)
+                    for value in _figures(history, binding, cell)
+                ),
             ]
         )
     return text.getvalue()

@@ -45,6 +45,8 @@ def render(result: Result, width: int = WIDTH) -> str:
         parts.append(f"The baseline cannot be used: {rejected.detail} ({where}).")
     if result.general or any(result.specialised):
         parts.append(_tables(result, width))
+        if result.metrics:
+            parts.append(_metrics(result, width))
         groups = ((*_winners(result),), (*_device(result),))
         parts += ["\n".join(labelled(prose, *each) for each in group) for group in groups]
         if result.outcome == "no_gain":
@@ -181,6 +183,27 @@ def _table(
     ]
     title = f"{cache} cache; time: median per run, speedup: mean of the processes"
     return "\n".join([title, aligned(rows, width), *([f"({'; '.join(signs)})"] if signs else ())])
+
+
+def _metrics(result: Result, width: int) -> str:
+    """The spec's own figures: of the baseline, then of the configuration in the row."""
+    rows: list[tuple[str, ...]] = [("shape", *(metric.name for metric in result.metrics))]
+    for shape in result.shapes:
+        figures = (
+            f"{figure_text(one.baseline[shape.index])} → {figure_text(one.general[shape.index])}"
+            for one in result.metrics
+        )
+        rows.append((shape.label + (" *" if shape.held_out else ""), *figures))
+        best = None if shape.held_out else result.specialised[shape.index]
+        if best and not _is_general(result, best):
+            own = (figure_text(metric.specialised[shape.index]) for metric in result.metrics)
+            rows.append((f"  {name_of(result, best.trial)}", *(f"→ {one}" for one in own)))
+    return "\n".join(["metrics: baseline → general configuration", aligned(rows, width)])
+
+
+def figure_text(value: float | None) -> str:
+    """A metric with four digits; ``-`` for ``None``."""
+    return "-" if value is None else f"{value:.4g}"
 
 
 def _cell(cell: Cell | None) -> tuple[str, str]:

@@ -188,6 +188,20 @@ class OtherCache:
     specialised: tuple[Cell | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure that the spec computes from times, for each shape, tune then held-out.
+
+    ``specialised`` has one entry per tune shape: that of the shape's own best configuration.
+    ``None`` stands where nothing was timed, or the figure has no value.
+    """
+
+    name: str
+    baseline: tuple[float | None, ...]
+    general: tuple[float | None, ...]
+    specialised: tuple[float | None, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejections:
     """The number of trials rejected for one reason, and the first of them as an example."""
@@ -211,6 +225,7 @@ class Result:
     - ``inactive``: the parameters without effect.
     - ``baseline_rejected``: why the baseline cannot be used.
     - ``advice``: lines for the user to act on; ``notes``: what was not checked.
+    - ``metrics``: the spec's own figures, for the times in the run's cache state.
     - ``ceilings``, ``telemetry``: of the device, ``None`` if unavailable.
     - ``origins``: for each incumbent the search that found it, the general one first.
     - ``outcome``: ``unfinished`` until the run is over.
@@ -240,6 +255,7 @@ class Result:
     advice: tuple[str, ...]
     notes: tuple[str, ...]
     baseline_rejected: Rejected | None
+    metrics: tuple[Metric, ...] = ()
     ceilings: Ceilings | None = None
     telemetry: Telemetry | None = None
     origins: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from tuner.experiment.arguments import moved_bytes
 from tuner.experiment.model import ShapeBinding
 from tuner.journal.history import History
 from tuner.results.evidence import MIN_PROCESSES, Evidence
+from tuner.results.metrics import metrics_of
 from tuner.results.parameters import inactive_parameters, observations
 from tuner.results.portfolio import make_portfolio
 from tuner.results.rejections import advise, count_rejections
@@ -134,6 +135,17 @@ class _Summary:
         rejections = count_rejections(history)
         trials, failed_later = history.trials.values(), history.failed_later
         own = [trial for trial in trials if trial.same_as is None]
+        shapes = tuple(
+            ShapeOfRun(
+                index=index,
+                label=str(binding),
+                held_out=index in self.held_out,
+                baseline_ns=self._baseline(index),
+                baseline_scatter=self._scatter(index),
+                least_ns=least_ns(history, binding),
+            )
+            for index, binding in enumerate(self.shapes)
+        )
         return Result(
             experiment=history.experiment.name,
             device=history.device.name if history.device else "",
@@ -148,17 +160,7 @@ class _Summary:
             rejected=sum(isinstance(t.outcome, Rejected) or t.number in failed_later for t in own),
             merged=history.merged,
             searched_seconds=history.searched,
-            shapes=tuple(
-                ShapeOfRun(
-                    index=index,
-                    label=str(binding),
-                    held_out=index in self.held_out,
-                    baseline_ns=self._baseline(index),
-                    baseline_scatter=self._scatter(index),
-                    least_ns=least_ns(history, binding),
-                )
-                for index, binding in enumerate(self.shapes)
-            ),
+            shapes=shapes,
             general=general,
             best_new=None if best_new == general else best_new,
             specialised=specialised,
@@ -173,6 +175,7 @@ class _Summary:
             ),
             notes=history.notes,
             baseline_rejected=history.refused,
+            metrics=metrics_of(history.experiment, shapes, general, specialised),
             ceilings=history.ceilings,
             telemetry=Telemetry.of(history.vitals),
             origins=tuple(entered.origin for entered in history.incumbents),

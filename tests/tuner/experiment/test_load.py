@@ -261,6 +261,35 @@ def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, messag
     assert message in problems[0]
 
 
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ("{GFLOP/s: flops / second}", "unknown quantity 'second'; did you mean 'seconds'?"),
+        ("{x: joules / n}", "unknown quantity 'joules'; there are: bytes, flops, n, seconds"),
+        ("{x: 1 / (n - 777)}", "'1 / (n - 777)' has no value at n=777"),
+        ("{x: 1 if n else 2}", "outside the grammar of real numbers"),
+        ("{'x y': n / seconds}", "is not a name"),
+        ("{x: }", "an expression is text, not a NoneType"),
+    ],
+)
+def test_a_metric_that_cannot_be_computed_is_one_clear_message(tmp_path, metrics, message):
+    problems = said(specs.write(tmp_path, f"{specs.SPEC}metrics: {metrics}\n"))
+    assert len(problems) == 1, problems
+    assert message in problems[0]
+    assert problems[0].startswith(f"spec.yaml:{specs.SPEC.count(chr(10)) + 1}:")
+
+
+def test_a_metric_needs_the_cost_that_it_reads(tmp_path):
+    text = specs.SPEC.replace(", flops: n}", "}") + "metrics: {GFLOP/s: flops / seconds / 1e9}\n"
+    assert "'flops' is not known: give cost.flops" in said(specs.write(tmp_path, text))[0]
+    text = specs.SPEC.replace("{n: 1000}", "{n: 1000, seconds: 3}").replace(
+        "{n: 4096, ", "{n: 4096, seconds: 3, "
+    )
+    text = text.replace("{n: 777}", "{n: 777, seconds: 3}") + "metrics: {a: n / seconds}\n"
+    problems = said(specs.write(tmp_path, text))
+    assert "metrics read 'seconds' as a quantity; rename the symbol" in problems[0]
+
+
 def test_elements_of_another_type_are_at_their_argument(tmp_path):
     spec = specs.SPEC.replace("template: template.yaml\n", "")
     wrong = spec.replace("kind: in,     dtype: float32", "kind: in,     dtype: float64")
@@ -380,7 +409,10 @@ def test_a_missing_spec(tmp_path):
         load_experiment(tmp_path / "gone.yaml")
 
 
-FOLLOWS = specs.SPEC.replace("value: 1.5", "value: 1.5 / (n - 1)")
+FOLLOWS = (
+    specs.SPEC.replace("value: 1.5", "value: 1.5 / (n - 1)")
+    + "metrics: {GFLOP/s: flops / seconds / 1e9}\n"
+)
 """A scalar of which the value follows from the shape."""
 
 

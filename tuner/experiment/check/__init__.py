@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tuner.experiment.check.arguments import check_arguments, check_values
 from tuner.experiment.check.expressions import check_expressions
 from tuner.experiment.check.finding import ANYTHING, Finding
+from tuner.experiment.check.metrics import check_metrics
 from tuner.experiment.check.names import check_names, check_shapes
 from tuner.experiment.check.options import check_features, check_options
 from tuner.experiment.check.program import check_parameters, check_programs
@@ -32,5 +33,6 @@ def check(experiment: Experiment) -> Iterator[Finding]:
     ]
     found += check_programs(experiment, found)
     found += check_template(experiment, found)
+    found += check_metrics(experiment, found)
     yield from found
     yield from check_values(experiment, found)

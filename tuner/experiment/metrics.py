@@ -1,0 +1,38 @@
+"""Metrics: figures of a spec's own, computed from measured times."""
+
+from collections.abc import Mapping
+
+from tuner.experiment.model import Experiment
+from tuner.expressions import ExpressionError
+from tuner.trial import Value
+
+SECONDS = "seconds"
+"""The quantity that is measured: the time of one run of the kernel."""
+
+
+def quantities(
+    experiment: Experiment, symbols: Mapping[str, Value], seconds: float
+) -> dict[str, float | str]:
+    """What metrics may read on one shape: the symbols, the time, and what ``cost`` gives."""
+    found: dict[str, float | str] = dict(symbols)
+    for name in ("bytes", "flops"):
+        cost = getattr(experiment.cost, name) if experiment.cost else None
+        if cost is not None:
+            found[name] = float(cost.evaluate(symbols))
+    return {**found, SECONDS: seconds}
+
+
+def metric_values(
+    experiment: Experiment, symbols: Mapping[str, Value], time_ns: float | None
+) -> dict[str, float | None]:
+    """Every metric of one shape for one time; ``None`` where it has no value."""
+    if time_ns is None:
+        return dict.fromkeys(experiment.metrics)
+    known = quantities(experiment, symbols, time_ns / 1e9)
+    found: dict[str, float | None] = {}
+    for name, expression in experiment.metrics.items():
+        try:
+            found[name] = expression.evaluate(known)
+        except ExpressionError:
+            found[name] = None
+    return found
