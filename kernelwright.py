@@ -114,9 +114,7 @@ class Result:
         try:
             import pandas
         except ImportError:
-            raise EnvironmentProblem(
-                "a data frame needs pandas, which is not installed: pip install pandas"
-            ) from None
+            raise EnvironmentProblem("a data frame needs pandas: pip install pandas") from None
         text = results_csv(history_of(result_view(self.path)))
         return pandas.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
 
@@ -169,7 +167,7 @@ class Result:
             )
             for one in self.speedups
         ]
-        best = _words(self.best) if self.best else "no configuration"
+        best = _words(self.best or {}) or "no configuration"
         caption = f"{self.outcome}: {self.speedup or '-'} with {best}"
         return plain_table(caption, ("shape", "baseline", "time", "speedup"), rows)
 
@@ -340,9 +338,9 @@ def load_kernel(folder: str | PathLike[str]) -> "TunedKernel":
 
     Raises ``tuner.errors.EnvironmentProblem`` if the export is incomplete or damaged.
     """
-    from workers.loader.kernel import TunedKernel
+    from workers.loader import kernel
 
-    return TunedKernel.read(Path(folder))
+    return kernel.TunedKernel.read(Path(folder))
 
 
 def _on_shape(

@@ -293,7 +293,7 @@ def export(
         typer.Option("--output", "-o", help="The folder to write, instead of RUN/export."),
     ] = None,
 ) -> None:
-    """Write the tuned sources and a C header that dispatches by shape."""
+    """Write the tuned sources, a C header that dispatches by shape, and an example program."""
 
 
 @command(app, "compare.compare")

@@ -8,11 +8,11 @@ from pathlib import PurePosixPath
 
 from tuner.errors import SpecError
 from tuner.experiment.model import Launch
+from tuner.export import example, manifest, record
 from tuner.export.bundle import Export, export_files
 from tuner.export.insertion import insert
 from tuner.export.measured import measured_kernel
 from tuner.export.original import kernel_name, original_launch
-from tuner.export.record import NAME
 from tuner.export.regions import digest, without_regions
 from tuner.export.tuned_file import render_tuned
 from tuner.journal.history import History
@@ -109,7 +109,8 @@ def _sources(
         measured_kernel(text, path, experiment, entry, run, existing)
     files = export_files(history)
     changes = []
-    for name in files.keys() - {"export.json", NAME, *dict(experiment.kernel.headers)}:
+    others = {example.NAME, manifest.NAME, record.NAME, *dict(experiment.kernel.headers)}
+    for name in files.keys() - others:
         beside = str(PurePosixPath(path).with_name(name))
         before = existing(beside)
         if before not in (None, files[name]) and not _EXPORTED.match(before or ""):

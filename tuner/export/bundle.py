@@ -11,7 +11,7 @@ from tuner.candidate import BASELINE, INCUMBENT
 from tuner.device import Device
 from tuner.errors import NothingValid
 from tuner.experiment.model import Template
-from tuner.export import manifest, record
+from tuner.export import example, manifest, record
 from tuner.export.header import render_header
 from tuner.export.manifest import ManifestRule
 from tuner.export.record import render_record
@@ -27,6 +27,7 @@ def export_files(history: History, result: Result | None = None) -> dict[str, st
     """The files of a run's export: text by file name.
 
     - ``NAME.h``: the header, see :mod:`tuner.export.header`;
+    - ``example.c``: a program that uses it, see :mod:`tuner.export.example`;
     - a source for each variant that the header selects, and the headers that sources include;
     - ``export.json``: variants, rule, arguments and launches, see :mod:`tuner.export.manifest`;
     - ``record.json``: what ``verify`` needs, see :mod:`tuner.export.record`.
@@ -113,8 +114,10 @@ class Export:
         header = render_header(
             self.experiment, self.device, self.variants, self.rule, self.fallback
         )
+        program = example.render_example(self.experiment, self.device, self.variants)
         return {
             f"{self.stem}.h": header,
+            **({example.NAME: program} if program else {}),
             **{variant.file: self._source(variant) for variant in self.variants.values()},
             **dict(self.experiment.kernel.headers),
             manifest.NAME: self._manifest(),

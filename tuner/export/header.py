@@ -154,6 +154,9 @@ class _Header:
             yield " * serialization, cluster dimension)."
         yield f" * {self.prefix}_scratches() is the number of scratch buffers that it needs, of"
         yield f" * {self.prefix}_scratch_bytes() each; {self.prefix}_aligned() checks arguments."
+        yield f" * On an empty shape (a size of 0) {self.prefix}_select() returns the baseline, and"
+        yield f" * {self.prefix}_step_of() returns 0 for a step without blocks or threads: launch"
+        yield " * no step of the variant then."
         if scalars := fixed_scalars(self.experiment):
             listed = ", ".join(f"{one.name} = {one.value}" for one in scalars)
             yield f" * Kernels were tested with {_plain(listed)} alone:"

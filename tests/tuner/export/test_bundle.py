@@ -299,6 +299,7 @@ def test_dispatch_picks_the_specialised_the_general_or_the_baseline(tmp_path):
     files = export_files(run_of(experiment, cuda_device(90), general, special))
     assert set(files) == {
         "k_2_in_1.h",
+        "example.c",
         "k_2_in_1_baseline.cu",
         "k_2_in_1_general.cu",
         "k_2_in_1_trial1.cu",

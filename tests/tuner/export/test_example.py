@@ -1,0 +1,97 @@
+"""The example program of an export: compiles cleanly, and on OpenCL runs and prints the result."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.tuner.results.runs import finished_run
+from tests.tuner.space.devices import cuda_device
+from tests.workers.loader.exports import exported
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Argument
+from tuner.export.bundle import export_files
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
+def compiled(files: dict[str, str], folder: Path, *words: str) -> None:
+    """Compile ``example.c`` among the files of an export, as strictly as can be."""
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    built = subprocess.run(
+        ["gcc", *STRICT, "example.c", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+
+
+def cuda_run(name: str):
+    """An export of a bundled CUDA experiment, its first configuration told to be the fastest."""
+    experiment = load_experiment(f"deploy/experiments/{name}.yaml")
+    first = {name: values[0] for name, values in experiment.template.parameters.items()}
+    count = len((*experiment.shapes.tune, *experiment.shapes.held_out))
+    return finished_run(experiment, cuda_device(90), [1000.0] * count, [(first, [500.0] * count)])
+
+
+def test_on_opencl_it_runs_from_the_folder_of_the_export(tmp_path):
+    pyopencl = pytest.importorskip("pyopencl")
+    libraries = Path(pyopencl.__file__).parent / ".libs"
+    (library,) = libraries.glob("libOpenCL*.so*")
+    headers = Path(__file__).parent / "opencl"
+    compiled(exported(), tmp_path, f"-isystem{headers}", library)
+    # Where this loader looks for drivers, and the driver for its own libraries.
+    home = {"PYOPENCL_HOME": str(libraries.parent), "LD_LIBRARY_PATH": str(libraries)}
+    environment = os.environ | home
+    ran = subprocess.run(
+        [tmp_path / "a.out", tmp_path], capture_output=True, text=True, env=environment
+    )
+    assert ran.stdout == "launched scale_rows_general.cl\nout[0] = 2\n", ran.stderr
+    away = subprocess.run(
+        [tmp_path / "a.out", "/nowhere"], capture_output=True, text=True, env=environment
+    )
+    assert (away.returncode, "name the folder of the export" in away.stderr) == (1, True)
+
+
+def test_an_empty_shape_launches_nothing(tmp_path):
+    """As the header says: the baseline is selected, and has no step to launch."""
+    (tmp_path / "scale_rows.h").write_text(exported()["scale_rows.h"])
+    program = """
+    #include "scale_rows.h"
+    int main(void) {
+        const scale_rows_shape empty = {0, 64};
+        scale_rows_step step;
+        return scale_rows_select(&empty) != SCALE_ROWS_BASELINE
+            || scale_rows_step_of(SCALE_ROWS_BASELINE, 0, &empty, &step);
+    }
+    """
+    (tmp_path / "empty.c").write_text(program)
+    subprocess.run(["gcc", "empty.c"], cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "a.out"], check=True)
+
+
+@pytest.mark.parametrize("name", ["silu_and_mul/cuda", "fused_add_rmsnorm/cuda_shipped"])
+def test_on_cuda_it_compiles(name, tmp_path):
+    spec = find_spec("nvidia.cu13")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("no CUDA headers")
+    headers = Path(spec.submodule_search_locations[0]) / "include"
+    if not (headers / "nvrtc.h").is_file() or not (headers / "cuda.h").is_file():
+        pytest.skip("no CUDA headers")
+    compiled(export_files(cuda_run(name)), tmp_path, f"-isystem{headers}", "-fsyntax-only")
+
+
+def test_arguments_that_it_does_not_show_leave_it_out():
+    history = cuda_run("silu_and_mul/cuda")
+    struct = Argument(name="pair", kind="struct", bytes="0102")
+    experiment = replace(history.experiment, arguments=(*history.experiment.arguments, struct))
+    history.experiment = experiment
+    assert "example.c" not in export_files(history)
