@@ -41,7 +41,7 @@ from cluster.search_run import (
 from tuner.backends.registry import traits_of
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.engine import TICK_SECONDS, Engine
+from tuner.engine.engine import TICK_SECONDS, Engine, Observer, unobserved
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.digest import kernel_digest
@@ -72,11 +72,12 @@ def open_run(
     access: ModelAccess,
     job: str = "",
     claim: Claim | None = None,
+    observe: Observer = unobserved,
 ) -> "SearchRun | AgentRun":
     """The work on a run directory, with or without agents; ``job`` is this process's batch job."""
     if RunView.open(path).experiment.agents is None:
-        return SearchRun(path, open_fleet, job, claim)
-    return AgentRun(path, open_fleet, access, job, claim)
+        return SearchRun(path, open_fleet, job, claim, observe)
+    return AgentRun(path, open_fleet, access, job, claim, observe)
 
 
 class AgentRun:
@@ -88,6 +89,7 @@ class AgentRun:
         access: how to reach the model.
         job: the batch job that this process belongs to, for other processes to read.
         claim: on the devices that ``open_fleet`` takes; says what it waits for.
+        observe: is told every fact that this process journals.
     """
 
     def __init__(
@@ -97,8 +99,10 @@ class AgentRun:
         access: ModelAccess,
         job: str = "",
         claim: Claim | None = None,
+        observe: Observer = unobserved,
     ) -> None:
         self._path = path
+        self._observe = observe
         self._job = job
         self._open_fleet = open_fleet
         self._access = access
@@ -121,7 +125,7 @@ class AgentRun:
         with closing(RunDirectory.open(self._path, job=self._job)) as directory, logged(self._path):
             self._asked.begin()
             language = directory.experiment.kernel.language
-            engine = Engine(partial(self._open_fleet, language))
+            engine = Engine(partial(self._open_fleet, language), observe=self._observe)
             shown: asyncio.Queue[Update | None] = asyncio.Queue()
             work = asyncio.create_task(self._work(directory, engine, shown))
             watch = asyncio.create_task(self._watch(shown))

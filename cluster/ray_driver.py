@@ -25,9 +25,11 @@ from cluster.fleets.actors import free_rooms, no_environment
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
+from cluster.ray_metrics import DriverMetrics
 from cluster.settings import Settings, read_keys
 from tuner.backends.registry import traits_of
 from tuner.device import Backend
+from tuner.engine.progress import RunProgress
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, KernelwrightError
 
@@ -115,12 +117,18 @@ class DriverActor:
         opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache, claim=claim)
         known = {} if keys is None else read_keys(keys)
         access = ModelAccess(keys=known, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
-        self._run = open_run(path, opener, access, job, claim)
+        self._metrics = DriverMetrics(path.name)
+        self._run = open_run(path, opener, access, job, claim, self._metrics.counts.apply)
 
     async def progress(self) -> AsyncIterator[Update]:
         """Go on with the run, streaming how far it is."""
-        async for progress in self._run.progress():
-            yield progress
+        try:
+            async for progress in self._run.progress():
+                if isinstance(progress, RunProgress):
+                    self._metrics.publish(progress.speedup)
+                yield progress
+        finally:
+            self._metrics.publish(None, now=True)
 
     async def stop(self, reason: StopReason) -> None:
         """Ask for an end."""

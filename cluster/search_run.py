@@ -24,7 +24,7 @@ from cluster.run_layout import STOP_FILE, STOP_NOW
 from kernelwright import __version__
 from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device
-from tuner.engine.engine import TICK_SECONDS, Engine
+from tuner.engine.engine import TICK_SECONDS, Engine, Observer, unobserved
 from tuner.engine.fleet import Fleet
 from tuner.engine.progress import Pace, RunProgress
 from tuner.engine.session import Session, StopReason
@@ -90,6 +90,7 @@ class SearchRun:
         open_fleet: brings up workers for a backend, in the event loop that iterates.
         job: the batch job that this process belongs to, for other processes to read.
         claim: on the devices that ``open_fleet`` takes; says what it waits for.
+        observe: is told every fact that this process journals.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class SearchRun:
         open_fleet: FleetOpener,
         job: str = "",
         claim: Claim | None = None,
+        observe: Observer = unobserved,
     ) -> None:
         self._path = path
+        self._observe = observe
         self._open_fleet = open_fleet
         self._job = job
         self._claim = claim or Claim()
@@ -117,7 +120,8 @@ class SearchRun:
         """
         with closing(RunDirectory.open(self._path, job=self._job)) as directory, logged(self._path):
             self._asked.begin()
-            engine = Engine(partial(self._open_fleet, directory.experiment.kernel.language))
+            language = directory.experiment.kernel.language
+            engine = Engine(partial(self._open_fleet, language), observe=self._observe)
             try:
                 began = engine.now()
                 async with aclosing(opening(engine, self._claim, self._asked)) as waits:

@@ -43,6 +43,10 @@ LOST = Metric(
     ("worker", "work"),
     "Work that a worker did not answer because it was lost.",
 )
+BENCHES = Metric("kernelwright_benches", "gauge", (), "Benches that take work now.")
+BENCHES_LOST = Metric(
+    "kernelwright_benches_lost_total", "counter", (), "How often a bench was lost."
+)
 CALLS = Metric(
     "kernelwright_model_calls_total", "counter", ("result",), "Calls to language models."
 )
@@ -63,7 +67,7 @@ SPEEDUP = Metric(
 )
 STATE = Metric("kernelwright_run_state", "gauge", ("state",), "1 for the state that the run is in.")
 
-OF_A_DRIVER = (TRIALS, BUSY, LOST, CALLS, TOKENS, COST, SPEEDUP)
+OF_A_DRIVER = (TRIALS, BUSY, LOST, BENCHES, BENCHES_LOST, CALLS, TOKENS, COST, SPEEDUP)
 """What a run's own process knows."""
 
 METRICS = (*OF_A_DRIVER, STATE)
@@ -78,8 +82,14 @@ class Sample:
     value: float
 
 
-def samples(counts: RunCounts, speedup: float | None) -> Iterator[Sample]:
-    """The values of :data:`OF_A_DRIVER`; ``speedup`` is the best of the search, if any."""
+def samples(counts: RunCounts, speedup: float | None, *, live: bool = True) -> Iterator[Sample]:
+    """The values of :data:`OF_A_DRIVER`.
+
+    Args:
+        counts: of the run.
+        speedup: the best of the search, if there is one.
+        live: whether a process is at work on the run.
+    """
     for (outcome, reason), count in sorted(counts.trials.items()):
         yield Sample(TRIALS, {"outcome": outcome, "reason": reason}, count)
     for name, worker in sorted(counts.workers.items()):
@@ -87,6 +97,8 @@ def samples(counts: RunCounts, speedup: float | None) -> Iterator[Sample]:
             yield Sample(BUSY, {"worker": name, "work": work}, seconds)
     for (name, work), count in sorted(counts.losses.items()):
         yield Sample(LOST, {"worker": name, "work": work}, count)
+    yield Sample(BENCHES, {}, counts.benches if live else 0)
+    yield Sample(BENCHES_LOST, {}, counts.benches_lost)
     for result, count in sorted(counts.calls.items()):
         yield Sample(CALLS, {"result": result}, count)
     for direction, count in sorted(counts.tokens.items()):
@@ -101,7 +113,8 @@ def prometheus(pictures: Sequence[RunPicture]) -> str:
     """The metrics of all runs, each with the label ``run``, in Prometheus's text format."""
     found: dict[Metric, list[str]] = {metric: [] for metric in METRICS}
     for picture in pictures:
-        for one in (*samples(picture.counts, picture.speedup), *_states(picture)):
+        live = picture.state == "running"
+        for one in (*samples(picture.counts, picture.speedup, live=live), *_states(picture)):
             labels = ",".join(
                 f'{name}="{_escaped(text)}"'
                 for name, text in {"run": picture.name, **one.labels}.items()

@@ -9,7 +9,7 @@ from html import escape
 
 from cluster.watching.follower import RunPicture
 from cluster.watching.rounds import RoundStories
-from cluster.watching.workers import worker_table
+from cluster.watching.workers import losses, worker_table
 from tuner.engine.progress import duration
 from tuner.report.convergence import figures
 from tuner.report.document import Facts, Heading, Part, Table
@@ -55,8 +55,6 @@ async function look() {
 look();
 """
 """Fetches each part of the page every two seconds; folds stay as the reader left them."""
-
-_MOST_LOST = 10
 
 
 def page(names: Sequence[str]) -> str:
@@ -120,15 +118,9 @@ def _run(picture: RunPicture) -> Iterator[Part]:
     if workers.rows:
         yield Heading(text="Workers")
         yield Table(head=workers.head, rows=workers.rows, numbers=frozenset({1, 2, 3, 4}))
-    if lost := picture.counts.lost[-_MOST_LOST:]:
-        yield Heading(text="Lost work")
-        yield Table(
-            head=("worker", "work", "reason", ""),
-            rows=tuple(
-                (one.worker, one.task, one.reason, "given up" if one.final else "sent again")
-                for one in lost
-            ),
-        )
+    if lost := losses(picture.counts):
+        yield Heading(text="Lost")
+        yield Table(head=("worker", "what", "why", ""), rows=tuple(lost))
 
 
 def _doing(picture: RunPicture) -> str:

@@ -9,16 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.watching.follower import RunPicture
-from cluster.watching.workers import WorkerTable, worker_table
+from cluster.watching.workers import WorkerTable, losses, worker_table
 from tuner.engine.progress import duration
 from tuner.printable import printable_line
 from tuner.report.convergence import Climb
 
 MOST_BENCHES = 16
 """Benches of a run that have a line of their own."""
-
-MOST_LOST = 3
-"""Lost work that is told, the last."""
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _LEVELS_WIDTH = 40
@@ -62,9 +59,8 @@ def _run(picture: RunPicture, now: float) -> Iterator[RenderableType]:
     workers = worker_table(picture, now, MOST_BENCHES)
     if workers.rows:
         yield _workers(workers)
-    for lost in picture.counts.lost[-MOST_LOST:]:
-        again = "given up" if lost.final else "sent again"
-        yield _indented(f"lost: {lost.task} on {lost.worker}: {lost.reason} ({again})", "red")
+    for worker, what, why, after in losses(picture.counts):
+        yield _indented(f"lost: {what} {worker}: {why} ({after})", "red")
     yield Text()
 
 

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 from cluster.watching.follower import RunPicture
 from tuner.engine.progress import duration
-from tuner.journal.counts import WorkerCounts
+from tuner.journal.counts import RunCounts, WorkerCounts
 from tuner.report.timeline import share_text
 
 MOST_BENCHES = 256
 """Benches that a page lists."""
+
+
+MOST_LOST = 8
+"""Lost work, and lost benches, that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,16 @@ def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> W
     )
 
 
+def losses(counts: RunCounts) -> list[tuple[str, str, str, str]]:
+    """What was lost, the last of it: the worker, what, why, and what came of it."""
+    work = [
+        (one.worker, one.task, one.reason, "given up" if one.final else "sent again")
+        for one in counts.lost
+    ]
+    benches = [(name, "bench", why, "not back") for name, why in counts.gone.items()]
+    return [*work[-MOST_LOST:], *benches[-MOST_LOST:]]
+
+
 def _row(name: str, group: Sequence[WorkerCounts], now: float, *, live: bool) -> tuple[str, ...]:
     trials = sum(one.trials for one in group)
     busy = sum(sum(one.busy.values()) for one in group)
@@ -52,5 +66,6 @@ def _row(name: str, group: Sequence[WorkerCounts], now: float, *, live: bool) ->
     if not live:
         return row
     share = sum(one.share(now) for one in group)
-    ago = max(0.0, now - max(one.answered for one in group))
-    return (*row, share_text(share, len(group)), f"{duration(ago)} ago")
+    answered = max(one.answered for one in group)
+    ago = f"{duration(max(0.0, now - answered))} ago" if answered else ""
+    return (*row, share_text(share, len(group)), ago)

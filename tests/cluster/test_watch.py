@@ -12,7 +12,7 @@ from cluster.watching.terminal import table
 from tests.cluster.kernels import kernelwright
 from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_facts
-from tuner.journal.facts import Entry, TrialFinished, WorkLost
+from tuner.journal.facts import BenchJoined, BenchLost, Entry, TrialFinished, WorkLost
 from tuner.run_directory import RunDirectory
 from tuner.trial import Code, Rejected, Stage
 
@@ -97,6 +97,22 @@ def test_eighty_columns_hold_many_benches_and_hostile_words(writing):
     assert "6 more benches" in text
     assert "died \\x1b[2J[red]now (sent again)" in text
     assert "test sm_90  running" in text
+
+
+def test_benches_that_join_and_are_lost_are_told_until_they_are_back(writing):
+    joined = BenchJoined(bench="host/cuda0", node="host", device="GPU", benches=1)
+    lost = BenchLost(bench="host/cuda0", node="host", reason="the node died", benches=0)
+    follower = RunFollower(writing.path)
+    writing.write([*FACTS[: SEARCHED + 1], joined])
+    assert "host/cuda0" in shown(follower.look())
+    writing.write([lost])
+    picture = follower.look()
+    assert (picture.counts.benches, picture.counts.benches_lost) == (0, 1)
+    assert "lost: bench host/cuda0: the node died (not back)" in shown(picture)
+    writing.write([joined])
+    picture = follower.look()
+    assert picture.counts.benches == 1
+    assert "lost" not in shown(picture)
 
 
 def test_a_damaged_run_is_one_among_others_and_is_read_again_once_mended(writing, tmp_path):

@@ -14,6 +14,7 @@ import typer
 import yaml
 
 from cluster.cli import app
+from cluster.watching.metrics import OF_A_DRIVER
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -146,3 +147,31 @@ def test_every_command_that_deploy_names_exists():
     named -= {"of", "on"}
     assert named >= {"run", "resume", "stop", "status"}
     assert named <= COMMANDS
+
+
+def test_the_dashboard_shows_every_metric_of_a_driver_and_no_other():
+    board = json.loads((DEPLOY / "grafana" / "kernelwright.json").read_text())
+    panels = board["panels"]
+    variables = board["templating"]["list"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    known = {f"ray_{metric.name}": {"run", *metric.labels} for metric in OF_A_DRIVER}
+    named = set()
+    for query in (*asked, variables[1]["query"]["query"]):
+        (metric,) = re.findall(r"\bray_\w+", query)
+        named.add(metric)
+        labels = {
+            word for group in re.findall(r"by \(([^)]*)\)", query) for word in group.split(", ")
+        }
+        labels |= set(re.findall(r"(\w+)=~?\"", query))
+        assert labels <= known[metric], query
+        assert metric.endswith("_total") or "rate(" not in query, "a gauge has no rate"
+    assert named == set(known)
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    covered = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(covered) == len(set(covered)), "panels overlap"
+    assert {x for x, _ in covered} == set(range(24))

@@ -54,6 +54,14 @@ _ANNOUNCED = PrepareWork | ConfirmWork | ExamineWork
 _log = logging.getLogger(__name__)
 
 
+Observer = Callable[[Fact], None]
+"""Is told every fact that was journalled, for metrics; it must be quick, and not fail."""
+
+
+def unobserved(_: Fact) -> None:
+    """The observer that does nothing."""
+
+
 class JournalSink(Protocol):
     """Where entries go before anything that follows from them is done."""
 
@@ -89,6 +97,7 @@ class Engine:
         open_fleet: brings up the workers, in the running event loop.
         clock: a monotonic clock, used until the fleet is open; then the fleet's.
         wall: the time of day in Unix seconds.
+        observe: is told every fact that is journalled.
     """
 
     def __init__(
@@ -97,10 +106,12 @@ class Engine:
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        observe: Observer = unobserved,
     ) -> None:
         self._open_fleet = open_fleet
         self._clock = clock
         self._wall = wall
+        self._observe = observe
         self._fleet: Fleet | None = None
         self._ids = count()
         self._began = clock()
@@ -144,6 +155,7 @@ class Engine:
         """Journal a fact; returns its entry, with the time."""
         entry = Entry(fact, at=round(self._wall(), 6), t=self.now())
         journal.append(entry)
+        self._observe(fact)
         return entry
 
     async def drive(

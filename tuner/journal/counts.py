@@ -7,7 +7,17 @@ page and the metrics are made of it.
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 
-from tuner.journal.facts import Fact, ModelCalled, Span, TrialFinished, WorkKind, WorkLost
+from tuner.journal.facts import (
+    BenchJoined,
+    BenchLost,
+    EpochOpened,
+    Fact,
+    ModelCalled,
+    Span,
+    TrialFinished,
+    WorkKind,
+    WorkLost,
+)
 from tuner.journal.timeline import spans
 from tuner.trial import Rejected
 
@@ -22,19 +32,16 @@ EQUAL = "equal"
 class WorkerCounts:
     """One worker: trials measured, busy seconds by kind of work, and its last answer, Unix time."""
 
+    is_bench: bool = False
     trials: int = 0
     busy: dict[WorkKind, float] = field(default_factory=lambda: defaultdict(float))
     began: float = 0.0
     answered: float = 0.0
     _recent: deque[Span] = field(default_factory=deque)
 
-    @property
-    def is_bench(self) -> bool:
-        """Whether it has worked on a device."""
-        return bool(self.busy.keys() & {"prepare", "measure", "confirm", "examine"})
-
     def take(self, kind: WorkKind, span: Span) -> None:
         """Count what it was busy with."""
+        self.is_bench = self.is_bench or kind not in ("compile", "model")
         self.trials += kind == "measure"
         self.busy[kind] += span.seconds
         self.began = min(self.began or span.began, span.began)
@@ -61,6 +68,12 @@ class RunCounts:
         """Lost work in order."""
         self.losses: Counter[tuple[str, WorkKind]] = Counter()
         """Lost work by worker and kind."""
+        self.benches = 0
+        """Benches that take work now."""
+        self.gone: dict[str, str] = {}
+        """Why benches are lost that did not join again."""
+        self.benches_lost = 0
+        """How often a bench was lost."""
         self.calls: Counter[str] = Counter()
         """Calls to models by result."""
         self.tokens: Counter[str] = Counter()
@@ -80,6 +93,16 @@ class RunCounts:
                 self.tokens["input"] += fact.input_tokens
                 self.tokens["output"] += fact.output_tokens
                 self.cost_usd += fact.cost_usd
+            case EpochOpened(bench_slots=benches):
+                self.benches = benches
+            case BenchJoined(bench=bench, benches=benches):
+                self.benches = benches
+                self.gone.pop(bench, None)
+                self.workers[bench].is_bench = True
+            case BenchLost(bench=bench, reason=reason, benches=benches):
+                self.benches = benches
+                self.gone[bench] = reason
+                self.benches_lost += 1
             case WorkLost():
                 self.lost.append(fact)
                 self.losses[fact.worker, fact.task] += 1
