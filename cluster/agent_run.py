@@ -197,6 +197,7 @@ class AgentRun:
                     self._asked,
                     engine,
                     journal,
+                    lambda: self._claim.gives_back and not agents.overlap,
                 ),
                 evaluator,
                 steps,

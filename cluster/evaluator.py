@@ -99,7 +99,7 @@ class EngineEvaluator:
         self._tell = tell
         self._asked = asked
         self._profile = profile
-        self._opened = False
+        self._used: Fleet | None = None
         self._budget = RoundsBudget()
         self._proposed = sum(isinstance(entry.fact, TrialProposed) for entry in journal.entries)
         self._baseline: Candidate | None = None
@@ -144,6 +144,7 @@ class EngineEvaluator:
             DeviceNeeded: they compile, and there is no device to run one on.
         """
         self._check()
+        await self._fleet()  # no budget counts waiting for devices that were given back
         with self._budget.counted():
             return await self._admitted(experiment, template)
 
@@ -192,6 +193,7 @@ class EngineEvaluator:
                 experiment, agents=None, search=replace(experiment.search, seeds=seeds)
             )
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
+        await self._fleet()
         with self._budget.counted():
             verdict = await self._search(path, round_number, suffix, self._asked, incumbents)
         if verdict is None:
@@ -312,11 +314,15 @@ class EngineEvaluator:
             raise StopRequested
 
     async def _fleet(self) -> Fleet:
-        """The engine's; journalled when this process first needs it."""
+        """The engine's; journalled when this process first needs it.
+
+        Another one, after its devices were given back, has prepared nothing.
+        """
         fleet = await self._engine.fleet()
-        if not self._opened:
+        if self._used is None:
             self._engine.append(self._journal, epoch_opened(self._directory, fleet))
-            self._opened = True
+        if fleet is not self._used:
+            self._used, self._prepared = fleet, None
         return fleet
 
     async def _compiled_baseline(self) -> Candidate:

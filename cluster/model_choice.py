@@ -35,6 +35,10 @@ from tuner.journal.facts import ModelCalled, Span, WorkBegan
 
 _log = logging.getLogger(__name__)
 
+GIVE_BACK_SECONDS = 10.0
+"""A model that answers sooner leaves the devices with the run: taking them again and preparing the
+baseline anew takes about as long."""
+
 TRANSCRIPT = "transcript.jsonl"
 UNANSWERED = "unanswered.json"
 
@@ -219,6 +223,16 @@ class StoppableModel:
     """A model whose calls are shown, journalled, and cancelled when the run is asked to stop.
 
     A request without a reply is kept beside the steps, so that a short transcript can be extended.
+    While a call lasts, the engine's devices may be given back.
+
+    Args:
+        model: is asked.
+        steps: the folder of the run's steps.
+        tell: shows what is asked.
+        asked: whether an end was asked for.
+        engine: numbers the calls, and has the devices.
+        journal: the run's own.
+        gives_back: whether devices are given back now, if the model takes its time.
     """
 
     def __init__(
@@ -229,6 +243,7 @@ class StoppableModel:
         asked: Callable[[], StopReason | None],
         engine: Engine,
         journal: JournalSink,
+        gives_back: Callable[[], bool] = lambda: False,
     ) -> None:
         self._model = model
         self._steps = steps
@@ -236,6 +251,7 @@ class StoppableModel:
         self._asked = asked
         self._engine = engine
         self._journal = journal
+        self._gives_back = gives_back
 
     async def ready(self) -> None:
         """Raise if the model cannot be asked."""
@@ -263,6 +279,8 @@ class StoppableModel:
                     reply = call.result()
                     self._called(work, str(step), began, reply)
                     return reply
+                if time.time() - began >= GIVE_BACK_SECONDS and self._gives_back():
+                    await self._engine.give_back(self._journal, "given back while a model is asked")
             raise StopRequested
         except ModelUnavailable:
             self._called(work, str(step), began, None)

@@ -53,6 +53,13 @@ Wait = Annotated[
         "--wait", help="On a Ray cluster: wait for GPUs that others hold, and say who they are."
     ),
 ]
+KeepGpus = Annotated[
+    bool,
+    typer.Option(
+        "--keep-gpus",
+        help="On a Ray cluster: keep the GPUs while a model is asked, instead of giving them back.",
+    ),
+]
 NodeLabel = Annotated[
     list[str] | None,
     typer.Option(

@@ -91,7 +91,8 @@ def workplace(
             return ray_driver.RemoteRun(
                 folder,
                 device,
-                share=share,
+                # Nobody else takes GPUs of a Ray that was started for this run.
+                share=share if settings.ray_address else replace(share, keep=True),
                 keys=keys,
                 endpoints=access.endpoints,
                 exit_when_waiting=access.exit_when_waiting,

@@ -60,6 +60,7 @@ def run(
     gpus: int | None,
     max_gpus: int | None,
     wait: bool,
+    keep_gpus: bool,
     node_label: list[str] | None,
     target: str | None,
     model: str | None,
@@ -70,7 +71,7 @@ def run(
 ) -> None:
     """Tune the kernel of a spec; ``model`` writes the templates."""
     settings, access = Settings.read(), _access(allow_endpoint, exit_when_waiting)
-    share = _share(gpus, max_gpus, wait, node_label)
+    share = _share(gpus, max_gpus, wait, keep_gpus, node_label)
     with new_run(
         spec,
         settings,
@@ -167,6 +168,7 @@ def resume(
     gpus: int | None,
     max_gpus: int | None,
     wait: bool,
+    keep_gpus: bool,
     node_label: list[str] | None,
     target: str | None,
     allow_endpoint: list[str] | None,
@@ -183,7 +185,7 @@ def resume(
     if (held := read_tenure(folder)) is not None and not held.alive:
         _say(f"taking the run directory over: {held.why_stale}")
     access = _access(allow_endpoint, exit_when_waiting)
-    share = _share(gpus, max_gpus, wait, node_label)
+    share = _share(gpus, max_gpus, wait, keep_gpus, node_label)
     settings, again = Settings.read(), _given(fleet, device, share, access)
     view = RunView.open(folder)
     fleet = fleet or view.info.fleet
@@ -323,11 +325,15 @@ def _access(endpoints: list[str] | None, exit_when_waiting: bool) -> ModelAccess
 
 
 def _share(
-    gpus: int | None, max_gpus: int | None, wait: bool, node_label: list[str] | None
+    gpus: int | None,
+    max_gpus: int | None,
+    wait: bool,
+    keep_gpus: bool,
+    node_label: list[str] | None,
 ) -> Share:
     """How GPUs are shared with other runs, as the command line says."""
     labels = read_labels(node_label or ())
-    return Share(gpus=gpus, max_gpus=max_gpus, wait=wait, labels=labels)
+    return Share(gpus=gpus, max_gpus=max_gpus, wait=wait, keep=keep_gpus, labels=labels)
 
 
 def _given(fleet: str | None, device: str | None, share: Share, access: ModelAccess) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tuner.device import Device
 from tuner.errors import EnvironmentProblem, SpecError
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ class Share:
     """How a run shares GPUs with other runs; by default it takes all that are free, at least one.
 
     ``gpus``: exactly so many; ``max_gpus``: at most so many; ``wait``: wait until they are free;
-    ``labels``: of the Ray nodes that they must be on.
+    ``keep``: keep them while a model is asked; ``labels``: of the Ray nodes that they must be on.
 
     Raises:
         SpecError: both numbers are given.
@@ -29,6 +30,7 @@ class Share:
     gpus: int | None = None
     max_gpus: int | None = None
     wait: bool = False
+    keep: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,6 +63,7 @@ class Share:
         words = [f"--gpus {self.gpus}"] if self.gpus else []
         words += [f"--max-gpus {self.max_gpus}"] if self.max_gpus else []
         words += ["--wait"] if self.wait else []
+        words += ["--keep-gpus"] if self.keep else []
         words += [f"--node-label {shlex.quote(f'{k}={v}')}" for k, v in self.labels.items()]
         return "".join(f" {word}" for word in words)
 
@@ -83,6 +86,18 @@ class Claim:
         """What is waited for now; empty while nothing is."""
         self.waited = 0.0
         """Seconds waited so far, which no budget counts."""
+        self.device: Device | None = None
+        """The model that was taken first: GPUs that were given back are taken again of it alone."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run waits for GPUs: also for those that it gave back."""
+        return self.share.wait or self.device is not None
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether GPUs that were taken are given back while a model is asked."""
+        return self.device is not None and not self.share.keep
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -64,13 +64,14 @@ class NodeGroup:
 async def take_gpus(
     backend: Backend, wanted: str | None, claim: Claim
 ) -> tuple[Device, list[ActorBench]]:
-    """Benches on GPUs of one model, and that model.
+    """Benches on GPUs of one model, and that model: the one that the run took before, if it did.
 
     Raises:
         EnvironmentProblem: the cluster has no such GPUs, or others hold them and the run does not
             wait.
     """
-    share = claim.share
+    share, before = claim.share, claim.device
+    wanted = before.name if before else wanted
 
     def look() -> NodeGroup:
         return choose_nodes(backend, ray.nodes(), available_resources_per_node(), wanted, share)
@@ -84,7 +85,7 @@ async def take_gpus(
         held = group.gpus - group.free
         if group.free >= share.least:
             benches = await placed(asking(group.free))
-        elif share.wait:
+        elif claim.waits:
             with claim.waiting():
                 benches = await placed(asking(group.gpus), partial(_tell, claim, held))
         else:
@@ -93,11 +94,12 @@ async def take_gpus(
                 f"{await asyncio.to_thread(gpu_holders, held)}; wait for them with --wait, ask for "
                 "fewer with --gpus, or end a run with `kernelwright stop RUN`"
             )
-        device, taken = await _of_one_model(benches, wanted)
+        device, taken = await _of_one_model(benches, wanted, before)
         if len(taken) >= share.least:
+            claim.device = device
             return device, taken
         await asyncio.gather(*(bench.close() for bench in taken))
-        if not share.wait:
+        if not claim.waits:
             raise EnvironmentProblem(
                 f"{_count(share.least)} of one model asked for, and only {len(taken)} × "
                 f"{device.name} found room; `ray status` shows what takes it"
@@ -225,9 +227,9 @@ async def _first(births: Collection[asyncio.Task[str]], seconds: float) -> set[a
 
 
 async def _of_one_model(
-    benches: list[ActorBench], wanted: str | None
+    benches: list[ActorBench], wanted: str | None, before: Device | None
 ) -> tuple[Device, list[ActorBench]]:
-    """The most common model that fits, and its benches; the others are closed.
+    """The most common model that fits, or the one ``before``, and its benches; others are closed.
 
     Raises:
         EnvironmentProblem: none fits.
@@ -235,7 +237,8 @@ async def _of_one_model(
     devices = [await bench.device() for bench in benches]
     models: dict[str, list[ActorBench]] = defaultdict(list)
     for bench, device in zip(benches, devices, strict=True):
-        if not wanted or wanted.lower() in device.name.lower():
+        fits = not wanted or wanted.lower() in device.name.lower()
+        if device.model == before.model if before else fits:
             models[device.model].append(bench)
     taken = max(models.values(), key=len, default=[])
     await asyncio.gather(*(bench.close() for bench in benches if bench not in taken))

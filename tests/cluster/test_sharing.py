@@ -4,16 +4,30 @@ import asyncio
 
 import pytest
 
-from cluster.agent_run import ModelAccess
+from agents.llm.mailbox import answer, pending
+from agents.llm.port import Reply
+from agents.rounds_summary import read_summary
+from cluster import agent_run, model_choice
+from cluster.agent_run import AgentRun, ModelAccess
 from cluster.fleets.claim import Claim, Share, read_labels
 from cluster.fleets.gpus import choose_nodes
 from cluster.fleets.holders import describe
+from cluster.model_choice import with_agents
 from cluster.search_run import opening
 from cluster.settings import Settings
 from cluster.workplace import workplace
+from tests.agents.devices import CPU
+from tests.agents.test_loop import BASELINE_NS
+from tests.cluster.kernels import SPEC, write_experiment
+from tests.cluster.test_agent_run import REPLIES, cost
+from tests.cluster.test_agent_run import begin as begin_replay
 from tests.cluster.test_ray_driver import begin, facts
 from tuner.engine.engine import Engine
+from tuner.engine.simulated_fleet import SimulatedFleet
+from tuner.engine.work import PrepareWork
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory
 
 TYPE = "ray.io/accelerator-type"
 
@@ -92,8 +106,8 @@ def test_a_share_is_a_number_or_a_limit():
 
 
 def test_the_hint_to_resume_has_the_same_share():
-    share = Share(gpus=2, wait=True, labels=read_labels(["pool=a b"]))
-    assert share.options() == " --gpus 2 --wait --node-label 'pool=a b'"
+    share = Share(gpus=2, wait=True, keep=True, labels=read_labels(["pool=a b"]))
+    assert share.options() == " --gpus 2 --wait --keep-gpus --node-label 'pool=a b'"
     for wrong in ("pool", "=x", "pool="):
         with pytest.raises(SpecError, match="write KEY=VALUE"):
             read_labels([wrong])
@@ -162,6 +176,58 @@ def test_a_missing_gpu_is_noticed_before_ray_is_started(capsys):
     assert capsys.readouterr().err == ""
 
 
+class SlowModel:
+    """Answers once the devices of the run are free, as recorded."""
+
+    def __init__(self, model, fleets):
+        self.model, self.fleets = model, fleets
+
+    async def ready(self):
+        await self.model.ready()
+
+    async def price(self, request):
+        return await self.model.price(request)
+
+    async def complete(self, request):
+        while not self.fleets[-1].closed:
+            await asyncio.sleep(0)
+        return await self.model.complete(request)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_devices_are_given_back_while_a_model_is_asked(tmp_path, monkeypatch, keep):
+    fleets, claim, open_model = [], Claim(Share(keep=keep)), agent_run.open_model
+
+    class Fleet(SimulatedFleet):
+        closed = keep
+
+        async def close(self):
+            self.closed = True
+
+    async def opener(_backend):
+        fleets.append(Fleet(device=CPU, baseline_ns=BASELINE_NS, cost=cost))
+        claim.device = CPU
+        return fleets[-1]
+
+    async def follow(path):
+        async for _ in AgentRun(path, opener, ModelAccess(), claim=claim).progress():
+            pass
+
+    monkeypatch.setattr(
+        agent_run, "open_model", lambda *a, **k: SlowModel(open_model(*a, **k), fleets)
+    )
+    monkeypatch.setattr(model_choice, "GIVE_BACK_SECONDS", 0.0)
+    monkeypatch.setattr(model_choice, "TICK_SECONDS", 0.001)
+    path = begin_replay(tmp_path / "run")
+    asyncio.run(follow(path))
+    prepared = [sum(isinstance(w, PrepareWork) for w in fleet.submitted) for fleet in fleets]
+    assert prepared == ([1] if keep else [1] * len(fleets))
+    assert keep or len(fleets) > 2
+    ledger = read_summary(path)
+    assert (ledger.reason, ledger.searched, ledger.spent.calls) == ("planned", 1, 7)
+    assert [past.verdict for past in ledger.rounds] == ["improved", "no significant gain"]
+
+
 async def followed(run, **share):
     """What a run on Ray's GPUs says until its end."""
     from cluster.ray_driver import RemoteRun
@@ -209,3 +275,49 @@ def test_a_second_run_is_refused_at_once_or_waits_and_says_who_holds_the_gpus(tm
     assert facts(third, "epoch.opened")[0].bench_slots == 2
     assert facts(first, "run.finished")
     assert facts(third, "run.finished")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_gpus")
+def test_two_runs_take_turns_on_one_gpu_while_they_ask_their_models(tmp_path):
+    import ray
+
+    class Other:
+        def here(self):
+            return True
+
+    other = ray.remote(num_gpus=1, num_cpus=0)(Other).remote()
+    ray.get(other.here.remote(), timeout=60)
+    text = SPEC.replace("template: template.yaml\n", "agents: {rounds: 1}\n")
+    runs, boxes = [tmp_path / name for name in "ab"], [tmp_path / f"box{name}" for name in "ab"]
+    for run, box in zip(runs, boxes, strict=True):
+        spec = write_experiment(tmp_path / f"spec{run.name}", spec=text)
+        experiment = with_agents(load_experiment(spec), f"mailbox:{box}")
+        RunDirectory.create(run, experiment, text).close()
+
+    async def reply(box):
+        while not (requests := list(pending(box)) if box.exists() else []):
+            await asyncio.sleep(0.1)
+        for request in requests:
+            answer(box, request, Reply(text=REPLIES[request.position.step.role]))
+
+    async def both():
+        first = asyncio.create_task(followed(runs[0], wait=True))
+        while not (runs[0] / "llm" / "baseline.json").exists():
+            await asyncio.sleep(0.1)
+        second = asyncio.create_task(followed(runs[1], wait=True))
+        while not (runs[1] / "llm" / "baseline.json").exists():  # the first waits for its reply
+            await asyncio.sleep(0.1)
+        for box in boxes * 2:
+            await reply(box)
+        return await first, await second
+
+    try:
+        said = asyncio.run(asyncio.wait_for(both(), 280))
+    finally:
+        ray.kill(other)
+    assert any(f"waiting for 1 GPU: run {runs[0]} holds 1" in words for words in said[1])
+    for run in runs:
+        assert (read_summary(run).reason, read_summary(run).searched) == ("rounds", 1)
+    lost = [fact.reason for fact in facts(runs[0], "bench.lost")]
+    assert "given back while a model is asked" in lost

@@ -14,7 +14,7 @@ from tuner.trial import Code, Rejected, Stage
 
 FAILED = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="out[0] is 2")
 COMMON = {"fleet": "local", "device": None, "target": None, "allow_endpoint": None}
-COMMON |= {"gpus": None, "max_gpus": None, "wait": False, "node_label": None}
+COMMON |= {"gpus": None, "max_gpus": None, "wait": False, "keep_gpus": False, "node_label": None}
 COMMON |= {"exit_when_waiting": False, "as_json": False}
 
 

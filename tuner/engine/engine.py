@@ -32,6 +32,8 @@ from tuner.errors import EnvironmentProblem
 from tuner.journal.facts import (
     Answer,
     BaselinePrepared,
+    BenchJoined,
+    BenchLost,
     Entry,
     Fact,
     TrialFinished,
@@ -122,6 +124,8 @@ class Engine:
         self._received: deque[Answer] = deque()
         self._retries = Retries()
         self._lost_since: float | None = None
+        self._joined: dict[str, BenchJoined] = {}
+        """The benches of the fleet that joined and are not lost, by name."""
 
     @property
     def opened(self) -> bool:
@@ -182,6 +186,9 @@ class Engine:
             if not self._received:
                 await self._receive(fleet)
             for change in fleet.bench_changes():
+                self._joined.pop(change.bench, None)
+                if isinstance(change, BenchJoined):
+                    self._joined[change.bench] = change
                 self._record(client, journal, change)
             while self._received:
                 for fact in self._settle(self._received.popleft()):
@@ -201,6 +208,20 @@ class Engine:
         async for _ in self.drive(requests, journal):
             pass
         return requests.results
+
+    async def give_back(self, journal: JournalSink, reason: str) -> None:
+        """Release every device until a client needs the fleet again, which then prepares anew."""
+        if self._fleet is None:
+            return
+        await self._fleet.close()
+        self._fleet = self._prepared = self._lost_since = None
+        self._in_flight.clear()
+        self._received.clear()
+        for one in self._joined.values():
+            lost = BenchLost(bench=one.bench, node=one.node, reason=reason, benches=0)
+            self.append(journal, lost)
+        self._joined.clear()
+        _log.info("gave the devices back: %s", reason)
 
     async def close(self) -> None:
         """Release every device, if any was taken."""
