@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cluster.application_commands import application_commands
+from cluster.campaign_command import campaign_command
 from cluster.error_exit import exit_with_message, open_standard_streams
 from cluster.lazy_command import command
 from cluster.options import (
@@ -363,6 +364,7 @@ def doctor(*, as_json: Json = False) -> None:
 
 
 app.registered_commands += application_commands.registered_commands
+app.registered_commands += campaign_command.registered_commands
 app.add_typer(patterns_app, name="patterns")
 
 

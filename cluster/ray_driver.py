@@ -89,7 +89,17 @@ def extent() -> str:
 
 def has_gpu() -> bool:
     """Whether a node of the cluster has a GPU."""
-    return bool(ray.cluster_resources().get("GPU", 0) >= 1)
+    return gpus() > 0
+
+
+def gpus() -> int:
+    """How many GPUs the cluster has now."""
+    return int(ray.cluster_resources().get("GPU", 0))
+
+
+def address() -> str:
+    """The address by which other processes join this Ray."""
+    return str(ray.get_runtime_context().gcs_address)
 
 
 def check_gpu(backend: Backend) -> None:

@@ -94,6 +94,20 @@ def take_keys(environ: MutableMapping[str, str] = os.environ) -> dict[str, str]:
     return settings | {name: environ.pop(name) for name in names}
 
 
+def child_environment(
+    before: Mapping[str, str] = os.environ, ray_address: str | None = None
+) -> dict[str, str]:
+    """The environment of a command in a child process: a copy, with this process's Ray if given.
+
+    ``before`` is a copy that was made before :func:`environment_for_ray` took the keys away.
+    """
+    found = dict(before)
+    if ray_address is not None:
+        found |= {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+        found["RAY_ADDRESS"] = ray_address
+    return found
+
+
 @contextmanager
 def environment_kept(environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
     """At the end, put the environment back as it was: a program may tune again with its keys."""

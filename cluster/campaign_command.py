@@ -1,0 +1,43 @@
+"""Name, options and help of the command that runs campaigns.
+
+Imports nothing heavy, as :mod:`cluster.cli`, whose command it is.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.lazy_command import command
+from cluster.options import AllowEndpoint, DeviceOption, Fleet, Json
+
+campaign_command = typer.Typer()
+
+
+@command(campaign_command, "campaign.campaign")
+def campaign(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|DIR",
+            help="A campaign's YAML file, a folder of specs, or the folder of a campaign that was "
+            "begun, which is continued.",
+        ),
+    ],
+    *,
+    fleet: Fleet = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The folder to create, instead of campaigns/NAME-…"),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--seconds", min=0.001, help="Time of all runs from now on, in place of the file's."
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    allow_endpoint: AllowEndpoint = None,
+    as_json: Json = False,
+) -> None:
+    """Tune many kernels with one budget and one report; a failing spec does not end the others."""

@@ -1,0 +1,160 @@
+"""What a campaign is to run: read from a YAML file, or from a folder of specs.
+
+Checks the campaign alone. What is wrong with one of its specs shows when that runs.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from agents.settings import ModelId
+from cluster.commands.find_spec import BUNDLED, bundled_names
+from tuner.errors import SpecError
+from tuner.experiment.contents import STRICT, Positive
+from tuner.experiment.fields import read_text
+from tuner.experiment.problems import Problem, SpecProblems
+from tuner.experiment.validation import validate
+from tuner.experiment.yaml_document import Document, parse
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """One spec of a campaign, and what its run may use."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    spec: str
+    """A YAML file, relative to the campaign's, or the name of a bundled experiment."""
+    name: Name | Literal[""] = ""
+    """The folder of the run; by default the name of the spec's file."""
+    priority: int = 0
+    """Runs with a higher one begin earlier; equal ones in the order of the file."""
+    gpus: Positive = 1
+    """GPUs that the run takes, on Ray."""
+    seconds: Seconds | None = None
+    """Time of the run; by default an equal share of the campaign's, or what the spec says."""
+    trials: Positive | None = None
+    """Configurations to try at most, in place of the spec's."""
+    model: ModelId | None = None
+    """Who writes templates, in place of the spec's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """A campaign: its runs in order of their priority, with absolute paths and distinct names."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    version: Literal[1]
+    name: Name | Literal[""] = ""
+    """What the campaign's folder is called; by default as its file."""
+    seconds: Seconds | None = None
+    """Time of the whole campaign, for example of a night, summed over all times it is continued."""
+    runs: Annotated[tuple[PlannedRun, ...], Field(min_length=1, max_length=1000)]
+    """The specs."""
+
+
+CAMPAIGNS: TypeAdapter[Campaign] = TypeAdapter(Campaign)
+
+
+def load_campaign(path: Path) -> Campaign:
+    """The campaign of a YAML file, or of all specs in a folder.
+
+    Raises:
+        SpecError: it is neither, or something in it is wrong, each with its place.
+    """
+    path = path.absolute()
+    if path.is_dir():
+        return _of_folder(path)
+    try:
+        document = parse(read_text(path), str(path))
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    problems: list[Problem] = []
+    made, _ = validate(Campaign, copy.deepcopy(document.data), document, None, problems)
+    if made is not None:
+        problems += _missing(made, document, path.parent)
+        made = _settled(made, path)
+        problems += _same_names(made, document)
+    if document.problems or problems or made is None:
+        raise SpecProblems.of([*document.problems, *problems])
+    return _in_order(made)
+
+
+def _of_folder(folder: Path) -> Campaign:
+    """All files of a folder that look like a spec; those in its own folders are not looked at."""
+    specs = [file for file in sorted(folder.glob("*.y*ml")) if _has_kernel(file)]
+    if not specs:
+        raise SpecError(f"{folder} has no spec: a .yaml file with the key 'kernel'")
+    runs = tuple(PlannedRun(spec=str(file), name=file.stem) for file in specs)
+    return CAMPAIGNS.validate_json(
+        CAMPAIGNS.dump_json(Campaign(version=1, name=_as_name(folder.name), runs=runs))
+    )
+
+
+def _has_kernel(file: Path) -> bool:
+    """Whether it has a spec's key; also where it cannot be read, so that its run says why."""
+    try:
+        data = parse(read_text(file), str(file)).data
+    except ValueError:
+        return True
+    except SpecError:
+        return True
+    return isinstance(data, dict) and "kernel" in data
+
+
+def _settled(campaign: Campaign, path: Path) -> Campaign:
+    """With names for all, and paths from the file's folder."""
+    stems = Counter(Path(run.spec).stem for run in campaign.runs)
+    runs = []
+    for run in campaign.runs:
+        spec = Path(run.spec)
+        longer = f"{spec.parent.name}_{spec.stem}" if spec.parent.name else spec.stem
+        name = run.name or _as_name(spec.stem if stems[spec.stem] == 1 else longer)
+        runs.append(replace(run, name=name, spec=_located(run.spec, path.parent)))
+    return replace(campaign, name=campaign.name or _as_name(path.stem), runs=tuple(runs))
+
+
+def _located(spec: str, folder: Path) -> str:
+    place = folder / spec
+    return str(place) if place.is_file() or not _bundled(spec) else spec
+
+
+def _bundled(spec: str) -> bool:
+    folder, _, stem = spec.partition("/")
+    names = bundled_names()
+    inside = folder in names and stem.isidentifier()
+    return spec in names or (inside and (BUNDLED / folder / f"{stem}.yaml").is_file())
+
+
+def _missing(campaign: Campaign, document: Document, folder: Path) -> Iterator[Problem]:
+    for index, run in enumerate(campaign.runs):
+        if not ((folder / run.spec).is_file() or _bundled(run.spec)):
+            words = f"no such file, and no bundled experiment: {run.spec}"
+            yield document.problem(("runs", index, "spec"), words)
+
+
+def _same_names(campaign: Campaign, document: Document) -> Iterator[Problem]:
+    names = Counter(run.name for run in campaign.runs)
+    for index, run in enumerate(campaign.runs):
+        if names[run.name] > 1:
+            words = f"another run is called {run.name!r}, too: give each a `name`"
+            yield document.problem(("runs", index), words)
+
+
+def _in_order(campaign: Campaign) -> Campaign:
+    return replace(campaign, runs=tuple(sorted(campaign.runs, key=lambda run: -run.priority)))
+
+
+def _as_name(text: str) -> str:
+    """A text with what no name may have replaced."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text)
+    return plain.lstrip(".-")[:100] or "campaign"

@@ -1,0 +1,86 @@
+"""The command ``campaign``: its report, and a campaign of real runs from its begin to its end."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from cluster.campaigns import summary
+from cluster.campaigns.folder import Record
+from cluster.campaigns.plan import Campaign, PlannedRun
+from tests.cluster.kernels import KERNEL, SPEC, kernelwright, write_experiment
+from tests.cluster.test_full_disk import begin, follow
+
+
+def test_a_report_has_the_verdict_on_each_kernel(tmp_path):
+    path = begin(tmp_path)
+    follow(path)
+    (tmp_path / "night" / "runs").mkdir(parents=True)
+    path.rename(tmp_path / "night" / "runs" / "scale")
+    runs = tuple(PlannedRun(spec=f"{name}.yaml", name=name) for name in ("scale", "later"))
+    record = Record(campaign=Campaign(version=1, name="night", runs=runs))
+    rows = summary.rows_of(tmp_path / "night", record)
+    (scale, later) = rows
+    assert (scale.outcome, scale.verdict, scale.trials) == ("improved", "faster", 6)
+    assert (scale.low, scale.speedup, scale.high) == pytest.approx((2.0, 2.0, 2.0), rel=0.01)
+    assert (later.outcome, later.speedup) == ("not_begun", None)
+    said = summary.text(rows, 80)
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert re.search(r"scale +improved +6 +- +2\.000× \[.*\] faster", said)
+    assert "1 of 2 kernels improved; 1 not begun." in said
+    page = summary.as_markdown("night", "today", rows)
+    assert "faster than the baseline with one configuration" in page
+    read = list(csv.DictReader(io.StringIO(summary.as_csv(rows))))
+    assert [row["outcome"] for row in read] == ["improved", "not_begun"]
+    assert float(read[0]["speedup"]) == scale.speedup
+
+
+CAMPAIGN = """\
+version: 1
+seconds: 600
+runs:
+  - {spec: good/spec.yaml, name: good}
+  - {spec: wrong/spec.yaml, name: wrong, priority: 1}
+  - {spec: typo/spec.yaml, name: typo, priority: 2}
+"""
+
+
+@pytest.mark.slow
+def test_a_wrong_spec_and_a_wrong_kernel_leave_the_others_their_result(tmp_path):
+    write_experiment(tmp_path / "good")
+    write_experiment(tmp_path / "wrong", kernel=KERNEL.replace("3.0f", "2.0f"))
+    write_experiment(tmp_path / "typo", spec=SPEC.replace("shapes:", "shpaes:"))
+    (tmp_path / "night.yaml").write_text(CAMPAIGN)
+    done = kernelwright(
+        "campaign", tmp_path / "night.yaml", "--fleet", "local", "-o", tmp_path / "out", "--json"
+    )
+    assert done.returncode == 4, done.stderr
+    assert "no valid result of typo, wrong: see" in done.stderr
+    assert "unknown key 'shpaes'; did you mean 'shapes'?" in done.stderr
+    found = json.loads(done.stdout)["runs"]
+    assert [row["name"] for row in found] == ["typo", "wrong", "good"]
+    assert [row["outcome"] for row in found[:2]] == ["failed", "nothing_valid"]
+    assert found[2]["outcome"] in ("improved", "no_gain")
+    assert "the baseline disagrees with its reference" in (tmp_path / "out/report.md").read_text()
+    run = tmp_path / "out" / "runs" / "good"
+    assert kernelwright("report", run).returncode == 0
+    write_experiment(tmp_path / "typo")
+    done = kernelwright("campaign", tmp_path / "out", "--seconds", "300")
+    assert "good: resume" not in done.stderr, "what is finished is not begun again"
+    assert re.search(r"typo +(improved|no gain) +6 ", done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_runs_of_a_campaign_share_one_ray(tmp_path):
+    write_experiment(tmp_path)
+    (tmp_path / "night.yaml").write_text(
+        "version: 1\nruns:\n  - {spec: spec.yaml, name: one}\n  - {spec: spec.yaml, name: two}\n"
+    )
+    done = kernelwright("campaign", tmp_path / "night.yaml", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("starting Ray") == 1
+    for name in ("one", "two"):
+        assert "starting Ray" not in (tmp_path / "out" / "output" / f"{name}.txt").read_text()
+        assert re.search(rf"{name} +(improved|no gain) +6 ", done.stdout)
