@@ -12,6 +12,7 @@ from tuner.errors import KernelwrightError
 from tuner.journal.counts import RunCounts
 from tuner.journal.history import History
 from tuner.journal.tail import JournalTail
+from tuner.report.convergence import Climb
 from tuner.report.live import LiveSearch
 from tuner.results.summary import summarise
 from tuner.results.verdict import verdict_text
@@ -46,6 +47,12 @@ class RunPicture:
     searches: Mapping[str, LiveSearch]
     counts: RunCounts
     summary: RoundsSummary | None = None
+
+    @property
+    def climbs(self) -> list[Climb]:
+        """Those of its rounds in order, without what only screens drafts or confirms again."""
+        named = self.searches.items()
+        return [one.climb for name, one in named if not name or name.isdecimal()]
 
     @property
     def over(self) -> bool:

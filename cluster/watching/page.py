@@ -112,8 +112,7 @@ def _run(picture: RunPicture) -> Iterator[Part]:
             ("models", f"{calls} calls, {tokens} tokens, {picture.counts.cost_usd:.2f} USD")
         )
     yield Facts(pairs=tuple(facts))
-    climbs = [one.climb for name, one in picture.searches.items() if not name or name.isdecimal()]
-    yield from figures(climbs)[:2]
+    yield from figures(picture.climbs)[:2]
     workers = worker_table(picture, time.time())
     if workers.rows:
         yield Heading(text="Workers")

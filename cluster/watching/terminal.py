@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from rich.console import Group, RenderableType
+from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +14,9 @@ from cluster.watching.workers import WorkerTable, losses, worker_table
 from tuner.engine.progress import duration
 from tuner.printable import printable_line
 from tuner.report.convergence import Climb
+
+MOST_COLUMNS = 110
+"""Of a wider terminal no more is used, so that the eye finds a row's end."""
 
 MOST_BENCHES = 16
 """Benches of a run that have a line of their own."""
@@ -35,7 +39,8 @@ def table(pictures: Sequence[RunPicture], now: float) -> RenderableType:
         pictures: the runs.
         now: Unix seconds, which workers' answers are dated against.
     """
-    return Group(*(part for picture in pictures for part in _run(picture, now)))
+    parts = Group(*(part for picture in pictures for part in _run(picture, now)))
+    return Constrain(parts, MOST_COLUMNS)
 
 
 def _run(picture: RunPicture, now: float) -> Iterator[RenderableType]:
@@ -54,7 +59,7 @@ def _run(picture: RunPicture, now: float) -> Iterator[RenderableType]:
         yield _indented(picture.verdict, "green")
     elif picture.speedup is not None:
         yield _indented(f"best {picture.speedup:.2f}× (not confirmed) {picture.configuration}")
-    if climb := _climb([one.climb for one in picture.searches.values()]):
+    if climb := _climb(picture.climbs):
         yield _indented(climb)
     workers = worker_table(picture, now, MOST_BENCHES)
     if workers.rows:

@@ -8,11 +8,14 @@ import pytest
 from rich.console import Console
 
 from cluster.watching.follower import RunFollower
+from cluster.watching.rounds import RoundStories
 from cluster.watching.terminal import table
 from tests.cluster.kernels import kernelwright
+from tests.cluster.test_agent_run import begin, follow
 from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_facts
 from tuner.journal.facts import BenchJoined, BenchLost, Entry, TrialFinished, WorkLost
+from tuner.report.document import Heading
 from tuner.run_directory import RunDirectory
 from tuner.trial import Code, Rejected, Stage
 
@@ -137,3 +140,25 @@ def test_the_command_ends_with_the_last_run_and_prints_each(writing, tmp_path):
     missing = kernelwright("watch", tmp_path / "none")
     assert missing.returncode == 2
     assert "is not a run directory" in missing.stderr
+
+
+def test_the_rounds_of_a_run_are_told_while_it_goes_on_and_when_it_is_over(tmp_path):
+    run = begin(tmp_path / "run")
+    follower, stories = RunFollower(run), RoundStories(run)
+    assert stories.parts(follower.look()) == ()
+    follow(run, leave_after=8, how="interrupted")
+    picture = follower.look()
+    assert (picture.state, picture.round, picture.rounds) == ("interrupted", 1, 3)
+    heading, facts, change = stories.parts(picture)
+    assert heading == Heading(text="Round 1: under way")
+    assert dict(facts.pairs)["suggestion"]
+    assert change.language == "diff"
+    assert "against your kernel" in change.summary
+    follow(run)
+    picture = follower.look()
+    assert picture.over
+    headings = [part.text for part in stories.parts(picture) if isinstance(part, Heading)]
+    assert headings[-2:] == ["Round 2: no significant gain", "Round 1: improved"]
+    assert len(picture.climbs) == 2
+    assert picture.tried == sum(len(climb.points) for climb in picture.climbs)
+    assert "round 2 of 3" in shown(picture)
