@@ -12,7 +12,7 @@ from rich.live import Live
 
 from cluster.watching.follower import RunFollower, RunPicture
 from cluster.watching.terminal import table
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.run_directory import begun
 
 LOOK_SECONDS = 1.0
@@ -27,15 +27,11 @@ def watch(run_dirs: Sequence[Path], *, web: bool, port: int) -> None:
 
     Raises:
         SpecError: a directory holds no run.
-        EnvironmentProblem: the port is taken.
+        EnvironmentProblem: a directory cannot be read, or the port is taken.
     """
     run_dirs = list({path.absolute(): path for path in run_dirs}.values())
     for path in run_dirs:
-        if not begun(path):
-            raise SpecError(
-                f"{path} is not a run directory: name the folder that `kernelwright run` made, by "
-                "default in runs/"
-            )
+        _check(path)
     if web:
         _serve(run_dirs, port)
         return
@@ -46,6 +42,18 @@ def watch(run_dirs: Sequence[Path], *, web: bool, port: int) -> None:
             _show_live(followers, Console(file=terminal))
         else:
             _print_tables(followers, Console(file=sys.stdout))
+
+
+def _check(path: Path) -> None:
+    try:
+        found = begun(path)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot read {path}: {error.strerror}") from None
+    if not found:
+        raise SpecError(
+            f"{path} is not a run directory: name the folder that `kernelwright run` made, by "
+            "default in runs/"
+        )
 
 
 def _serve(run_dirs: Sequence[Path], port: int) -> None:

@@ -24,14 +24,16 @@ class RunPicture:
     """A run as it was when it was looked at; ``name`` is its path as the user gave it.
 
     ``state`` is ``starting``, ``running``, ``waiting``, ``interrupted``, ``finished`` or
-    ``unreadable``, ``problem`` says why the last. ``words`` say how far it is. ``speedup`` and
-    ``configuration`` are the best of the search; ``verdict`` the confirmed result, once there is
-    one. ``searches`` are those of its rounds by folder, or its own one. ``counts`` are over all.
+    ``unreadable``; ``problem`` says why the last, and ``writer`` which process runs it. ``words``
+    say how far it is. ``speedup`` and ``configuration`` are the best of the search; ``verdict`` the
+    confirmed result, once there is one. ``searches`` are those of its rounds by folder, or its own
+    one. ``counts`` are over all.
     """
 
     name: str
     path: Path
     state: str
+    writer: str = ""
     problem: str = ""
     words: str = ""
     kernel: str = ""
@@ -84,7 +86,7 @@ class RunFollower:
         """The run now. One that cannot be read is a picture, too, and is read anew next time."""
         try:
             return self._look()
-        except KernelwrightError as error:
+        except (KernelwrightError, OSError) as error:
             picture = RunPicture(
                 name=self.name,
                 path=self.path,
@@ -129,7 +131,8 @@ class RunFollower:
         waiting = (
             (summary is not None and summary.waiting) if agents else awaits_device(own.history)
         )
-        state = state_of(self.path, over=over, waiting=waiting)["state"]
+        told = state_of(self.path, over=over, waiting=waiting)
+        state = told["state"]
         if state == "interrupted" and not own.written:
             state = "starting"
         if over and not self._verdict:
@@ -144,6 +147,7 @@ class RunFollower:
             name=self.name,
             path=self.path,
             state=state,
+            writer=told.get("writer", ""),
             words=summary.detail if summary else _words(own, latest) if agents else own.words,
             kernel=view.experiment.name,
             device=device.name if device else "",

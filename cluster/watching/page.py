@@ -100,6 +100,8 @@ def _run(picture: RunPicture) -> Iterator[Part]:
         ("doing", _doing(picture)),
         ("trials", f"{picture.tried}, {picture.rejected} rejected; {duration(picture.seconds)}"),
     ]
+    if picture.writer:
+        facts.append(("written by", picture.writer))
     if picture.speedup is not None:
         best = f"{picture.speedup:.3f}× with {picture.configuration}"
         facts.append(("best of the search", f"{best} (not confirmed)"))

@@ -137,9 +137,10 @@ def test_the_command_ends_with_the_last_run_and_prints_each(writing, tmp_path):
     result = kernelwright("watch", writing.path, writing.path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("finished") >= 2
-    missing = kernelwright("watch", tmp_path / "none")
-    assert missing.returncode == 2
-    assert "is not a run directory" in missing.stderr
+    for name, code, words in (("none", 2, "is not a run directory"), ("a" * 300, 3, "cannot read")):
+        failed = kernelwright("watch", tmp_path / name)
+        assert failed.returncode == code
+        assert words in failed.stderr
 
 
 def test_the_rounds_of_a_run_are_told_while_it_goes_on_and_when_it_is_over(tmp_path):
