@@ -12,6 +12,7 @@ import typer
 from cluster.application_commands import application_commands
 from cluster.campaign_command import campaign_command
 from cluster.error_exit import exit_with_message, open_standard_streams
+from cluster.job_commands import job_commands
 from cluster.lazy_command import command
 from cluster.options import (
     AllowEndpoint,
@@ -363,6 +364,7 @@ def doctor(*, as_json: Json = False) -> None:
     """Show this machine's devices, packages and what is missing."""
 
 
+app.registered_commands += job_commands.registered_commands
 app.registered_commands += application_commands.registered_commands
 app.registered_commands += campaign_command.registered_commands
 app.add_typer(patterns_app, name="patterns")

@@ -98,6 +98,15 @@ ModelOption = Annotated[
         help="Who writes: auto, replay, none, mailbox:DIR, or a LiteLLM model id.",
     ),
 ]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="URL",
+        help="Ray's job server: that of the dashboard, such as http://HEAD:8265. The default is "
+        "RAY_API_SERVER_ADDRESS, RAY_ADDRESS, or this machine's.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="The folder of specs and runs, by default this one.")

@@ -25,18 +25,16 @@ from cluster.fleets.actors import free_rooms, no_environment
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
+from cluster.job_client import REACHING_SECONDS, ray_problem
 from cluster.ray_metrics import DriverMetrics
 from cluster.settings import Settings, read_keys
 from tuner.backends.registry import traits_of
 from tuner.device import Backend
 from tuner.engine.progress import RunProgress
 from tuner.engine.session import StopReason
-from tuner.errors import EnvironmentProblem, KernelwrightError
+from tuner.errors import EnvironmentProblem, KernelwrightError, RunInterrupted
 
 NAMESPACE = "kernelwright"
-
-REACHING_SECONDS = 10.0
-"""How long a cluster may take to accept a connection."""
 
 
 @contextmanager
@@ -56,22 +54,12 @@ def connected(settings: Settings) -> Iterator[None]:
     except Exception as error:  # a bare one where Ray's node does not come up within 30 s
         where = settings.ray_address or "a local Ray"
         raise EnvironmentProblem(
-            f"cannot use {where}: {_why(error)} (`--fleet local` runs without Ray)"
+            f"cannot use {where}: {ray_problem(error)} (`--fleet local` runs without Ray)"
         ) from error
     try:
         yield
     finally:
         ray.shutdown()
-
-
-def _why(error: Exception) -> str:
-    """What Ray says on one line, unless a token is amiss, which it says in passing at best."""
-    if "AuthenticationError" in f"{type(error)} {error.__cause__}":
-        return (
-            "it requires its token: set RAY_AUTH_MODE=token, and copy the token of its head node "
-            "into ~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
-        )
-    return " ".join(str(error).split())
 
 
 def _check_reachable(address: str) -> None:
@@ -145,13 +133,10 @@ class DriverActor:
         self._run.stop(reason)
 
 
-def driver_lost(error: RayError, run: Path) -> EnvironmentProblem:
+def driver_lost(error: RayError) -> RunInterrupted:
     """The problem of a driver actor that Ray lost or killed, for example for want of memory."""
     reason = str(error).strip().partition("\n")[0]
-    return EnvironmentProblem(
-        f"the driver actor died ({type(error).__name__}: {reason}); everything finished is kept: "
-        f"continue with `kernelwright resume {run}`"
-    )
+    return RunInterrupted(f"the driver actor died ({type(error).__name__}: {reason})")
 
 
 class RemoteRun:
@@ -192,7 +177,6 @@ class RemoteRun:
             name=self._name,
             scheduling_strategy=here,
         )(DriverActor)
-        self._path = path
         self._actor: Any = remote.remote(
             *(path, device, share or Share(), gpus, keys, endpoints),
             *(exit_when_waiting, cache, job),
@@ -222,4 +206,4 @@ class RemoteRun:
             raise EnvironmentProblem(no_environment(error)) from error
         except RayError as error:
             await asyncio.to_thread(free_rooms, self._name)
-            raise driver_lost(error, self._path) from error
+            raise driver_lost(error) from error

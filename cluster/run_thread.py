@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cluster.console import Update
+from cluster.resuming import resume_command, resume_hint
 from cluster.workplace import Running
 
 
@@ -31,11 +32,12 @@ def follow(running: Running, folder: Path, on_event: Callable[[Update], None]) -
     with ThreadPoolExecutor(1, thread_name_prefix="tune") as thread:
         done = thread.submit(run)
         try:
-            done.result()
+            with resume_hint(folder):
+                done.result()
         except KeyboardInterrupt as interrupt:
             if not done.done():
                 loop.call_soon_threadsafe(running.stop, "interrupted")
             interrupt.add_note(
-                f"everything measured is kept; continue with: kernelwright resume {folder}"
+                f"everything measured is kept; continue with: {resume_command(folder)}"
             )
             raise

@@ -28,7 +28,7 @@ from tuner.engine.engine import TICK_SECONDS, Engine, Observer, unobserved
 from tuner.engine.fleet import Fleet
 from tuner.engine.progress import Pace, RunProgress
 from tuner.engine.session import Session, StopReason
-from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.errors import EnvironmentProblem, NothingValid, RunInterrupted, SpecError
 from tuner.experiment.model import Experiment
 from tuner.export.bundle import export_files
 from tuner.journal.facts import EpochOpened, Fact, IncumbentEntered, TrialProposed
@@ -202,10 +202,7 @@ async def run_search(
                         able = session.history.outcomes["measured"] and not lost
                         session.stop(reason if able else "interrupted")
                     elif lost and session.searched(t) >= directory.experiment.search.seconds:
-                        raise EnvironmentProblem(
-                            f"no bench is left when the time is over ({lost}); everything finished "
-                            f"is kept: continue with `kernelwright resume {directory.path}`"
-                        )
+                        raise RunInterrupted(f"no bench is left when the time is over ({lost})")
                     if time.monotonic() >= due:
                         found = summarise(session.history)
                         with derived():

@@ -70,6 +70,16 @@ def _home(given: str | None) -> Path | None:
     return Path(given).absolute() if given else None
 
 
+def take_job_server(given: str | None, environ: MutableMapping[str, str] = os.environ) -> str:
+    """The address of Ray's job server: as given, from Ray's variables, or on this machine.
+
+    Removes the variables, since the job SDK prefers them to what it is given.
+    """
+    names = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+    found = [environ.pop(name, "") for name in names]
+    return given or next(filter(None, found), "http://127.0.0.1:8265")
+
+
 def use_one_algebra_thread(environ: MutableMapping[str, str] = os.environ) -> None:
     """Limit linear algebra to one thread, unless the user set a number.
 

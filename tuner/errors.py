@@ -22,7 +22,11 @@ class EnvironmentProblem(KernelwrightError):
     exit_code = 3
 
 
-class JournalUnwritable(EnvironmentProblem):
+class RunInterrupted(EnvironmentProblem):
+    """A run lost its driver, its workers or its disk; it can go on from what it finished."""
+
+
+class JournalUnwritable(RunInterrupted):
     """A fact or step of a run cannot be written, say to a full disk; those before it are kept."""
 
 

@@ -31,15 +31,16 @@ from cluster.model_choice import (
     copy_transcript,
     with_agents,
 )
+from cluster.resuming import resume_command
 from cluster.run_layout import STOP_FILE
 from cluster.settings import Settings
 from cluster.workplace import Running, workplace
 from tuner.errors import (
     DeviceNeeded,
     EnvironmentProblem,
-    JournalUnwritable,
     KernelwrightError,
     NothingValid,
+    RunInterrupted,
     SpecError,
 )
 from tuner.experiment.draft_spec import unread_guesses
@@ -269,7 +270,7 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
         SystemExit: the run can be continued, with the options ``again`` (and ``target``, until the
             device itself is needed): 130 or 143 after a signal, 130 if it was stopped before
             anything was measured, 6 if a reply or the device is awaited, 3 after its result so far
-            if its journal cannot be written.
+            if it lost its driver, its benches or its disk.
     """
     received: list[signal.Signals] = []
 
@@ -296,8 +297,8 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
             asyncio.run(follow())
     except DeviceNeeded as needed:
         _leave(str(needed), folder, again, needed.exit_code)
-    except JournalUnwritable as error:
-        with suppress(NothingValid):
+    except RunInterrupted as error:
+        with suppress(KernelwrightError):
             report.report(folder, as_json=as_json)
         words = f"error: {error}; everything before is kept"
         _leave(words, folder, on_target, error.exit_code)
@@ -315,7 +316,7 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
 
 def _leave(why: str, folder: Path, options: str, code: int) -> NoReturn:
     """Exit with the command that continues the run."""
-    _say(f"{why}; continue with: kernelwright resume {shlex.quote(str(folder))}{options}")
+    _say(f"{why}; continue with: {resume_command(folder, options)}")
     sys.exit(code)
 
 

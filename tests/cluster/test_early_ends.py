@@ -12,7 +12,7 @@ from tests.cluster.kernels import SPEC, write_experiment
 from tuner.engine.engine import LOST_SECONDS
 from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.engine.work import MeasureWork
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, RunInterrupted
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 
@@ -95,7 +95,7 @@ def test_it_answers_a_stop_and_can_be_resumed(tmp_path):
 
 def test_it_ends_with_its_time_and_names_what_was_lost(tmp_path):
     path = begin(tmp_path, 20)
-    with pytest.raises(EnvironmentProblem, match=rf"\({WHY}\); .*`kernelwright resume {path}`"):
+    with pytest.raises(RunInterrupted, match=rf"\({WHY}\)"):
         follow(path)
 
 

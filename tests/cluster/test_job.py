@@ -1,15 +1,104 @@
-"""``ray job submit`` from a checkout where nothing is installed."""
+"""Jobs: submitted by a command or by hand, followed over lost connections, left and stopped."""
 
+import re
 import shutil
+import signal
+import socket
 import subprocess
+import threading
+import time
+from contextlib import closing, suppress
 
-from tests.cluster.kernels import ROOT, write_experiment
+import pytest
+
+from tests.cluster.kernels import (
+    ROOT,
+    SPEC,
+    TEMPLATE,
+    command,
+    kernelwright,
+    write_experiment,
+)
 from tuner.run_directory import RunView
 
 PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
 
 
-def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):
+@pytest.fixture
+def address(ray_cluster):
+    """The address of the cluster's job server."""
+    return f"http://{ray_cluster.head_node.address_info['webui_url']}"
+
+
+class Proxy:
+    """Passes connections on to an address, and can cut them all."""
+
+    def __init__(self, address):
+        host, _, port = address.removeprefix("http://").partition(":")
+        self._target = (host, int(port))
+        self._held = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                near, _ = self._server.accept()
+                far = socket.create_connection(self._target)
+                self._held += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=pair, daemon=True).start()
+
+    def _pass(self, source, target):
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def cut(self):
+        """Reset every connection."""
+        for one in self._held:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._held.clear()
+
+    def close(self):
+        self._server.close()
+        self.cut()
+
+
+def test_a_submitted_job_needs_no_installation_and_ends_with_the_code_of_its_run(tmp_path, address):
+    run = tmp_path / "run"
+    spec = write_experiment(tmp_path / "mine")
+    result = kernelwright("submit", "--address", address, spec, "--run-dir", run)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert re.search(r"submitted: ray job submit .* -- python -m cluster run", result.stderr)
+    assert f"run directory {run}" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("kernelwright: outcome=")
+    assert [fact.kind for fact in RunView.open(run).facts()][-1] == "run.finished"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("no/such.yaml",), 2, "no such file: no/such.yaml"),
+        (("silu_and_mul", "--address", "http://head:8265"), 2, "--address belongs before"),
+        (("--follow", "job", "--seconds", "3"), 2, "takes no more options"),
+        (("--resume", "--follow", "job"), 2, "give one of them"),
+        (("--address", "head:6379", "silu_and_mul"), 2, "not the address of Ray's job server"),
+        (("--address", "http://127.0.0.1:1", "silu_and_mul"), 3, "Connection refused"),
+    ],
+)
+def test_what_cannot_be_submitted_is_told_in_one_message(words, code, told):
+    result = kernelwright("submit", *words)
+    assert result.returncode == code, result.stderr
+    assert told in result.stderr
+    assert "bug" not in result.stderr
+
+
+@pytest.mark.slow
+def test_ray_job_submit_by_hand_needs_no_installation(tmp_path, address):
     checkout = tmp_path / "checkout"
     for package in PACKAGES:
         shutil.copytree(
@@ -18,7 +107,6 @@ def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):
     shutil.copy(ROOT / "kernelwright.py", checkout)
     write_experiment(checkout / "mine")
     run = tmp_path / "run"
-    address = f"http://{ray_cluster.head_node.address_info['webui_url']}"
     submit = ["ray", "job", "submit", "--address", address, "--working-dir", str(checkout), "--"]
     job = ["python", "-m", "cluster", "run", "mine/spec.yaml", "--run-dir", str(run)]
     result = subprocess.run(
@@ -27,3 +115,65 @@ def test_a_submitted_job_needs_no_installation(tmp_path, ray_cluster):
     assert result.returncode == 0, result.stdout + result.stderr
     assert "kernelwright: outcome=" in result.stdout
     assert [fact.kind for fact in RunView.open(run).facts()][-1] == "run.finished"
+
+
+def started(words):
+    """A command as a process whose lines are read as they come."""
+    return subprocess.Popen(
+        command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def read_until(process, pattern):
+    """The lines up to one in which the pattern is found."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if re.search(pattern, line):
+            return "".join(lines)
+    raise AssertionError("".join(lines))
+
+
+@pytest.mark.slow
+def test_a_job_survives_its_follower_and_a_lost_connection_and_is_resumed_by_another(
+    tmp_path, address
+):
+    text = SPEC.replace("trials: 6, seconds: 60", "trials: 5000, seconds: 600")
+    wide = TEMPLATE.replace("[1, 2, 4]", str(list(range(1, 100))))
+    spec = write_experiment(tmp_path / "spec", spec=text, template=wide)
+    run = tmp_path / "run"
+    process = started(["submit", "--address", address, spec, "--run-dir", run])
+    job = re.search(r"job (scale-\S+)", read_until(process, r"search: [1-9]\d*/"))[1]
+    process.send_signal(signal.SIGINT)
+    left, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, left
+    assert f"job {job} goes on; follow it with: kernelwright submit" in left
+
+    with closing(Proxy(address)) as proxy:
+        process = started(["submit", "--address", proxy.address, "--follow", job])
+        before = read_until(process, r"search: [1-9]\d*/")
+        proxy.cut()
+        after = read_until(process, "lost the connection")
+        after += read_until(process, r"search: [1-9]\d*/")
+        subprocess.run(
+            ["ray", "job", "stop", "--no-wait", "--address", address, job], check=True, timeout=60
+        )
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 143, rest
+    whole = before + after + rest
+    assert whole.count("run directory") == 1, "nothing is printed twice"
+    assert f"continue with: kernelwright submit --resume {run}" in whole
+
+    known = RunView.open(run).facts()
+    process = started(["submit", "--address", address, "--resume", run])
+    read_until(process, r"search: [1-9]\d*/")
+    while len(RunView.open(run).facts()) <= len(known) + 2:
+        time.sleep(0.1)
+    assert kernelwright("stop", run).returncode == 0
+    ended, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, ended
+    assert RunView.open(run).facts()[: len(known)] == known
+
+    missing = kernelwright("submit", "--address", address, "--resume", tmp_path / "none")
+    assert missing.returncode == 2, missing.stdout
+    assert "is not a run directory" in missing.stdout

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from cluster.resuming import resume_hint
 from cluster.run_layout import round_path
 from cluster.search_run import SearchRun
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
 from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
+from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 from tuner.trial import Measured
@@ -120,15 +122,25 @@ def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkey
     assert facts(run, "work.lost")
 
 
-def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resumed():
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [({}, "resume"), ({"RAY_JOB_CONFIG_JSON_ENV_VAR": "{}"}, "submit --resume")],
+)
+def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resumed(
+    monkeypatch, job, words
+):
     from ray.exceptions import OutOfMemoryError
 
     from cluster.ray_driver import driver_lost
 
-    problem = driver_lost(OutOfMemoryError("1 worker was killed\nmore"), Path("runs/a"))
-    assert (problem.exit_code, str(problem).count("\n")) == (3, 0)
-    assert "OutOfMemoryError: 1 worker was killed" in str(problem)
-    assert "`kernelwright resume runs/a`" in str(problem)
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(EnvironmentProblem) as problem, resume_hint(Path("runs/a"), " --fleet ray"):
+        raise driver_lost(OutOfMemoryError("1 worker was killed\nmore"))
+    told = str(problem.value)
+    assert (problem.value.exit_code, told.count("\n")) == (3, 0)
+    assert "OutOfMemoryError: 1 worker was killed" in told
+    assert told.endswith(f"continue with: kernelwright {words} runs/a --fleet ray")
 
 
 def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):

@@ -28,7 +28,7 @@ from tuner.engine.work import (
     Propose,
     Work,
 )
-from tuner.errors import EnvironmentProblem
+from tuner.errors import RunInterrupted
 from tuner.journal.facts import (
     Answer,
     BaselinePrepared,
@@ -172,7 +172,7 @@ class Engine:
 
         Raises:
             DeviceNeeded: the client wants work that the fleet has no device for.
-            EnvironmentProblem: no bench is left, and none came back.
+            RunInterrupted: no bench is left, and none came back.
         """
         fleet = await self.fleet()
         await self._settle_all(fleet)
@@ -320,7 +320,7 @@ class Engine:
             return
         self._lost_since = self._lost_since or fleet.now()
         if fleet.now() - self._lost_since >= LOST_SECONDS:
-            raise EnvironmentProblem(f"no bench came back within {LOST_SECONDS:.0f} s; {lost}")
+            raise RunInterrupted(f"no bench came back within {LOST_SECONDS:.0f} s; {lost}")
 
     async def _settle_all(self, fleet: Fleet) -> None:
         """Wait for what an earlier client left in flight: it would disturb what is timed next."""

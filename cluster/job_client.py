@@ -1,0 +1,165 @@
+"""Jobs on a Ray cluster, through Ray's job server: submitting, following and their exit codes.
+
+The only module that uses Ray's job SDK. The server checks Ray's token, which the SDK sends if
+``RAY_AUTH_MODE`` is ``token``.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tuner.errors import EnvironmentProblem
+
+REACHING_SECONDS = 10.0
+"""How long a server may take to accept a connection."""
+
+QUIET_SECONDS = 60.0
+"""After so long without a line the connection is made anew: one that died silently looks quiet."""
+
+LOST_SECONDS = 300.0
+"""How long the server may be out of reach before following ends; the job itself goes on."""
+
+_AGAIN_SECONDS = 1.0
+
+_LOG_IS_GONE = 3
+"""So many failures in a row to read the log of a job that has ended mean that it is lost."""
+
+STOPPING = {"RAY_JOB_STOP_WAIT_TIME_S": "60"}
+"""Variables that give a job on which ``ray job stop`` was called time to end: 3 s by default."""
+
+_TALKATIVE = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+)
+"""Loggers that tell of each upload and connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job ended: the exit code of its entry point, ``None`` if it has none, and Ray's words.
+
+    ``stopped``: on request, such as ``ray job stop``.
+    """
+
+    exit_code: int | None
+    stopped: bool
+    message: str
+
+
+class JobServer:
+    """The job server of a cluster."""
+
+    def __init__(self, address: str) -> None:
+        """Connect to ``address``, which begins with ``http://`` or ``https://``.
+
+        Raises:
+            EnvironmentProblem: nothing answers there, or it is no job server that lets us in.
+        """
+        self.address = address.rstrip("/")
+        place = urlsplit(self.address)
+        try:
+            port = place.port or (443 if place.scheme == "https" else 80)
+            socket.create_connection((place.hostname or "", port), REACHING_SECONDS).close()
+            from ray.job_submission import JobSubmissionClient
+
+            for name in _TALKATIVE:
+                logging.getLogger(name).setLevel(logging.WARNING)
+            self._client: Any = JobSubmissionClient(self.address)
+        except Exception as error:  # the SDK raises RuntimeError, ConnectionError and others
+            raise self._problem("cannot reach Ray's job server", error) from None
+
+    def submit(self, job: str, entry_point: str, folder: Path) -> str:
+        """Start a job with the files of ``folder`` as its working directory; return its URI.
+
+        Raises:
+            EnvironmentProblem: the server refuses the job, or an earlier one has this name.
+        """
+        environment = {"working_dir": str(folder), "env_vars": STOPPING}
+        try:
+            self._client.submit_job(
+                entrypoint=entry_point, submission_id=job, runtime_env=environment
+            )
+            found = self._client.get_job_info(job).runtime_env or {}
+        except Exception as error:
+            raise self._problem(f"cannot submit job {job}", error) from None
+        return str(found.get("working_dir", ""))
+
+    async def follow(self, job: str, tell: Callable[[str], None]) -> AsyncGenerator[str, None]:
+        """Yield what a job prints, from its beginning to its end, over lost connections.
+
+        ``tell`` is called with a line when a connection is lost.
+
+        Raises:
+            EnvironmentProblem: there is no such job, or the server stays out of reach.
+        """
+        await asyncio.to_thread(self.end, job)
+        yielded, broken, reached = 0, 0, time.monotonic()
+        while True:
+            seen, whole = 0, False
+            try:
+                async with aclosing(self._client.tail_job_logs(job)) as texts:
+                    async for text in _within(QUIET_SECONDS, texts):
+                        reached, broken = time.monotonic(), 0
+                        new = text[max(0, yielded - seen) :]
+                        seen += len(text)
+                        if new:
+                            yielded += len(new)
+                            yield new
+                whole = True
+            except TimeoutError:
+                pass
+            except Exception as error:  # RuntimeError, and whatever aiohttp raises
+                broken += 1
+                if broken == 1:
+                    tell(f"lost the connection ({ray_problem(error)}); trying again")
+            try:
+                ended = await asyncio.to_thread(self.end, job) is not None
+                if ended and (whole or broken >= _LOG_IS_GONE):
+                    return
+                reached = time.monotonic()
+            except EnvironmentProblem:
+                if time.monotonic() > reached + LOST_SECONDS:
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def end(self, job: str) -> JobEnd | None:
+        """How a job ended; ``None`` while it goes on.
+
+        Raises:
+            EnvironmentProblem: there is no such job, or the server cannot be reached.
+        """
+        try:
+            found = self._client.get_job_info(job)
+        except Exception as error:
+            raise self._problem(f"cannot ask for job {job}", error) from None
+        if not found.status.is_terminal():
+            return None
+        return JobEnd(found.driver_exit_code, found.status == "STOPPED", found.message or "")
+
+    def _problem(self, what: str, error: Exception) -> EnvironmentProblem:
+        return EnvironmentProblem(f"{what} at {self.address}: {ray_problem(error)}")
+
+
+async def _within(seconds: float, texts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The same texts; raises ``TimeoutError`` if one takes longer."""
+    with suppress(StopAsyncIteration):
+        while True:
+            yield await asyncio.wait_for(anext(texts), seconds)
+
+
+def ray_problem(error: Exception) -> str:
+    """What Ray says on one line, unless a token is amiss, which it says in passing at best."""
+    if "AuthenticationError" in f"{type(error)} {error.__cause__}":
+        return (
+            "it requires its token: set RAY_AUTH_MODE=token, and copy the token of its head node "
+            "into ~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
+        )
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,40 @@
+"""Names, options and help of the commands that work through jobs on a Ray cluster.
+
+Imports nothing heavy, as :mod:`cluster.cli`, whose commands they are.
+"""
+
+from typing import Annotated
+
+import typer
+
+from cluster.lazy_command import command
+from cluster.options import Address
+
+job_commands = typer.Typer()
+
+
+@command(job_commands, "submit.submit", runs_application=True)
+def submit(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC", help="A spec; with --resume a run directory there, with --follow a job."
+        ),
+    ],
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OPTIONS]", help="Options of 'run', or with --resume of 'resume'."),
+    ] = None,
+    *,
+    address: Address = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run directory of an earlier job.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Follow a job that was submitted before.")
+    ] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="End once the job is submitted.")
+    ] = False,
+) -> None:
+    """Run a spec as a job on a Ray cluster, follow it, and end with the run's exit code."""

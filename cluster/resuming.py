@@ -1,0 +1,30 @@
+"""The command that continues a run, in the words of the place where the run is."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cluster.settings import Settings
+from tuner.errors import RunInterrupted
+
+
+def resume_command(run: Path, options: str = "") -> str:
+    """The command line that continues a run with these options.
+
+    The run directory of a submitted job is on the cluster, so that another job must continue it.
+    """
+    words = "submit --resume" if Settings.read().in_job else "resume"
+    return f"kernelwright {words} {shlex.quote(str(run))}{options}"
+
+
+@contextmanager
+def resume_hint(run: Path, options: str = "") -> Iterator[None]:
+    """Add to a :class:`RunInterrupted` how to continue the run."""
+    try:
+        yield
+    except RunInterrupted as interrupted:
+        raise type(interrupted)(
+            f"{interrupted}; everything finished is kept; continue with: "
+            f"{resume_command(run, options)}"
+        ) from interrupted
