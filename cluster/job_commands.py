@@ -3,6 +3,7 @@
 Imports nothing heavy, as :mod:`cluster.cli`, whose commands they are.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,3 +39,19 @@ def submit(
     ] = False,
 ) -> None:
     """Run a spec as a job on a Ray cluster, follow it, and end with the run's exit code."""
+
+
+@command(job_commands, "fetch.fetch")
+def fetch(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run directory on the cluster, or a job's name."),
+    ],
+    *,
+    address: Address = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The folder to write, instead of runs/NAME."),
+    ] = None,
+) -> None:
+    """Copy a run directory from the cluster to here; again: only what is missing."""

@@ -177,3 +177,22 @@ def test_a_job_survives_its_follower_and_a_lost_connection_and_is_resumed_by_ano
     missing = kernelwright("submit", "--address", address, "--resume", tmp_path / "none")
     assert missing.returncode == 2, missing.stdout
     assert "is not a run directory" in missing.stdout
+
+
+@pytest.mark.slow
+def test_a_run_is_fetched_from_the_cluster_and_again_for_what_came_since(
+    tmp_path, address, finished_run
+):
+    run, _ = finished_run
+    here = tmp_path / "here"
+    first = kernelwright("fetch", "--address", address, run, "--output", here)
+    assert first.returncode == 0, first.stderr
+    assert RunView.open(here).facts() == RunView.open(run).facts()
+    (here / "report.html").unlink()
+    again = kernelwright("fetch", "--address", address, run, "--output", here)
+    assert re.match("1 of [0-9]+ files fetched", again.stdout), again.stderr
+    report = kernelwright("report", here)
+    assert report.returncode == 0, report.stderr
+    missing = kernelwright("fetch", "--address", address, "no-such-job", "--output", tmp_path / "x")
+    assert missing.returncode == 2
+    assert "kernelwright-runs/no-such-job is not a run directory" in missing.stderr
