@@ -32,6 +32,9 @@ _CONSTANT = re.compile(r"__constant__\s+(?:const\s+)?([\w:]+)\s+(\w+)\s*((?:\[[^
 _MOST_ELEMENTS = 1 << 28
 """Of one array, at sizes that nothing in the application says."""
 
+_LEAST_SIZE = 32
+"""A literal argument below this is a mode or a small dimension, which is no size to vary."""
+
 _THREADS = 256
 _TILE = 16
 """Threads along an axis of a block whose size the application leaves open: of one, of several."""
@@ -103,11 +106,11 @@ class LaunchGuesses:
         integers = [parameter.name for parameter in self._parameters if parameter.is_integer]
         for name in integers:
             plain = without_casts(self._passed.get(name, ""))
-            if re.fullmatch(r"\d+", plain):
+            if re.fullmatch(r"\d+", plain) and int(plain) < _LEAST_SIZE:
                 self._values[name] = Polynomial.number(int(plain))
             elif plain in known and known[plain].constant is None:
                 self._values[name] = known[plain]
-            elif not plain or _NAME.fullmatch(plain):
+            elif not plain or _NAME.fullmatch(plain) or plain.isdigit():
                 symbol = free_name(name, self._template.symbols)
                 self._values[name] = known[plain] = Polynomial.atom(symbol)
                 self._add(symbol, plain)
