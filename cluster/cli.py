@@ -61,7 +61,7 @@ def _before_any_command(
     check_packages()
 
 
-@command(app, "specs.init")
+@command(app, "init.init")
 def init(
     kernel: Annotated[
         Path | None, typer.Argument(metavar="KERNEL", help="A .cu or .cl file.")
@@ -119,7 +119,7 @@ def complete(
     """Have a model write what a draft spec lacks: reference, domain, value ranges, tolerances."""
 
 
-@command(app, "specs.validate")
+@command(app, "validate.validate")
 def validate(
     spec: Spec,
     *,
@@ -127,12 +127,13 @@ def validate(
         str | None, typer.Option("--target", help="An architecture such as sm_90; needs no GPU.")
     ] = None,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Compile nothing, and do not call the reference.")
+        bool,
+        typer.Option("--fast", help="Compile nothing, launch nothing, call no reference."),
     ] = False,
     device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
-    """Check a spec: print every error, or its space and time; compile, and call the reference."""
+    """Check a spec: print every error, or its space and time; compile, and run the baseline."""
 
 
 @command(app, "runs.run")

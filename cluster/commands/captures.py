@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from cluster.commands.specs import guesses_left
+from cluster.commands.validate import guesses_left
 from cluster.console import Activity, Display, display
 from cluster.fleets.local import choose
 from tuner.csource.mangling import base_name, source_name

@@ -1,7 +1,6 @@
 """``complete``: a model writes what a draft spec lacks; what it wrote is tried, then written."""
 
 import asyncio
-import secrets
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -23,6 +22,7 @@ from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.turns import Accepted
 from agents.verdict import Refused
 from cluster.agent_run import ModelAccess
+from cluster.baseline_check import baseline_problem
 from cluster.commands.captures import AFTER
 from cluster.console import Activity, Display, display
 from cluster.fleets.local import choose
@@ -34,9 +34,6 @@ from cluster.model_choice import (
     open_model,
 )
 from cluster.settings import take_keys
-from tuner.candidate import BASELINE
-from tuner.engine.candidates import Candidates
-from tuner.engine.work import BenchSetup
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
 from tuner.experiment.captured_spec import result_file
@@ -46,9 +43,7 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding
-from tuner.experiment.odd_shapes import every_shape
 from tuner.files import make_folder
-from tuner.trial import Configuration, Rejected
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -217,21 +212,7 @@ class _Trial:
     def _prepared(self, experiment: Experiment) -> str | None:
         """Why the baseline cannot be prepared with the experiment's reference, if so."""
         assert self._bench is not None
-        candidates = Candidates(experiment, self._device)
-        shapes = every_shape(experiment)
-        begun = candidates.begin(BASELINE, None, Configuration(()), shapes)
-        baseline = candidates.compile_now(self._compiler.compile, begun)
-        if isinstance(baseline, Rejected):
-            return baseline.detail
-        setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
-        try:
-            result = self._bench.prepare(setup).result
-        except SpecError as error:
-            return str(error)
-        if not isinstance(result, Rejected):
-            return None
-        shape = "" if result.shape is None else f"{shapes[result.shape]}: "
-        return f"{shape}{result.detail}"
+        return baseline_problem(experiment, self._device, self._compiler, self._bench)
 
 
 def _cases(experiment: Experiment) -> Sequence[RecordedCase]:

@@ -21,7 +21,7 @@ from agents.settings import SECTIONS
 from cluster.agent_run import ModelAccess
 from cluster.commands import patterns, report, results
 from cluster.commands.find_spec import find_spec, tunable
-from cluster.commands.specs import guesses_left
+from cluster.commands.validate import guesses_left
 from cluster.console import display
 from cluster.fleets.claim import Share, read_labels
 from cluster.model_choice import (

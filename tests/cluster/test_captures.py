@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster.commands.captures import draft_capture
-from cluster.commands.specs import init
+from cluster.commands.init import init
 from tests.workers.backends.fatbins import fatbin
 from tests.workers.interposer.recordings import captured_launch, write_recording
 from tuner.errors import EnvironmentProblem, SpecError

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from cluster.commands.specs import validate
+from cluster.commands.validate import validate
+from tests.cluster.kernels import REFERENCE, write_experiment
+from tests.cluster.kernels import SPEC as SCALE
 from tuner.errors import NothingValid, SpecError
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
@@ -51,11 +53,21 @@ def test_the_reference_is_called_at_the_smallest_shape(tmp_path, capsys):
 
 
 def test_buffers_without_alignment_are_named_with_what_to_write(tmp_path, capsys):
-    check(tmp_path, KERNEL.replace("FACTOR", "2"), SPEC + "search: {trials: 1}\n")
+    path = write_experiment(tmp_path)
+    validate(str(path), target=None, fast=True, device=None, as_json=False)
     assert "no align is given for out, x: templates cannot load" in capsys.readouterr().out
-    aligned = SPEC.replace("shape: n}", "shape: n, align: 16}")
-    check(tmp_path, KERNEL.replace("FACTOR", "2"), aligned + "search: {trials: 1}\n")
+    path.write_text(SCALE.replace("shape: [n]}", "shape: [n], align: 16}"))
+    validate(str(path), target=None, fast=True, device=None, as_json=False)
     assert "no align" not in capsys.readouterr().out
+
+
+def test_a_baseline_that_differs_from_its_reference_is_an_error(tmp_path, capsys):
+    wrong = write_experiment(tmp_path, reference=REFERENCE.replace("3.0", "2.0"))
+    with pytest.raises(NothingValid, match=r"n=777: the baseline disagrees with its reference"):
+        validate(str(wrong), target=None, fast=False, device=None, as_json=False)
+    right = write_experiment(tmp_path)
+    validate(str(right), target=None, fast=False, device=None, as_json=False)
+    assert "the baseline equals the reference, at n=777 and odd" in capsys.readouterr().out
 
 
 def test_nothing_is_tried_after_the_baseline_failed(tmp_path, capsys):

@@ -160,3 +160,19 @@ def test_a_block_s_size_that_is_unknown_is_named(tmp_path):
     text = draft_spec(tmp_path / "k.cu")
     assert "grid: [n]    # guess: launched so in k.cu:2 (medium)" in text
     assert "# guess: launched so in k.cu:2, but the value of TY is unknown (low)" in text
+
+
+def test_a_literal_that_the_launch_passes_is_a_size_unless_it_is_small(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "__global__ void scale(float* out, const float* x, int n, int mode) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) out[i] = x[i] * mode;\n}\n"
+        "int main() {\n  float *a, *b;\n  cudaMalloc(&a, 4 * 1000000); cudaMalloc(&b, 4000000);\n"
+        "  scale<<<3907, 256>>>(a, b, 1000000, 3);\n}\n"
+    )
+    text = draft_spec(tmp_path / "k.cu")
+    assert "- {n: 1000000}\n" in text
+    assert "name: out, kind: out, dtype: float32, shape: [n]}" in text
+    assert "name: x, kind: in, dtype: float32, shape: [n]}" in text
+    assert "dtype: int32, value: n}" in text
+    assert 'dtype: int32, value: "3"}' in text

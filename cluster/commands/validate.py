@@ -1,16 +1,17 @@
-"""``validate`` and ``init``: check a spec, or write one for a kernel, without running it."""
+"""``validate``: checks a spec, and tries its baseline, its reference and its space."""
 
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import typer
 
 from agents.generation.corners import corners
 from agents.settings import SECTIONS, agent_settings
+from cluster.baseline_check import baseline_problem
 from cluster.budget import checker_bytes
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
@@ -29,6 +30,7 @@ from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.trial import Configuration, Rejected, Stage
 from workers.backends.registry import device_for_target
+from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 from workers.reference_check import reference_seconds
@@ -47,6 +49,21 @@ class Attempt:
     configuration: str
     problem: str | None
     over_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineTried:
+    """The baseline, launched on the smallest shape with all checks, and what they found."""
+
+    shape: str
+    compared: bool
+    problem: str | None
+
+    def __str__(self) -> str:
+        if self.problem is not None:
+            return f"the baseline cannot be used: {self.problem}"
+        to = "equals the reference" if self.compared else "runs; there is no reference to compare"
+        return f"the baseline {to}, at {self.shape} and odd shapes near it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +96,8 @@ def validate(
     Raises:
         SpecError: all errors of the spec; or its space is empty.
         ModelUnavailable: the spec wants a transcript, and there is none.
-        NothingValid: unless ``fast``, something did not compile.
+        NothingValid: unless ``fast``, something did not compile, or the baseline fails its checks
+            on a device of this machine.
     """
     path = find_spec(spec, lambda: target is not None or machine_has_gpu())
     experiment = load_experiment(path, SECTIONS)
@@ -95,7 +113,7 @@ def validate(
             if experiment.template is not None:
                 raise
             nothing_to_vary = str(problem)
-    model, why_not = _device(experiment, target, device)
+    model, index, why_not = _device(experiment, target, device)
     if model is not None:
         require_launches(experiment, model)
         require_memory(experiment, model)
@@ -106,8 +124,11 @@ def validate(
         space = feasible_set(experiment, experiment.template, model)
     attempts: list[Attempt] = []
     reference = None if fast or experiment.reference is None else _try_reference(experiment)
+    tried = None
     if model is not None and not fast:
         attempts = _compile(experiment, space, model)
+        if index is not None and attempts[0].problem is None:
+            tried = _try_baseline(experiment, model, index)
     if as_json:
         report = {
             "experiment": experiment.name,
@@ -121,6 +142,7 @@ def validate(
             else asdict(_estimate(experiment, model, space, rounds)),
             "reference": reference and asdict(reference),
             "compiled": [asdict(one) for one in attempts],
+            "baseline": tried and asdict(tried),
         }
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -150,9 +172,13 @@ def validate(
             typer.echo(f"estimated run: {expected}{agents}{expected.shortage}")
         for line in _compiled(attempts):
             typer.echo(f"  {line}")
+        if tried is not None and tried.problem is None:
+            typer.echo(f"  {tried}")
     failed = [one for one in attempts if one.problem and not one.over_limit]
     if attempts and attempts[0].problem:
         raise NothingValid("the baseline did not compile; nothing else was tried")
+    if tried is not None and tried.problem is not None:
+        raise NothingValid(f"{tried}; check kind, shape, launch and values against your kernel")
     if failed:
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
 
@@ -211,34 +237,59 @@ def _binary(experiment: Experiment) -> str:
 
 def _device(
     experiment: Experiment, target: str | None, wanted: str | None
-) -> tuple[Device | None, str]:
-    """The device to check against, or why there is none."""
+) -> tuple[Device | None, int | None, str]:
+    """The device to check against and its index, if it is there; or why there is none."""
     backend = experiment.kernel.language
     if target is not None:
-        return device_for_target(backend, target), ""
+        return device_for_target(backend, target), None, ""
     try:
-        return choose(list_devices((backend,)), backend, wanted)[0], ""
+        model, (first, *_) = choose(list_devices((backend,)), backend, wanted)
     except EnvironmentProblem as problem:
         if wanted is not None:
             raise
-        return None, str(problem)
+        return None, None, str(problem)
+    return model, first, ""
+
+
+def _elements(experiment: Experiment, binding: ShapeBinding) -> int:
+    """Elements of all buffers on a shape."""
+    arguments = resolve_arguments(experiment, binding.symbols)
+    return sum(argument.elements for argument in arguments if argument.is_buffer)
+
+
+def _by_size(experiment: Experiment) -> list[ShapeBinding]:
+    """Tune and held-out shapes, the smallest first."""
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
+    return sorted(shapes, key=lambda binding: _elements(experiment, binding))
+
+
+def _try_baseline(experiment: Experiment, device: Device, index: int) -> BaselineTried:
+    """Launch and check the baseline at the smallest shape, on a device of this machine."""
+    least, *_ = _by_size(experiment)
+    typer.echo(f"kernelwright: running the baseline at {least}", err=True)
+    small = replace(
+        experiment,
+        template=None,
+        search=replace(experiment.search, seeds=()),
+        shapes=replace(experiment.shapes, tune=(least,), held_out=()),
+        measure=replace(experiment.measure, warmup=1, repeats=3, cache="hot"),
+    )
+    backend = experiment.kernel.language
+    with CompileWorker(device) as compiler, closing(DeviceBench(backend, index)) as bench:
+        problem = baseline_problem(small, device, compiler, bench)
+    return BaselineTried(str(least), experiment.reference is not None, problem)
 
 
 def _try_reference(experiment: Experiment) -> ReferenceTime:
     """Call the reference at the smallest shape."""
-
-    def elements(binding: ShapeBinding) -> int:
-        arguments = resolve_arguments(experiment, binding.symbols)
-        return sum(argument.elements for argument in arguments if argument.is_buffer)
-
-    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
-    least, most = min(shapes, key=elements), max(shapes, key=elements)
+    shapes = _by_size(experiment)
+    least, most = shapes[0], shapes[-1]
     typer.echo(f"kernelwright: calling the reference at {least}", err=True)
     return ReferenceTime(
         shape=str(least),
         seconds=reference_seconds(experiment, least),
         largest=str(most),
-        times_larger=elements(most) / elements(least),
+        times_larger=_elements(experiment, most) / _elements(experiment, least),
     )
 
 
@@ -307,67 +358,3 @@ def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) 
             if template is None and problem:
                 break
     return attempts
-
-
-def init(
-    kernel: Path | None,
-    *,
-    entry: str | None,
-    output: Path | None,
-    schema: bool,
-    capture: Path | None,
-    commands: Path | None,
-    include: list[Path] | None,
-    device: str | None,
-) -> None:
-    """Write a commented spec for a kernel, or the JSON schema of specs; to stdout by default.
-
-    With ``capture`` the spec is drafted from that, see :mod:`cluster.commands.captures`.
-
-    Raises:
-        SpecError: no kernel is named, it cannot be understood, or the output exists.
-        EnvironmentProblem: the output cannot be written.
-    """
-    if schema:
-        from tuner.experiment.schema import json_schema
-
-        _write(json.dumps(json_schema(SECTIONS), indent=2) + "\n", output)
-        return
-    if capture is not None:
-        from cluster.commands.captures import draft_capture
-
-        draft_capture(
-            capture,
-            kernel,
-            entry=entry,
-            output=output,
-            commands=commands,
-            include=include or [],
-            device=device,
-        )
-        return
-    if commands or include or device:
-        raise SpecError("--compile-commands, -I and --device go with --capture")
-    if kernel is None:
-        raise SpecError("name a kernel file (.cu or .cl), or use --schema")
-    from tuner.experiment.draft_spec import draft_spec
-
-    _write(draft_spec(kernel, entry), output)
-    if output is not None:
-        then = f"review its guesses, then run: kernelwright validate {output}"
-        typer.echo(f"kernelwright: wrote {output}; {then}", err=True)
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise SpecError(
-            f"{output} exists already: delete it, or name another file with --output"
-        ) from None
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot write {output}: {error.strerror}") from None
