@@ -21,6 +21,7 @@ STYLESHEET = (
 body { max-width: none; } main { display: grid; gap: 2rem 2.5rem; align-items: start;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); }
 article { min-width: 0; } article th, article td { max-width: 16rem; overflow-wrap: anywhere; }
+article th.n { white-space: normal; overflow-wrap: normal; max-width: 4.5rem; }
 @media (max-width: 40rem) { article th, article td { max-width: 6.5rem; padding-right: .5rem; } }
 article h2 { overflow-wrap: anywhere; }
 .state { font-size: .875rem; font-weight: 600; padding: .1rem .5rem; border-radius: .25rem;

@@ -1,5 +1,6 @@
 """The rows that the live table and the page show of a run's workers."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,8 @@ from cluster.watching.follower import RunPicture
 from tuner.engine.progress import duration
 from tuner.journal.counts import RunCounts, WorkerCounts
 from tuner.report.timeline import share_text
+
+_UUID = re.compile("([0-9a-f]{8})[0-9a-f]{24}$")
 
 MOST_BENCHES = 256
 """Benches that a page lists."""
@@ -36,7 +39,7 @@ def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> W
     benches = [(name, one) for name, one in sorted(workers.items()) if one.is_bench]
     compilers = [one for one in workers.values() if "compile" in one.busy]
     shown = benches if len(benches) <= most else benches[: most - 1]
-    groups = [(name, [one]) for name, one in shown]
+    groups = [(_short(name), [one]) for name, one in shown]
     if others := [one for _, one in benches[len(shown) :]]:
         groups.append((f"{len(others)} more benches", others))
     if compilers:
@@ -49,13 +52,18 @@ def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> W
     )
 
 
+def _short(worker: str) -> str:
+    """A bench's name with the first eight digits of its device's UUID."""
+    return _UUID.sub(r"\1", worker)
+
+
 def losses(counts: RunCounts) -> list[tuple[str, str, str, str]]:
     """What was lost, the last of it: the worker, what, why, and what came of it."""
     work = [
-        (one.worker, one.task, one.reason, "given up" if one.final else "sent again")
+        (_short(one.worker), one.task, one.reason, "given up" if one.final else "sent again")
         for one in counts.lost
     ]
-    benches = [(name, "bench", why, "not back") for name, why in counts.gone.items()]
+    benches = [(_short(name), "bench", why, "not back") for name, why in counts.gone.items()]
     return [*work[-MOST_LOST:], *benches[-MOST_LOST:]]
 
 
