@@ -18,6 +18,7 @@ from cluster.options import (
     AllowEndpoint,
     DeviceOption,
     ExitWhenWaiting,
+    ExportFormat,
     FailIf,
     Fleet,
     Folder,
@@ -296,8 +297,15 @@ def export(
     *,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The folder to write, instead of RUN/export."),
+        typer.Option("--output", "-o", help="The folder (or file) to write, not RUN/export."),
     ] = None,
+    form: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format",
+            help="sources; or all trials: as t4 results, or as a cache file of Kernel Tuner.",
+        ),
+    ] = ExportFormat.SOURCES,
 ) -> None:
     """Write the tuned sources, a C header that dispatches by shape, and an example program."""
 

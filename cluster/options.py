@@ -9,6 +9,14 @@ import typer
 from kernelwright import __version__
 
 
+class ExportFormat(StrEnum):
+    """What ``export`` writes."""
+
+    SOURCES = "sources"
+    T4 = "t4"
+    CACHE = "cache"
+
+
 class FailIf(StrEnum):
     """When ``compare`` fails."""
 

@@ -20,6 +20,7 @@ from tuner.files import inside, make_folder, write_whole
 from tuner.journal.history import History
 from tuner.journal.timeline import Timeline, timeline
 from tuner.lease import Tenure, read_tenure
+from tuner.report.kernel_tuner import cache_file, t4_results
 from tuner.report.timeline import bench_text
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
@@ -189,10 +190,33 @@ def stop(run_dir: Path, *, now: bool) -> None:
         typer.echo("stop requested: the run confirms what it found, then ends; again: at once")
 
 
-def export(run_dir: Path, *, output: Path | None) -> None:
-    """Write the tuned sources and their header, and print their paths."""
-    for path in write_export(run_dir, output or run_dir / "export"):
+def export(run_dir: Path, *, output: Path | None, form: str) -> None:
+    """Write the tuned sources and their header, or all trials; print the paths."""
+    if form == "sources":
+        written = write_export(run_dir, output or run_dir / "export")
+    else:
+        written = [
+            write_trials(run_dir, form, output or run_dir / "export" / f"trials.{form}.json")
+        ]
+    for path in written:
         typer.echo(path)
+
+
+def write_trials(run_dir: Path, form: str, path: Path) -> Path:
+    """Write all trials in a format of Kernel Tuner, ``t4`` or ``cache``; return the path.
+
+    Raises:
+        NothingValid: nothing was tried.
+        EnvironmentProblem: the file cannot be written.
+    """
+    view = result_view(run_dir)
+    entries = view.entries()
+    history = History.of(view.experiment, entries)
+    if not history.outcomes:
+        raise NothingValid("there is nothing to export: no trial has finished")
+    make_folder(path.absolute().parent)
+    write_whole(path, (t4_results if form == "t4" else cache_file)(history, entries))
+    return path
 
 
 def exported(run_dir: Path) -> dict[str, str]:

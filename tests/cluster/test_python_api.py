@@ -47,6 +47,14 @@ def test_the_text_and_the_files_are_those_of_the_commands(loaded, tmp_path):
         assert path.read_bytes() == (loaded.path / "export" / path.name).read_bytes()
 
 
+def test_all_trials_are_exported_for_kernel_tuner(loaded, tmp_path):
+    said = kernelwright("export", loaded.path, "--format", "t4", "-o", tmp_path / "t4.json")
+    assert said.stdout == f"{tmp_path / 't4.json'}\n"
+    told = json.loads((tmp_path / "t4.json").read_text())
+    finished = (loaded.path / "results.jsonl").read_text().splitlines()
+    assert len(told["results"]) == len(finished)
+
+
 def test_a_data_frame_has_a_row_for_each_trial(loaded):
     pytest.importorskip("pandas")
     frame = loaded.to_dataframe()

@@ -5,7 +5,6 @@ a context, as for the copy in a run directory, files are refused: only inline te
 """
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from tuner.backends.registry import backends
+from tuner.experiment.recorded_results import best_recorded
 from tuner.files import UnreadableFile, packed, read_bounded, read_bytes, unpacked
 from tuner.trial import Value
 
@@ -33,9 +33,6 @@ MAX_PACKED_CHARACTERS = 6 << 20
 
 MAX_STRUCT_BYTES = 32764
 """The most that a CUDA kernel takes by value."""
-
-SEEDS_FROM_A_RUN = 5
-"""How many of an earlier run's best configurations become seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,17 +251,7 @@ def _read_seeds(given: object, info: ValidationInfo) -> object:
         return tuple(given)
     if not isinstance(given, str):
         return given
-    path = directory_of(info, given) / given
-    try:
-        rows = [json.loads(line) for line in read_text(path).splitlines()]
-        measured = [row for row in rows if isinstance(row["loss"], float)]
-        best = sorted(measured, key=lambda row: row["loss"])[:SEEDS_FROM_A_RUN]
-        return tuple(row["configuration"] for row in best)
-    except (ValueError, KeyError, TypeError) as problem:
-        reason = (
-            str(problem) if isinstance(problem, ValueError) else "not the results.jsonl of a run"
-        )
-        raise ValueError(f"{path}: {reason}") from None
+    return best_recorded(directory_of(info, given) / given)
 
 
 Seeds = Annotated[
@@ -273,7 +260,7 @@ Seeds = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "description": "path of an earlier run's results.jsonl"},
+                {"type": "string", "description": "path of recorded results"},
                 {
                     "type": "array",
                     "items": {
@@ -285,4 +272,5 @@ Seeds = Annotated[
         }
     ),
 ]
-"""Parameter values to try first, or the path of an earlier run's ``results.jsonl``."""
+"""Parameter values to try first, or the path of a file that
+:mod:`tuner.experiment.recorded_results` reads."""

@@ -274,8 +274,9 @@ class SearchSettings:
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the search's random choices."""
     seeds: Seeds = ()
-    """Values to try first, as nearly as the space allows; or the path of an earlier run's
-    `results.jsonl`, whose best configurations are tried first."""
+    """Values to try first, as nearly as the space allows; or the path of a file whose best
+    configurations are tried first: an earlier run's `results.jsonl`, or a cache file or T4 results
+    of Kernel Tuner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
