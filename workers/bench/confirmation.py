@@ -353,9 +353,13 @@ class Confirmation:
         try:
             yield
         except DeviceFailure as failure:
-            known = shape if shape in self._prep.timed else None
+            found = rejected(failure, shape if shape in self._prep.timed else None)
+            if shape is not None and found.shape is None:
+                label = str(self._prep.bindings[shape])  # the report numbers timed shapes alone
+                if label not in found.detail:
+                    found = replace(found, detail=f"{found.detail} (on the odd shape {label})")
             lost = isinstance(failure, ChildLost)
-            raise _CandidateFailed(trial, rejected(failure, known), lost=lost) from None
+            raise _CandidateFailed(trial, found, lost=lost) from None
 
     def _part(self, shape: int) -> ConfirmScope:
         """Odd shapes are checked with the tune shapes."""

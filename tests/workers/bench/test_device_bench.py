@@ -600,6 +600,17 @@ def test_a_shape_too_small_to_tell_is_no_reason_to_refuse(tmp_path) -> None:
         assert isinstance(small.prepared.result, tuple), small.prepared.result
 
 
+def test_a_crash_on_an_odd_shape_names_it(laboratory) -> None:
+    sizes = " && ".join(
+        f"n != {shape.symbols['n']}"
+        for shape in (*laboratory.experiment.shapes.tune, *laboratory.experiment.shapes.held_out)
+    )
+    body = f"if ({sizes}) *(volatile global int *)(ulong)n = 1;"
+    candidate = laboratory.candidate(GOOD.replace("{ int", "{ " + body + " int"), trial=9)
+    ((_, reason),) = laboratory.confirmed(candidate).failed
+    assert re.search(r"killed by SIGSEGV.* \(on the odd shape n=\d+\)$", reason.detail), reason
+
+
 def test_an_odd_shape_that_takes_the_baseline_too_long_is_not_asked(tmp_path) -> None:
     (tmp_path / "spin.cl").write_text(
         """kernel void spin(global float *out, global const float *x, int n) {
