@@ -55,11 +55,9 @@ class BenchQueue:
         """Forget what was not sent yet."""
         self._waiting.clear()
 
-    def works(self, *, in_phases: bool) -> list[MeasureWork]:
-        """What to send now; ``in_phases``: all that waits, in equal parts."""
-        if not self._waiting:
-            return []
-        size = -(-len(self._waiting) // self.benches) if in_phases else self._batch
+    def works(self) -> list[MeasureWork]:
+        """What to send now."""
+        size = self._batch
         cutoffs = self._history.race.cutoffs if self._history.ended is None else ()
         works = []
         while self._waiting and len(self._sent) < QUEUED * self.benches:

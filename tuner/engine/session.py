@@ -379,7 +379,7 @@ class Session:
     def _measures(self) -> list[Work]:
         if self._in_phases and self._compiling:
             return []
-        return [*self._bench_queue.works(in_phases=self._in_phases)]
+        return [*self._bench_queue.works()]
 
     def _confirm(self) -> list[Work]:
         if absent := self._confirmation.absent(self._compiling):

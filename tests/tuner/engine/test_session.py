@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.tuner.engine.driving import BASELINE_NS, CPU, GPU, KilledError, Run, experiment, fleet
 from tuner.candidate import BASELINE, INCUMBENT
-from tuner.engine.bench_queue import BATCH
+from tuner.engine.bench_queue import BATCH, QUEUED
 from tuner.engine.session import PHASE, Phase, Session
 from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.engine.work import (
@@ -339,9 +339,18 @@ def test_on_a_cpu_compiling_and_timing_never_overlap():
         if isinstance(work, MeasureWork | CompileWork) and work.trials != (BASELINE,)
     ]
     phases = [(kind, len(list(jobs))) for kind, jobs in itertools.groupby(kinds)]
-    assert phases[:4] == [(CompileWork, PHASE), (MeasureWork, 1)] * 2
+    assert [kind for kind, _ in phases[:6]] == [CompileWork, MeasureWork] * 3
+    assert [jobs for _, jobs in phases[:6:2]] == [PHASE, PHASE, 4]
     benched = [work for work in busy.submitted if isinstance(work, MeasureWork)]
-    assert [len(work.candidates) for work in benched] == [PHASE, PHASE, 4]
+    assert sum(len(work.candidates) for work in benched) == 20
+
+
+def test_on_a_slow_cpu_a_time_budget_ends_the_search_within_its_first_trials():
+    run = Run(experiment(trials=1000, seconds=8.0), CPU)
+    session = run.drive(fleet(CPU, durations=Durations(bench=3.0)))
+    assert session.history.ended == "seconds"
+    assert 8.0 <= spent_before_confirming(run) < 8.0 + QUEUED * 3.0
+    assert 0 < session.history.outcomes.total() < PHASE
 
 
 def test_a_lost_worker_costs_a_trial_only_after_three_attempts():
