@@ -75,9 +75,14 @@ class Holder:
         return f"process {self.pid} on {self.host}{job}"
 
     @property
+    def on_this_machine(self) -> bool:
+        """Whether the holder's machine is this one, and has not been started again since."""
+        return bool(self.boot) and self.boot == _boot()
+
+    @property
     def process_visible(self) -> bool:
         """Whether this process sees the holder's process number."""
-        return (self.boot, self.namespace) == (_boot(), _namespace())
+        return self.on_this_machine and self.namespace == _namespace()
 
 
 _HOLDERS = TypeAdapter(Holder)
@@ -215,7 +220,7 @@ class Lease:
         """Whether a lease may be taken over by this process, which has the ``flock`` if it can."""
         holder = found.holder
         # On one machine the lock decides. A lease whose holder lives there was copied with the run.
-        if holder is not None and holder.locked and self._holder.locked and holder.boot == _boot():
+        if holder and holder.locked and self._holder.locked and holder.on_this_machine:
             return True
         return not found.alive
 

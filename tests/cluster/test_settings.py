@@ -8,6 +8,7 @@ import pytest
 
 from cluster.settings import (
     Settings,
+    child_environment,
     environment_for_ray,
     environment_kept,
     read_keys,
@@ -67,6 +68,31 @@ def test_a_submitted_job_is_recognised():
     assert Settings.read(environ) == Settings(ray_address="127.0.0.1:6379", in_job=True, home=home)
     nothing = {"RAY_ADDRESS": "", "KERNELWRIGHT_HOME": ""}
     assert Settings.read(nothing) == Settings(ray_address=None, in_job=False, home=None)
+
+
+@pytest.mark.parametrize(
+    ("environ", "job"),
+    [
+        ({}, ""),
+        ({"SLURM_JOB_ID": "17"}, "Slurm job 17"),
+        (
+            {"RAY_JOB_CONFIG_JSON_ENV_VAR": '{"metadata": {"job_submission_id": "raysubmit_x"}}'},
+            "Ray job raysubmit_x",
+        ),
+        ({"RAY_JOB_CONFIG_JSON_ENV_VAR": "[]", "SLURM_JOB_ID": "17"}, "Slurm job 17"),
+    ],
+)
+def test_the_batch_job_has_a_name(environ, job):
+    assert Settings.read(environ).job == job
+
+
+def test_a_command_in_a_child_process_has_the_keys_and_the_ray_of_this_one(monkeypatch):
+    before = child_environment({"OPENAI_API_KEY": "sk-1", "PATH": "/bin"})
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/a/token")
+    found = child_environment(before, "10.0.0.1:6379")
+    assert before == {"OPENAI_API_KEY": "sk-1", "PATH": "/bin"}
+    assert {"OPENAI_API_KEY", "PATH", "RAY_AUTH_TOKEN_PATH"} <= found.keys()
+    assert found["RAY_ADDRESS"] == "10.0.0.1:6379"
 
 
 def test_linear_algebra_gets_one_thread_unless_the_user_chose():

@@ -117,6 +117,10 @@ def steps() -> dict[str, Step]:
                 "--against-one",
             ),
         ),
+        "campaign": Step(  # with two GPUs, two runs side by side
+            450,
+            python("-m", "cluster", "campaign", f"{DATA}/campaign.yaml", "-o", out("campaign")),
+        ),
         "silu": Step(500, run(f"{bundled}/silu_and_mul/cuda.yaml", "silu", *template)),
         "rmsnorm": Step(500, run(f"{bundled}/fused_add_rmsnorm/cuda.yaml", "rmsnorm", *template)),
         "silu_shipped": Step(
