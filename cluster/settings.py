@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.llm.provider_settings import is_setting
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, SpecError
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -42,6 +42,26 @@ class Settings:
     def cache(self) -> Path | None:
         """The folder for compiled binaries, on each node that compiles."""
         return self.home and self.home / "compiled"
+
+    def lasting(self, wanted: Path | None, default: Path, option: str) -> Path:
+        """The absolute path of a new folder for results, outside a submitted job's own folder.
+
+        ``default`` is relative, of which a job takes the name; ``option`` names ``wanted``.
+
+        Raises:
+            SpecError: ``wanted`` is inside the job's folder.
+        """
+        if not self.in_job:
+            return (wanted or default).absolute()
+        lasting = Path.home() / "kernelwright-runs" / default.name
+        if wanted is None:
+            return lasting
+        if not wanted.is_absolute() or wanted.resolve().is_relative_to(Path.cwd().resolve()):
+            raise SpecError(
+                f"{option} {wanted} is in the job's own folder, which Ray deletes when the job "
+                f"ends: give an absolute path outside it, such as {lasting}"
+            )
+        return wanted
 
     @classmethod
     def read(cls, environ: MutableMapping[str, str] = os.environ) -> "Settings":

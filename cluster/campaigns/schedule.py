@@ -112,6 +112,11 @@ class Schedule:
         seconds = self._folder.record.campaign.seconds
         return None if seconds is None else seconds - self._spent()
 
+    @property
+    def _capacity(self) -> int:
+        """How many GPUs all runs together may take now; one after the other takes one."""
+        return max(1, self._places.gpus()) if self._places.gpus else 1
+
     def _spent(self) -> float:
         return self._before + time.monotonic() - self._since
 
@@ -122,7 +127,7 @@ class Schedule:
     def _fitting(self) -> Iterator[PlannedRun]:
         """The next runs that there are GPUs for, each to be begun before the next is asked for."""
         while self._may_begin():
-            capacity = max(1, self._places.gpus()) if self._places.gpus else 1
+            capacity = self._capacity
             free = capacity - sum(going.gpus for going in self._going)
             if min(self._left[0].gpus, capacity) > free:
                 return
@@ -130,7 +135,7 @@ class Schedule:
 
     async def _begin(self, run: PlannedRun) -> None:
         path = self._folder.run_path(run)
-        capacity = max(1, self._places.gpus()) if self._places.gpus else 1
+        capacity = self._capacity
         gpus = min(run.gpus, capacity)
         words = self._words(run, path, gpus, capacity)
         output = self._folder.output_path(run)
@@ -148,6 +153,8 @@ class Schedule:
         except OSError as error:
             raise EnvironmentProblem(f"cannot write {output}: {error.strerror}") from None
         self._going.append(_Going(run, child, gpus, time.monotonic()))
+        if self.received:  # while it was started
+            self._interrupt(signal.SIGTERM)
         self._say(f"{run.name}: {words[0]}; {len(self._left)} more to begin")
 
     def _words(self, run: PlannedRun, path: Path, gpus: int, capacity: int) -> list[str]:

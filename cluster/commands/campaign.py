@@ -88,9 +88,9 @@ def _folder(
     planned = load_campaign(path)
     if seconds is not None:
         planned = replace(planned, seconds=seconds)
-    home = Path.home() / "kernelwright-runs" if settings.in_job else Path("campaigns")
+    default = Path("campaigns", default_name(planned))
     return CampaignFolder.create(
-        (output or home / default_name(planned)).absolute(),
+        settings.lasting(output, default, "--output"),
         Record(campaign=planned, fleet=fleet, device=device),
     )
 

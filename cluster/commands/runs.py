@@ -41,7 +41,6 @@ from tuner.errors import (
     KernelwrightError,
     NothingValid,
     RunInterrupted,
-    SpecError,
 )
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
@@ -243,24 +242,10 @@ def _with_budget(experiment: Experiment, trials: int | None, seconds: float | No
 
 
 def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
-    """The path of a new run directory, outside a submitted job's own folder.
-
-    Raises:
-        SpecError: the wanted path is inside the job's folder.
-    """
+    """The path of a new run directory; raises :class:`SpecError` if a job would lose it."""
     # Many runs of a spec may begin within a second, on several nodes.
     default = f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    if not settings.in_job:
-        return (wanted or Path("runs", default)).absolute()
-    lasting = Path.home() / "kernelwright-runs" / default
-    if wanted is None:
-        return lasting
-    if not wanted.is_absolute() or wanted.resolve().is_relative_to(Path.cwd().resolve()):
-        raise SpecError(
-            f"--run-dir {wanted} is in the job's own folder, which Ray deletes when the job "
-            f"ends: give an absolute path outside it, such as {lasting}"
-        )
-    return wanted
+    return settings.lasting(wanted, Path("runs", default), "--run-dir")
 
 
 def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_json: bool) -> None:
