@@ -14,6 +14,19 @@ from cluster.options import ApplicationLine, Json, Run
 application_commands = typer.Typer()
 
 
+@command(application_commands, "import_problem.import_problem", name="import")
+def import_problem(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A tuning problem in the T1 format.")
+    ],
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The spec folder to write.")
+    ],
+) -> None:
+    """Write the spec of a tuning problem in the T1 format of Kernel Tuner and KTT."""
+
+
 @command(application_commands, "apply.apply")
 def apply(
     run_dir: Run,

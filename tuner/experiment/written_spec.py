@@ -62,32 +62,82 @@ def write_spec(
             "arguments: no integer scalar names the shape: add one to the kernel, such as "
             "n=np.int32(4096)"
         )
-    launch = {
-        axis: [given] if isinstance(given, str) else list(given)
-        for axis, given in (("grid", grid), ("block", block))
+    entries = [_argument(name, value, outputs, updated) for name, value in arguments.items()]
+    texts = parameterised_spec(
+        language=language,
+        source=source,
+        entry=entry,
+        arguments=entries,
+        sizes=sizes,
+        grid=[grid] if isinstance(grid, str) else list(grid),
+        block=[block] if isinstance(block, str) else list(block),
+        parameters=parameters,
+        constraints=constraints,
+        baseline=start,
+        reference=reference and ("reference.py", reference.__name__),
+    )
+    texts["spec.yaml"] = _MARK + texts["spec.yaml"]
+    if reference is not None:
+        texts["reference.py"] = _source_of(reference)
+    arrays = {
+        name: value
+        for name, value in arguments.items()
+        if isinstance(value, np.ndarray) and name not in outputs
     }
+    write_folder(folder, _MARK, texts, arrays)
+    return folder / "spec.yaml"
+
+
+def parameterised_spec(
+    *,
+    language: Backend,
+    source: str,
+    entry: str,
+    arguments: Sequence[Mapping[str, object]],
+    sizes: Mapping[str, Value],
+    grid: Sequence[str],
+    block: Sequence[str],
+    parameters: Mapping[str, Sequence[Value]],
+    constraints: Sequence[str],
+    baseline: Mapping[str, Value],
+    reference: tuple[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> dict[str, str]:
+    """The spec and both sources of a kernel with parameters, by file name.
+
+    Args:
+        language: of the source.
+        source: the kernel's text, which uses the parameters as macros.
+        entry: the kernel's name, and the spec's.
+        arguments: as a spec has them.
+        sizes: the one tune shape.
+        grid: expressions over sizes and parameters.
+        block: the same.
+        parameters: their values by name.
+        constraints: conditions on them.
+        baseline: a value of each parameter.
+        reference: the file and the name of the reference function.
+        options: of the compiler.
+    """
+    launch = {"grid": list(grid), "block": list(block)}
     suffix = traits_of(language).suffixes[0]
-    texts = {
-        f"baseline{suffix}": _defines(parameters, start) + source,
-        f"template{suffix}": source,
+    kernel: dict[str, object] = {
+        "language": language,
+        "source": f"baseline{suffix}",
+        "entry": entry,
+        "launch": {axis: [_bound(one, baseline) for one in launch[axis]] for axis in launch},
     }
+    if options:
+        kernel["options"] = list(options)
     spec: dict[str, object] = {
         "version": 1,
         "name": entry,
-        "kernel": {
-            "language": language,
-            "source": f"baseline{suffix}",
-            "entry": entry,
-            "launch": {axis: [_bound(one, start) for one in launch[axis]] for axis in launch},
-        },
-        "arguments": [
-            _argument(name, value, outputs, updated) for name, value in arguments.items()
-        ],
-        "shapes": {"tune": [sizes]},
+        "kernel": kernel,
+        "arguments": list(arguments),
+        "shapes": {"tune": [dict(sizes)]},
     }
     if reference is not None:
-        texts["reference.py"] = _source_of(reference)
-        spec["reference"] = f"reference.py:{reference.__name__}"
+        spec["reference"] = ":".join(reference)
     spec["template"] = {
         "source": f"template{suffix}",
         "entry": entry,
@@ -95,17 +145,11 @@ def write_spec(
         "constraints": list(constraints),
         "launch": launch,
     }
-    texts["spec.yaml"] = _MARK + yaml.safe_dump(spec, sort_keys=False)
-    arrays = {
-        name: value
-        for name, value in arguments.items()
-        if isinstance(value, np.ndarray) and name not in outputs
+    return {
+        f"baseline{suffix}": _defines(parameters, baseline) + source,
+        f"template{suffix}": source,
+        "spec.yaml": yaml.safe_dump(spec, sort_keys=False),
     }
-    try:
-        _write(folder, texts, arrays)
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
-    return folder / "spec.yaml"
 
 
 def _is_size(value: object) -> bool:
@@ -184,20 +228,26 @@ def _source_of(reference: Callable[..., object]) -> str:
     return f"import numpy as np\n\n\n{text}"
 
 
-def _write(
-    folder: Path, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+def write_folder(
+    folder: Path,
+    mark: str,
+    texts: Mapping[str, str],
+    arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]],
 ) -> None:
-    """Write all files; replace those of an earlier call.
+    """Write all files; replace those of an earlier call, whose spec begins with ``mark``.
 
     Raises:
-        EnvironmentProblem: the folder holds something else.
+        EnvironmentProblem: the folder holds something else, or cannot be written.
     """
     spec = folder / "spec.yaml"
-    ours = spec.is_file() and spec.read_text(errors="replace").startswith(_MARK)
-    if folder.exists() and not ours and any(folder.iterdir()):
-        raise EnvironmentProblem(f"{folder} holds other files: name a folder of its own")
-    (folder / "data").mkdir(parents=True, exist_ok=True)
-    for name, array in arrays.items():
-        np.save(folder / _file_of(name), np.ascontiguousarray(array), allow_pickle=False)
+    try:
+        ours = spec.is_file() and spec.read_text(errors="replace").startswith(mark)
+        if folder.exists() and not ours and any(folder.iterdir()):
+            raise EnvironmentProblem(f"{folder} holds other files: name a folder of its own")
+        (folder / "data" if arrays else folder).mkdir(parents=True, exist_ok=True)
+        for name, array in arrays.items():
+            np.save(folder / _file_of(name), np.ascontiguousarray(array), allow_pickle=False)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
     for name, text in texts.items():
         write_whole(folder / name, text)
