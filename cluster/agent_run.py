@@ -122,7 +122,10 @@ class AgentRun:
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with closing(RunDirectory.open(self._path, job=self._job)) as directory, logged(self._path):
+        with (
+            closing(RunDirectory.open(self._path, job=self._job)) as directory,
+            logged(self._path, directory.took_over),
+        ):
             self._asked.begin()
             language = directory.experiment.kernel.language
             engine = Engine(partial(self._open_fleet, language), observe=self._observe)

@@ -28,10 +28,11 @@ class _LogFile(logging.FileHandler):
 
 
 @contextmanager
-def logged(run: Path) -> Iterator[None]:
+def logged(run: Path, took_over: str = "") -> Iterator[None]:
     """Append what these packages log to ``log.txt`` of a run directory, for as long as it lasts.
 
-    It begins with the process and ends with why the process left. A log that cannot be written is
+    It begins with the process, and the dead one that it ``took_over`` the run from, and ends with
+    why the process left. A log that cannot be written is
     no reason to end a run: it goes without.
     """
     try:
@@ -44,6 +45,8 @@ def logged(run: Path) -> Iterator[None]:
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
     _log.info("process %d on %s begins", os.getpid(), platform.node())
+    if took_over:
+        _log.warning("the run directory is taken over from %s", took_over)
     try:
         yield
         _log.info("process %d ends", os.getpid())

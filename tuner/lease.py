@@ -133,12 +133,15 @@ class Lease:
     """The right to write a run directory, until :meth:`release`. Follows it when it is renamed."""
 
     def __init__(self, folder: Path, job: str = "") -> None:
-        """Take the lease, if necessary from a dead process; ``job`` is this process's batch job.
+        """Take the lease, if necessary from a dead process, which :attr:`took_over` then names.
+
+        ``job`` is this process's batch job.
 
         Raises:
             EnvironmentProblem: a live process holds the directory.
             OSError: it cannot be written.
         """
+        self.took_over = ""
         self._mutex = threading.Lock()  # no descriptor may be closed during a heartbeat
         self._ended = threading.Event()
         self._lost: str | None = None
@@ -207,6 +210,7 @@ class Lease:
         except FileNotFoundError:
             raise in_use(folder, read_tenure(folder)) from None
         self._remove(aside)
+        self.took_over = str(stale)
 
     # By descriptor, since the folder may be renamed.
 

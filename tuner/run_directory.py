@@ -141,6 +141,8 @@ class RunDirectory:
         self.info = view.info
         self.experiment = view.experiment
         self._lease = lease
+        self.took_over = lease.took_over
+        """The dead process that held the directory before; empty if none did."""
         try:
             self.secret = int(_read(self.path / "secret") or "", 16)
         except (EnvironmentProblem, ValueError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import resource
 import shutil
@@ -74,12 +75,16 @@ def test_a_journal_that_cannot_be_written_ends_the_run_which_goes_on_with_nothin
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     first = RunView.open(path).facts()
+    (path / "lease.json").write_text("{")  # as a killed process may leave it
+    os.utime(path / "lease.json", (0, 0))
     assert any(fact.kind == "trial.finished" for fact in first)
     assert first[-1].kind != "run.finished"
     follow(path)
     whole = RunView.open(path).facts()
     assert whole[: len(first)] == first
     assert whole[-1].kind == "run.finished"
+    log = (path / "log.txt").read_text()
+    assert "the run directory is taken over from an unknown process" in log
     assert proposed(path) == sorted(set(proposed(path)))
 
 

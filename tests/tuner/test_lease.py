@@ -63,6 +63,7 @@ def test_it_says_who_holds_it_and_goes_with_its_release(tmp_path):
     found = read_tenure(tmp_path)
     assert found.alive
     assert str(found) == f"process {os.getpid()} on {os.uname().nodename} (Slurm job 17)"
+    assert held.took_over == ""
     held.check()
     held.release()
     held.release()
@@ -93,7 +94,9 @@ def test_a_killed_process_holds_nothing_on_its_machine(tmp_path, request, before
     found = read_tenure(tmp_path)
     assert not found.alive
     assert found.why_stale.startswith(f"process {pid} on ")
-    Lease(tmp_path).release()
+    held = Lease(tmp_path)
+    assert held.took_over == str(found)
+    held.release()
 
 
 def test_a_process_of_another_machine_lives_as_long_as_its_heartbeat(tmp_path):
