@@ -14,6 +14,7 @@ from tuner.plan import Build
 from workers.checkers.job import Job
 from workers.checkers.tool import Profiler, Tool
 from workers.compilers.port import Compiler
+from workers.devices.occupants import Occupant
 from workers.devices.port import DeviceBackend
 from workers.loader.port import Runtime
 from workers.replay.port import ReplayDevice
@@ -60,5 +61,8 @@ class BackendAdapter:
     """Ceiling kernels for a device, and launches of products with so many rows."""
     open_runtime: Callable[[], Runtime] | None
     """Launch exported kernels in an application's process; ``None``: only C programs can."""
+    occupants: Callable[[str], tuple[Occupant, ...]] | None
+    """Other users' processes on the device of this identity, as far as they can be seen; makes no
+    context on it. ``None`` where none can be listed."""
     open_replay: Callable[[int], ReplayDevice] | None
     """Open a device by index to replay captured launches; ``None``: launches cannot be captured."""

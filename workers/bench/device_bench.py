@@ -1,8 +1,7 @@
 """One device's bench: the order of checks, and what a failure means for the next step.
 
 Used by the local fleet's thread and by the Ray actor. Only child processes touch the device
-(:mod:`workers.bench.supervisor`): one for trials, one for the oracle, and a fresh one for each
-confirmation.
+(:mod:`workers.bench.supervisor`): for trials, for the oracle, and a fresh one to confirm.
 """
 
 import socket
@@ -30,6 +29,7 @@ from tuner.journal.facts import (
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.backends.registry import adapter_of
+from workers.bench.availability import if_free
 from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
 from workers.bench.confirmation import Confirmation
 from workers.bench.deadlines import Deadlines
@@ -251,7 +251,7 @@ class DeviceBench:
             return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error))
 
     def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
-        prep = Preparation.of(setup, self._describe()[0])
+        prep = Preparation.of(setup, if_free(*self._describe()))
         for shape in prep.timed:
             cell = setup.baseline.plan.cells[shape]
             if isinstance(cell, Infeasible):

@@ -292,5 +292,6 @@ ADAPTER = BackendAdapter(
     profiler=None,
     ceilings=ceilings,
     open_runtime=None,
+    occupants=None,
     open_replay=None,
 )

@@ -4,7 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from workers.backends.cuda.nvml import Nvml, count_others, parent_of
+from tests.tuner.space.devices import cuda_device
+from tuner.errors import EnvironmentProblem
+from workers.backends.cuda.nvml import Nvml, count_others, occupants, parent_of
+from workers.bench.availability import if_free
+from workers.devices.occupants import Occupant
 
 
 class NVMLError(Exception):
@@ -123,3 +127,64 @@ def test_only_processes_of_others_count(pids, others) -> None:
 def test_the_parent_of_a_process_is_known_and_of_none_it_is_not() -> None:
     assert parent_of(OWN) == os.getppid()
     assert parent_of(1 << 22) is None
+
+
+IDENTITY = "cuda-0000-1B-00.0-9ebbbb1a6d2be0f23a4b7d6cb2b0a1f4"
+RECORDED = {
+    b"GPU-9ebbbb1a-6d2b-e0f2-3a4b-7d6cb2b0a1f4": [2101, 2102, 2103, 9999],
+    b"MIG-1c2d3e4f-0000-4000-8000-000000000000": [2102],
+}
+"""What the library lists by UUID: a process of this user, two of others, one of another host."""
+
+
+@pytest.fixture
+def listed(nvml, tmp_path) -> object:
+    def by_uuid(uuid: bytes) -> bytes:
+        if uuid not in RECORDED:
+            raise NVMLError
+        return uuid
+
+    nvml.nvmlDeviceGetHandleByUUID = by_uuid
+    nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [
+        SimpleNamespace(pid=pid, usedGpuMemory=1 << 30) for pid in RECORDED[handle]
+    ]
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
+    other = os.getuid() + 70001
+    for pid, user in ((2101, os.getuid()), (2102, other), (2103, other)):
+        (tmp_path / str(pid)).mkdir()
+        status = f"Name:\tpython3\nUmask:\t0022\nUid:\t{user}\t{user}\t{user}\t{user}\n"
+        (tmp_path / str(pid) / "status").write_text(status)
+    return tmp_path
+
+
+def test_processes_of_other_users_are_named(listed) -> None:
+    user = f"user {os.getuid() + 70001}"
+    assert [str(one) for one in occupants(IDENTITY, listed)] == [
+        f"{user} (process 2102, python3)",
+        f"{user} (process 2103, python3)",
+    ]
+    slice_of_one = "cuda-0000-1B-00.0-1c2d3e4f000040008000000000000000"
+    assert [one.pid for one in occupants(slice_of_one, listed)] == [2102]
+
+
+def test_where_the_library_or_the_ids_say_nothing_no_process_is_named(listed, monkeypatch) -> None:
+    assert occupants(f"cuda-0000-1B-00.0-{'0' * 32}", listed) == ()
+    assert occupants("cuda-0000-1B-00.0-", listed) == ()
+    container = listed / "self" / "ns" / "pid"
+    container.unlink()
+    container.symlink_to("pid:[4026532281]")
+    assert occupants(IDENTITY, listed) == ()
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert occupants(IDENTITY, listed) == ()
+
+
+def test_a_device_that_another_user_works_on_is_left_alone(monkeypatch) -> None:
+    who = Occupant(pid=7, user="ann", command="train.py")
+    held = {"cuda-held": (who,)}
+    adapter = SimpleNamespace(occupants=lambda identity: held.get(identity, ()))
+    monkeypatch.setattr("workers.bench.availability.adapter_of", lambda _: adapter)
+    device = cuda_device(90)
+    assert if_free(device, "cuda-free") is device
+    with pytest.raises(EnvironmentProblem, match=r"left alone.* in use by ann \(process 7, train"):
+        if_free(device, "cuda-held")

@@ -11,6 +11,7 @@ from workers.backends.cuda.architectures import device_for
 from workers.backends.cuda.compiler import open_compiler
 from workers.backends.cuda.device import open_device
 from workers.backends.cuda.driver import count_devices
+from workers.backends.cuda.nvml import occupants
 from workers.backends.cuda.replay import open_replay
 from workers.backends.cuda.runtime import open_runtime
 from workers.backends.port import BackendAdapter, CeilingKernels
@@ -51,5 +52,6 @@ ADAPTER = BackendAdapter(
     profiler=ncu.profiler,
     ceilings=ceilings,
     open_runtime=open_runtime,
+    occupants=occupants,
     open_replay=open_replay,
 )

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tuner.telemetry import Vitals
+from workers.devices.occupants import PROCESSES, Occupant, of_other_users
 
 _REASONS = {
     0x04: "power cap",
@@ -50,6 +52,33 @@ def count_others(pids: Collection[int], parent: Callable[[int], int | None] = pa
         return max(0, len(pids) - 1)
     family = parent(own)
     return sum(pid != own and parent(pid) != family for pid in pids)
+
+
+def occupants(identity: str, processes: Path = PROCESSES) -> tuple[Occupant, ...]:
+    """Other users' processes on a GPU, or on a slice of one; none where the library does not tell.
+
+    Args:
+        identity: the device's, which ends with its UUID in hexadecimal digits.
+        processes: where the host lists its processes.
+    """
+    try:
+        import pynvml
+
+        name = UUID(identity.rpartition("-")[2])
+        pynvml.nvmlInit()
+        handle = _by_uuid(pynvml, str(name))
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except Exception:  # no library, no driver, no permission, or no UUID
+        return ()
+    return of_other_users((process.pid for process in found), processes)
+
+
+def _by_uuid(pynvml: Any, uuid: str) -> Any:
+    """The handle of a GPU, or of a MIG slice."""
+    try:
+        return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
+    except pynvml.NVMLError:
+        return pynvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}".encode())
 
 
 class Nvml:

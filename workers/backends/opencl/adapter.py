@@ -42,5 +42,6 @@ ADAPTER = BackendAdapter(
     profiler=None,
     ceilings=ceilings,
     open_runtime=open_runtime,
+    occupants=None,
     open_replay=None,
 )
