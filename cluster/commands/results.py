@@ -22,6 +22,7 @@ from tuner.journal.timeline import Timeline, timeline
 from tuner.lease import Tenure, read_tenure
 from tuner.report.kernel_tuner import cache_file, t4_results
 from tuner.report.timeline import bench_text
+from tuner.results.summary import summarise
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
 
@@ -194,6 +195,9 @@ def export(run_dir: Path, *, output: Path | None, form: str) -> None:
     """Write the tuned sources and their header, or all trials; print the paths."""
     if form == "sources":
         written = write_export(run_dir, output or run_dir / "export")
+        if summarise(history_of(result_view(run_dir))).outcome == "no_gain":
+            nothing = "nothing is confirmed as faster: the header picks your kernel on every shape"
+            typer.echo(f"kernelwright: {nothing}", err=True)
     else:
         written = [
             write_trials(run_dir, form, output or run_dir / "export" / f"trials.{form}.json")
