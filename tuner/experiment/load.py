@@ -7,7 +7,7 @@ import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -23,7 +23,7 @@ from tuner.experiment.headers import check_include_folder, find_headers
 from tuner.experiment.model import Argument, Experiment, ShapeBinding, Template
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.source_build import source_build
-from tuner.experiment.validation import adapter, validate
+from tuner.experiment.validation import adapter, mended, validate
 from tuner.experiment.yaml_document import Data, Document, parse
 from tuner.experiment.yaml_document import Path as DataPath
 from tuner.expressions import closest
@@ -37,6 +37,25 @@ _NOT_TEXT = frozenset({"on", "off", "yes", "no", "true", "false", "null"})
 NO_SECTIONS: Mapping[str, type] = MappingProxyType({})
 
 
+@dataclass(slots=True)
+class _Unread:
+    """Parts of a spec that are wrong: keys that lead to them, and places of stand-ins for them."""
+
+    names: set[str] = field(default_factory=set)
+    places: set[DataPath] = field(default_factory=set)
+
+    def explains(self, finding: Finding) -> bool:
+        """Whether a finding may only follow from such a part."""
+        absent = finding.absent
+        if self.names and absent is not None:
+            return absent == ANYTHING or closest(absent, self.names) is not None
+        # A stand-in may contradict the kernel's signature, or its neighbours in the same mapping.
+        start = finding.path[:2]
+        if self.places and (start[:1] == ("kernel",) or finding.path[-1:] == ("entry",)):
+            return True
+        return any(place[: len(start)] == start for place in self.places)
+
+
 def load_experiment(path: str | Path, sections: Mapping[str, type] = NO_SECTIONS) -> Experiment:
     """Load the experiment of a YAML file, with the text of every file that it names.
 
@@ -48,7 +67,7 @@ def load_experiment(path: str | Path, sections: Mapping[str, type] = NO_SECTIONS
     path = Path(path)
     document = _read(path)
     problems: list[Problem] = []
-    unread: set[str] = set()
+    unread = _Unread()
     data = copy.deepcopy(document.data)
     template_document = document
     if isinstance(data, dict) and isinstance(data.get("template"), str):
@@ -64,7 +83,7 @@ def load_experiment(path: str | Path, sections: Mapping[str, type] = NO_SECTIONS
     if experiment:
         experiment = _with_files(experiment, document, path.parent, problems)
         for finding in check(experiment):
-            if unread and _follows(finding, unread):
+            if unread.explains(finding):
                 continue
             if finding.path[0] == "template" and template_document is not document:
                 problems.append(template_document.problem(finding.path[1:], finding.message))
@@ -76,12 +95,6 @@ def load_experiment(path: str | Path, sections: Mapping[str, type] = NO_SECTIONS
 def problem_in(path: Path, where: DataPath, message: str) -> Problem:
     """A problem at a path of a spec that was already loaded."""
     return _read(path).problem(where, message)
-
-
-def _follows(finding: Finding, unread: set[str]) -> bool:
-    """Whether a finding only follows from a part that could not be read, or was misspelt."""
-    absent = finding.absent
-    return absent == ANYTHING or (absent is not None and closest(absent, unread) is not None)
 
 
 def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
@@ -164,7 +177,7 @@ def _read(path: Path) -> Document:
 
 
 def _template(
-    document: Document, directory: Path, problems: list[Problem], unread: set[str]
+    document: Document, directory: Path, problems: list[Problem], unread: _Unread
 ) -> tuple[Template | None, Document]:
     """The template from a separate file, and that file's document."""
     assert isinstance(document.data, dict)
@@ -179,7 +192,8 @@ def _template(
     except SpecProblems as error:
         problems += error.problems
         return None, document
-    return _validated(Template, found.data, found, path.parent, problems, unread), found
+    made = _validated(Template, found.data, found, path.parent, problems, unread, ("template",))
+    return made, found
 
 
 def _validated(
@@ -188,21 +202,26 @@ def _validated(
     document: Document,
     directory: Path,
     problems: list[Problem],
-    unread: set[str],
+    unread: _Unread,
+    at: DataPath = (),
 ) -> T | None:
-    """Validate; leave out optional parts that are wrong, so that later checks can run.
+    """Validate; leave out or replace parts that are wrong, so that later checks can run.
 
-    The keys on the path to each part that was left out are added to ``unread``.
+    Those parts are added to ``unread``; ``at`` is the data's own path in the experiment.
     """
     made, paths = validate(cls, data, document, directory, problems)
     if made is not None:
         return made
     rest = copy.deepcopy(data)
     for path in paths:
-        unread.update(step for step in path if isinstance(step, str))
+        unread.names.update(step for step in path if isinstance(step, str))
         if not _prune(rest, path):
             return None
-    return validate(cls, rest, document, directory, [])[0]
+    made = validate(cls, rest, document, directory, [])[0]
+    if made is None:  # what is wrong cannot be left out
+        made = validate(cls, mended(cls, data, directory), document, directory, [])[0]
+        unread.places.update((*at, *path) for path in paths)
+    return made
 
 
 def _prune(data: Data, path: DataPath) -> bool:

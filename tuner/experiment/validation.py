@@ -4,10 +4,12 @@ Translates the location of an error to a path in the file, reports only the bran
 the author meant, and names keys that are planned but not supported.
 """
 
+import copy
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -87,6 +89,42 @@ def validate(
         problems += [document.problem((*at, *p), text, at_key=at_key) for p, text, at_key in found]
         return None, [(*at, *path) for path, _, _ in found]
     return made, []
+
+
+def mended(cls: type, data: Data, directory: FilePath | None) -> Data:
+    """A copy of invalid data with stand-ins for what is wrong, so that the rest can be checked.
+
+    A misspelt key gets its name, a misspelt choice the closest one, an expression the value 1.
+    """
+    copied = copy.deepcopy(data)
+    try:
+        adapter(cls).validate_json(
+            json.dumps(data), context={"directory": directory} if directory else None
+        )
+    except ValidationError as error:
+        for item in _meant([_Located(e, data) for e in error.errors(include_url=False)], data):
+            # What a path led through may have been replaced already.
+            with suppress(KeyError, IndexError, TypeError):
+                if item.path and item.type != "missing":
+                    _mend(cls, item, _at(copied, item.path[:-1]))
+    return copied
+
+
+def _mend(cls: type, item: "_Located", parent: Data) -> None:
+    """Replace one wrong value of ``parent``, or the key of one."""
+    key = item.path[-1]
+    if item.type == "unexpected_keyword_argument" and isinstance(parent, dict):
+        known = _field_names(_owner(cls, item)) - parent.keys()
+        value, meant = parent.pop(str(key), None), closest(str(key), known)
+        if meant is not None:
+            parent[meant] = value
+        return
+    choices = _choices(item)
+    stand_in: Data = closest(str(item.data), choices) or (choices[0] if choices else 1)
+    if isinstance(parent, dict):
+        parent[str(key)] = stand_in
+    elif isinstance(parent, list):
+        parent[int(key)] = stand_in
 
 
 class _Located:

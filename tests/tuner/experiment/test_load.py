@@ -236,6 +236,24 @@ def test_one_mistake_is_one_clear_message(tmp_path, old, new, message):
     assert problems[0].startswith("spec.yaml:")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("kind: in,", "kind: input,"),
+        ("name: x,", "nam: x,"),
+        ('grid: ["ceil_div(n, 64)"]', 'grid: ["ceil_div(n 64)"]'),
+        ("language: opencl", "language: opncl"),
+        ("tune: ", "tun: "),
+        ("arguments:", "argument:"),
+    ],
+)
+def test_a_mistake_in_what_is_required_hides_no_other(tmp_path, old, new):
+    text = specs.SPEC.replace("{n: 777}", "{n: 0}").replace(old, new, 1)
+    problems = said(specs.write(tmp_path, text))
+    assert len(problems) == 2, problems
+    assert "n=0: a size is at least 1" in problems[1]
+
+
 def test_a_float_may_follow_from_the_shape(tmp_path):
     experiment = load_experiment(specs.write(tmp_path, FOLLOWS))
     *_, factor = resolve_arguments(experiment, {"n": 4})
