@@ -83,11 +83,12 @@ def steps() -> dict[str, Step]:
                 "tests/gpu",
                 *(
                     f"--ignore=tests/gpu/{one}.py"
-                    for one in ("test_exploits", "test_honest_kernels", *OWN_STEP)
+                    for one in ("test_exploits", "test_honest_kernels", "test_sharing", *OWN_STEP)
                 ),
             ),
         ),
         "sequences": Step(300, tests(*map("tests/gpu/{}.py".format, OWN_STEP), "-s")),
+        "sharing": Step(400, tests("tests/gpu/test_sharing.py", "-s")),  # best on two GPUs
         "exploits": Step(300, tests("tests/gpu/test_exploits.py", "-s")),
         "seeds": Step(
             590, python("-m", "tests.exploits.seeds", "10", "tests/gpu/exploits", "4[58]*", "51*")
