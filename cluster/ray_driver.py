@@ -10,7 +10,7 @@ import logging
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from cluster.agent_run import ModelAccess, open_run
 from cluster.console import Update
 from cluster.fleets.actors import free_rooms, no_environment
 from cluster.fleets.claim import Claim, Share
+from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
 from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
 from cluster.job_client import REACHING_SECONDS, ray_problem
@@ -32,7 +33,7 @@ from tuner.backends.registry import traits_of
 from tuner.device import Backend
 from tuner.engine.progress import RunProgress
 from tuner.engine.session import StopReason
-from tuner.errors import EnvironmentProblem, KernelwrightError, RunInterrupted
+from tuner.errors import EnvironmentProblem, KernelwrightError, Preempted, RunInterrupted
 
 NAMESPACE = "kernelwright"
 
@@ -191,13 +192,17 @@ class RemoteRun:
 
         Raises:
             KernelwrightError: what the driver raised.
+            Preempted: this node is being drained; the run was left in order.
             EnvironmentProblem: the driver died, or Ray could not start it; everything finished is
                 kept.
         """
         stream = self._actor.progress.options(num_returns="streaming").remote()
+        watch = asyncio.create_task(self._leave_when_drained())
         try:
             async for progress in stream:
                 yield await progress
+            if watch.done():
+                raise Preempted("this node of the Ray cluster is being drained")
         except RayTaskError as error:
             if isinstance(error.cause, KernelwrightError):
                 raise error.cause from None
@@ -207,3 +212,15 @@ class RemoteRun:
         except RayError as error:
             await asyncio.to_thread(free_rooms, self._name)
             raise driver_lost(error) from error
+        finally:
+            watch.cancel()
+
+    async def _leave_when_drained(self) -> None:
+        """End the run in order once Ray says that this node will be taken away."""
+        here = ray.get_runtime_context().get_node_id()
+        drained = False
+        while not drained:
+            await asyncio.sleep(POLL_SECONDS)
+            with suppress(RayError, RuntimeError):  # the head is away
+                drained = here in await asyncio.to_thread(draining_nodes)
+        self.stop("interrupted")

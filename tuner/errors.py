@@ -36,6 +36,12 @@ class NothingValid(KernelwrightError):
     exit_code = 4
 
 
+class Preempted(KernelwrightError):
+    """The machine is about to be taken away; the run can be resumed elsewhere."""
+
+    exit_code = 143
+
+
 class DeviceNeeded(KernelwrightError):
     """The next step needs a device that this process does not have; the run can be resumed."""
 

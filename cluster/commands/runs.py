@@ -40,6 +40,7 @@ from tuner.errors import (
     EnvironmentProblem,
     KernelwrightError,
     NothingValid,
+    Preempted,
     RunInterrupted,
 )
 from tuner.experiment.draft_spec import unread_guesses
@@ -253,9 +254,9 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
 
     Raises:
         SystemExit: the run can be continued, with the options ``again`` (and ``target``, until the
-            device itself is needed): 130 or 143 after a signal, 130 if it was stopped before
-            anything was measured, 6 if a reply or the device is awaited, 3 after its result so far
-            if it lost its driver, its benches or its disk.
+            device itself is needed): 130 or 143 after a signal, 143 where the node is drained, 130
+            if it was stopped before anything was measured, 6 if a reply or the device is awaited, 3
+            after its result so far if it lost its driver, its benches or its disk.
     """
     received: list[signal.Signals] = []
 
@@ -280,8 +281,9 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
     try:
         with suppress(asyncio.CancelledError):
             asyncio.run(follow())
-    except DeviceNeeded as needed:
-        _leave(str(needed), folder, again, needed.exit_code)
+    except (DeviceNeeded, Preempted) as why:
+        if not results.is_over(folder):
+            _leave(str(why), folder, again, why.exit_code)
     except RunInterrupted as error:
         with suppress(KernelwrightError):
             report.report(folder, as_json=as_json)

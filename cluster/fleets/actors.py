@@ -177,9 +177,15 @@ class OwnedActor:
         await asyncio.shield(self._released)
 
     async def _release(self) -> None:
-        with suppress(TimeoutError, RayError):
-            await asyncio.wait_for(self.calls.close.remote(), CLOSING_SECONDS)
-        ray.kill(self.calls, no_restart=True)
+        closing = asyncio.ensure_future(self.calls.close.remote())
+        try:
+            # Not `wait_for`, which waits for what it cancels, and a call of Ray's may go on.
+            await asyncio.wait({closing}, timeout=CLOSING_SECONDS)
+            with suppress(RayError, asyncio.InvalidStateError):
+                closing.result()
+        finally:
+            closing.cancel()
+            ray.kill(self.calls, no_restart=True)
 
 
 class ActorCompiler:
@@ -278,6 +284,14 @@ class ActorBench:
         place.check()
         self.name, self.node, self.node_id = place.worker, place.node, place.node_id
         return place.process
+
+    async def locate(self) -> None:
+        """Look up its node with Ray, where the actor itself cannot say."""
+        table = await asyncio.to_thread(placement_group_table, self._group)
+        nodes = await asyncio.to_thread(ray.nodes)
+        self.node_id = table.get("bundles_to_node_id", {}).get(0, "")
+        hosts = {node["NodeID"]: node["NodeManagerHostname"] for node in nodes}
+        self.node = hosts.get(self.node_id, "")
 
     async def device(self) -> Device:
         """What the device allows."""

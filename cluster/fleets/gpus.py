@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -20,8 +20,9 @@ from cluster.fleets.actors import PLACEMENT_SECONDS, ActorBench
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.holders import gpu_holders
 from cluster.fleets.local import target_remedy
+from cluster.fleets.slots import WorkerLost
 from tuner.device import Backend, Device
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, KernelwrightError
 
 STRAGGLER_SECONDS = 15.0
 """How long further benches may take after the first."""
@@ -36,7 +37,7 @@ ASIDE_SECONDS = 5
 """For one to so many seconds more a run that got too few GPUs steps aside, so that no two runs hold
 half of the GPUs each and wait for the other half."""
 
-_NODE = "ray.io/node-id"
+NODE = "ray.io/node-id"
 _TYPE = "ray.io/accelerator-type"
 _POLL_SECONDS = 0.2
 
@@ -61,10 +62,21 @@ class NodeGroup:
         return {"GPU": 1, "CPU": 1} if self.processors >= self.gpus else {"GPU": 1}
 
 
-async def take_gpus(
-    backend: Backend, wanted: str | None, claim: Claim
-) -> tuple[Device, list[ActorBench]]:
-    """Benches on GPUs of one model, and that model: the one that the run took before, if it did.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """GPUs that a run took: benches on devices of one model, in ``group``.
+
+    ``refused`` are benches that could not be used, and why.
+    """
+
+    device: Device
+    benches: Sequence[ActorBench]
+    group: NodeGroup
+    refused: Mapping[ActorBench, str]
+
+
+async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken:
+    """Benches on GPUs of one model: the one that the run took before, if it did.
 
     Raises:
         EnvironmentProblem: the cluster has no such GPUs, or others hold them and the run does not
@@ -74,35 +86,45 @@ async def take_gpus(
     wanted = before.name if before else wanted
 
     def look() -> NodeGroup:
-        return choose_nodes(backend, ray.nodes(), available_resources_per_node(), wanted, share)
+        nodes = [node for node in ray.nodes() if node["NodeID"] not in unusable()]
+        return choose_nodes(backend, nodes, available_resources_per_node(), wanted, share)
+
+    def unusable() -> set[str]:
+        return {bench.node_id for bench in refused if bench.node_id}
 
     def asking(there: int) -> list[ActorBench]:
+        labels = dict(group.labels)
+        if bad := unusable():
+            labels[NODE] = f"!in({','.join(sorted(bad))})"
         # Ray shows each actor its own GPU alone, so the index is always 0.
-        return [ActorBench(backend, 0, group.room, group.labels) for _ in range(share.most(there))]
+        return [ActorBench(backend, 0, group.room, labels) for _ in range(share.most(there))]
+
+    refused: dict[ActorBench, str] = {}
 
     while True:
         group = await _settled(look, share)
         held = group.gpus - group.free
         if group.free >= share.least:
-            benches = await placed(asking(group.free))
+            benches, bad = await placed(asking(group.free))
         elif claim.waits:
             with claim.waiting():
-                benches = await placed(asking(group.gpus), partial(_tell, claim, held))
+                benches, bad = await placed(asking(group.gpus), partial(_tell, claim, held))
         else:
             raise EnvironmentProblem(
                 f"{_count(share.least)} asked for and {group.free} of {group.gpus} free: "
                 f"{await asyncio.to_thread(gpu_holders, held)}; wait for them with --wait, ask for "
                 "fewer with --gpus, or end a run with `kernelwright stop RUN`"
             )
+        refused |= bad
         device, taken = await _of_one_model(benches, wanted, before)
         if len(taken) >= share.least:
             claim.device = device
-            return device, taken
+            return Taken(device=device, benches=taken, group=group, refused=refused)
         await asyncio.gather(*(bench.close() for bench in taken))
         if not claim.waits:
             raise EnvironmentProblem(
                 f"{_count(share.least)} of one model asked for, and only {len(taken)} × "
-                f"{device.name} found room; `ray status` shows what takes it"
+                f"{device.name} found room; `ray status` shows what takes it{_words(refused)}"
             )
         with claim.waiting():
             await asyncio.sleep(1 + secrets.randbelow(1000 * ASIDE_SECONDS) / 1000)
@@ -135,7 +157,7 @@ def choose_nodes(
     if not labelled:
         asked = ", ".join(f"{key}={value}" for key, value in share.labels.items())
         there = sorted(
-            {f"{k}={v}" for node in found for k, v in node["Labels"].items() if k != _NODE}
+            {f"{k}={v}" for node in found for k, v in node["Labels"].items() if k != NODE}
         )
         raise EnvironmentProblem(
             f"no node with a GPU has the labels {asked}; there are: {', '.join(there) or 'none'}"
@@ -186,44 +208,70 @@ async def _settled(look: Callable[[], NodeGroup], share: Share) -> NodeGroup:
 
 async def placed(
     benches: Sequence[ActorBench], tell: Callable[[], Awaitable[None]] | None = None
-) -> list[ActorBench]:
-    """The benches that found room; the others are given up.
+) -> tuple[list[ActorBench], dict[ActorBench, str]]:
+    """The benches that found room, and why others cannot be used; all but the first are given up.
 
     Args:
         benches: each waits in Ray's queue.
-        tell: called again and again until the first has room; by default that is waited for
+        tell: called at once, and again until the first has room; by default that is waited for
             :data:`PLACEMENT_SECONDS`.
 
     Raises:
-        EnvironmentProblem: none found room, or one cannot be started.
+        EnvironmentProblem: none found room, or none can be used.
     """
+    kept, refused = await find_room(benches, tell)
+    if not kept:
+        raise EnvironmentProblem(
+            f"the Ray cluster has no bench that can be used{_words(refused)}"
+            if refused
+            else f"the Ray cluster had no free room for a bench within {PLACEMENT_SECONDS:.0f} s; "
+            "`ray status` shows what takes it"
+        )
+    return kept, refused
+
+
+async def find_room(
+    benches: Sequence[ActorBench], tell: Callable[[], Awaitable[None]] | None = None
+) -> tuple[list[ActorBench], dict[ActorBench, str]]:
+    """The same, perhaps with no bench."""
     births = {asyncio.create_task(bench.ready()): bench for bench in benches}
+    waiting = set(births)
     kept: list[ActorBench] = []
-    try:
-        done = await _first(births, TELL_SECONDS if tell else PLACEMENT_SECONDS)
-        while tell and not done:
-            await tell()
-            done = await _first(births, TELL_SECONDS)
-        if not done:
-            raise EnvironmentProblem(
-                f"the Ray cluster had no free room for a bench within {PLACEMENT_SECONDS:.0f} s; "
-                "`ray status` shows what takes it"
-            )
-        if missing := births.keys() - done:
-            done |= (await asyncio.wait(missing, timeout=STRAGGLER_SECONDS))[0]
+    refused: dict[ActorBench, str] = {}
+
+    async def some(seconds: float, when: str) -> bool:
+        nonlocal waiting
+        done, waiting = await asyncio.wait(waiting, timeout=seconds, return_when=when)
         for task in done:
-            task.result()
-        kept = [births[task] for task in done]
+            bench = births[task]
+            try:
+                task.result()
+                kept.append(bench)
+            except (KernelwrightError, WorkerLost) as problem:
+                await bench.locate()
+                refused[bench] = str(problem)
+        return bool(done)
+
+    try:
+        while waiting and not kept:
+            if tell is not None:
+                await tell()
+            seconds = TELL_SECONDS if tell else PLACEMENT_SECONDS
+            if not await some(seconds, asyncio.FIRST_COMPLETED) and tell is None:
+                break
+        if kept and waiting:
+            await some(STRAGGLER_SECONDS, asyncio.ALL_COMPLETED)
     finally:
         for task in births:
             task.cancel()
         await asyncio.gather(*(bench.close() for bench in benches if bench not in kept))
-    return kept
+    return kept, refused
 
 
-async def _first(births: Collection[asyncio.Task[str]], seconds: float) -> set[asyncio.Task[str]]:
-    done, _ = await asyncio.wait(births, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    return done
+def _words(refused: Mapping[ActorBench, str]) -> str:
+    """Why benches cannot be used, by node, as the end of a message."""
+    each = dict.fromkeys(f"{bench.node or 'a node'}: {why}" for bench, why in refused.items())
+    return f"; {'; '.join(each)}" if each else ""
 
 
 async def _of_one_model(

@@ -8,10 +8,19 @@ Decides nothing about the search.
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
+from cluster.fleets.batches import (
+    BatchEndedError,
+    Batches,
+    BenchWork,
+    Leave,
+    lost_work,
+    unless,
+)
 from cluster.fleets.slots import BenchSlot, CompileSlot, WorkerLost
 from tuner.device import Device
 from tuner.engine.work import (
@@ -32,7 +41,6 @@ from tuner.journal.facts import (
     BenchLost,
     Span,
     TrialCompiled,
-    WorkLost,
 )
 from tuner.trial import Rejected
 
@@ -41,21 +49,7 @@ T = TypeVar("T")
 RESTART_POLL_SECONDS = 0.5
 """Interval between checks of a worker that died while idle."""
 
-Leave = asyncio.Future[str]
-"""Done once a worker is to take no more work, with the reason."""
-
-BenchWork = PrepareWork | MeasureWork | ConfirmWork | ExamineWork
-
 _log = logging.getLogger(__name__)
-
-
-class _BatchEndedError(Exception):
-    """Why a batch came to no end; never leaves this module."""
-
-    def __init__(self, work: MeasureWork, problem: Exception) -> None:
-        super().__init__(str(problem))
-        self.work = work
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +96,7 @@ class PooledFleet:
         self._to_compile: asyncio.Queue[CompileWork] = asyncio.Queue()
         self._to_bench: asyncio.Queue[BenchWork | None] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer | Exception] = asyncio.Queue()
+        self._batches = Batches(self._to_bench, self._answers)
         self._setup: BenchSetup | None = None
         self._key = ""
         self._wanted = asyncio.Event()
@@ -165,6 +160,10 @@ class PooledFleet:
         if serving is not None and not serving.leave.done():
             serving.leave.set_result(reason)
 
+    def has(self, worker: CompileSlot | BenchSlot) -> bool:
+        """Whether a worker was added and is not closed yet."""
+        return worker in self._serving
+
     def refuse(self, bench: BenchSlot, reason: str) -> None:
         """Note that a bench was not added, since it cannot be used."""
         self._tell(bench, reason)
@@ -223,8 +222,8 @@ class PooledFleet:
         while not leave.done():
             work: CompileWork | None = None
             try:
-                await _unless(compiler.ready(), leave)
-                work = await _unless(self._to_compile.get(), leave)
+                await unless(compiler.ready(), leave)
+                work = await unless(self._to_compile.get(), leave)
                 if work is None:
                     continue
                 began = time.time()
@@ -250,13 +249,13 @@ class PooledFleet:
         while not leave.done():
             try:
                 held = await self._up_to_date(bench, leave, held)
-                work = work or await _unless(self._to_bench.get(), leave)
+                work = work or await unless(self._to_bench.get(), leave)
                 # Once more: it may have died, and come up bare, while it waited for work.
                 held = await self._up_to_date(bench, leave, held)
                 if held is not None and not leave.done():
                     work = await self._carry_out(bench, leave, held, work)
                 continue
-            except _BatchEndedError as ended:
+            except BatchEndedError as ended:
                 problem, work = ended.problem, ended.work
             except Exception as error:
                 problem = error
@@ -289,7 +288,8 @@ class PooledFleet:
         """Do one work, and batches that come up behind it; returns other work that came up."""
         match work:
             case MeasureWork():
-                return await self._measure_batches(bench, leave, held, work)
+                further = partial(self._is_for, held)
+                return await self._batches.measure(held.sound(bench), leave, work, further)
             case PrepareWork():
                 self._answers.put_nowait(replace(held.answer, work=work.id))
             case ConfirmWork():
@@ -298,56 +298,9 @@ class PooledFleet:
                 self._answers.put_nowait(await held.sound(bench).examine(work))
         return None
 
-    async def _measure_batches(
-        self,
-        bench: BenchSlot,
-        leave: Leave,
-        held: _Preparation,
-        first: MeasureWork,
-    ) -> BenchWork | None:
-        """Measure batches while they come; each is at the bench before the one in front is through.
-
-        So a bench never waits for what comes next, which takes as long as a candidate on Ray.
-        Returns work that came up and is none for what the bench has prepared.
-
-        Raises:
-            _BatchEndedError: a batch came to no end, nor did the one behind it.
-        """
-        running = asyncio.create_task(self._measure(held.sound(bench), first))
-        behind: asyncio.Task[None] | None = None
-        try:
-            while True:
-                work = await _unless(self._to_bench.get(), running, leave)
-                if isinstance(work, MeasureWork) and self._key == held.key:
-                    behind = asyncio.create_task(self._measure(bench, work))
-                try:
-                    await running
-                except _BatchEndedError:
-                    if behind is not None:
-                        await self._lose_batch(bench, behind)
-                    elif work is not None:
-                        self._to_bench.put_nowait(work)
-                    raise
-                if behind is None:
-                    return work
-                running, behind = behind, None
-        finally:
-            for task in filter(None, (running, behind)):
-                task.cancel()
-
-    async def _measure(self, bench: BenchSlot, work: MeasureWork) -> None:
-        try:
-            async for finished in bench.measure(work):
-                self._answers.put_nowait(replace(finished, work=work.id))
-        except Exception as problem:
-            raise _BatchEndedError(work, problem) from problem
-
-    async def _lose_batch(self, bench: BenchSlot, batch: "asyncio.Task[None]") -> None:
-        """Report that a batch is lost, since it was behind one that was."""
-        try:
-            await batch
-        except _BatchEndedError as ended:
-            self._answers.put_nowait(_lost(ended.work, bench.name, ended.problem))
+    def _is_for(self, held: _Preparation) -> bool:
+        """Whether what is queued now is for what a bench has prepared."""
+        return self._key == held.key
 
     async def _up_to_date(
         self, bench: BenchSlot, leave: Leave, held: _Preparation | None
@@ -357,12 +310,12 @@ class PooledFleet:
         Also before it takes work: one that comes up late leaves no candidates waiting meanwhile.
         Nothing if it was told to leave before.
         """
-        process = await _unless(bench.ready(), leave)
+        process = await unless(bench.ready(), leave)
         if process is None:
             return None
         self._lost.discard(bench)
         if not self._wanted.is_set():
-            await _unless(self._wanted.wait(), leave)
+            await unless(self._wanted.wait(), leave)
         setup, key = self._setup, self._key
         if setup is None:
             return None
@@ -397,7 +350,7 @@ class PooledFleet:
         if work is None:  # it died while idle: its restart takes a moment
             await asyncio.sleep(RESTART_POLL_SECONDS)
         else:
-            self._answers.put_nowait(_lost(work, worker, lost))
+            self._answers.put_nowait(lost_work(work, worker, lost))
 
     def _give_up(self, worker: str, work: Work | None, problem: Exception, *, last: bool) -> None:
         """One worker cannot go on: others take its work; with the last of its kind the run ends."""
@@ -405,21 +358,4 @@ class PooledFleet:
         if last or not isinstance(problem, KernelwrightError):
             self._answers.put_nowait(problem)
         elif work is not None:
-            self._answers.put_nowait(_lost(work, worker, problem))
-
-
-async def _unless(coroutine: Coroutine[Any, Any, T], *ends: "asyncio.Future[Any]") -> T | None:
-    """What a coroutine returns; it is cancelled for nothing if one of ``ends`` is done before."""
-    task = asyncio.ensure_future(coroutine)
-    try:
-        if not any(end.done() for end in ends):
-            await asyncio.wait((task, *ends), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        task.cancel()  # what is still in a queue stays there
-
-
-def _lost(work: Work, worker: str, problem: Exception) -> WorkLost:
-    return WorkLost(
-        work=work.id, task=work.kind, trials=work.trials, worker=worker, reason=str(problem)
-    )
+            self._answers.put_nowait(lost_work(work, worker, problem))

@@ -13,7 +13,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.fleets.actors import ActorBench, ActorCompiler, CompileActor, OwnedActor
 from cluster.fleets.claim import Claim
-from cluster.fleets.gpus import placed, take_gpus
+from cluster.fleets.elastic import ElasticFleet
+from cluster.fleets.gpus import NODE, placed, take_gpus
 from cluster.fleets.local import choose, compile_slots
 from cluster.fleets.pool import PooledFleet
 from tuner.backends.registry import traits_of
@@ -63,8 +64,8 @@ async def open_ray_fleet(
     actor = OwnedActor(CompileActor, beside, device, cache, slots)
     compilers = [ActorCompiler(actor, number) for number in range(slots)]
     try:
-        benches = await placed(
-            [ActorBench(backend, index, {"CPU": 1}, {"ray.io/node-id": here}) for index in indices]
+        benches, _ = await placed(
+            [ActorBench(backend, index, {"CPU": 1}, {NODE: here}) for index in indices]
         )
     except KernelwrightError:
         await actor.release()
@@ -75,17 +76,8 @@ async def open_ray_fleet(
 async def _over_gpus(
     backend: Backend, wanted: str | None, cache: Path | None, claim: Claim
 ) -> PooledFleet:
-    device, benches = await take_gpus(backend, wanted, claim)
-    resources = ray.cluster_resources()
-    gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
-    slots = compile_slots(device, processors=processors, benches=gpus)
-    # The first shares a bench's core, so that compiling goes on where others hold all the rest.
-    beside = {"num_cpus": 0, "scheduling_strategy": benches[0].placement}
-    spread = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
-    compilers = [
-        ActorCompiler(
-            OwnedActor(CompileActor, spread if number else beside, device, cache), number, process=0
-        )
-        for number in range(slots)
-    ]
-    return PooledFleet(device, compilers, benches)
+    taken = await take_gpus(backend, wanted, claim)
+    fleet = ElasticFleet(taken, claim.share, cache)
+    for bench, problem in taken.refused.items():
+        fleet.refuse(bench, problem)
+    return fleet

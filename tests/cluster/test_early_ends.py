@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from cluster.commands.results import stop
+from cluster.commands.runs import _follow
+from cluster.console import Activity
 from cluster.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import SPEC, write_experiment
 from tuner.engine.engine import LOST_SECONDS
 from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.engine.work import MeasureWork
-from tuner.errors import EnvironmentProblem, RunInterrupted
+from tuner.errors import EnvironmentProblem, Preempted, RunInterrupted
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 
@@ -91,6 +93,25 @@ def test_it_answers_a_stop_and_can_be_resumed(tmp_path):
     kinds = [fact.kind for fact in RunView.open(path).facts()]
     assert "search.ended" not in kinds
     assert "run.finished" not in kinds
+
+
+def test_a_run_on_a_node_that_is_drained_ends_with_143_and_the_command_that_resumes(
+    tmp_path, capsys
+):
+    class Drained:
+        def stop(self, _reason):
+            pass
+
+        async def progress(self):
+            yield Activity(words="compiling")
+            raise Preempted("this node of the Ray cluster is being drained")
+
+    path = begin(tmp_path, 60)
+    with pytest.raises(SystemExit) as ended:
+        _follow(Drained(), path, " --fleet ray", None, as_json=False)
+    assert ended.value.code == 143
+    said = capsys.readouterr().err
+    assert f"is being drained; continue with: kernelwright resume {path} --fleet ray\n" in said
 
 
 def test_it_ends_with_its_time_and_names_what_was_lost(tmp_path):

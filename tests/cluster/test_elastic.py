@@ -1,0 +1,102 @@
+"""Nodes join and leave a real Ray cluster while a run works; they are processes of this host."""
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from cluster.search_run import SearchRun
+from tests.cluster.kernels import SPEC
+from tests.cluster.test_ray_driver import begin, facts
+from tuner.errors import Preempted
+from tuner.trial import Measured
+
+PATIENCE = 120
+
+
+async def until(holds):
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+
+
+def drain(cluster, node_id):
+    """What ``ray drain-node`` does."""
+    from ray._raylet import GcsClient
+    from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION
+
+    deadline = int((time.time() + PATIENCE) * 1000)
+    told = GcsClient(address=cluster.address).drain_node(
+        node_id, DRAIN_NODE_REASON_PREEMPTION, "preempted", deadline
+    )
+    assert told[0], told
+
+
+@pytest.mark.slow
+def test_a_node_that_joins_is_used_one_without_a_driver_named_and_a_drained_one_left(
+    tmp_path, two_gpus
+):
+    from cluster.fleets.ray import open_ray_fleet
+
+    text = SPEC.replace("trials: 6", "trials: 40")
+    run = begin(tmp_path, text)
+    fleets, nodes = [], []
+
+    async def opener(backend):
+        fleets.append(await open_ray_fleet(backend, gpus=True))
+        return fleets[0]
+
+    def add(**options):
+        node = two_gpus.add_node(wait=False, num_gpus=1, **options)
+        nodes.append(node)
+        return node
+
+    async def follow():
+        done = False
+        async for progress in SearchRun(run, opener).progress():
+            if progress.finished and not done:
+                done = True
+                joined = add(num_cpus=2)
+                await until(lambda: fleets[0].bench_slots == 3)
+                drain(two_gpus, joined.node_id)
+                await until(lambda: fleets[0].bench_slots == 2)
+
+    try:
+        add(num_cpus=1, env_vars={"OCL_ICD_VENDORS": "/nonexistent"})
+        two_gpus.wait_for_nodes(timeout=PATIENCE)
+        asyncio.run(follow())
+    finally:
+        for node in nodes:
+            two_gpus.remove_node(node)
+    finished = facts(run, "trial.finished")
+    assert finished
+    assert all(isinstance(fact.outcome, Measured) for fact in finished)
+    assert len(facts(run, "run.finished")) == 1
+    lost = facts(run, "bench.lost")
+    assert all(fact.node == os.uname().nodename for fact in lost)
+    no_driver, drained = (fact.reason for fact in lost)
+    assert no_driver.startswith("no OpenCL device")
+    assert drained == "its node is being drained"
+    assert not facts(run, "work.lost")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_run_whose_own_node_is_drained_is_left_in_order(tmp_path, monkeypatch):
+    import ray
+
+    from cluster import ray_driver
+
+    run = begin(tmp_path, SPEC)
+    told = set()
+    monkeypatch.setattr(ray_driver, "draining_nodes", lambda: told)
+
+    async def follow():
+        async for _ in ray_driver.RemoteRun(run).progress():
+            told.add(ray.get_runtime_context().get_node_id())
+
+    with pytest.raises(Preempted, match="is being drained"):
+        asyncio.run(follow())
+    assert not facts(run, "run.finished")
