@@ -47,6 +47,18 @@ def test_the_text_and_the_files_are_those_of_the_commands(loaded, tmp_path):
         assert path.read_bytes() == (loaded.path / "export" / path.name).read_bytes()
 
 
+def test_the_kernel_of_a_result_runs(loaded):
+    cl, arrays = (pytest.importorskip(name) for name in ("pyopencl", "pyopencl.array"))
+    (device, *_) = [d for platform in cl.get_platforms() for d in platform.get_devices()]
+    queue = cl.CommandQueue(cl.Context([device]))
+    x = arrays.arange(queue, 777, dtype="float32")
+    out = arrays.zeros_like(x)
+    kernel = loaded.kernel
+    assert kernel.variant(out, x) in ("general", "baseline")
+    kernel(out, x)
+    assert (out.get() == 3 * x.get()).all()
+
+
 def test_all_trials_are_exported_for_kernel_tuner(loaded, tmp_path):
     said = kernelwright("export", loaded.path, "--format", "t4", "-o", tmp_path / "t4.json")
     assert said.stdout == f"{tmp_path / 't4.json'}\n"

@@ -70,6 +70,12 @@ class TunedKernel:
         check_manifest(self._manifest, files)
         self._language = self._manifest.kernel.language
         self._signature = Signature(self._manifest.spec)
+        passed = self._signature.arguments
+        self._by_name = {argument.name: argument for argument in passed}
+        self._outputs = frozenset(argument.name for argument in passed if argument.is_output)
+        self._free = frozenset(
+            a.name for a in passed if a.kind == "scalar" and not self._signature.may_lack(a)
+        )
         self._nulls = frozenset(a.name for a in self._manifest.arguments if a.kind == "null")
         self._calls: dict[Hashable, _Prepared] = {}
         self._codes: dict[tuple[Hashable, Build], Any] = {}
@@ -167,9 +173,8 @@ class TunedKernel:
 
     def _sorted(self, named: Mapping[str, object]) -> Given:
         given = Given()
-        arguments = {argument.name: argument for argument in self._signature.arguments}
         for name, value in named.items():
-            argument = arguments.get(name)
+            argument = self._by_name.get(name)
             if argument is None:
                 given.symbols[name] = _symbol(name, value, name in self._signature.types)
             elif argument.kind == "scalar":
@@ -178,32 +183,32 @@ class TunedKernel:
                 if not isinstance(value, bytes | bytearray | memoryview):
                     raise SpecError(f"argument '{name}': pass the struct as bytes")
                 given.structs[name] = bytes(value)
-            elif (view := self._runtime.view(value)) is not None:
-                given.arrays[name] = view
             else:
-                raise SpecError(
-                    f"argument '{name}': a {type(value).__name__} is no array on a device for "
-                    f"{self._language}"
-                )
+                given.arrays[name] = self._view(name, value)
         return given
+
+    def _view(self, name: str, value: object) -> ArrayView:
+        try:
+            view = self._runtime.view(value)
+        except SpecError as problem:
+            raise SpecError(f"argument '{name}' {problem}") from None
+        if view is None:
+            raise SpecError(
+                f"argument '{name}': a {type(value).__name__} is no array on a device for "
+                f"{self._language}"
+            )
+        return view
 
     def _kind(self, given: Given) -> Hashable:
         """What decides how a call is checked and what it launches."""
-        free = self._free
         return (
             tuple((v.dtype, v.shape, v.strides, v.size, v.writable) for v in given.arrays.values()),
             tuple(given.arrays),
-            tuple((n, v) for n, v in given.scalars.items() if n not in free),
+            tuple((n, v) for n, v in given.scalars.items() if n not in self._free),
             tuple((name, len(data)) for name, data in given.structs.items()),
             tuple(given.symbols.items()),
             self._suits_tuned(given),
         )
-
-    @cached_property
-    def _free(self) -> frozenset[str]:
-        """Scalars that any value may have."""
-        scalars = (a for a in self._signature.arguments if a.kind == "scalar")
-        return frozenset(a.name for a in scalars if not self._signature.may_lack(a))
 
     def _suits_tuned(self, given: Given) -> bool:
         """Whether the arguments are as those with which tuned variants were tested."""
@@ -214,10 +219,10 @@ class TunedKernel:
         for name, argument in self._signature.fixed.items():
             if name in given.scalars and not _same(argument, given.scalars[name]):
                 return False
-        outputs = {a.name for a in self._signature.arguments if a.is_output}
-        pairs = combinations(given.arrays.items(), 2)
         return not any(
-            _overlap(one, other) for (a, one), (b, other) in pairs if a in outputs or b in outputs
+            _overlap(one, other)
+            for (name, one), (its, other) in combinations(given.arrays.items(), 2)
+            if name in self._outputs or its in self._outputs
         )
 
     def _prepare(self, given: Given, place: Place) -> _Prepared:
@@ -230,8 +235,7 @@ class TunedKernel:
             for a in self._manifest.arguments
             if a.is_buffer
         }
-        outputs = [a.name for a in signature.arguments if a.is_output]
-        if not any(sizes[name] for name in outputs):
+        if not any(sizes[name] for name in self._outputs):
             return _Prepared("", symbols)
         served = self._manifest.serve(symbols, place.device, tuned=self._suits_tuned(given))
         if isinstance(served, str):
@@ -297,7 +301,7 @@ def _text(folder: Path, name: str) -> str:
 
 def _same(argument: Argument, given: float) -> bool:
     own = own_value(argument, {})
-    if argument.dtype not in ITEM_BYTES:  # a type symbol
+    if own == given or argument.dtype not in ITEM_BYTES:  # a type symbol has no one size
         return own == given
 
     def stored(value: float) -> bytes:

@@ -9,6 +9,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,7 @@ def _is_tensor(given: object) -> bool:
 
 def _tensor(given: Any) -> ArrayView:
     if given.device.type != "cuda":
-        raise SpecError(f"a tensor is on {given.device}: move it to the GPU with .cuda()")
+        raise SpecError(f"is on {given.device}: move it to the GPU with .cuda()")
     return _viewed(
         given, given.data_ptr(), tuple(given.shape), tuple(given.stride()), given.element_size()
     )
@@ -222,11 +223,17 @@ def _viewed(
         base=0,
         address=address,
         size=0 if 0 in shape else (last + 1) * item,
-        dtype=str(dtype).removeprefix("torch.").removesuffix("fn"),
+        dtype=_type_name(dtype),
         shape=shape,
         strides=strides,
         writable=writable,
     )
+
+
+@cache
+def _type_name(dtype: object) -> str:
+    """The format's name of an element type of NumPy or PyTorch."""
+    return str(dtype).removeprefix("torch.").removesuffix("fn")
 
 
 def _stream(given: object, index: int, torch: Any) -> int:

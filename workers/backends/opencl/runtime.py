@@ -33,6 +33,7 @@ class OpenCLRuntime:
     def __init__(self, cl: Any, arrays: Any) -> None:
         self._cl, self._arrays = cl, arrays
         self._described = cache(lambda device: described(device, cl))
+        self._type_name = cache(dtype_name)
 
     def view(self, given: object) -> ArrayView | None:
         """See :class:`workers.loader.port.Runtime`."""
@@ -60,7 +61,7 @@ class OpenCLRuntime:
             base=buffer.int_ptr if buffer is not None else 0,
             address=self._start(buffer, given.offset),
             size=0 if 0 in given.shape else (last + 1) * item,
-            dtype=dtype_name(given.dtype),
+            dtype=self._type_name(given.dtype),
             shape=tuple(given.shape),
             strides=strides,
         )
