@@ -26,6 +26,11 @@ _EXHAUSTED = frozenset(
 )
 """Errors of an exhausted machine, which any call may meet: no bug of ours."""
 
+_REFUSED = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE}
+)
+"""Errors of a path that any look at it may meet: no bug of ours."""
+
 
 class _Interrupted(SystemExit):
     """A signal arrived; no handler of failures catches it."""
@@ -112,10 +117,19 @@ def _message() -> Iterator[None]:
         typer.echo(f"kernelwright: error: {error}", err=True)
         sys.exit(error.exit_code)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _EXHAUSTED:
-            typer.echo(f"kernelwright: error: {error}: free resources or raise the limit", err=True)
+        if isinstance(error, OSError) and (remedy := _remedy(error)):
+            typer.echo(f"kernelwright: error: {error}: {remedy}", err=True)
             sys.exit(EnvironmentProblem.exit_code)
         _end_with_bug(error)
+
+
+def _remedy(error: OSError) -> str:
+    """What the user can do about an error of the machine or of a path; empty for a bug."""
+    if error.errno in _EXHAUSTED:
+        return "free resources or raise the limit"
+    if error.errno in _REFUSED and error.filename is not None:
+        return "check this path and its permissions"
+    return ""
 
 
 def _end_with_bug(error: Exception) -> NoReturn:

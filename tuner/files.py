@@ -61,6 +61,18 @@ def write_whole(path: Path, text: str) -> None:
         ) from error
 
 
+def check_text(path: Path | str) -> None:
+    """Check that a path can be written into a file of text.
+
+    Raises:
+        EnvironmentProblem: it has bytes that are not UTF-8.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise EnvironmentProblem(f"the name {path} is not UTF-8 text: rename it") from None
+
+
 def is_plain(name: str) -> bool:
     """Whether a name is a relative path that does not climb, without control characters."""
     path = PurePosixPath(name)

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import dump_resolved, load_resolved
 from tuner.experiment.model import Experiment
-from tuner.files import UnreadableFile, inside, make_folder, read_bounded, write_whole
+from tuner.files import UnreadableFile, check_text, inside, make_folder, read_bounded, write_whole
 from tuner.journal.facts import Entry, Fact, TrialProposed
 from tuner.journal.file import Journal, read_journal
 from tuner.journal.references import check_references
@@ -168,9 +168,12 @@ class RunDirectory:
         ``origin`` the path of the spec.
 
         Raises:
-            EnvironmentProblem: something is there already, or the place cannot be written.
+            EnvironmentProblem: something is there already, the place cannot be written, or a path
+                is not UTF-8.
         """
         path = path.absolute()
+        check_text(path)
+        check_text(origin)
         now, resolved = datetime.now(UTC), dump_resolved(experiment)
         info = RunInfo(
             format=FORMAT,

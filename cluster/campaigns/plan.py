@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field
 
 from agents.settings import ModelId
 from cluster.commands.find_spec import BUNDLED, bundled_names
@@ -20,8 +20,11 @@ from tuner.experiment.fields import read_text
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.validation import validate
 from tuner.experiment.yaml_document import Document, parse
+from tuner.files import check_text
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+
+MOST_RUNS = 1000
 
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -58,11 +61,8 @@ class Campaign:
     """What the campaign's folder is called; by default as its file."""
     seconds: Seconds | None = None
     """Time of the whole campaign, for example of a night, summed over all times it is continued."""
-    runs: Annotated[tuple[PlannedRun, ...], Field(min_length=1, max_length=1000)]
+    runs: Annotated[tuple[PlannedRun, ...], Field(min_length=1, max_length=MOST_RUNS)]
     """The specs."""
-
-
-CAMPAIGNS: TypeAdapter[Campaign] = TypeAdapter(Campaign)
 
 
 def load_campaign(path: Path) -> Campaign:
@@ -70,8 +70,10 @@ def load_campaign(path: Path) -> Campaign:
 
     Raises:
         SpecError: it is neither, or something in it is wrong, each with its place.
+        EnvironmentProblem: a path is not UTF-8.
     """
     path = path.absolute()
+    check_text(path)
     if path.is_dir():
         return _of_folder(path)
     try:
@@ -91,13 +93,21 @@ def load_campaign(path: Path) -> Campaign:
 
 def _of_folder(folder: Path) -> Campaign:
     """All files of a folder that look like a spec; those in its own folders are not looked at."""
-    specs = [file for file in sorted(folder.glob("*.y*ml")) if _has_kernel(file)]
-    if not specs:
-        raise SpecError(f"{folder} has no spec: a .yaml file with the key 'kernel'")
-    runs = tuple(PlannedRun(spec=str(file), name=file.stem) for file in specs)
-    return CAMPAIGNS.validate_json(
-        CAMPAIGNS.dump_json(Campaign(version=1, name=_as_name(folder.name), runs=runs))
-    )
+    specs = [file for file in sorted(folder.glob("[!.]*.y*ml")) if _has_kernel(file)]
+    if not 1 <= len(specs) <= MOST_RUNS:
+        raise SpecError(
+            f"{folder} has {len(specs)} specs, .yaml files with the key 'kernel'; a campaign has 1 "
+            f"to {MOST_RUNS}"
+        )
+    named: dict[str, Path] = {}
+    for file in specs:
+        check_text(file)
+        name = _as_name(file.stem)
+        if name in named:
+            raise SpecError(f"{named[name]} and {file} would both be called '{name}': rename one")
+        named[name] = file
+    runs = tuple(PlannedRun(spec=str(file), name=name) for name, file in named.items())
+    return Campaign(version=1, name=_as_name(folder.name), runs=runs)
 
 
 def _has_kernel(file: Path) -> bool:

@@ -31,6 +31,7 @@ def clean(runs: Sequence[Path], *, dry_run: bool) -> None:
     Raises:
         EnvironmentProblem: a run has not finished, or a process holds it; nothing is removed.
     """
+    runs = list({run.absolute(): run for run in runs}.values())
     for run in runs:
         if not is_over(run):
             raise EnvironmentProblem(

@@ -171,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(
         self, status: HTTPStatus, kind: str, text: str, *, policy: str = _PAGE_POLICY
     ) -> None:
-        data = text.encode()
+        data = text.encode(errors="backslashreplace")  # a path may have any bytes
         tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
         if status is HTTPStatus.OK and self.headers.get("If-None-Match") == tag:
             status, data = HTTPStatus.NOT_MODIFIED, b""

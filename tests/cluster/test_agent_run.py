@@ -219,7 +219,7 @@ def test_an_export_replaces_a_link_and_follows_none(tmp_path):
     link = path / "export" / "twice.h"
     link.unlink()
     link.symlink_to(tmp_path / "victim")
-    export(path, output=None)
+    export(path, output=None, form="sources")
     assert not (tmp_path / "victim").exists()
     assert link.is_file()
     assert not link.is_symlink()

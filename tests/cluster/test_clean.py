@@ -23,13 +23,13 @@ def test_what_is_removed_is_named_with_its_size_and_can_be_made_again(tmp_path, 
     path = run(tmp_path / "run", 0.5)
     facts = files(path)
     report(path, html_files=True, as_json=False)
-    export(path, output=None)
+    export(path, output=None, form="sources")
     whole = files(path)
     assert {"report.html", "results.jsonl", "results.csv"} < whole.keys()
     (path / ".report.html.0123456789abcdef.part").write_text("half")
     capsys.readouterr()
 
-    clean([path], dry_run=True)
+    clean([path, path], dry_run=True)
     told = capsys.readouterr().out
     size = sum(len(data) for name, data in whole.items() if name not in facts) + len("half")
     assert f"{size:,}  bytes would be removed" in told
@@ -40,7 +40,7 @@ def test_what_is_removed_is_named_with_its_size_and_can_be_made_again(tmp_path, 
     assert f"{size:,}  bytes removed" in capsys.readouterr().out
     assert files(path) == facts
     report(path, html_files=True, as_json=False)
-    export(path, output=None)
+    export(path, output=None, form="sources")
     assert files(path) == whole
 
 

@@ -174,6 +174,7 @@ BAD = [
     ),
     (("validate", "x" * 5000), 2, ["no such file"]),
     (("stop", "{run}"), 3, ["is not running"]),
+    (("status", "x" * 300), 3, ["File name too long", "check this path"]),
     (
         ("init", "{here}/scale.cl", "-o", "{spec}"),
         2,

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from html.parser import HTMLParser
 
@@ -84,6 +85,17 @@ def test_a_part_shows_a_run_with_foreign_text_escaped_and_comes_once(server):
     assert again.status == 200
     again, nothing = asked(server, "/runs/0/rounds", If_None_Match=tag)
     assert (again.status, nothing) == (304, "")
+
+
+def test_a_run_whose_path_is_not_utf_8_is_shown(run, tmp_path):
+    path = tmp_path / "run\udcff"
+    path.symlink_to(run.path)
+    watched = WatchServer([path], 0)
+    with watched, ThreadPoolExecutor(1) as pool:
+        pool.submit(watched.serve_forever)
+        for part in ("/", "/runs/0", "/metrics"):
+            assert "run\\udcff" in asked(watched, part)[1]
+        watched.shutdown()
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])

@@ -38,6 +38,14 @@ def test_it_is_found_again_as_it_was_made(tmp_path):
     found.close()
 
 
+def test_a_path_that_is_not_utf_8_is_refused_with_nothing_left(tmp_path):
+    with pytest.raises(EnvironmentProblem, match="is not UTF-8 text: rename it"):
+        create(tmp_path / "run\udcff")
+    with pytest.raises(EnvironmentProblem, match="is not UTF-8 text: rename it"):
+        RunDirectory.create(tmp_path / "run", EXPERIMENT, "", origin="spec\udcff.yaml")
+    assert not list(tmp_path.iterdir())
+
+
 def test_seeds_differ_between_runs_and_only_the_owner_can_read_them(tmp_path):
     one, other = create(tmp_path / "one"), create(tmp_path / "other")
     assert one.secret != other.secret

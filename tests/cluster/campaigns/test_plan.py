@@ -4,7 +4,7 @@ import pytest
 
 from cluster.campaigns.plan import load_campaign
 from tests.cluster.kernels import ROOT
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentProblem, SpecError
 
 SPEC = "kernel: {}\n"
 
@@ -76,7 +76,19 @@ def test_a_folder_stands_for_the_specs_in_it(tmp_path):
     (tmp_path / "broken.yaml").write_text("kernel: [\n")
     assert [run.name for run in load_campaign(tmp_path).runs] == ["broken", "c"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SpecError, match="empty has no spec"):
+    with pytest.raises(SpecError, match="empty has 0 specs"):
         load_campaign(tmp_path / "empty")
     with pytest.raises(SpecError, match="no such file"):
         load_campaign(tmp_path / "none.yaml")
+
+
+def test_files_of_a_folder_whose_names_no_run_may_have_are_renamed_or_told(tmp_path):
+    for name in ("my kernel.yaml", ".swap.yaml"):
+        (tmp_path / name).write_text(SPEC)
+    assert [run.name for run in load_campaign(tmp_path).runs] == ["my_kernel"]
+    (tmp_path / "my_kernel.yml").write_text(SPEC)
+    with pytest.raises(SpecError, match="both be called 'my_kernel': rename one"):
+        load_campaign(tmp_path)
+    (tmp_path / "my_kernel.yml").rename(tmp_path / "\udcff.yml")
+    with pytest.raises(EnvironmentProblem, match="is not UTF-8 text: rename it"):
+        load_campaign(tmp_path)
