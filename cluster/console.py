@@ -125,4 +125,5 @@ def _subject(shown: Update) -> tuple[object, ...]:
         shown.leader,
         bool(shown.again),
         bool(shown.lost),
+        shown.missing,
     )

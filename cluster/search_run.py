@@ -216,6 +216,7 @@ async def run_search(
                         trials=most,
                         estimate=words,
                         lost=lost or "",
+                        missing=fleet.benches_missing,
                     )
                     yield replace(progress, left=pace.left(progress), checkers=checkers)
         finally:  # also where it is left in between

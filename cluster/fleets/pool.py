@@ -32,7 +32,7 @@ from tuner.engine.work import (
     PrepareWork,
     Work,
 )
-from tuner.errors import KernelwrightError
+from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.journal.facts import (
     Answer,
     BaselinePrepared,
@@ -107,6 +107,10 @@ class PooledFleet:
         self._told: dict[BenchSlot, str] = {}
         """What was last told of a bench: why it was lost, or nothing since it joined."""
         self._changes: list[BenchChange] = []
+        self._missing: dict[BenchSlot, str] = {}
+        """Why benches that were lost or refused are not there."""
+        self._sound_key = ""
+        """The key of the setup for which a bench has a sound baseline."""
         for compiler in compilers:
             self.add_compiler(compiler)
         for bench in benches:
@@ -131,6 +135,15 @@ class PooledFleet:
     def benches_lost(self) -> str | None:
         """Why the last one was lost, while none is back."""
         return self._why_lost if self._why_lost and self._benches <= self._lost else None
+
+    @property
+    def benches_missing(self) -> str:
+        """How many benches were lost or could not be used, and why the last; empty if none."""
+        if not self._missing:
+            return ""
+        count, (bench, reason) = len(self._missing), list(self._missing.items())[-1]
+        benches = "1 bench lost (" if count == 1 else f"{count} benches lost (the last "
+        return f"{benches}on {bench.node or 'an unknown node'}: {reason})"
 
     def bench_changes(self) -> tuple[BenchChange, ...]:
         """Which benches joined and were lost since the last call."""
@@ -323,6 +336,13 @@ class PooledFleet:
             if held is not None and held.process != process:
                 self._tell(bench, "its process was restarted")
             held = _Preparation(process, key, await bench.prepare(setup))
+        if not isinstance(held.answer.result, Rejected):
+            self._sound_key = key
+        elif self._sound_key == key:
+            # One bad device among good ones: it would lose all work that it takes.
+            raise EnvironmentProblem(
+                f"the baseline fails on this bench alone: {held.answer.result.detail}"
+            )
         self._tell(bench, "")
         return held
 
@@ -339,9 +359,11 @@ class PooledFleet:
         self._told[bench] = lost
         name, node, benches = bench.name, bench.node, list(self._told.values()).count("")
         if lost:
+            self._missing[bench] = lost
             _log.warning("lost the bench %s: %s", name, lost)
             change: BenchChange = BenchLost(bench=name, node=node, reason=lost, benches=benches)
         else:
+            self._missing.pop(bench, None)
             device = self._device.name
             change = BenchJoined(bench=name, node=node, device=device, benches=benches)
         self._changes.append(change)

@@ -111,6 +111,13 @@ def shown_lines(*pictures):
     return stream.getvalue().splitlines()
 
 
+def test_a_bench_that_is_lost_is_worth_a_line():
+    lost = replace(SEARCHING, missing="1 bench lost (on node7: no driver)")
+    first, second = shown_lines(SEARCHING, lost)
+    assert second == f"{first}; 1 bench lost (on node7: no driver)"
+    assert "no driver" not in str(replace(lost, lost="gpu: it died"))
+
+
 def test_no_line_is_printed_twice():
     further = replace(SEARCHING, round=1, suffix="-meanwhile2")
     asking = Activity(round=2, words="planning")

@@ -336,5 +336,26 @@ def test_a_bench_that_cannot_go_on_is_closed_and_the_others_work():
         assert {one.span.worker for one in found} == {"gpu0"}
         assert await told(fleet, "bench.lost") == [("gpu1", 1)]
         assert (other.closed, fleet.bench_slots) == (True, 1)
+        assert fleet.benches_missing == "1 bench lost (on here: no driver)"
 
     with_benches(2, body)
+
+
+def test_a_bench_on_which_alone_the_baseline_fails_takes_no_work():
+    async def body(fleet, benches):
+        (first,) = benches
+        fleet.submit(PrepareWork(setup=SETUP))
+        await answers(fleet, 1)
+        bad = alone("gpu1")
+        bad.baseline = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="wrong")
+        first.on.clear()
+        fleet.add_bench(bad)
+        for work in works(3):
+            fleet.submit(work)
+        while not bad.closed:
+            await asyncio.sleep(0)
+        first.on.set()
+        assert {one.span.worker for one in await answers(fleet, 6)} == {"gpu0"}
+        assert fleet.benches_missing.endswith("the baseline fails on this bench alone: wrong)")
+
+    with_benches(1, body)

@@ -38,6 +38,11 @@ class Fleet(Protocol):
         """Why no bench lives now; ``None`` if one does, or none was started yet."""
         ...
 
+    @property
+    def benches_missing(self) -> str:
+        """How many benches were lost or could not be used, and why the last; empty if none."""
+        ...
+
     def bench_changes(self) -> tuple[BenchChange, ...]:
         """Which benches joined and were lost since the last call."""
         ...

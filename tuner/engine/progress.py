@@ -24,7 +24,7 @@ class RunProgress:
     ``again`` how many trials are measured again, and why. ``suffix`` names one of several searches
     of a round. Winners are confirmed in at most so many ``processes``, and with checkers once
     ``examining``; ``checkers``: this machine has some. ``lost`` is why no bench lives, if none
-    does.
+    does, and ``missing`` says which of several were lost.
     """
 
     phase: str
@@ -49,6 +49,7 @@ class RunProgress:
     suffix: str = ""
     checkers: bool = False
     lost: str = ""
+    missing: str = ""
 
     @classmethod
     def of(cls, session: Session, t: float) -> "RunProgress":
@@ -77,7 +78,9 @@ class RunProgress:
         )
 
     def __str__(self) -> str:
-        return f"round {self.round}{self.suffix}: {self._words()}" if self.round else self._words()
+        missing = f"; {self.missing}" if self.missing and not self.lost else ""
+        words = f"{self._words()}{missing}"
+        return f"round {self.round}{self.suffix}: {words}" if self.round else words
 
     def _words(self) -> str:
         if self.lost:

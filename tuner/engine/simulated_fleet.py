@@ -137,6 +137,11 @@ class SimulatedFleet:
         """Lost benches are back at once."""
         return
 
+    @property
+    def benches_missing(self) -> str:
+        """None is."""
+        return ""
+
     def bench_changes(self) -> tuple[()]:
         """None."""
         return ()
