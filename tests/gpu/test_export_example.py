@@ -37,7 +37,10 @@ def test_it_launches_the_tuned_kernel_and_prints_the_result(spec, tmp_path):
     (nvrtc,) = (toolkit / "lib").glob("libnvrtc.so.*")
     command = ["gcc", "-std=c99", f"-I{toolkit / 'include'}", "example.c", nvrtc, "-l:libcuda.so.1"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    environment = os.environ | {"LD_LIBRARY_PATH": str(toolkit / "lib")}
+    environment = os.environ | {
+        "CUDA_HOME": str(toolkit),
+        "LD_LIBRARY_PATH": str(toolkit / "lib"),
+    }
     ran = subprocess.run(
         [tmp_path / "a.out", "."], cwd=tmp_path, env=environment, text=True, capture_output=True
     )

@@ -78,15 +78,45 @@ def test_an_empty_shape_launches_nothing(tmp_path):
     subprocess.run([tmp_path / "a.out"], check=True)
 
 
-@pytest.mark.parametrize("name", ["silu_and_mul/cuda", "fused_add_rmsnorm/cuda_shipped"])
-def test_on_cuda_it_compiles(name, tmp_path):
+@pytest.fixture(scope="module")
+def toolkit():
+    """The folder of pip's CUDA headers and libraries."""
     spec = find_spec("nvidia.cu13")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("no CUDA headers")
-    headers = Path(spec.submodule_search_locations[0]) / "include"
-    if not (headers / "nvrtc.h").is_file() or not (headers / "cuda.h").is_file():
-        pytest.skip("no CUDA headers")
-    compiled(export_files(cuda_run(name)), tmp_path, f"-isystem{headers}", "-fsyntax-only")
+    places = [] if spec is None else [Path(one) for one in spec.submodule_search_locations or ()]
+    for place in places:
+        if all((place / "include" / name).is_file() for name in ("cuda.h", "nvrtc.h")):
+            return place
+    return pytest.skip("no CUDA headers")
+
+
+@pytest.mark.parametrize("name", ["silu_and_mul/cuda", "fused_add_rmsnorm/cuda_shipped"])
+def test_on_cuda_it_compiles(name, toolkit, tmp_path):
+    compiled(
+        export_files(cuda_run(name)), tmp_path, f"-isystem{toolkit / 'include'}", "-fsyntax-only"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["silu_and_mul/cuda_shipped", "merge_attn_states_lse/cuda"])
+def test_on_cuda_nvrtc_compiles_what_it_selects(name, toolkit, tmp_path):
+    """All but the driver is real: with a stand-in for that the program runs to its end."""
+    # Not under the driver's own name, under which NVRTC would find it.
+    stub = Path(__file__).with_name("cuda_stub.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", stub, "-o", tmp_path / "libstub.so"], check=True)
+    (nvrtc,) = (toolkit / "lib").glob("libnvrtc.so.*")
+    include = f"-isystem{toolkit / 'include'}"
+    compiled(export_files(cuda_run(name)), tmp_path, include, nvrtc, f"-L{tmp_path}", "-lstub")
+    environment = os.environ | {
+        "CUDA_HOME": str(toolkit),
+        "LD_LIBRARY_PATH": f"{toolkit / 'lib'}:{tmp_path}",
+    }
+    ran = subprocess.run(
+        [tmp_path / "a.out", tmp_path], capture_output=True, text=True, env=environment
+    )
+    lines = ran.stdout.splitlines()
+    assert lines[0] == f"function {name.partition('/')[0]}", ran.stderr
+    assert lines[1].startswith("launched ")
+    assert lines[1].endswith("_general.cu")
 
 
 def test_arguments_that_it_does_not_show_leave_it_out():

@@ -2,8 +2,9 @@
  *
  * Build and run it in the folder of the export:
  *     nvcc example.c -lnvrtc -lcuda -o example && ./example .
- * It compiles the source at run time with NVRTC, which takes device code alone. An application that
- * is built with nvcc may compile the source with the same options instead.
+ * It compiles the source at run time with NVRTC, which takes device code alone; CUDA_HOME names the
+ * toolkit, whose headers the source may include. An application that is built with nvcc may compile
+ * the source with the same options instead.
  */
 #include <cuda.h>
 #include <nvrtc.h>
@@ -36,7 +37,7 @@ static int split(char *options, const char **words, int count)
 static CUmodule build(
     const char *folder, int variant, const ${prefix}_shape *s, char lowered[][1024])
 {
-    char options[8192], include[4096];
+    char options[8192], include[4096], toolkit[4096];
     char *source = read_file(folder, ${prefix}_file(variant)), *log, *code;
     const char *words[64] = {"--gpu-architecture=$arch", "--std=c++17"}, *name;
     ${prefix}_step t;
@@ -45,8 +46,11 @@ static CUmodule build(
     nvrtcResult status;
     size_t size;
     int i, count = 2;
+    const char *home = getenv("CUDA_HOME");
     snprintf(include, sizeof include, "-I%s", folder);
     words[count++] = include;
+    snprintf(toolkit, sizeof toolkit, "-I%s/include", home ? home : "/usr/local/cuda");
+    words[count++] = toolkit;
     if ((size_t)${prefix}_options(variant, s, options, sizeof options) >= sizeof options)
         exit(1);
     count = split(options, words, count);
