@@ -28,6 +28,9 @@ LOST_SECONDS = 300.0
 
 _AGAIN_SECONDS = 1.0
 
+_NO_NODE_HERE = ("Failed to connect to Ray cluster", "Ray expects this IP address")
+"""What Ray says where its head is reached and no node of it runs on this machine."""
+
 _LOG_IS_GONE = 3
 """So many failures in a row to read the log of a job that has ended mean that it is lost."""
 
@@ -155,6 +158,13 @@ async def _within(seconds: float, texts: AsyncIterator[str]) -> AsyncIterator[st
             yield await asyncio.wait_for(anext(texts), seconds)
 
 
+def check_reachable(address: str) -> None:
+    """Fail at once where Ray would try for ten minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=REACHING_SECONDS).close()
+
+
 def ray_problem(error: Exception) -> str:
     """What Ray says on one line, unless a token is amiss, which it says in passing at best."""
     if "AuthenticationError" in f"{type(error)} {error.__cause__}":
@@ -162,4 +172,10 @@ def ray_problem(error: Exception) -> str:
             "it requires its token: set RAY_AUTH_MODE=token, and copy the token of its head node "
             "into ~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
         )
-    return " ".join(str(error).split()) or type(error).__name__
+    words = " ".join(str(error).split()) or type(error).__name__
+    if any(sign in words for sign in _NO_NODE_HERE):
+        words += (
+            ": is there a Ray node on this machine? Start one with `ray start --address=…`, or "
+            "submit a job with `kernelwright submit`"
+        )
+    return words

@@ -8,7 +8,6 @@ import. What the driver does is :mod:`cluster.search_run`; where workers are pla
 import asyncio
 import logging
 import secrets
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,7 +25,7 @@ from cluster.fleets.claim import Claim, Share
 from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
 from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
-from cluster.job_client import REACHING_SECONDS, ray_problem
+from cluster.job_client import check_reachable, ray_problem
 from cluster.ray_metrics import DriverMetrics
 from cluster.settings import Settings, read_keys
 from tuner.backends.registry import traits_of
@@ -48,7 +47,7 @@ def connected(settings: Settings) -> Iterator[None]:
     common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if settings.ray_address:
-            _check_reachable(settings.ray_address)
+            check_reachable(settings.ray_address)
             ray.init(address=settings.ray_address, **common)
         else:
             ray.init(address="local", include_dashboard=False, **common)
@@ -61,13 +60,6 @@ def connected(settings: Settings) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def _check_reachable(address: str) -> None:
-    """Fail at once where Ray would try for ten minutes."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=REACHING_SECONDS).close()
 
 
 def extent() -> str:

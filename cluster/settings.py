@@ -30,13 +30,15 @@ class Settings:
     ``ray_address`` is the cluster to join (set by the user, and by Ray for a submitted job);
     ``in_job``: this process is the entry point of ``ray job submit``; ``home`` keeps patterns and
     compiled binaries between runs, ``None`` if ``KERNELWRIGHT_HOME`` is empty or the user has no
-    home; ``job`` names the batch job of Ray or Slurm, empty outside of one.
+    home; ``job`` names the batch job of Ray or Slurm, empty outside of one; ``ray_token``: Ray's
+    processes that are started here ask for a token.
     """
 
     ray_address: str | None
     in_job: bool
     home: Path | None = None
     job: str = ""
+    ray_token: bool = False
 
     @property
     def cache(self) -> Path | None:
@@ -71,6 +73,7 @@ class Settings:
             in_job=_RAY_JOB in environ,
             home=_home(environ.get("KERNELWRIGHT_HOME")),
             job=_job(environ),
+            ray_token=environ.get("RAY_AUTH_MODE") == "token",
         )
 
 
@@ -98,6 +101,12 @@ def take_job_server(given: str | None, environ: MutableMapping[str, str] = os.en
     names = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
     found = [environ.pop(name, "") for name in names]
     return given or next(filter(None, found), "http://127.0.0.1:8265")
+
+
+def show_gpus(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Undo that Ray hides all GPUs from a task that takes none of them."""
+    if environ.get("CUDA_VISIBLE_DEVICES") == "":
+        del environ["CUDA_VISIBLE_DEVICES"]
 
 
 def use_one_algebra_thread(environ: MutableMapping[str, str] = os.environ) -> None:

@@ -154,6 +154,8 @@ def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
         check=False,
     )
     assert re.search(rf"^ray +{ray_cluster.address}: \d nodes, \d processors, ", told.stdout, re.M)
+    node = r"^node +[\d.]+ \(.*\): \d+ processors, 0 GPUs of Ray; opencl:0"
+    assert re.search(node, told.stdout, re.M)
 
 
 def test_a_ray_of_its_own_ends_with_the_run_and_no_file_of_theirs_holds_a_key(tmp_path):

@@ -57,6 +57,8 @@ class BackendAdapter:
     """Launch a candidate once, in the process that a checker watches."""
     profiler: Callable[[Path], Profiler | str] | None
     """A profiler that logs to the path, or why there is none; ``None`` where none is known."""
+    counters_refused: Callable[[], str | None] | None
+    """Why this user may not read hardware counters, as far as the driver says it."""
     ceilings: Callable[[Device, int], CeilingKernels]
     """Ceiling kernels for a device, and launches of products with so many rows."""
     open_runtime: Callable[[], Runtime] | None

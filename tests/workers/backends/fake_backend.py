@@ -290,6 +290,7 @@ ADAPTER = BackendAdapter(
     checkers_missing="the fake backend has no checkers",
     launch_under_checker=lambda _: None,
     profiler=None,
+    counters_refused=None,
     ceilings=ceilings,
     open_runtime=None,
     occupants=None,

@@ -50,6 +50,7 @@ ADAPTER = BackendAdapter(
     checkers_missing=checkers.MISSING,
     launch_under_checker=checkers.launch,
     profiler=ncu.profiler,
+    counters_refused=ncu.counters_refused,
     ceilings=ceilings,
     open_runtime=open_runtime,
     occupants=occupants,

@@ -6,6 +6,7 @@ shares and ratios rather than times.
 
 import csv
 import math
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ _NAME = "Nsight Compute"
 _PLACES = "/usr/local/cuda/bin:/opt/nvidia/nsight-compute:/usr/local/NVIDIA-Nsight-Compute"
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
+_RESTRICTED = "RmProfilingAdminOnly: 1"
+_CAP_SYS_ADMIN = 21
 _DURATION = "gpu__time_duration.sum"
 
 METRICS: Mapping[str, str] = {
@@ -66,6 +69,23 @@ def profiler(log: Path) -> Profiler | str:
         read=lambda _: (),
     )
     return Profiler(tool=tool, counters=lambda text: read_csv(text) or _reason(text))
+
+
+def counters_refused(
+    parameters: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status")
+) -> str | None:
+    """Why this user may not read performance counters; ``None`` if the driver does not say so."""
+    try:
+        restricted = _RESTRICTED in parameters.read_text(encoding="utf-8").splitlines()
+        capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    if not restricted or (capabilities and int(capabilities[1], 16) >> _CAP_SYS_ADMIN & 1):
+        return None
+    return (
+        "the driver lets administrators alone read performance counters: load the module nvidia "
+        "with NVreg_RestrictProfilingToAdminUsers=0, or grant CAP_SYS_ADMIN"
+    )
 
 
 def read_csv(log: str) -> tuple[tuple[str, float], ...]:

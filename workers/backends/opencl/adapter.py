@@ -40,6 +40,7 @@ ADAPTER = BackendAdapter(
     checkers_missing=checkers.MISSING,
     launch_under_checker=checkers.launch,
     profiler=None,
+    counters_refused=None,
     ceilings=ceilings,
     open_runtime=open_runtime,
     occupants=None,
