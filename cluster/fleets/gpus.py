@@ -7,7 +7,7 @@ that runs get GPUs in the order in which they asked.
 import asyncio
 import secrets
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -66,7 +66,8 @@ class NodeGroup:
 class Taken:
     """GPUs that a run took: benches on devices of one model, in ``group``.
 
-    ``refused`` are benches that could not be used, and why.
+    ``refused`` are benches that could not be used, and why: what their node lacks, or who else
+    works on their GPU.
     """
 
     device: Device
@@ -92,12 +93,12 @@ async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken
     def unusable() -> set[str]:
         return {bench.node_id for bench in refused if bench.node_id}
 
-    def asking(there: int) -> list[ActorBench]:
+    def asking(gpus: int) -> list[ActorBench]:
         labels = dict(group.labels)
         if bad := unusable():
             labels[NODE] = f"!in({','.join(sorted(bad))})"
         # Ray shows each actor its own GPU alone, so the index is always 0.
-        return [ActorBench(backend, 0, group.room, labels) for _ in range(share.most(there))]
+        return [ActorBench(backend, 0, group.room, labels) for _ in range(gpus)]
 
     refused: dict[ActorBench, str] = {}
 
@@ -105,10 +106,12 @@ async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken
         group = await _settled(look, share)
         held = group.gpus - group.free
         if group.free >= share.least:
-            benches, bad = await placed(asking(group.free))
+            benches, bad = await placed(asking(share.most(group.free)))
         elif claim.waits:
             with claim.waiting():
-                benches, bad = await placed(asking(group.gpus), partial(_tell, claim, held))
+                benches, bad = await placed(
+                    asking(share.most(group.gpus)), partial(_tell, claim, held)
+                )
         else:
             raise EnvironmentProblem(
                 f"{_count(share.least)} asked for and {group.free} of {group.gpus} free: "
@@ -116,17 +119,19 @@ async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken
                 "fewer with --gpus, or end a run with `kernelwright stop RUN`"
             )
         refused |= bad
-        device, taken = await _of_one_model(benches, wanted, before)
-        if len(taken) >= share.least:
-            claim.device = device
-            return Taken(device=device, benches=taken, group=group, refused=refused)
-        await asyncio.gather(*(bench.close() for bench in taken))
+        devices, occupied = await _devices(benches, asking, group.free)
+        taken = _of_one_model(devices, wanted, before)
+        enough = len(taken) >= share.least
+        others = (devices.keys() | occupied.keys()) - set(taken if enough else ())
+        await asyncio.gather(*(bench.close() for bench in others))
+        if enough:
+            device = claim.device = devices[taken[0]]
+            return Taken(device=device, benches=taken, group=group, refused=refused | occupied)
+        found = _found(devices, wanted) + _words(refused | occupied)
         if not claim.waits:
-            raise EnvironmentProblem(
-                f"{_count(share.least)} of one model asked for, and only {len(taken)} × "
-                f"{device.name} found room; `ray status` shows what takes it{_words(refused)}"
-            )
+            raise EnvironmentProblem(f"{_count(share.least)} of one model asked for: {found}")
         with claim.waiting():
+            claim.words = f"waiting for {_count(share.least)}: {found}"
             await asyncio.sleep(1 + secrets.randbelow(1000 * ASIDE_SECONDS) / 1000)
 
 
@@ -274,26 +279,55 @@ def _words(refused: Mapping[ActorBench, str]) -> str:
     return f"; {'; '.join(each)}" if each else ""
 
 
-async def _of_one_model(
-    benches: list[ActorBench], wanted: str | None, before: Device | None
-) -> tuple[Device, list[ActorBench]]:
-    """The most common model that fits, or the one ``before``, and its benches; others are closed.
+async def _devices(
+    benches: list[ActorBench], asking: Callable[[int], list[ActorBench]], free: int
+) -> tuple[dict[ActorBench, Device], dict[ActorBench, str]]:
+    """Each bench's device, and why those that cannot be used cannot: another user works there.
 
-    Raises:
-        EnvironmentProblem: none fits.
+    For each of these another GPU is asked for, while some of the ``free`` ones are untried. None is
+    let go before, since Ray would offer it again.
     """
-    devices = [await bench.device() for bench in benches]
+    devices: dict[ActorBench, Device] = {}
+    occupied: dict[ActorBench, str] = {}
+    try:
+        while benches:
+            answers = await asyncio.gather(
+                *(bench.device() for bench in benches), return_exceptions=True
+            )
+            missing = 0
+            for bench, answer in zip(benches, answers, strict=True):
+                if isinstance(answer, Device):
+                    devices[bench] = answer
+                elif isinstance(answer, KernelwrightError | WorkerLost):
+                    occupied[bench] = str(answer)
+                    missing += 1
+                else:
+                    raise answer
+            untried = max(0, free - len(devices) - len(occupied))
+            benches, _ = await find_room(asking(min(missing, untried)))
+    except BaseException:
+        await asyncio.gather(*(bench.close() for bench in {*benches, *devices, *occupied}))
+        raise
+    return devices, occupied
+
+
+def _of_one_model(
+    devices: Mapping[ActorBench, Device], wanted: str | None, before: Device | None
+) -> list[ActorBench]:
+    """The benches of the most common model that fits, or of the one ``before``."""
     models: dict[str, list[ActorBench]] = defaultdict(list)
-    for bench, device in zip(benches, devices, strict=True):
+    for bench, device in devices.items():
         fits = not wanted or wanted.lower() in device.name.lower()
         if device.model == before.model if before else fits:
             models[device.model].append(bench)
-    taken = max(models.values(), key=len, default=[])
-    await asyncio.gather(*(bench.close() for bench in benches if bench not in taken))
-    if not taken:
-        there = ", ".join(sorted({device.name for device in devices}))
-        raise EnvironmentProblem(f"no GPU of the cluster fits {wanted!r}; there are: {there}")
-    return devices[benches.index(taken[0])], taken
+    return max(models.values(), key=len, default=[])
+
+
+def _found(devices: Mapping[ActorBench, Device], wanted: str | None) -> str:
+    """What found room, in words, where that is not enough."""
+    names = Counter(device.name for device in devices.values())
+    each = ", ".join(f"{count} × {name}" for name, count in names.items()) or "nothing"
+    return f"{each} found room{f', {wanted!r} wanted' if wanted else ''}"
 
 
 def _count(gpus: int) -> str:

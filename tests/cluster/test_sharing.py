@@ -29,6 +29,7 @@ from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory
 
+REASON = "the GPU is left alone, since it is in use by ann"
 TYPE = "ray.io/accelerator-type"
 
 
@@ -234,6 +235,37 @@ async def followed(run, **share):
 
     remote = RemoteRun(run, gpus=True, share=Share(**share))
     return [str(update) async for update in remote.progress()]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_gpus")
+def test_a_gpu_that_another_user_works_on_is_passed_over(monkeypatch):
+    from cluster.fleets.actors import ActorBench
+    from cluster.fleets.ray import open_ray_fleet
+
+    device, asked, busy = ActorBench.device, [], set()
+
+    async def held(bench):
+        asked.append(bench)
+        if bench is asked[0] or busy:
+            raise EnvironmentProblem(REASON)
+        return await device(bench)
+
+    async def opened(**share):
+        asked.clear()
+        fleet = await open_ray_fleet("opencl", gpus=True, claim=Claim(Share(**share)))
+        slots, changes = fleet.bench_slots, fleet.bench_changes()
+        await fleet.close()
+        return slots, [(one.bench, one.reason) for one in changes if one.kind == "bench.lost"]
+
+    async def all_opened():
+        assert await opened(gpus=1) == (1, [(asked[0].name, REASON)])
+        busy.add("both")
+        with pytest.raises(EnvironmentProblem, match=f"1 GPU .* nothing found room; .*{REASON}"):
+            await opened()
+
+    monkeypatch.setattr(ActorBench, "device", held)
+    asyncio.run(all_opened())
 
 
 @pytest.mark.slow

@@ -107,10 +107,10 @@ class DeviceBench:
         """The device's model and limits.
 
         Raises:
-            EnvironmentProblem: no such device, no driver or no package for it.
+            EnvironmentProblem: no such device, driver or package, or another user works on it.
         """
         try:
-            return self._describe()[0]
+            return if_free(*self._describe())
         except ChildFailed as failure:
             raise EnvironmentProblem(f"{self.name}: {failure}") from None
 
