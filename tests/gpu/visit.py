@@ -77,6 +77,7 @@ def steps() -> dict[str, Step]:
     return {
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
+        "validate": Step(180, python("-m", "cluster", "validate", "fused_add_rmsnorm")),
         "device": Step(
             180,
             tests(
