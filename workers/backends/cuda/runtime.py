@@ -163,7 +163,11 @@ class CudaPlace:
             return tensor, tensor.data_ptr()
         import cupy
 
-        with cupy.cuda.ExternalStream(self._stream, self._index):
+        # CuPy's own current stream needs no switch, and none of the warnings that come with one.
+        own = cupy.cuda.get_current_stream(self._index).ptr == self._stream
+        with (
+            contextlib.nullcontext() if own else cupy.cuda.ExternalStream(self._stream, self._index)
+        ):
             memory = cupy.cuda.alloc(max(1, size))
         return memory, memory.ptr
 
