@@ -20,6 +20,7 @@ from cluster.commands.results import (
     tried,
     write_export,
 )
+from cluster.resuming import resume_command
 from cluster.run_layout import searches_begun
 from cluster.run_report import run_document
 from cluster.search_run import EXPORT, write_derived
@@ -154,7 +155,7 @@ def finish(
         _write_files(run_dir, run_document(RunView.open(run_dir), history, result), result)
     except EnvironmentProblem as error:
         typer.echo(
-            f"kernelwright: {error}; the result is kept: `kernelwright resume {run_dir}` writes "
+            f"kernelwright: {error}; the result is kept: `{resume_command(run_dir)}` writes "
             "the missing files",
             err=True,
         )
