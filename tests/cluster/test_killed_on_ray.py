@@ -14,7 +14,7 @@ from cluster.run_layout import round_path
 from tests.agents.test_loop import suggestion
 from tests.cluster.kernels import SPEC, write_experiment
 from tests.cluster.test_agent_run import REPLIES
-from tuner.errors import EnvironmentProblem
+from tuner.errors import RunInterrupted
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 
@@ -102,7 +102,7 @@ async def live(run, box, deadly):
         await following
         return False
     os.kill(driver, signal.SIGKILL)
-    with pytest.raises(EnvironmentProblem, match="kernelwright resume"):
+    with pytest.raises(RunInterrupted, match="the driver actor died"):
         await following
     return True
 
