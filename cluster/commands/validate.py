@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 import typer
@@ -102,7 +103,6 @@ def validate(
     path = find_spec(spec, lambda: target is not None or machine_has_gpu())
     experiment = load_experiment(path, SECTIONS)
     asked = choose_model(path, experiment, None)
-    check_models(path, experiment, asked, None)
     settings = agent_settings(experiment)
     rounds = settings.rounds if settings and asked != "none" else 0
     nothing_to_vary = ""
@@ -114,9 +114,10 @@ def validate(
                 raise
             nothing_to_vary = str(problem)
     model, index, why_not = _device(experiment, target, device)
+    checks = [partial(check_models, path, experiment, asked, None)]
     if model is not None:
-        require_launches(experiment, model)
-        require_memory(experiment, model)
+        checks += [partial(each, experiment, model) for each in (require_launches, require_memory)]
+    _all(checks)
     tolerances = comparison_rules(experiment)
     guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
@@ -181,6 +182,20 @@ def validate(
         raise NothingValid(f"{tried}; check kind, shape, launch and values against your kernel")
     if failed:
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
+
+
+def _all(checks: Sequence[Callable[[], None]]) -> None:
+    """Make every check; raise :class:`SpecError` with all that they find."""
+    found: list[SpecError] = []
+    for check in checks:
+        try:
+            check()
+        except SpecError as problem:
+            found.append(problem)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise SpecError("\n".join(map(str, found)))
 
 
 def _compiled(attempts: Sequence[Attempt]) -> Iterator[str]:

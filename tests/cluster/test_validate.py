@@ -5,6 +5,8 @@ import re
 import pytest
 
 from cluster.commands.validate import validate
+from tests.cluster.kernels import FAMILY as SCALE_FAMILY
+from tests.cluster.kernels import KERNEL as SCALE_KERNEL
 from tests.cluster.kernels import REFERENCE, write_experiment
 from tests.cluster.kernels import SPEC as SCALE
 from tuner.errors import NothingValid, SpecError
@@ -68,6 +70,20 @@ def test_a_baseline_that_differs_from_its_reference_is_an_error(tmp_path, capsys
     right = write_experiment(tmp_path)
     validate(str(right), target=None, fast=False, device=None, as_json=False)
     assert "the baseline equals the reference, at n=777 and odd" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_model_and_device_lack_is_told_together(tmp_path):
+    huge = SCALE.replace("tune: [", "tune: [{n: 20000000000}, ").replace(
+        '"n <= 100000"', '"n <= 10**12"'
+    )
+    huge = huge.replace("dtype: int32", "dtype: int64")
+    kernels = {"kernel": SCALE_KERNEL, "family": SCALE_FAMILY}
+    wide = {name: text.replace("int n)", "long n)") for name, text in kernels.items()}
+    path = write_experiment(tmp_path, spec=huge, **wide)
+    path.write_text(path.read_text() + "agents: {model: nosuch/model}\n")
+    with pytest.raises(SpecError, match=r"(?s)nosuch/model.*the arguments at n=20000000000 take"):
+        validate(str(path), target=None, fast=True, device=None, as_json=False)
 
 
 def test_nothing_is_tried_after_the_baseline_failed(tmp_path, capsys):
