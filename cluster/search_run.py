@@ -51,7 +51,9 @@ PATTERNS_FILE = "patterns.json"
 EXPORT = "export"
 """Where the tuned sources lie in a run directory."""
 
-STATUS_SECONDS = 1.0
+STATUS_SECONDS, STATUS_SHARE = 1.0, 0.02
+"""How often the status is written, and the share of the time that this may take at most: it adds up
+every trial."""
 
 _log = logging.getLogger(__name__)
 
@@ -206,11 +208,12 @@ async def run_search(
                         session.stop(reason if able else "interrupted")
                     elif lost and session.searched(t) >= directory.experiment.search.seconds:
                         raise RunInterrupted(f"no bench is left when the time is over ({lost})")
-                    if time.monotonic() >= due:
+                    if (began := time.monotonic()) >= due:
                         found = summarise(session.history)
                         with derived():
                             directory.write(STATUS, status_json(found, journal.synced))
-                        due = time.monotonic() + STATUS_SECONDS
+                        took = time.monotonic() - began
+                        due = began + max(STATUS_SECONDS, took / STATUS_SHARE)
                     progress = replace(
                         RunProgress.of(session, t),
                         trials=most,

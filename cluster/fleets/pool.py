@@ -182,6 +182,11 @@ class PooledFleet:
         self._tell(bench, reason)
         del self._told[bench]
 
+    @property
+    def real_time(self) -> bool:
+        """Its clock is the machine's."""
+        return True
+
     def now(self) -> float:
         """Seconds on the monotonic clock."""
         return time.monotonic()

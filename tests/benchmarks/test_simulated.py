@@ -1,6 +1,6 @@
 """The simulated benchmarks in small: every GPU is fed, and the driver's own time stays small."""
 
-from tests.benchmarks import overhead, scaling
+from tests.benchmarks import overhead, saturation, scaling
 
 
 def test_eight_gpus_do_the_work_of_eight():
@@ -12,3 +12,9 @@ def test_eight_gpus_do_the_work_of_eight():
 def test_a_trial_costs_no_more_when_there_are_many():
     few, many = overhead.measure(150), overhead.measure(900)
     assert many["ms_per_trial"] < 2 * few["ms_per_trial"]
+
+
+def test_the_real_driver_keeps_stub_benches_busy():
+    row = saturation.measure(2, strategy="random", per_bench=10)
+    assert (row["benches"], row["trials"]) == (2, 20)
+    assert 0 < row["efficiency"] <= 1

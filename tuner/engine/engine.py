@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from tuner.engine.fleet import Fleet
 from tuner.engine.requests import Requests, Result
@@ -42,7 +42,7 @@ from tuner.journal.facts import (
     WorkLost,
 )
 from tuner.search.port import Proposer
-from tuner.trial import Rejected
+from tuner.trial import Configuration, Rejected
 
 TICK_SECONDS = 0.5
 """Longest wait for answers, so that time budgets and stop requests are noticed."""
@@ -55,6 +55,9 @@ _ANNOUNCED = PrepareWork | ConfirmWork | ExamineWork
 
 _log = logging.getLogger(__name__)
 
+
+Answers = list[tuple[int, Configuration | None]]
+"""Trials and their configurations; ``None`` once the space is exhausted."""
 
 Observer = Callable[[Fact], None]
 """Is told every fact that was journalled, for metrics; it must be quick, and not fail."""
@@ -92,6 +95,16 @@ class Client(Protocol):
         ...
 
 
+def proposals(proposer: Proposer, asked: Sequence[Propose]) -> Answers:
+    """What a proposer answers, in order, told what each request tells."""
+    answers: Answers = []
+    for command in asked:
+        for trial, losses in command.tell:
+            proposer.tell(trial, losses)
+        answers.append((command.trial, proposer.ask(command.trial)))
+    return answers
+
+
 class Engine:
     """Serves clients one after the other, over one fleet that is opened when it is needed.
 
@@ -122,6 +135,9 @@ class Engine:
         """Work that was sent, less the candidates of it that are answered."""
         self._outbox: list[Work] = []
         self._received: deque[Answer] = deque()
+        self._coming: asyncio.Future[tuple[Answer, ...]] | None = None
+        self._asked: list[Propose] = []
+        self._asking: asyncio.Future[Answers] | None = None
         self._retries = Retries()
         self._lost_since: float | None = None
         self._joined: dict[str, BenchJoined] = {}
@@ -176,27 +192,34 @@ class Engine:
         """
         fleet = await self.fleet()
         await self._settle_all(fleet)
-        while self._act(client, journal, proposer):
-            if sending := self._announce(client, journal):
-                await asyncio.to_thread(journal.sync)
-            for work in sending:
-                fleet.submit(work)
-                self._in_flight[work.id] = work
+        try:
+            while self._act(client, journal, proposer):
+                if sending := self._announce(client, journal):
+                    await asyncio.to_thread(journal.sync)
+                for work in sending:
+                    fleet.submit(work)
+                    self._in_flight[work.id] = work
+                yield self.now()
+                if not self._received:
+                    await self._receive(fleet)
+                for change in fleet.bench_changes():
+                    self._joined.pop(change.bench, None)
+                    if isinstance(change, BenchJoined):
+                        self._joined[change.bench] = change
+                    self._record(client, journal, change)
+                self._take_proposals(client, journal)
+                while self._received:
+                    for fact in self._settle(self._received.popleft()):
+                        self._record(client, journal, fact)
+                    if not self._act(client, journal, proposer):
+                        break
+            journal.sync()
             yield self.now()
-            if not self._received:
-                await self._receive(fleet)
-            for change in fleet.bench_changes():
-                self._joined.pop(change.bench, None)
-                if isinstance(change, BenchJoined):
-                    self._joined[change.bench] = change
-                self._record(client, journal, change)
-            while self._received:
-                for fact in self._settle(self._received.popleft()):
-                    self._record(client, journal, fact)
-                if not self._act(client, journal, proposer):
-                    break
-        journal.sync()
-        yield self.now()
+        finally:
+            self._asked.clear()
+            if self._asking is not None:  # what it answers now is not journalled, so never was
+                await asyncio.wait([self._asking])
+                self._asking = None
 
     async def results(self, journal: JournalSink, commands: Sequence[Command]) -> list[Result]:
         """Have facts journalled and work done; the answers, as they came.
@@ -213,7 +236,7 @@ class Engine:
         """Release every device until a client needs the fleet again, which then prepares anew."""
         if self._fleet is None:
             return
-        await self._fleet.close()
+        await self.close()
         self._fleet = self._prepared = self._lost_since = None
         self._in_flight.clear()
         self._received.clear()
@@ -225,6 +248,9 @@ class Engine:
 
     async def close(self) -> None:
         """Release every device, if any was taken."""
+        if self._coming is not None:
+            self._coming.cancel()
+            self._coming = None
         if self._fleet is not None:
             await self._fleet.close()
 
@@ -235,25 +261,42 @@ class Engine:
                 if isinstance(command, Finish):
                     return False
                 if isinstance(command, Propose):
-                    self._propose(client, journal, command, proposer)
+                    self._asked.append(command)
                 elif isinstance(command, Work):
                     self._outbox.append(replace(command, id=self.work_id()))
                 else:
                     self._record(client, journal, command)
+            self._ask(client, journal, proposer)
+        self._ask(client, journal, proposer)  # what waited for earlier answers
         return True
 
-    def _propose(
-        self, client: Client, journal: JournalSink, command: Propose, proposer: Proposer | None
-    ) -> None:
+    def _ask(self, client: Client, journal: JournalSink, proposer: Proposer | None) -> None:
+        """Have the search propose all that was asked for, one call at a time.
+
+        In a thread, so that answers are taken meanwhile, unless the fleet's clock stands still.
+        """
+        if not self._asked or self._asking is not None:
+            return
         if proposer is None:
             raise ValueError("a client that wants proposals needs a proposer")
-        for trial, losses in command.tell:
-            proposer.tell(trial, losses)
-        configuration = proposer.ask(command.trial)
-        if configuration is None:
-            client.exhausted()
+        asked, self._asked = self._asked, []
+        if self._fleet is not None and self._fleet.real_time:
+            self._asking = asyncio.ensure_future(asyncio.to_thread(proposals, proposer, asked))
         else:
-            fact = TrialProposed(trial=command.trial, configuration=configuration)
+            self._propose(client, journal, proposals(proposer, asked))
+
+    def _take_proposals(self, client: Client, journal: JournalSink) -> None:
+        """Record what was proposed beside the event loop, if that is through."""
+        if self._asking is not None and self._asking.done():
+            answers, self._asking = self._asking.result(), None
+            self._propose(client, journal, answers)
+
+    def _propose(self, client: Client, journal: JournalSink, answers: Answers) -> None:
+        for trial, configuration in answers:
+            if configuration is None:
+                client.exhausted()
+                break
+            fact = TrialProposed(trial=trial, configuration=configuration)
             self._record(client, journal, fact)
 
     def _record(self, client: Client, journal: JournalSink, fact: Fact) -> None:
@@ -313,8 +356,20 @@ class Engine:
         return (answer,)
 
     async def _receive(self, fleet: Fleet) -> None:
-        """Take the answers that come within a tick; gives up where no bench comes back."""
-        self._received.extend(await fleet.answers(TICK_SECONDS))
+        """Take the answers that come within a tick, or before proposals do.
+
+        Raises:
+            EnvironmentProblem: no bench came back.
+        """
+        # Never cancelled: an answer on its way would be lost.
+        self._coming = self._coming or asyncio.ensure_future(fleet.answers(TICK_SECONDS))
+        awaited: list[asyncio.Future[Any]] = [self._coming]
+        if self._asking is not None:
+            awaited.append(self._asking)
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if self._coming.done():
+            coming, self._coming = self._coming, None
+            self._received.extend(coming.result())
         if (lost := fleet.benches_lost) is None:
             self._lost_since = None
             return

@@ -47,6 +47,11 @@ class Fleet(Protocol):
         """Which benches joined and were lost since the last call."""
         ...
 
+    @property
+    def real_time(self) -> bool:
+        """Whether its clock goes on while this process computes."""
+        ...
+
     def now(self) -> float:
         """Seconds on the fleet's clock, which never goes back."""
         ...

@@ -72,7 +72,7 @@ class RunProgress:
             speedup=_speedup(history, leader),
             leader="" if leader is None else str(history.trials[leader].configuration),
             confirmations=len(history.confirmations),
-            processes=session.processes,
+            processes=session.processes if session.phase == "confirm" else 0,
             examining=session.examining,
             again=_again(session),
         )

@@ -263,13 +263,13 @@ class Session:
         return [RunFinished()] if history.refused or over else []
 
     def _end(self, t: float) -> Reason | None:
-        """The reason to end the search, if there is one and no measurement is in flight."""
+        """The reason to end the search, if there is one and nothing is measured or proposed now."""
         if self.history.refused:
             return "baseline"
-        if self._bench_queue.in_flight:
+        if self._bench_queue.in_flight or self._proposing:
             return None
         trial = len(self.history.trials)
-        resting = not (self._open_trials or self._proposing)
+        resting = not self._open_trials
         if resting and trial - self.history.merged >= self.experiment.search.trials:
             return "trials"
         if why := self._drains(t):
@@ -316,7 +316,13 @@ class Session:
         return [*self._compiles(), *self._measures()]
 
     def _proposals(self) -> list[Propose]:
-        proposals = []
+        """What to ask the search for.
+
+        Not in order, all at once, when it has answered: many at a time cost it less.
+        """
+        proposals: list[Propose] = []
+        if self._proposing and not self._in_order:
+            return proposals
         trial = len(self.history.trials) + len(self._proposing)
         most = self.experiment.search.trials + self.history.merged
         while trial < most and self._may_propose(trial):

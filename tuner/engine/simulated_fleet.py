@@ -146,6 +146,11 @@ class SimulatedFleet:
         """None."""
         return ()
 
+    @property
+    def real_time(self) -> bool:
+        """Its clock stands still while a search computes."""
+        return False
+
     def now(self) -> float:
         """Virtual seconds since the fleet was made."""
         return self._clock

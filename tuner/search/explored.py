@@ -1,7 +1,7 @@
 """Which points of a feasible set Hyperopt's trials have taken, and how they did."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,17 +15,51 @@ from tuner.search.port import Losses
 from tuner.space.feasible import Indices
 
 
+class Documents:
+    """The trial documents of one search, which alone adds and completes them.
+
+    Stands in for Hyperopt's ``Trials``, of which each reader looks at every document every time:
+    here a reader learns which are new, so a trial costs the same however many there are.
+    """
+
+    def __init__(self) -> None:
+        from hyperopt import Trials
+
+        self.trials: list[dict[str, Any]] = []
+        """Every document, in order of insertion."""
+        self.new_trial_docs: Callable[..., list[dict[str, Any]]] = Trials().new_trial_docs
+        self._news: dict[int, dict[str, Any]] = {}
+
+    def insert(self, document: dict[str, Any]) -> None:
+        """Add a document."""
+        self.trials.append(document)
+        self._news[document["tid"]] = document
+
+    def complete(self, document: dict[str, Any], **fields: Any) -> None:
+        """Set the fields that a result changes."""
+        document.update(fields)
+        self._news[document["tid"]] = document
+
+    def news(self) -> dict[int, dict[str, Any]]:
+        """The documents inserted or completed since the last call, by trial id."""
+        news, self._news = self._news, {}
+        return news
+
+
 @dataclass(slots=True, eq=False)
 class Explored:
-    """The trials of one Hyperopt ``Trials``, read incrementally.
+    """The trials of :class:`Documents` or of one Hyperopt ``Trials``, read incrementally.
 
-    ``points`` maps each trial id to its point, in the order of proposal; ``losses`` holds the
-    results so far, ``None`` for a failure. Trials outside the feasible set are ignored.
+    ``points`` maps each trial id to its point, ``order`` lists the ids in the order of proposal;
+    ``losses`` holds the results so far, ``None`` for a failure. Trials outside the feasible set are
+    ignored.
     """
 
     space: DiscreteSpace
     points: dict[int, int] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
     losses: dict[int, Losses | None] = field(default_factory=dict)
+    _open: int = field(init=False)
     _untried: npt.NDArray[np.bool_] = field(init=False)
     _settled: set[int] = field(default_factory=set)
     _pending: set[int] = field(default_factory=set)
@@ -33,6 +67,17 @@ class Explored:
 
     def __post_init__(self) -> None:
         self._untried = np.ones(len(self.space.feasible), np.bool_)
+        self._open = self.space.feasible.drawn
+
+    @property
+    def pending(self) -> int:
+        """How many trials have no result yet."""
+        return len(self._pending)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every point has been tried; of a sampled set every one of the sample."""
+        return self._open == 0
 
     @property
     def untried(self) -> npt.NDArray[np.bool_]:
@@ -52,11 +97,16 @@ class Explored:
         Raises:
             SpecError: the losses of a trial are malformed, or not as many as those before.
         """
-        documents = {
-            document["tid"]: document
-            for document in trials.trials
-            if document["tid"] not in self._settled
-        }
+        unsure: Iterable[int]
+        if isinstance(trials, Documents):
+            documents = unsure = trials.news()
+        else:
+            documents = {
+                document["tid"]: document
+                for document in trials.trials
+                if document["tid"] not in self._settled
+            }
+            unsure = self._pending
         for number, document in documents.items():
             if number not in self.points:
                 point = self.space.point(document)
@@ -64,7 +114,7 @@ class Explored:
                     self._settled.add(number)
                 else:
                     self.take(number, point)
-        done = [number for number in self._pending if _is_over(documents.get(number))]
+        done = [n for n in unsure if n in self._pending and _is_over(documents.get(n))]
         for number in sorted(done, key=lambda number: _completed(documents.get(number), number)):
             losses = losses_of(documents.get(number))
             if losses is not None:
@@ -82,7 +132,9 @@ class Explored:
     def take(self, number: int, point: int) -> None:
         """Note that trial ``number`` runs ``point``."""
         self.points[number] = point
+        self.order.append(number)
         self._pending.add(number)
+        self._open -= bool(self.untried[point] and point < self.space.feasible.drawn)
         self.untried[point] = False
 
     def draw(self, rng: np.random.Generator) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.search.explored import Explored, losses_of, random_state
+from tuner.search.explored import Documents, Explored, losses_of, random_state
 from tuner.search.hyperopt_space import DiscreteSpace, hyperopt_space
 from tuner.search.port import Losses
 from tuner.space.feasible import FeasibleSet, Indices
@@ -49,7 +49,6 @@ class HyperoptProposer:
         first: Sequence[int] = (),
     ) -> None:
         import_hyperopt()
-        from hyperopt import Trials
         from hyperopt.base import Domain
 
         self._space = DiscreteSpace.of(space)
@@ -57,7 +56,7 @@ class HyperoptProposer:
         self._algorithm = algorithm(self._space)
         self._first = first
         self._domain = Domain(_never_called, hyperopt_space(space.parameters) or [0])
-        self._trials = Trials()
+        self._trials = Documents()
         self._documents: dict[int, dict[str, Any]] = {}
         self._proposed: set[int] = set()
         self._results = 0
@@ -87,14 +86,13 @@ class HyperoptProposer:
         document = self._documents.get(trial)
         if document is None:
             return
-        document["state"] = JOB_STATE_DONE
         # Counted, not clocked: a replayed search must see the results in the same order.
         self._results += 1
-        document["refresh_time"] = datetime.min + timedelta(seconds=self._results)
-        if losses is None:
-            document["result"] = {"status": STATUS_FAIL}
-        else:
-            document["result"] = {"status": STATUS_OK, "loss": losses[0], "losses": losses}
+        completed = datetime.min + timedelta(seconds=self._results)
+        result: dict[str, Any] = {"status": STATUS_FAIL}
+        if losses is not None:
+            result = {"status": STATUS_OK, "loss": losses[0], "losses": losses}
+        self._trials.complete(document, state=JOB_STATE_DONE, refresh_time=completed, result=result)
 
     def _add(self, trial: int, point: int) -> Configuration:
         """Insert a trial that is not the algorithm's, once that has read the results before it."""
@@ -102,10 +100,9 @@ class HyperoptProposer:
         return self._insert(trial, point)
 
     def _insert(self, trial: int, point: int) -> Configuration:
-        documents = self._space.documents({trial: point}, self._domain, self._trials)
-        self._trials.insert_trial_docs(documents)
-        self._trials.refresh()
-        self._documents[trial] = self._trials.trials[-1]
+        (document,) = self._space.documents({trial: point}, self._domain, self._trials)
+        self._trials.insert(document)
+        self._documents[trial] = document
         self._proposed.add(point)
         return self._space.feasible.configuration(point)
 
@@ -163,7 +160,7 @@ class Constrained:
     def _propose(self, trial: int, domain: Any, trials: Any, seed: int) -> int | None:
         from hyperopt.base import JOB_STATE_DONE, STATUS_FAIL, trials_from_docs
 
-        if not self._explored.left().size:
+        if self._explored.exhausted:
             return None
         rng = random_state(seed, trial)
         view = bounded(trials.trials)

@@ -6,6 +6,7 @@ a finished launch by :mod:`tuner.space.limits`, and in C by :mod:`tuner.export.l
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from tuner.device import Device
@@ -72,8 +73,13 @@ class LaunchLimit:
         return tuple(given[axis] for axis in self.axes if axis < len(given)) or (given,)
 
 
-def launch_limits(device: Device) -> Iterator[LaunchLimit]:
-    """Every limit on a launch's geometry."""
+@lru_cache(maxsize=16)
+def launch_limits(device: Device) -> tuple[LaunchLimit, ...]:
+    """Every limit on a launch's geometry; kept, since each launch of each trial is compared."""
+    return tuple(_launch_limits(device))
+
+
+def _launch_limits(device: Device) -> Iterator[LaunchLimit]:
     shared = device.max_shared_bytes_per_block
     unit = "bytes of dynamic shared memory"
     yield LaunchLimit(Code.SHARED_MEMORY, unit, "shared_bytes", (), 0, shared)

@@ -1,6 +1,7 @@
 """The engine over a simulated fleet: facts before work, answers fed back, ends of every kind."""
 
 import asyncio
+import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -296,3 +297,61 @@ def test_a_preparation_of_the_same_kernel_is_reused_and_says_so():
     assert reused.span is None
     assert reused.result == measured.result
     assert [fact.task for fact in of(second, WorkBegan)].count("prepare") == 0
+
+
+MANY = replace(
+    EXPERIMENT,
+    template=template({"B": (32, 64, 128), "U": tuple(range(20))}, steps=(launch(block=("B",)),)),
+    search=SearchSettings(trials=40, seconds=1e6),
+)
+
+
+@dataclass
+class Signalling(Recorder):
+    """Says once five trials have finished."""
+
+    five: threading.Event = field(default_factory=threading.Event)
+
+    def append(self, entry: Entry) -> None:
+        Recorder.append(self, entry)
+        if len(of(self, TrialFinished)) == 5:
+            self.five.set()
+
+
+class RealTime(Watched):
+    """Its clock goes on while a search computes."""
+
+    real_time = True
+
+
+@pytest.mark.parametrize("stop", [None, "stopped"])
+def test_answers_are_taken_while_the_search_is_asked(stop):
+    journal = Signalling()
+    fleet = RealTime(
+        device=GPU, baseline_ns=(100.0, 200.0, 300.0), cost=cost, journal=journal, bench_slots=2
+    )
+    engine = engine_over(fleet)
+    session, proposer = begin(engine, journal, MANY)
+
+    class Slow:
+        tell = proposer.tell
+
+        def ask(self, trial):
+            if of(journal, TrialFinished):
+                assert journal.five.wait(60)
+                if stop:
+                    session.stop(stop)
+            return proposer.ask(trial)
+
+    async def follow():
+        async for _ in engine.drive(session, journal, Slow()):
+            pass
+
+    asyncio.run(follow())
+    assert session.history.finished
+    assert journal.five.is_set()
+    proposed = [fact.trial for fact in of(journal, TrialProposed)]
+    assert proposed == list(range(len(proposed)))
+    assert (len(proposed) == 40) == (stop is None)
+    ended = journal.facts.index(of(journal, SearchEnded)[0])
+    assert not any(isinstance(fact, TrialProposed) for fact in journal.facts[ended:])

@@ -147,6 +147,23 @@ def test_a_search_with_many_pending_trials_goes_on_the_same_after_a_restart():
     assert len(set(asked)) == len(asked)
 
 
+def test_with_hundreds_pending_proposals_stay_apart_and_better_than_chance():
+    rows = [(a, b) for a in range(50) for b in range(50)]
+    space = recorded_set({"A": tuple(range(50)), "B": tuple(range(50))}, rows)
+
+    def loss(configuration):
+        a, b = (value for _, value in configuration.values)
+        return 1.0 + ((a - 30) ** 2 + (b - 15) ** 2) / 100
+
+    proposer = gaussian_process(space, seed=0)
+    asked = [proposer.ask(trial) for trial in range(260)]
+    for trial in range(60):
+        proposer.tell(trial, (loss(asked[trial]),))
+    asked += [proposer.ask(trial) for trial in range(260, 320)]
+    assert len(set(asked)) == len(asked)
+    assert np.mean([*map(loss, asked[260:])]) < 0.5 * np.mean([*map(loss, asked[:260])])
+
+
 def test_points_that_look_the_same_do_no_harm():
     space = recorded_set({"A": tuple(range(640))}, [[i] for i in range(640)])
     proposer = gaussian_process(space, seed=0)

@@ -10,7 +10,6 @@ builds on an earlier one, so a search that is resumed goes on as if undisturbed.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,7 +36,8 @@ GROWTH, MOST_GROWTH = 0.15, 100
 FITTED = 128
 """Most results that a fit sees: the best for half of it, and a sample of the others."""
 PENDING = 64
-"""Most trials pending at a fit that it takes into account: the latest ones."""
+"""Most trials pending at a fit that it takes into account: the latest ones. With so many pending or
+more, one evaluation proposes a trial for each so many, and fits come at longer intervals."""
 SCREENED, POOL = 16384, 2048
 """Points drawn for each fit, and how many of them remain candidates: half of these are the most
 promising at the fit, half are random. The neighbours of the best observations are candidates too.
@@ -67,6 +67,8 @@ class _Fit:
     pool: Points = field(default_factory=lambda: np.empty(0, np.intp))
     posterior: Posterior | None = None
     observed: int = 0
+    ahead: dict[bool, list[int]] = field(default_factory=dict)
+    """Points still to be proposed of the last evaluations, for single shapes or for their mean."""
 
 
 class GaussianProcess:
@@ -95,9 +97,11 @@ class GaussianProcess:
         """One trial document for each id; fewer once every feasible point has been proposed."""
         for number in self._explored.read(trials):
             self._tell(number, seed)
+            if self._fit is not None:
+                self._fit.ahead.clear()
         proposed: dict[int, int] = {}
         for number in new_ids:
-            if not self._explored.left().size:
+            if self._explored.exhausted:
                 break
             proposed[number] = self._propose(number, seed)
             self._explored.take(number, proposed[number])
@@ -114,6 +118,7 @@ class GaussianProcess:
         self._sort_in(self._explored.losses[trial])
         if len(self._told) >= self._fit_at:
             growth = min(math.ceil(GROWTH * len(self._told)), MOST_GROWTH)
+            growth = max(growth, (self._explored.pending - PENDING) // 4)
             self._fit_at = len(self._told) + growth
             self._fit = self._begin_fit(seed)
 
@@ -161,12 +166,29 @@ class GaussianProcess:
         return _Fit(trials, targets, rng, begun=len(trials), read=len(self._explored.points))
 
     def _most_promising(self, current: _Fit, trial: int, seed: int) -> int:
-        current.trials.extend(islice(self._explored.points, current.read, None))
-        current.read = len(self._explored.points)
+        """The next point of the last evaluation without results since, else of a new one."""
+        special = trial >= SPECIAL_FROM and trial % SPECIAL == 0 and len(self._sorted) > 1
+        ahead = current.ahead.setdefault(special, [])
+        while ahead:
+            point = ahead.pop()
+            if self._explored.untried[point]:
+                return point
+        best, *others = self._evaluate(current, trial, seed, special) or [self._spread(trial, seed)]
+        ahead += reversed(others)
+        return best
+
+    def _evaluate(self, current: _Fit, trial: int, seed: int, special: bool) -> list[int]:
+        """The point of the greatest expected gain, and where many trials are pending, further ones.
+
+        Those are drawn at random, by the Gumbel-max trick in proportion to their gains: the next
+        best lie close together, and a draw costs nothing beside an evaluation. Empty if no
+        candidate is left.
+        """
+        current.trials.extend(self._explored.order[current.read :])
+        current.read = len(self._explored.order)
         posterior = self._posterior(current)
         losses = self._losses(current.trials)
         pending = np.isnan(losses[:, 0])
-        special = trial >= SPECIAL_FROM and trial % SPECIAL == 0 and losses.shape[1] > 1
         objectives = range(1, losses.shape[1]) if special else range(1)
         ranks = [log_ranks(losses[:, one], self._sorted[one]) for one in objectives]
         values = np.where(pending, np.inf, ranks).T
@@ -184,8 +206,12 @@ class GaussianProcess:
         gains = np.logaddexp.reduce(gains, axis=0)
         gains = np.where(self._explored.untried[points], gains, -np.inf)
         if not len(gains) or gains.max() == -np.inf:
-            return self._spread(trial, seed)
-        return int(points[np.argmax(gains)])
+            return []
+        best = int(np.argmax(gains))
+        drawn = gains + random_state(seed, trial).gumbel(size=len(gains))
+        drawn[best] = np.inf
+        count = min(max(1, self._explored.pending // PENDING), int(np.isfinite(gains).sum()))
+        return [int(point) for point in points[np.argsort(-drawn, kind="stable")[:count]]]
 
     def _posterior(self, current: _Fit) -> Posterior:
         """The posterior of this fit, given every trial so far."""
@@ -203,8 +229,9 @@ class GaussianProcess:
             current.pool = drawn[chosen]
             current.posterior.observe(points[base : current.begun])
             current.observed = current.begun
-        for index in range(current.observed, len(points)):
-            current.posterior.observe(points[index : index + 1])
+        step = max(1, self._explored.pending // PENDING)
+        for index in range(current.observed, len(points), step):
+            current.posterior.observe(points[index : index + step])
         current.observed = len(points)
         return current.posterior
 
