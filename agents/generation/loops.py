@@ -10,6 +10,7 @@ from tuner.experiment.model import Experiment
 _NUMERIC = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t(]+(\d+)\)?[ \t]*$", re.MULTILINE)
 _LOOPS = ("for_statement", "for_range_loop", "while_statement", "do_statement")
 _PRAGMA_BEFORE = re.compile(r"#[ \t]*pragma[^\n]*\n\s*(?:#[ \t]*endif[ \t]*\n\s*)?\Z")
+_BARRIER = re.compile(r"\b(?:barrier|work_group_barrier)\s*\(")
 _FACTORS = (0, 2, 4, 8)
 
 
@@ -48,7 +49,8 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
 def _bare_loops(kernel: KernelSource) -> list[int]:
     """The starts of lines that begin with an innermost ``for`` and follow no pragma.
 
-    A loop inside that has a pragma of its own does not count.
+    A loop inside that has a pragma of its own does not count. In OpenCL loops with a barrier are
+    left alone: it keeps their iterations apart, so that unrolling lets nothing overlap.
     """
     source = kernel.source
     bodies = [body for body in (kernel.block, *called_functions(kernel)) if body is not None]
@@ -59,6 +61,8 @@ def _bare_loops(kernel: KernelSource) -> list[int]:
         line = source.rfind("\n", 0, loop.start_byte) + 1
         in_block = loop.parent is not None and loop.parent.type == "compound_statement"
         first = in_block and not source[line : loop.start_byte].strip()
+        if kernel.language == "opencl" and _BARRIER.search(source, loop.start_byte, loop.end_byte):
+            continue
         inside = range(loop.start_byte + 1, loop.end_byte)
         if first and loop.type.startswith("for") and not any(b.start_byte in inside for b in bare):
             places.append(line)

@@ -357,6 +357,17 @@ def test_numeric_unroll_pragmas_become_a_parameter_and_bare_ones_stay() -> None:
     assert "#endif\n    for (int l" in text
 
 
+def test_in_opencl_a_loop_with_a_barrier_is_not_unrolled() -> None:
+    result = made(
+        "kernel void k(global half *x, int n) {\n"
+        "  for (int j = n; j; j /= 2) {\n    x[j] = 1;\n    barrier(CLK_GLOBAL_MEM_FENCE);\n  }\n"
+        "  for (int j = 0; j < n; ++j) x[j] = 1;\n}\n"
+    )
+    text = result.template.source.text
+    assert text.count("#pragma unroll UNROLL\n") == 1
+    assert "#endif\n  for (int j = 0;" in text
+
+
 def test_without_launch_bounds_the_registers_are_capped() -> None:
     result = made("__global__ void k(__half* x, int n) { x[n] = 1; }", language="cuda")
     assert result.template.parameters == {"REGISTERS": (0, 32, 64, 128)}
