@@ -91,8 +91,8 @@ class BenchActor:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
 
     def place(self) -> Place:
-        """Where it is, once its device has answered."""
-        self.device()
+        """Where it is, once its device has answered; asked often, and the device only once."""
+        self._thread.submit(self._bench.device, shared=True).result()
         return Place.here(self._bench.name)
 
     def device(self) -> Device:

@@ -103,14 +103,14 @@ class DeviceBench:
         device = self._described[1] if self._described else f"{self._backend}{self._index}"
         return f"{socket.gethostname()}/{device}"
 
-    def device(self) -> Device:
-        """The device's model and limits.
+    def device(self, *, shared: bool = False) -> Device:
+        """The device's model and limits; ``shared``: also where another user works on it.
 
         Raises:
             EnvironmentProblem: no such device, driver or package, or another user works on it.
         """
         try:
-            return if_free(*self._describe())
+            return self._describe()[0] if shared else if_free(*self._describe())
         except ChildFailed as failure:
             raise EnvironmentProblem(f"{self.name}: {failure}") from None
 
