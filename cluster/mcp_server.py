@@ -65,7 +65,13 @@ class _Run:
     async def read(self) -> None:
         """Keep the last lines until the process closes its output."""
         assert self.child.stdout
-        while line := await self.child.stdout.readline():
+        while True:
+            try:
+                line = await self.child.stdout.readline()
+            except ValueError:  # longer than the stream's buffer: it is not kept
+                continue
+            if not line:
+                return
             self.lines.append(line.decode("utf-8", "replace").rstrip())
 
     async def ended(self) -> str:
@@ -172,7 +178,8 @@ class Tools:
         wait_seconds (at most 300) is how long to wait for a request while the run works.
         """
         folder = self._inside(run)
-        until = time.monotonic() + min(wait_seconds, LONGEST_WAIT)
+        # In this order, since a NaN is not smaller.
+        until = time.monotonic() + min(LONGEST_WAIT, wait_seconds)
         with _as_tool_errors():
             mailbox = self._mailbox(folder)
             while (request := next(pending(mailbox), None)) is None:

@@ -110,7 +110,7 @@ def _environments(run: Path) -> list[tuple[tuple[str, str], ...]]:
     for file in sorted((run / "environment").glob("*.json")):
         try:
             data = json.loads(read_bounded(file, _ENVIRONMENT_BYTES) or "{}")
-        except (UnreadableFile, ValueError):
+        except (UnreadableFile, ValueError, RecursionError):
             continue
         if isinstance(data, dict):
             compilers = data.get("compilers")

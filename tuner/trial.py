@@ -14,7 +14,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-Nanoseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Nanoseconds = Annotated[float, Field(ge=1e-9, le=1e18, allow_inf_nan=False)]
+"""No time of a run is shorter or longer, and quotients of two such have a logarithm."""
 
 Value = bool | int | str
 """A parameter's value: a bool, an integer, or the name of an enum member."""

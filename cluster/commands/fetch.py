@@ -147,7 +147,7 @@ class Receiver:
                     self.files = int(json.loads(text))
                 case _:
                     raise SpecError(str(json.loads(text)))
-        except (ValueError, TypeError, zlib.error) as error:
+        except (ValueError, TypeError, RecursionError, OverflowError, zlib.error) as error:
             raise EnvironmentProblem(f"what the job sends is damaged: {error}") from None
 
     def _begin(self, file: FileSent) -> None:

@@ -108,6 +108,7 @@ def test_no_path_leads_out_of_the_folder(tmp_path, path):
         (one_file()[1:], "data of no file"),
         ([f"{send_run.MARK}data 3"], "damaged"),
         ([f"{send_run.MARK}file {{"], "damaged"),
+        ([f"{send_run.MARK}data {'[' * 100_000}"], "damaged"),
     ],
 )
 def test_what_is_damaged_is_not_written(tmp_path, lines, words):

@@ -33,7 +33,7 @@ def best_recorded(path: Path) -> tuple[dict[str, Value], ...]:
         raise ValueError(f"no such file: {path}")
     try:
         rows = list(_rows(text))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise ValueError(
             f"{path}: neither the results.jsonl of a run, nor a cache file or T4 results of Kernel "
             "Tuner"

@@ -141,7 +141,9 @@ class _Located:
             ):
                 data = data[step]  # type: ignore[index]
                 path.append(step)
-            elif step != "[key]":
+            elif step == "[key]":  # the key itself is wrong
+                data = path[-1]
+            else:
                 self.branches.append((tuple(path), str(step)))
         self.path: Path = tuple(path)
         self.data = data
@@ -265,7 +267,8 @@ def _message(errors: list[_Located]) -> str:
         return _CHANGED[first.data]
     given = _shown(first.data)
     if first.type == "string_pattern_mismatch":
-        return f"{given} is not a name: letters, digits and underscores only"
+        pattern = first.error["ctx"]["pattern"]
+        return f"{given} is not a name that may stand here: it must match {pattern}"
     if first.type in ("too_short", "too_long"):
         limit = first.error["ctx"].get("min_length") or first.error["ctx"].get("max_length")
         return f"needs at {'least' if first.type == 'too_short' else 'most'} {limit} entries"

@@ -248,7 +248,7 @@ def read_manifest(text: str) -> Manifest:
         return _MANIFEST.validate_json(text)
     except ValidationError as error:
         raise EnvironmentProblem(f"{NAME} is invalid: {first_problem(error)}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EnvironmentProblem(f"{NAME} is not JSON: {error}") from None
 
 

@@ -75,6 +75,8 @@ def _unknown(fact: Fact, known: range, every: int) -> Iterator[str]:
     shapes: Iterable[int] = ()
     match fact:
         case TrialFinished(same_as=int(trial)):
+            if trial < 0:
+                yield f"a trial was measured in its place that is none ({trial})"
             trials = (trial,)
         case ConfirmationSampled(samples=samples, failed=failed, extra_checks=extra):
             trials = (*(one.trial for one in samples), *extra, *(trial for trial, _ in failed))

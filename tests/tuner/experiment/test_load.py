@@ -286,7 +286,7 @@ def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, messag
         ("{x: joules / n}", "unknown quantity 'joules'; there are: bytes, flops, n, seconds"),
         ("{x: 1 / (n - 777)}", "'1 / (n - 777)' has no value at n=777"),
         ("{x: 1 if n else 2}", "outside the grammar of real numbers"),
-        ("{'x y': n / seconds}", "is not a name"),
+        ("{'x y': n / seconds}", "'x y' is not a name that may stand here: it must match ^[A-Z"),
         ("{x: }", "an expression is text, not a NoneType"),
     ],
 )

@@ -42,6 +42,7 @@ def sampled(**fields):
             "3 cells of trial 0, .* has 2 tune shapes",
         ),
         (TrialFinished(trial=0, outcome=FAILED, same_as=1), "no trial 1"),
+        (TrialFinished(trial=0, outcome=FAILED, same_as=-1), "in its place that is none"),
         (sampled(trial=1), "no trial 1"),
         (sampled(trial=-2), "no trial -2"),
         (sampled(shape=3), "no shape 3"),

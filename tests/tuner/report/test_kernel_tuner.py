@@ -95,7 +95,12 @@ def test_a_cache_without_its_end_is_read(tmp_path):
     assert best_recorded(path) == tuple({"bx": n} for n in (7, 6, 5, 4, 3))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cache": 3}', '{"results": [{}]}', "x" * 99])
+HUGE = f'{{"cache": {{"1": {{"bx": 1, "time": {"9" * 400}}}}}, "tune_params_keys": ["bx"]}}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"cache": 3}', '{"results": [{}]}', "x" * 99, HUGE]
+)
 def test_other_files_are_refused(text, tmp_path):
     path = tmp_path / "file.json"
     path.write_text(text)

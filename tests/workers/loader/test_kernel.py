@@ -138,6 +138,11 @@ def test_a_loaded_export_says_how_it_is_called(kernel):
     assert repr(kernel).startswith("<kernel scale_rows(out, x, cols, mode, factor) for ")
 
 
+def test_what_is_nested_too_deeply_is_refused():
+    with pytest.raises(EnvironmentProblem, match=r"export\.json is not JSON"):
+        TunedKernel(exported() | {"export.json": "[" * 100_000})
+
+
 def test_a_file_that_is_gone_is_named(tmp_path):
     (tmp_path / "export.json").write_text(exported()["export.json"])
     with pytest.raises(EnvironmentProblem, match=r"there is no .*_baseline\.cl: name a folder"):
