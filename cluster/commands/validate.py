@@ -26,6 +26,7 @@ from tuner.experiment.check.device import require_launches, require_memory
 from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding, Template
+from tuner.experiment.odd_shapes import odd_shapes
 from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.space.feasible import FeasibleSet, feasible_set
@@ -54,9 +55,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class BaselineTried:
-    """The baseline, launched on the smallest shape with all checks, and what they found."""
+    """What the checks of the baseline found on the smallest shape and an odd one."""
 
-    shape: str
+    shapes: str
     compared: bool
     problem: str | None
 
@@ -64,7 +65,7 @@ class BaselineTried:
         if self.problem is not None:
             return f"the baseline cannot be used: {self.problem}"
         to = "equals the reference" if self.compared else "runs; there is no reference to compare"
-        return f"the baseline {to}, at {self.shape} and odd shapes near it"
+        return f"the baseline {to}, at {self.shapes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,20 +280,31 @@ def _by_size(experiment: Experiment) -> list[ShapeBinding]:
 
 
 def _try_baseline(experiment: Experiment, device: Device, index: int) -> BaselineTried:
-    """Launch and check the baseline at the smallest shape, on a device of this machine."""
+    """Launch and check the baseline on a device of this machine.
+
+    At the smallest shape, and at sizes just below it: there a missing bounds check shows.
+    """
     least, *_ = _by_size(experiment)
-    typer.echo(f"kernelwright: running the baseline at {least}", err=True)
+    alone = replace(experiment, shapes=replace(experiment.shapes, tune=(least,), held_out=()))
+    most = _elements(alone, least)
+    below = [odd for odd in odd_shapes(alone) if _elements(alone, odd) <= most][:1]
+    shapes = " and ".join(map(str, (least, *below)))
+    typer.echo(f"kernelwright: running the baseline at {shapes}", err=True)
     small = replace(
-        experiment,
+        alone,
         template=None,
         search=replace(experiment.search, seeds=()),
-        shapes=replace(experiment.shapes, tune=(least,), held_out=()),
+        shapes=replace(alone.shapes, held_out=tuple(below)),
         measure=replace(experiment.measure, warmup=1, repeats=3, cache="hot"),
     )
     backend = experiment.kernel.language
     with CompileWorker(device) as compiler, closing(DeviceBench(backend, index)) as bench:
         problem = baseline_problem(small, device, compiler, bench)
-    return BaselineTried(str(least), experiment.reference is not None, problem)
+    if problem is not None and any(problem.startswith(f"{odd}: ") for odd in below):
+        problem += (
+            "; shapes.domain has this shape: mend the kernel (a bounds check, say) or the domain"
+        )
+    return BaselineTried(shapes, experiment.reference is not None, problem)
 
 
 def _try_reference(experiment: Experiment) -> ReferenceTime:

@@ -69,7 +69,17 @@ def test_a_baseline_that_differs_from_its_reference_is_an_error(tmp_path, capsys
         validate(str(wrong), target=None, fast=False, device=None, as_json=False)
     right = write_experiment(tmp_path)
     validate(str(right), target=None, fast=False, device=None, as_json=False)
-    assert "the baseline equals the reference, at n=777 and odd" in capsys.readouterr().out
+    assert "the baseline equals the reference, at n=777 and n=773" in capsys.readouterr().out
+
+
+def test_a_missing_bounds_check_is_found_at_sizes_just_below(tmp_path):
+    path = write_experiment(
+        tmp_path,
+        spec=SCALE.replace("n: 777", "n: 768"),
+        kernel=SCALE_KERNEL.replace("if (i < n) ", ""),
+    )
+    with pytest.raises(NothingValid, match=r"n=761: .*; shapes.domain has this shape"):
+        validate(str(path), target=None, fast=False, device=None, as_json=False)
 
 
 @pytest.mark.slow

@@ -338,13 +338,16 @@ class Confirmation:
             for spec in extra_specs(self._prep, shape)
         ]
         found: dict[int, list[VerificationCase]] = {}
+        unchecked: dict[str, list[str]] = {}
         for (shape, spec), case in zip(wanted, self._oracle.cases(wanted), strict=True):
             while isinstance(case, Rejected) and (less := narrower(spec)) is not None:
                 spec, case = less, self._oracle.case(shape, less)
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
             else:
-                notes[f"not checked ({spec.label}): {case.detail}"] = None
+                unchecked.setdefault(case.detail, []).append(spec.label)
+        for reason, labels in unchecked.items():
+            notes[f"not checked ({'; '.join(labels)}): {reason}"] = None
         return found
 
     @contextmanager

@@ -254,6 +254,12 @@ def test_a_mistake_in_what_is_required_hides_no_other(tmp_path, old, new):
     assert "n=0: a size is at least 1" in problems[1]
 
 
+def test_local_memory_among_the_parameters_is_named_with_the_remedy(tmp_path):
+    kernel = specs.KERNEL.replace("float factor)", "float factor, __local float *tmp)")
+    (problem, *_) = said(specs.write(tmp_path, scale_cl=kernel))
+    assert problem.endswith("local memory (tmp) is not passed: declare it inside the kernel")
+
+
 def test_a_float_may_follow_from_the_shape(tmp_path):
     experiment = load_experiment(specs.write(tmp_path, FOLLOWS))
     *_, factor = resolve_arguments(experiment, {"n": 4})

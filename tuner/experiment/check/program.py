@@ -295,10 +295,15 @@ def _call_problem(
     parameters = signature.parameters
     names = [parameter.name for parameter in parameters]
     if len(parameters) != len(passed):
-        return (
+        problem = (
             f"{signature.name} takes {len(names)} parameters ({listed(names)}), but it would be"
             f" passed {len(passed)} arguments ({listed(passed)})"
         )
+        if local := [parameter.name for parameter in parameters if parameter.local]:
+            problem += (
+                f"; local memory ({listed(local)}) is not passed: declare it inside the kernel"
+            )
+        return problem
     if sorted(names) == sorted(passed) and names != list(passed):
         return f"{signature.name} takes its parameters in the order {listed(names)}"
     for parameter, name in zip(parameters, passed, strict=True):
