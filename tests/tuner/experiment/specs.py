@@ -97,7 +97,7 @@ shapes:
 
 
 def write(folder: Path, spec: str = SPEC, **files: str) -> Path:
-    """The spec and the files beside it; ``files`` are by name, with ``_`` for the dot."""
+    """The spec and the files beside it; ``files`` are by name, with ``__`` for the dot."""
     texts = {
         "scale.cl": KERNEL,
         "scale.cu": CUDA_KERNEL,

@@ -256,7 +256,7 @@ def test_a_mistake_in_what_is_required_hides_no_other(tmp_path, old, new):
 
 def test_local_memory_among_the_parameters_is_named_with_the_remedy(tmp_path):
     kernel = specs.KERNEL.replace("float factor)", "float factor, __local float *tmp)")
-    (problem, *_) = said(specs.write(tmp_path, scale_cl=kernel))
+    (problem, *_) = said(specs.write(tmp_path, scale__cl=kernel))
     assert problem.endswith("local memory (tmp) is not passed: declare it inside the kernel")
 
 
