@@ -136,7 +136,7 @@ def sentence(rows: Sequence[Row]) -> str:
 
 def text(rows: Sequence[Row], width: int) -> str:
     """A table of one line per run, in lines of ``width`` columns; a failure has its reason."""
-    longest = min(max(len(row.name) for row in rows), 24)
+    longest = min(max(len(name) for name in ("kernel", *(row.name for row in rows))), 24)
     lines = [f"{'kernel':<{longest}}  {'outcome':<13}  {'trials':>6}  {'time':>8}  speedup"]
     for row in rows:
         said = row.words if row.outcome == FAILED else row.speedup_text

@@ -28,6 +28,8 @@ def test_a_report_has_the_verdict_on_each_kernel(tmp_path):
     assert (later.outcome, later.speedup) == ("not_begun", None)
     said = summary.text(rows, 80)
     assert all(len(line) <= 80 for line in said.splitlines())
+    head, first, *_ = said.splitlines()
+    assert head.index("outcome") == first.index("improved")
     assert re.search(r"scale +improved +6 +- +2\.000× \[.*\] faster", said)
     assert "1 of 2 kernels improved; 1 not begun." in said
     page = summary.as_markdown("night", "today", rows)

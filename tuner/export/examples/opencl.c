@@ -2,6 +2,7 @@
  *
  * Build and run it in the folder of the export:
  *     cc -std=c99 example.c -lOpenCL -o example && ./example .
+ * It needs OpenCL's headers and loader (Debian: opencl-c-headers, ocl-icd-opencl-dev).
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
