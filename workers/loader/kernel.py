@@ -195,7 +195,7 @@ class TunedKernel:
         if view is None:
             raise SpecError(
                 f"argument '{name}': a {type(value).__name__} is no array on a device for "
-                f"{self._language}"
+                f"{self._language}: copy it to the device first"
             )
         return view
 
