@@ -39,9 +39,17 @@ def watch(run_dirs: Sequence[Path], *, web: bool, port: int) -> None:
     terminal = sys.__stdout__  # sys.stdout would escape what moves the cursor
     with suppress(KeyboardInterrupt):
         if terminal is not None and terminal.isatty():
-            _show_live(followers, Console(file=terminal))
+            _show_live(followers, _Console(file=terminal))
         else:
-            _print_tables(followers, Console(file=sys.stdout))
+            _print_tables(followers, _Console(file=sys.stdout))
+
+
+class _Console(Console):
+    """A console that leaves a closed reader to the command line."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what was caught, rather than to end without the command line's exit code."""
+        raise
 
 
 def _check(path: Path) -> None:

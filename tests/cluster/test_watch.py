@@ -1,5 +1,6 @@
 """``watch``: what it shows of runs that go on, end, are damaged or lie on another's disk."""
 
+import sys
 from contextlib import closing
 from dataclasses import replace
 from io import StringIO
@@ -7,6 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from cluster.commands.watch import watch
 from cluster.watching.follower import RunFollower
 from cluster.watching.rounds import RoundStories
 from cluster.watching.terminal import table
@@ -141,6 +143,17 @@ def test_the_command_ends_with_the_last_run_and_prints_each(writing, tmp_path):
         failed = kernelwright("watch", tmp_path / name)
         assert failed.returncode == code
         assert words in failed.stderr
+
+
+def test_a_closed_reader_is_left_to_the_command_line(writing, monkeypatch):
+    class Closed(StringIO):
+        def write(self, _):
+            raise BrokenPipeError
+
+    writing.write(FACTS)
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with pytest.raises(BrokenPipeError):
+        watch([writing.path], web=False, port=0)
 
 
 def test_the_rounds_of_a_run_are_told_while_it_goes_on_and_when_it_is_over(tmp_path):
