@@ -19,7 +19,7 @@ def campaign(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE|DIR",
+            metavar="SPECS",
             help="A campaign's YAML file, a folder of specs, or the folder of a campaign that was "
             "begun, which is continued.",
         ),

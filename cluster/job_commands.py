@@ -24,7 +24,7 @@ def submit(
     ],
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[OPTIONS]", help="Options of 'run', or with --resume of 'resume'."),
+        typer.Argument(metavar="OPTIONS", help="Options of 'run', or with --resume of 'resume'."),
     ] = None,
     *,
     address: Address = None,
