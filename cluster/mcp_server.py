@@ -242,7 +242,10 @@ class Tools:
 
     def _inside(self, name: str) -> Path:
         """The path of a file or folder, which must be in the server's folder."""
-        path = (self._root / name).resolve()
+        try:
+            path = (self._root / name).resolve()
+        except (ValueError, OSError, RuntimeError) as error:  # a NUL, or links in a circle
+            raise ToolError(f"{name!r} is no path: {error}") from None
         if not path.is_relative_to(self._root) or path == self._root:
             raise ToolError(f"{name} is outside {self._root}, the folder of this server")
         return path

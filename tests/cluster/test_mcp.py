@@ -60,6 +60,8 @@ def test_names_outside_the_folder_are_refused_by_every_tool(tmp_path):
                     for given in names:
                         told = await agent.refused(tool, **{**needed, name: given})
                         assert f"{given} is outside {root}, the folder of" in told
+                    told = await agent.refused(tool, **{**needed, name: "a\0b"})
+                    assert "is no path: embedded null byte" in told
             return set(tools)
 
     assert asyncio.run(ask()) == {

@@ -9,6 +9,12 @@ from tuner.trial import Value
 SECONDS = "seconds"
 """The quantity that is measured: the time of one run of the kernel."""
 
+RESERVED = frozenset(
+    "shape held_out cache configuration_is trial parameters time_ns speedup low high verdict "
+    "processes least_ns ns".split()
+)
+"""Columns that the tables have of their own; those that begin with ``baseline_`` too."""
+
 
 def quantities(
     experiment: Experiment, symbols: Mapping[str, Value], seconds: float

@@ -294,6 +294,7 @@ def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, messag
         ("{x: 1 if n else 2}", "outside the grammar of real numbers"),
         ("{'x y': n / seconds}", "'x y' is not a name that may stand here: it must match ^[A-Z"),
         ("{x: }", "an expression is text, not a NoneType"),
+        ("{speedup: n / seconds}", "'speedup' is a column of the tables: rename the metric"),
     ],
 )
 def test_a_metric_that_cannot_be_computed_is_one_clear_message(tmp_path, metrics, message):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_run
+from tuner.experiment.metrics import RESERVED
 from tuner.experiment.model import Cost
 from tuner.expressions import Expression
 from tuner.expressions.real import RealExpression
@@ -72,3 +73,7 @@ def test_a_figure_without_a_value_is_left_out():
     result = summarise(run_with(odd))
     assert result.metrics[0].baseline[0] is None
     assert "- → -" in render(result)
+
+
+def test_no_metric_may_be_called_as_a_column_of_the_tables():
+    assert {name for name in COLUMNS if not name.startswith("baseline_")} <= RESERVED

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tuner.errors import SpecError
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings
-from tuner.experiment.metrics import SECONDS, quantities
+from tuner.experiment.metrics import RESERVED, SECONDS, quantities
 from tuner.experiment.model import Experiment
 from tuner.experiment.yaml_document import Path
 from tuner.expressions import ExpressionError, nearest
@@ -28,6 +28,9 @@ def check_metrics(experiment: Experiment, found: list[Finding]) -> Iterator[Find
         return
     for name, expression in experiment.metrics.items():
         path: Path = ("metrics", name)
+        if name in RESERVED or name.startswith("baseline_"):
+            yield Finding(path, f"'{name}' is a column of the tables: rename the metric")
+            continue
         for _, binding in bindings(experiment):
             try:
                 known = quantities(experiment, binding.symbols, 1.0)
