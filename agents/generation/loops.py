@@ -34,7 +34,7 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
     edits = {(*match.span(), pragma) for match in numeric}
     edits |= {(at, at, f"{pragma}\n") for at in _bare_loops(kernel)}
     if not edits:
-        return draft.noted("loops", "there is none, or each has a pragma already")
+        return draft.noted("loops", "nothing to unroll: there is none, or each has a pragma")
     source = draft.source
     for first, last, text in sorted(edits, reverse=True):
         source = source[:first] + text + source[last:]
