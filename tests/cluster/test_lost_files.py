@@ -8,7 +8,7 @@ import pytest
 from agents.rounds_summary import read_summary
 from cluster.commands.report import conclude, report
 from cluster.commands.results import export, status
-from cluster.run_layout import round_path, rounds_begun
+from cluster.runs.run_layout import round_path, rounds_begun
 from tests.agents.test_loop import plain
 from tests.cluster.test_agent_run import begin, follow
 from tuner.errors import EnvironmentProblem
@@ -72,7 +72,7 @@ def test_a_round_whose_journal_lost_its_end_is_told_of_by_all_that_show_it(
     journal = folder / "journal.jsonl"
     whole = journal.read_bytes()
     journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
-    exported = {"output": tmp_path / "exported"}
+    exported = {"output": tmp_path / "exported", "form": "sources"}
     shows = [
         partial(show, **(exported if show is export else {"as_json": False})) for show in shown_by
     ]
