@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from cluster.console import Update
+    from cluster.cli.console import Update
     from tuner.experiment.written_spec import Array
     from tuner.results.result import Cell, ShapeOfRun
     from tuner.results.statistics import Comparison
@@ -145,7 +145,7 @@ class Result:
                 written.
         """
         from cluster.commands.results import history_of, result_view
-        from cluster.run_report import run_document
+        from cluster.runs.run_report import run_document
         from tuner.report.plots import write_figures
         from tuner.results.summary import summarise
         from tuner.run_directory import RunView
@@ -204,11 +204,11 @@ def tune(
         tuner.errors.EnvironmentProblem: a device, package or writable folder is missing.
         tuner.errors.NothingValid: no configuration was valid, or the baseline was rejected.
     """
-    from cluster.agent_run import ModelAccess
     from cluster.commands.report import check_outcome, finish
     from cluster.commands.results import is_over
     from cluster.commands.runs import new_run
-    from cluster.run_thread import follow
+    from cluster.runs.agent_run import ModelAccess
+    from cluster.runs.run_thread import follow
     from cluster.settings import Settings, environment_kept
     from tuner.errors import SpecError
 

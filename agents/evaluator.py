@@ -1,6 +1,6 @@
 """The port for everything in the loop that needs compilers or devices.
 
-Implemented by :mod:`cluster.evaluator`.
+Implemented by :mod:`cluster.runs.evaluator`.
 """
 
 from collections.abc import Callable

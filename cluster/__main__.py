@@ -1,5 +1,5 @@
 """``python -m cluster`` is ``kernelwright``, for a checkout that is not installed."""
 
-from cluster.cli import main
+from cluster.cli.main import main
 
 main()

@@ -19,7 +19,7 @@ import typer
 from typer.models import ArgumentInfo
 
 from agents.settings import SECTIONS
-from cluster.cli import app
+from cluster.cli.main import app
 from tuner.experiment.schema import json_schema
 
 FOLDER = Path(__file__).parent

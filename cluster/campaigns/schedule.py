@@ -17,7 +17,7 @@ from pathlib import Path
 from cluster.campaigns.folder import CampaignFolder, Ended
 from cluster.campaigns.plan import PlannedRun
 from cluster.commands.results import is_over, is_running
-from cluster.run_layout import STOP_FILE
+from cluster.runs.run_layout import STOP_FILE
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.files import write_whole
 from tuner.run_directory import begun

@@ -1,1 +1,1 @@
-"""What each command does; the command line itself is :mod:`cluster.cli`."""
+"""What each command does; the command line itself is :mod:`cluster.cli.main`."""

@@ -111,7 +111,7 @@ def _places(
     before = child_environment()
     with ExitStack() as stack:
         stack.enter_context(environment_for_ray(settings))
-        from cluster import ray_driver
+        from cluster.jobs import ray_driver
 
         if not settings.ray_address:
             _say("starting Ray on this machine (about ten seconds)")

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import typer
 
+from cluster.cli.console import Activity, Display, display
 from cluster.commands.validate import guesses_left
-from cluster.console import Activity, Display, display
 from cluster.fleets.local import choose
 from tuner.csource.mangling import base_name, source_name
 from tuner.errors import EnvironmentProblem, SpecError

@@ -13,8 +13,8 @@ import typer
 
 from cluster.commands import report
 from cluster.commands.results import is_over
-from cluster.run_layout import searches_begun
-from cluster.search_run import EXPORT
+from cluster.runs.run_layout import searches_begun
+from cluster.runs.search_run import EXPORT
 from tuner.errors import EnvironmentProblem
 from tuner.run_directory import RunDirectory
 

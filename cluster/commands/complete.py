@@ -21,12 +21,12 @@ from agents.settings import SECTIONS, AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.turns import Accepted
 from agents.verdict import Refused
-from cluster.agent_run import ModelAccess
 from cluster.baseline_check import baseline_problem
+from cluster.cli.console import Activity, Display, display
 from cluster.commands.captures import AFTER
-from cluster.console import Activity, Display, display
 from cluster.fleets.local import choose
-from cluster.model_choice import (
+from cluster.runs.agent_run import ModelAccess
+from cluster.runs.model_choice import (
     TRANSCRIPT,
     check_endpoint,
     check_models,

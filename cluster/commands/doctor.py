@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import typer
 
-from cluster.cluster_survey import Node, Survey, survey
 from cluster.commands.find_spec import bundled_names
-from cluster.node_report import READY, REPORT, NodeReport, node_report
+from cluster.jobs.cluster_survey import Node, Survey, survey
+from cluster.jobs.node_report import READY, REPORT, NodeReport, node_report
 from cluster.settings import Settings
 from tuner.backends.registry import backends
 from tuner.errors import EnvironmentProblem

@@ -21,9 +21,9 @@ from typing import Annotated
 import typer
 from pydantic import Field, TypeAdapter
 
-from cluster import send_run
 from cluster.commands.submit import http_address, job_name, place
-from cluster.job_client import JobServer
+from cluster.jobs import send_run
+from cluster.jobs.job_client import JobServer
 from cluster.settings import take_job_server
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.files import inside, make_folder
@@ -112,7 +112,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 class Receiver:
-    """Writes what :mod:`cluster.send_run` prints into a folder, file by file, each whole.
+    """Writes what :mod:`cluster.jobs.send_run` prints into a folder, file by file, each whole.
 
     ``files`` is the number of files of the run, ``None`` until all have arrived.
     """

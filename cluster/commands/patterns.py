@@ -8,7 +8,7 @@ from agents.patterns.inheritance import inherited, left_by
 from agents.patterns.pattern import PATTERNS
 from agents.patterns.store import PatternStore, dump_patterns
 from agents.settings import agent_settings
-from cluster.search_run import PATTERNS_FILE
+from cluster.runs.search_run import PATTERNS_FILE
 from cluster.settings import Settings
 from tuner.errors import EnvironmentProblem
 from tuner.journal.history import History

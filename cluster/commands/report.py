@@ -20,10 +20,10 @@ from cluster.commands.results import (
     tried,
     write_export,
 )
-from cluster.resuming import resume_command
-from cluster.run_layout import searches_begun
-from cluster.run_report import run_document
-from cluster.search_run import EXPORT, write_derived
+from cluster.runs.resuming import resume_command
+from cluster.runs.run_layout import searches_begun
+from cluster.runs.run_report import run_document
+from cluster.runs.search_run import EXPORT, write_derived
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.files import inside, write_whole
 from tuner.journal.history import History

@@ -13,7 +13,7 @@ from agents.rounds_summary import (
     read_summary,
     spent_so_far,
 )
-from cluster.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begun, searches_begun
+from cluster.runs.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begun, searches_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import inside, make_folder, write_whole

@@ -18,23 +18,23 @@ import typer
 
 from agents.rounds_summary import STEPS, read_summary
 from agents.settings import SECTIONS
-from cluster.agent_run import ModelAccess
+from cluster.cli.console import display
 from cluster.commands import patterns, report, results
 from cluster.commands.find_spec import find_spec, tunable
 from cluster.commands.validate import guesses_left
-from cluster.console import display
 from cluster.fleets.claim import Share, read_labels
-from cluster.model_choice import (
+from cluster.runs.agent_run import ModelAccess
+from cluster.runs.model_choice import (
     check_endpoint,
     check_models,
     choose_model,
     copy_transcript,
     with_agents,
 )
-from cluster.resuming import resume_command
-from cluster.run_layout import STOP_FILE
+from cluster.runs.resuming import resume_command
+from cluster.runs.run_layout import STOP_FILE
+from cluster.runs.workplace import Running, workplace
 from cluster.settings import Settings
-from cluster.workplace import Running, workplace
 from tuner.errors import (
     DeviceNeeded,
     EnvironmentProblem,

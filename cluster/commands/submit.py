@@ -18,9 +18,9 @@ import typer
 
 from agents.settings import SECTIONS
 from cluster.commands.find_spec import bundled_names, find_spec
-from cluster.job_client import STOPPING, JobEnd, JobServer
-from cluster.model_choice import transcript_beside
-from cluster.package_check import OURS
+from cluster.jobs.job_client import STOPPING, JobEnd, JobServer
+from cluster.jobs.package_check import OURS
+from cluster.runs.model_choice import transcript_beside
 from cluster.settings import take_job_server
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import dump_resolved, load_experiment

@@ -13,10 +13,10 @@ import typer
 from agents.generation.corners import corners
 from agents.settings import SECTIONS, agent_settings
 from cluster.baseline_check import baseline_problem
-from cluster.budget import checker_bytes
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
-from cluster.model_choice import check_models, choose_model
+from cluster.runs.budget import checker_bytes
+from cluster.runs.model_choice import check_models, choose_model
 from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.engine.candidates import Candidates

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import typer
 
+from cluster.cli.console import Activity, Display, display
 from cluster.commands.results import result_view
-from cluster.console import Activity, Display, display
 from cluster.fleets.local import choose
 from tuner.candidate import Candidate
 from tuner.engine.candidates import Candidates

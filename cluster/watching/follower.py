@@ -7,7 +7,7 @@ from pathlib import Path
 from agents.rounds_summary import RoundsSummary, read_summary
 from agents.settings import agent_settings
 from cluster.commands.results import awaits_device, result_view, state_of
-from cluster.run_layout import searches_begun
+from cluster.runs.run_layout import searches_begun
 from tuner.errors import KernelwrightError
 from tuner.journal.counts import RunCounts
 from tuner.journal.history import History

@@ -1,7 +1,7 @@
 """The metrics of a run: their names, and their values in the text format of Prometheus.
 
 ``watch --web`` serves them; on Ray the driver publishes those of its run under the same names with
-the prefix ``ray_`` (:mod:`cluster.ray_metrics`).
+the prefix ``ray_`` (:mod:`cluster.jobs.ray_metrics`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

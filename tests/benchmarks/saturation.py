@@ -23,7 +23,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: as in a run
 
 from cluster.fleets.pool import PooledFleet
-from cluster.search_run import SearchRun
+from cluster.runs.search_run import SearchRun
 from tests.benchmarks.overhead import BASELINE_NS, GPU, cost
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.experiment.load import load_experiment

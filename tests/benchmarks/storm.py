@@ -20,7 +20,7 @@ from typing import Any
 
 from cluster.fleets.local import ThreadBench, ThreadCompiler, choose
 from cluster.fleets.pool import PooledFleet
-from cluster.search_run import SearchRun
+from cluster.runs.search_run import SearchRun
 from tuner.experiment.load import load_experiment
 from tuner.expressions import Expression
 from tuner.journal.history import History

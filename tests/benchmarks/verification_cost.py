@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from cluster.fleets.local import open_local_fleet
-from cluster.search_run import SearchRun
+from cluster.runs.search_run import SearchRun
 from tests.benchmarks.timeline import timeline
 from tuner.experiment.load import load_experiment
 from tuner.journal.facts import TrialFinished

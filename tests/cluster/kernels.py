@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-from cluster.cli import main
+from cluster.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 

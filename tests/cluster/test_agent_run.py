@@ -16,11 +16,11 @@ from agents.llm.replay import Exchange, Header, read_transcript, write_transcrip
 from agents.rounds_summary import read_summary
 from agents.settings import AgentSettings, with_agent_settings
 from agents.step_journal import recorded_exchanges
-from cluster.agent_run import AgentRun, ModelAccess, open_run
 from cluster.commands.report import FILES, report
 from cluster.commands.results import export, is_over, stop
-from cluster.model_choice import TRANSCRIPT, UNANSWERED
-from cluster.search_run import SearchRun
+from cluster.runs.agent_run import AgentRun, ModelAccess, open_run
+from cluster.runs.model_choice import TRANSCRIPT, UNANSWERED
+from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.agents.test_loop import BASELINE_NS, draft, plain, script, suggestion
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, kernelwright, write_experiment

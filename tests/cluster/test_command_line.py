@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from cluster import cli
-from cluster.run_layout import STOP_FILE
+from cluster.cli import main as cli
+from cluster.runs.run_layout import STOP_FILE
 from cluster.settings import Settings
 from kernelwright import __version__
 from tests.cluster.kernels import (
@@ -41,7 +41,7 @@ def last_line(result):
 def test_help_imports_nothing_heavy():
     program = (
         "import sys; sys.argv = ['kernelwright', '--help']\n"
-        "from cluster.cli import main\n"
+        "from cluster.cli.main import main\n"
         "try: main()\n"
         f"finally: assert not set({HEAVY!r}) & sys.modules.keys()\n"
     )
@@ -57,7 +57,7 @@ def test_the_version_is_printed_without_a_command():
 
 
 def test_a_shell_can_complete_commands():
-    program = "import sys; sys.argv = ['kernelwright']; from cluster.cli import main; main()"
+    program = "import sys; sys.argv = ['kernelwright']; from cluster.cli.main import main; main()"
     asked = {"_KERNELWRIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "kernelwright re"}
     result = subprocess.run(
         [sys.executable, "-c", program],
@@ -302,7 +302,7 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(tmp_path, monkeypatch):
     ],
 )
 def test_why_a_cluster_cannot_be_joined_is_said_in_full(monkeypatch, error, cause, words):
-    from cluster import ray_driver
+    from cluster.jobs import ray_driver
 
     def init(**_):
         raise error from RuntimeError(cause)

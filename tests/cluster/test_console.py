@@ -5,7 +5,7 @@ from io import StringIO
 
 import pytest
 
-from cluster.console import Activity, display
+from cluster.cli.console import Activity, display
 from tests.tuner.engine.driving import Run, experiment, fleet
 from tuner.engine.progress import ENDLESS, Pace, RunProgress, phase_left
 from tuner.engine.session import Session

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.cluster_survey import Node, Survey, read_survey
-from cluster.node_report import READY, NodeReport
+from cluster.jobs.cluster_survey import Node, Survey, read_survey
+from cluster.jobs.node_report import READY, NodeReport
 from kernelwright import __version__
 from tests.cluster.kernels import ROOT, command, kernelwright
 from tests.tuner.engine.driving import GPU

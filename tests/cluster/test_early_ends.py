@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.cli.console import Activity
 from cluster.commands.results import stop
 from cluster.commands.runs import _follow
-from cluster.console import Activity
-from cluster.search_run import SearchRun
+from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import SPEC, write_experiment
 from tuner.engine.engine import LOST_SECONDS

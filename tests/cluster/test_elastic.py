@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cluster.search_run import SearchRun
+from cluster.runs.search_run import SearchRun
 from tests.cluster.kernels import SPEC
 from tests.cluster.test_ray_driver import begin, facts
 from tuner.errors import Preempted
@@ -87,7 +87,7 @@ def test_a_node_that_joins_is_used_one_without_a_driver_named_and_a_drained_one_
 def test_a_run_whose_own_node_is_drained_is_left_in_order(tmp_path, monkeypatch):
     import ray
 
-    from cluster import ray_driver
+    from cluster.jobs import ray_driver
 
     run = begin(tmp_path, SPEC)
     told = set()

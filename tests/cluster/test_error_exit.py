@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from cluster.error_exit import open_standard_streams
+from cluster.cli.error_exit import open_standard_streams
 
 
 def test_control_characters_are_escaped_wherever_they_come_from(monkeypatch):

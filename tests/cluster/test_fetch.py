@@ -10,8 +10,8 @@ import zlib
 
 import pytest
 
-from cluster import send_run
 from cluster.commands.fetch import MAX_BYTES, Receiver
+from cluster.jobs import send_run
 from tests.cluster.test_compare import run
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.run_directory import RunDirectory, RunView

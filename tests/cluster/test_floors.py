@@ -6,8 +6,8 @@ import pytest
 
 from agents.settings import AgentSettings
 from agents.static_profile import UNKNOWN
-from cluster.agent_run import _task
-from cluster.evaluator import Baseline
+from cluster.runs.agent_run import _task
+from cluster.runs.evaluator import Baseline
 from tests.tuner.engine.driving import CPU, GPU, experiment
 from tuner.ceilings import Ceilings
 from tuner.experiment.model import Cost, Measure

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from cluster.commands.report import FILES, finish
-from cluster.search_run import SearchRun
+from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import ROOT, SPEC, command, kernelwright, write_experiment
 from tuner.engine.simulated_fleet import SimulatedFleet

@@ -9,8 +9,8 @@ import pytest
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import Reply, Role
 from agents.rounds_summary import read_summary
-from cluster.model_choice import with_agents
-from cluster.run_layout import round_path
+from cluster.runs.model_choice import with_agents
+from cluster.runs.run_layout import round_path
 from tests.agents.test_loop import suggestion
 from tests.cluster.kernels import SPEC, write_experiment
 from tests.cluster.test_agent_run import REPLIES
@@ -84,7 +84,7 @@ async def live(run, box, deadly):
     """One driver's life, until ``deadly`` holds, if ever; whether it was killed."""
     import ray
 
-    from cluster.ray_driver import RemoteRun
+    from cluster.jobs.ray_driver import RemoteRun
 
     remote = RemoteRun(run)
     (name,) = (one for one in ray.util.list_named_actors() if one.startswith(f"driver:{run}:"))

@@ -11,7 +11,7 @@ mcp = pytest.importorskip("mcp")
 from agents.llm.mailbox import Mailbox  # noqa: E402
 from agents.llm.port import Role  # noqa: E402
 from cluster.mcp_server import make_server  # noqa: E402
-from cluster.model_choice import with_agents  # noqa: E402
+from cluster.runs.model_choice import with_agents  # noqa: E402
 from tests.cluster.kernels import KERNEL, kernelwright, write_experiment  # noqa: E402
 from tests.cluster.test_agent_run import ONE_ROUND, REPLIES  # noqa: E402
 from tests.conformance.language_model import request_at  # noqa: E402

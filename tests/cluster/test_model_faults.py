@@ -8,9 +8,9 @@ from agents.llm.network import NetworkModel
 from agents.llm.port import ModelUnavailable
 from agents.rounds_summary import read_summary
 from agents.settings import AgentSettings, with_agent_settings
-from cluster.agent_run import AgentRun, ModelAccess
 from cluster.commands.report import conclude
 from cluster.commands.results import is_over
+from cluster.runs.agent_run import AgentRun, ModelAccess
 from tests.agents.devices import CPU
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
 from tests.agents.test_loop import BASELINE_NS, draft, plain, suggestion

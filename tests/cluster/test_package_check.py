@@ -1,6 +1,6 @@
 import pytest
 
-from cluster import package_check
+from cluster.jobs import package_check
 from tuner.errors import EnvironmentProblem
 
 

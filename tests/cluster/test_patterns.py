@@ -13,7 +13,7 @@ from agents.patterns.features import features_of
 from agents.patterns.pattern import Pattern, Winner
 from agents.patterns.store import PatternStore
 from cluster.commands import patterns
-from cluster.search_run import PATTERNS_FILE
+from cluster.runs.search_run import PATTERNS_FILE
 from cluster.settings import Settings
 from tests.cluster.kernels import kernelwright, write_experiment
 from tuner.experiment.load import load_experiment

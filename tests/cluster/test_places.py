@@ -10,7 +10,7 @@ from agents.settings import SECTIONS, AgentSettings
 from cluster.commands.find_spec import BUNDLED, bundled_names, find_spec
 from cluster.commands.runs import _run_directory
 from cluster.commands.validate import validate
-from cluster.model_choice import check_endpoint, check_models, open_model
+from cluster.runs.model_choice import check_endpoint, check_models, open_model
 from cluster.settings import Settings
 from tests.cluster.kernels import SPEC, kernelwright, write_experiment
 from tuner.errors import EnvironmentProblem, SpecError

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.resuming import resume_hint
-from cluster.run_layout import round_path
-from cluster.search_run import SearchRun
+from cluster.runs.resuming import resume_hint
+from cluster.runs.run_layout import round_path
+from cluster.runs.search_run import SearchRun
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
 from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
@@ -131,7 +131,7 @@ def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resume
 ):
     from ray.exceptions import OutOfMemoryError
 
-    from cluster.ray_driver import driver_lost
+    from cluster.jobs.ray_driver import driver_lost
 
     for name, value in job.items():
         monkeypatch.setenv(name, value)

@@ -13,7 +13,7 @@ from tests.cluster.kernels import ROOT
 DRIVER = """
 import sys, time, urllib.request
 import ray
-from cluster.ray_metrics import DriverMetrics
+from cluster.jobs.ray_metrics import DriverMetrics
 from tests.cluster.test_watch import FACTS
 from tuner.journal.facts import BenchLost
 

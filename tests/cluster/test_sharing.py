@@ -7,15 +7,15 @@ import pytest
 from agents.llm.mailbox import answer, pending
 from agents.llm.port import Reply
 from agents.rounds_summary import read_summary
-from cluster import agent_run, model_choice
-from cluster.agent_run import AgentRun, ModelAccess
 from cluster.fleets.claim import Claim, Share, read_labels
 from cluster.fleets.gpus import choose_nodes
 from cluster.fleets.holders import describe
-from cluster.model_choice import with_agents
-from cluster.search_run import opening
+from cluster.runs import agent_run, model_choice
+from cluster.runs.agent_run import AgentRun, ModelAccess
+from cluster.runs.model_choice import with_agents
+from cluster.runs.search_run import opening
+from cluster.runs.workplace import workplace
 from cluster.settings import Settings
-from cluster.workplace import workplace
 from tests.agents.devices import CPU
 from tests.agents.test_loop import BASELINE_NS
 from tests.cluster.kernels import SPEC, write_experiment
@@ -231,7 +231,7 @@ def test_devices_are_given_back_while_a_model_is_asked(tmp_path, monkeypatch, ke
 
 async def followed(run, **share):
     """What a run on Ray's GPUs says until its end."""
-    from cluster.ray_driver import RemoteRun
+    from cluster.jobs.ray_driver import RemoteRun
 
     remote = RemoteRun(run, gpus=True, share=Share(**share))
     return [str(update) async for update in remote.progress()]

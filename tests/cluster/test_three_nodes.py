@@ -36,7 +36,7 @@ from pathlib import Path
 
 import ray
 
-from cluster.ray_driver import RemoteRun
+from cluster.jobs.ray_driver import RemoteRun
 from tuner.errors import KernelwrightError
 
 async def follow():

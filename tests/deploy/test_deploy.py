@@ -13,7 +13,7 @@ import pytest
 import typer
 import yaml
 
-from cluster.cli import app
+from cluster.cli.main import app
 from cluster.watching.metrics import OF_A_DRIVER
 
 ROOT = Path(__file__).parents[2]

@@ -36,7 +36,7 @@ def begin(path):
 
 
 def test_two_runs_of_one_gpu_each_both_end(tmp_path, ray_here):
-    from cluster.ray_driver import RemoteRun
+    from cluster.jobs.ray_driver import RemoteRun
 
     async def follow(run):
         remote = RemoteRun(run, share=Share(gpus=1, wait=True))

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cluster.cli import app as cli
+from cluster.cli.main import app as cli
 from cluster.commands.inject import inject
 from tests.tuner.results.runs import finished_run
 from tests.workers.interposer.test_injection import ALL, SILU, experiment

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cluster.console import Update
-from cluster.resuming import resume_command, resume_hint
-from cluster.workplace import Running
+from cluster.cli.console import Update
+from cluster.runs.resuming import resume_command, resume_hint
+from cluster.runs.workplace import Running
 
 
 def follow(running: Running, folder: Path, on_event: Callable[[Update], None]) -> None:

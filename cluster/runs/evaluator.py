@@ -19,9 +19,9 @@ from agents.generation.corners import MOST, corners
 from agents.planning import Variant
 from agents.static_profile import UNKNOWN, StaticProfile, static_profile
 from agents.verdict import Admitted, Refused, Verdict, refused, round_verdict
-from cluster.budget import RoundsBudget
-from cluster.run_layout import round_path
-from cluster.search_run import copy_search, epoch_opened, run_search
+from cluster.runs.budget import RoundsBudget
+from cluster.runs.run_layout import round_path
+from cluster.runs.search_run import copy_search, epoch_opened, run_search
 from tuner.candidate import BASELINE, Candidate
 from tuner.ceilings import Ceilings
 from tuner.device import Device

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
-from cluster.budget import checker_bytes, reserve_for
-from cluster.console import Activity, Update
+from cluster.cli.console import Activity, Update
 from cluster.fleets.claim import Claim
-from cluster.logs import logged
-from cluster.run_layout import STOP_FILE, STOP_NOW
+from cluster.runs.budget import checker_bytes, reserve_for
+from cluster.runs.logs import logged
+from cluster.runs.run_layout import STOP_FILE, STOP_NOW
 from kernelwright import __version__
 from tuner.backends.registry import traits_of
 from tuner.device import Backend, Device

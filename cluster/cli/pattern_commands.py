@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.lazy_command import command
+from cluster.cli.lazy_command import command
 
 patterns_app = typer.Typer(
     help="Manage patterns: what winners leave for later runs.",

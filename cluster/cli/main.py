@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from cluster.application_commands import application_commands
-from cluster.campaign_command import campaign_command
-from cluster.error_exit import exit_with_message, open_standard_streams
-from cluster.job_commands import job_commands
-from cluster.lazy_command import command
-from cluster.options import (
+from cluster.cli.application_commands import application_commands
+from cluster.cli.campaign_command import campaign_command
+from cluster.cli.error_exit import exit_with_message, open_standard_streams
+from cluster.cli.job_commands import job_commands
+from cluster.cli.lazy_command import command
+from cluster.cli.options import (
     AllowEndpoint,
     DeviceOption,
     ExitWhenWaiting,
@@ -34,8 +34,8 @@ from cluster.options import (
     Version,
     Wait,
 )
-from cluster.package_check import check_packages
-from cluster.pattern_commands import patterns_app
+from cluster.cli.pattern_commands import patterns_app
+from cluster.jobs.package_check import check_packages
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
 

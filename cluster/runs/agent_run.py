@@ -1,7 +1,7 @@
 """One process's work on a run with agents: rounds over one fleet, until the loop ends.
 
-The counterpart of :class:`cluster.search_run.SearchRun`, with the same interface. Owns the layout
-of such a run: ``journal.jsonl`` holds all work outside searches, ``llm/`` the loop's steps,
+The counterpart of :class:`cluster.runs.search_run.SearchRun`, with the same interface. Owns the
+layout of such a run: ``journal.jsonl`` holds all work outside searches, ``llm/`` the loop's steps,
 ``rounds/NN`` each round's search, ``variants/`` every template, ``rounds.json`` how it ended and
 ``transcript.jsonl`` what the models said. Knows no terminal.
 """
@@ -23,14 +23,14 @@ from agents.rounds_summary import STEPS, RoundsSummary, discard_summary, write_s
 from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
-from cluster.budget import run_estimate
-from cluster.console import Activity, Update
-from cluster.evaluator import BASELINES, Baseline, EngineEvaluator
+from cluster.cli.console import Activity, Update
 from cluster.fleets.claim import Claim
-from cluster.logs import logged
-from cluster.model_choice import TRANSCRIPT, StoppableModel, open_model
-from cluster.run_layout import round_path
-from cluster.search_run import (
+from cluster.runs.budget import run_estimate
+from cluster.runs.evaluator import BASELINES, Baseline, EngineEvaluator
+from cluster.runs.logs import logged
+from cluster.runs.model_choice import TRANSCRIPT, StoppableModel, open_model
+from cluster.runs.run_layout import round_path
+from cluster.runs.search_run import (
     EXPORT,
     PATTERNS_FILE,
     FleetOpener,

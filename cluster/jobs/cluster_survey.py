@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from cluster.job_client import check_reachable, ray_problem
-from cluster.node_report import REPORT, NodeReport, node_report
+from cluster.jobs.job_client import check_reachable, ray_problem
+from cluster.jobs.node_report import REPORT, NodeReport, node_report
 from cluster.settings import Settings, environment_for_ray, show_gpus
 from tuner.errors import EnvironmentProblem
 
@@ -53,7 +53,7 @@ def survey(settings: Settings) -> Survey:
         check_reachable(settings.ray_address or "")
         done = subprocess.run(
             [sys.executable, "-c", f"from {__name__} import main; main()"],
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
             timeout=SURVEY_SECONDS,
@@ -78,7 +78,7 @@ def read_survey(where: str, done: subprocess.CompletedProcess[str]) -> Survey:
 def _survey(settings: Settings) -> Survey:
     """The survey, made by this process."""
     with environment_for_ray(settings):
-        from cluster import ray_driver
+        from cluster.jobs import ray_driver
 
         try:
             with ray_driver.connected(settings):

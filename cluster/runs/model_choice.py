@@ -21,7 +21,7 @@ from agents.llm.redaction import Redacting
 from agents.llm.replay import Replay, Transcript, read_transcript
 from agents.rounds_summary import STEPS
 from agents.settings import MAILBOX, AgentSettings, agent_settings, with_agent_settings
-from cluster.console import Activity
+from cluster.cli.console import Activity
 from tuner.engine.engine import TICK_SECONDS, Engine, JournalSink
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, SpecError

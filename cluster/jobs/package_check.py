@@ -21,7 +21,7 @@ def check_packages(root: Path | None = None) -> None:
     Args:
         root: the folder that holds our packages; where this file lies by default.
     """
-    home = (root or Path(__file__).parents[1]).resolve()
+    home = (root or Path(__file__).parents[2]).resolve()
     for file in OURS:
         package = Path(file).stem
         for place in _places(package):

@@ -1,6 +1,6 @@
 """Name, options and help of the command that runs campaigns.
 
-Imports nothing heavy, as :mod:`cluster.cli`, whose command it is.
+Imports nothing heavy, as :mod:`cluster.cli.main`, whose command it is.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.lazy_command import command
-from cluster.options import AllowEndpoint, DeviceOption, Fleet, Json
+from cluster.cli.lazy_command import command
+from cluster.cli.options import AllowEndpoint, DeviceOption, Fleet, Json
 
 campaign_command = typer.Typer()
 

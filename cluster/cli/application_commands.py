@@ -1,6 +1,6 @@
 """Names, options and help of the commands that deal with an application's kernels.
 
-Imports nothing heavy, as :mod:`cluster.cli`, whose commands they are.
+Imports nothing heavy, as :mod:`cluster.cli.main`, whose commands they are.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.lazy_command import command
-from cluster.options import ApplicationLine, Json, Run
+from cluster.cli.lazy_command import command
+from cluster.cli.options import ApplicationLine, Json, Run
 
 application_commands = typer.Typer()
 

@@ -1,7 +1,7 @@
 """Running on Ray: joining or starting it, and the driver actor on the entry point's node.
 
 To be imported inside :func:`cluster.settings.environment_for_ray`, since Ray reads its variables on
-import. What the driver does is :mod:`cluster.search_run`; where workers are placed is
+import. What the driver does is :mod:`cluster.runs.search_run`; where workers are placed is
 :mod:`cluster.fleets.ray`.
 """
 
@@ -18,15 +18,15 @@ import ray
 from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.agent_run import ModelAccess, open_run
-from cluster.console import Update
+from cluster.cli.console import Update
 from cluster.fleets.actors import free_rooms, no_environment
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
 from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
-from cluster.job_client import check_reachable, ray_problem
-from cluster.ray_metrics import DriverMetrics
+from cluster.jobs.job_client import check_reachable, ray_problem
+from cluster.jobs.ray_metrics import DriverMetrics
+from cluster.runs.agent_run import ModelAccess, open_run
 from cluster.settings import Settings, read_keys
 from tuner.backends.registry import traits_of
 from tuner.device import Backend

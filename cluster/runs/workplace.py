@@ -12,13 +12,13 @@ from typing import Protocol
 
 import typer
 
-from cluster.agent_run import ModelAccess, open_run
+from cluster.cli.console import Update
 from cluster.commands.find_spec import machine_has_gpu
-from cluster.console import Update
 from cluster.fleets.claim import Share
 from cluster.fleets.local import choose, open_local_fleet
 from cluster.fleets.target import open_target_fleet
-from cluster.search_run import FleetOpener
+from cluster.runs.agent_run import ModelAccess, open_run
+from cluster.runs.search_run import FleetOpener
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.device import Backend
 from tuner.engine.session import StopReason
@@ -81,7 +81,7 @@ def workplace(
         keys = stack.enter_context(environment_for_ray(settings))
 
         def start(folder: Path) -> Running:
-            from cluster import ray_driver
+            from cluster.jobs import ray_driver
 
             if not settings.ray_address:
                 typer.echo(
@@ -102,7 +102,7 @@ def workplace(
 
         has_gpu, check = machine_has_gpu, _check_machine
         if settings.ray_address:
-            from cluster import ray_driver
+            from cluster.jobs import ray_driver
 
             stack.enter_context(ray_driver.connected(settings))
             has_gpu, check = ray_driver.has_gpu, ray_driver.check_gpu

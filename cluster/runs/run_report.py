@@ -15,10 +15,10 @@ from agents.rounds_section import resource_row, rounds_section
 from agents.rounds_summary import STEPS, RoundsSummary, read_summary
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import read_variants
-from cluster.agent_run import BASELINE_STEP
-from cluster.evaluator import BASELINES
-from cluster.model_choice import TRANSCRIPT, transcript_beside
-from cluster.run_layout import searches_begun
+from cluster.runs.agent_run import BASELINE_STEP
+from cluster.runs.evaluator import BASELINES
+from cluster.runs.model_choice import TRANSCRIPT, transcript_beside
+from cluster.runs.run_layout import searches_begun
 from tuner.errors import SpecError
 from tuner.files import UnreadableFile, read_bounded
 from tuner.journal.history import History

@@ -1,6 +1,6 @@
 """Names, options and help of the commands that work through jobs on a Ray cluster.
 
-Imports nothing heavy, as :mod:`cluster.cli`, whose commands they are.
+Imports nothing heavy, as :mod:`cluster.cli.main`, whose commands they are.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.lazy_command import command
-from cluster.options import Address
+from cluster.cli.lazy_command import command
+from cluster.cli.options import Address
 
 job_commands = typer.Typer()
 

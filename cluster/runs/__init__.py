@@ -1,0 +1,1 @@
+"""One process's work on a run: where it executes, with and without agents, and its budget."""
