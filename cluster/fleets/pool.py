@@ -8,7 +8,7 @@ Decides nothing about the search.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -154,15 +154,26 @@ class PooledFleet:
         """Give one more compile slot work."""
         leave: Leave = asyncio.get_running_loop().create_future()
         self._compilers.add(compiler)
-        task = asyncio.create_task(self._serve_compiler(compiler, leave))
-        self._serving[compiler] = _Serving(task, leave)
+        self._serve(compiler, self._serve_compiler(compiler, leave), leave)
 
     def add_bench(self, bench: BenchSlot) -> None:
         """Give one more bench work, once it has prepared."""
         leave: Leave = asyncio.get_running_loop().create_future()
         self._benches.add(bench)
-        task = asyncio.create_task(self._serve_bench(bench, leave))
-        self._serving[bench] = _Serving(task, leave)
+        self._serve(bench, self._serve_bench(bench, leave), leave)
+
+    def _serve(
+        self, worker: CompileSlot | BenchSlot, serving: Coroutine[None, None, None], leave: Leave
+    ) -> None:
+        """Begin to serve a worker; what fails there beside the worker ends the run."""
+
+        def end(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and isinstance(error := task.exception(), Exception):
+                self._answers.put_nowait(error)
+
+        task = asyncio.create_task(serving)
+        task.add_done_callback(end)
+        self._serving[worker] = _Serving(task, leave)
 
     def retire(self, worker: CompileSlot | BenchSlot, reason: str) -> None:
         """Send a worker nothing more, and close it once it has answered what it has.
@@ -359,7 +370,8 @@ class PooledFleet:
 
     def _tell(self, bench: BenchSlot, lost: str) -> None:
         """Have it journalled that a bench was lost, or joined, unless that was told before."""
-        if self._told.get(bench) == lost:
+        told = self._told.get(bench)
+        if told is not None and bool(told) == bool(lost):
             return
         self._told[bench] = lost
         name, node, benches = bench.name, bench.node, list(self._told.values()).count("")

@@ -3,6 +3,9 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
+from cluster.fleets import pool
 from cluster.fleets.pool import PooledFleet
 from cluster.fleets.slots import WorkerLost
 from tests.tuner.space.devices import cuda_device
@@ -339,6 +342,48 @@ def test_a_bench_that_cannot_go_on_is_closed_and_the_others_work():
         assert fleet.benches_missing == "1 bench lost (on here: no driver)"
 
     with_benches(2, body)
+
+
+def test_a_bench_that_fails_again_before_it_is_back_was_lost_once(monkeypatch):
+    monkeypatch.setattr(pool, "RESTART_POLL_SECONDS", 0.0)
+
+    async def body(fleet, benches):
+        (bench,) = benches
+        fleet.submit(PrepareWork(setup=SETUP))
+        await answers(fleet, 1)
+        assert await told(fleet, "bench.joined") == [("gpu0", 1)]
+        reasons = iter(["no room", "no node"])
+
+        async def again():
+            if reason := next(reasons, None):
+                raise WorkerLost(reason)
+            return "another process"
+
+        bench.ready, bench.dead = again, True
+        fleet.submit(works(1)[0])
+        await answers(fleet, 1)
+        changes = []
+        while not (changes and changes[-1].kind == "bench.joined"):
+            changes += fleet.bench_changes()
+            await asyncio.sleep(0)
+        assert [one.kind for one in changes] == ["bench.lost", "bench.joined"]
+
+    with_benches(1, body)
+
+
+def test_what_fails_beside_a_worker_ends_the_run():
+    async def body(fleet, benches):
+        (bench,) = benches
+
+        async def fails():
+            raise RuntimeError("cannot close")
+
+        bench.close = fails
+        fleet.retire(bench, "drained")
+        with pytest.raises(RuntimeError, match="cannot close"):
+            await answers(fleet, 1)
+
+    with_benches(1, body)
 
 
 def test_a_bench_on_which_alone_the_baseline_fails_takes_no_work():
