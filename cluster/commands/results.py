@@ -26,6 +26,9 @@ from tuner.results.summary import summarise
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
 
+TRIALS = {form: f"trials.{form}.json" for form in ("t4", "cache")}
+"""The file in ``export/`` for all trials in each format of Kernel Tuner."""
+
 
 def is_over(run_dir: Path) -> bool:
     """Whether a run has finished."""
@@ -199,9 +202,7 @@ def export(run_dir: Path, *, output: Path | None, form: str) -> None:
             nothing = "nothing is confirmed as faster: the header picks your kernel on every shape"
             typer.echo(f"kernelwright: {nothing}", err=True)
     else:
-        written = [
-            write_trials(run_dir, form, output or run_dir / "export" / f"trials.{form}.json")
-        ]
+        written = [write_trials(run_dir, form, output or run_dir / "export" / TRIALS[form])]
     for path in written:
         typer.echo(path)
 

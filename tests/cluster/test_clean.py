@@ -24,6 +24,7 @@ def test_what_is_removed_is_named_with_its_size_and_can_be_made_again(tmp_path, 
     facts = files(path)
     report(path, html_files=True, as_json=False)
     export(path, output=None, form="sources")
+    export(path, output=None, form="t4")
     whole = files(path)
     assert {"report.html", "results.jsonl", "results.csv"} < whole.keys()
     (path / ".report.html.0123456789abcdef.part").write_text("half")
@@ -39,9 +40,19 @@ def test_what_is_removed_is_named_with_its_size_and_can_be_made_again(tmp_path, 
     clean([path], dry_run=False)
     assert f"{size:,}  bytes removed" in capsys.readouterr().out
     assert files(path) == facts
+    assert not (path / "export").exists()
     report(path, html_files=True, as_json=False)
     export(path, output=None, form="sources")
+    export(path, output=None, form="t4")
     assert files(path) == whole
+
+
+def test_what_the_user_put_beside_an_export_stays(tmp_path):
+    path = run(tmp_path / "run", 0.5)
+    export(path, output=None, form="sources")
+    (path / "export" / "main.c").write_text("mine")
+    clean([path], dry_run=False)
+    assert [file.name for file in (path / "export").iterdir()] == ["main.c"]
 
 
 def test_runs_that_are_unfinished_or_hold_links_are_left_whole(tmp_path):
