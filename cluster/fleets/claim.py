@@ -50,8 +50,14 @@ class Share:
         """The first of this machine's devices, as many as the run takes.
 
         Raises:
+            SpecError: labels of nodes are given.
             EnvironmentProblem: there are too few.
         """
+        if self.labels:
+            raise SpecError(
+                "--node-label chooses nodes of a Ray cluster by which GPUs are taken, and this run "
+                "uses devices of this machine: leave it out"
+            )
         if len(devices) < self.least:
             raise EnvironmentProblem(
                 f"--gpus {self.least}: this machine has {len(devices)} such devices"
