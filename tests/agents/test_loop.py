@@ -48,7 +48,7 @@ from tuner.trial import Configuration, Value
 
 BASELINE_NS = (1000.0, 2000.0, 4000.0)
 
-some_kills = pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
+some_kills = pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
 """A process is killed after every eleventh write, and in the slow tier after every one."""
 
 

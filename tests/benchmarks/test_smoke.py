@@ -97,6 +97,7 @@ def test_enumeration(capsys, monkeypatch):
     assert "4,362" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_small_storm_ends_well():
     report = storm.storm("opencl", kernels=12, benches=2, salt=storm.SALT)
     assert storm.is_well(report, allowed_seconds=30.0), report

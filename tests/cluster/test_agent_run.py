@@ -163,7 +163,7 @@ def test_the_report_says_what_was_rejected_in_which_round(tmp_path, capsys):
     assert all(words in told for words in rejected.values() if words)
 
 
-@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path, every):
     total = len(follow(begin(tmp_path / "whole")))
     expected = settled(tmp_path / "whole")
@@ -314,6 +314,7 @@ def write_transcript_beside(spec, replies=REPLIES, kernel=None):
     write_transcript(spec.parent / f"transcript_{language}.jsonl", header, exchanges)
 
 
+@pytest.mark.slow
 def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
     spec, run = write_experiment(tmp_path / "spec", spec=ONE_ROUND), tmp_path / "run"
     write_transcript_beside(spec)

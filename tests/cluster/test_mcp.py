@@ -6,17 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-mcp = pytest.importorskip("mcp")
-
-from agents.llm.mailbox import Mailbox  # noqa: E402
-from agents.llm.port import Role  # noqa: E402
-from cluster.mcp_server import make_server  # noqa: E402
-from cluster.runs.model_choice import with_agents  # noqa: E402
-from tests.cluster.kernels import KERNEL, kernelwright, write_experiment  # noqa: E402
-from tests.cluster.test_agent_run import ONE_ROUND, REPLIES  # noqa: E402
-from tests.conformance.language_model import request_at  # noqa: E402
-from tuner.experiment.load import load_experiment  # noqa: E402
-from tuner.run_directory import RunDirectory  # noqa: E402
+from agents.llm.mailbox import Mailbox
+from agents.llm.port import Role
+from cluster.runs.model_choice import with_agents
+from tests.cluster.kernels import KERNEL, kernelwright, write_experiment
+from tests.cluster.test_agent_run import ONE_ROUND, REPLIES
+from tests.conformance.language_model import request_at
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory
 
 
 class Agent:
@@ -38,6 +35,9 @@ class Agent:
 
 @asynccontextmanager
 async def agent_in(folder):
+    mcp = pytest.importorskip("mcp")  # here, since importing it takes seconds
+    from cluster.mcp_server import make_server
+
     async with mcp.Client(make_server(folder)) as client:
         yield Agent(client)
 

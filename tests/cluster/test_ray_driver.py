@@ -143,6 +143,7 @@ def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resume
     assert told.endswith(f"continue with: kernelwright {words} runs/a --fleet ray")
 
 
+@pytest.mark.slow
 def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
     told = subprocess.run(
         command("doctor"),

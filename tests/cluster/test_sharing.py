@@ -102,7 +102,7 @@ def test_a_share_is_a_number_or_a_limit():
     assert Share(max_gpus=1).limited((4, 7)) == (4,)
     with pytest.raises(EnvironmentProblem, match="--gpus 3: this machine has 2 such devices"):
         Share(gpus=3).limited((4, 7))
-    with pytest.raises(SpecError, match="--node-label .* leave it out"):
+    with pytest.raises(SpecError, match=r"--node-label .* leave it out"):
         Share(labels={"pool": "tuning"}).limited((4, 7))
     with pytest.raises(SpecError, match="give one of them"):
         Share(gpus=1, max_gpus=2)

@@ -89,7 +89,10 @@ def workbench() -> Iterator[Workbench]:
         bench.close()
 
 
-@every_experiment
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n == "silu_and_mul" else pytest.mark.slow) for n in FOLDERS],
+)
 def test_a_covering_sample_of_the_space_agrees_with_the_reference(
     name: str, workbench: Workbench
 ) -> None:

@@ -31,7 +31,7 @@ from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import VerificationCase, rejected
 
-REPEATS, REPEATS_ON_GPU = 20, 1000
+REPEATS, REPEATS_ON_GPU = 64, 1000
 """Checked launches in a row of each winner on its smallest shape; of a kernel that is wrong once in
 a thousand, the latter find two in three. A processor's outputs are compared outside the child,
 which takes longer than a launch."""

@@ -27,6 +27,7 @@ KERNELS = {
     "row_softmax": {"rows": 3, "columns": 75},
     "stencil_2d": {"height": 11, "width": 37},
 }
+IN_CI = ("fused_add_rmsnorm", "stencil_2d")
 
 
 def load(name: str) -> Experiment:
@@ -89,7 +90,9 @@ def corners(template: Template, experiment: Experiment) -> list[Configuration]:
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in IN_CI else pytest.mark.slow) for n in KERNELS]
+)
 def test_corners_agree_with_the_plain_kernel(name: str, every: bool) -> None:
     """Those that have all pairs of ends between them, or every one."""
     experiment = load(name)
