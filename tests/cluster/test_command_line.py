@@ -439,9 +439,8 @@ def test_an_option_beats_the_fleet_that_a_run_was_begun_with(tmp_path, monkeypat
     assert "cannot use 127.0.0.1:1" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "closed", [pytest.param("2>&-", marks=pytest.mark.slow), ">&- 2>&-"], ids=["stderr", "both"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"], ids=["stderr", "both"])
 def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
     run = tmp_path / "run"
     words = shlex.join(map(str, command("resume", run)))

@@ -95,10 +95,8 @@ def test_another_folder_is_no_mailbox(tmp_path: Path, server: Server) -> None:
         relay(tmp_path, server)
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_the_command_beside_another_until_a_signal_ends_it(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
