@@ -16,9 +16,10 @@ from cluster.runs.run_layout import searches_begun
 from cluster.runs.search_run import EXPORT
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.files import inside
+from tuner.report.tables import TABLES
 from tuner.run_directory import RunDirectory
 
-DERIVED = (*report.TABLES, *report.FILES)
+DERIVED = (*TABLES, *report.FILES)
 """What is removed of a run and of each search in it, besides the files of its export."""
 
 UNFINISHED = ".*.part"

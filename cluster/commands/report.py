@@ -33,13 +33,13 @@ from tuner.report.document import Document
 from tuner.report.html import html
 from tuner.report.markdown import markdown
 from tuner.report.plots import write_figures
-from tuner.report.tables import results_csv, results_jsonl
+from tuner.report.tables import TABLES
 from tuner.report.text import MOST_PROSE, hanging, render, terminal_width
 from tuner.report.timeline import timeline_json, timeline_text
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
 from tuner.results.summary import summarise
-from tuner.run_directory import RESULTS, RunDirectory, RunView
+from tuner.run_directory import RunDirectory, RunView
 
 FILES: dict[str, Callable[[Document, Result], str]] = {
     "report.html": lambda document, _: html(document),
@@ -47,12 +47,6 @@ FILES: dict[str, Callable[[Document, Result], str]] = {
     "report.csv": lambda _, result: cells_csv(result),
 }
 """The files of a report in a run directory, and what makes each; ``status.json`` is the JSON."""
-
-TABLES: dict[str, Callable[[History], str]] = {
-    RESULTS: results_jsonl,
-    "results.csv": results_csv,
-}
-"""The tables of all trials in the directory of a search."""
 
 
 def report(

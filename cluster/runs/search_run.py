@@ -35,10 +35,10 @@ from tuner.journal.facts import EpochOpened, Fact, IncumbentEntered, TrialPropos
 from tuner.journal.file import Journal
 from tuner.journal.history import History
 from tuner.report.estimate import Estimate, estimate
-from tuner.report.tables import results_csv, results_jsonl, status_json
+from tuner.report.tables import TABLES, status_json
 from tuner.results.result import Result
 from tuner.results.summary import summarise
-from tuner.run_directory import RESULTS, STATUS, RunDirectory, RunView, begun
+from tuner.run_directory import STATUS, RunDirectory, RunView, begun
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
@@ -318,8 +318,8 @@ def write_derived(directory: RunDirectory, history: History, result: Result, fac
     Raises:
         EnvironmentProblem: a file cannot be written.
     """
-    directory.write(RESULTS, results_jsonl(history))
-    directory.write("results.csv", results_csv(history))
+    for name, table in TABLES.items():
+        directory.write(name, table(history))
     if history.finished:
         with suppress(NothingValid):
             for name, text in export_files(history, result).items():

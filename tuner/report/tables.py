@@ -3,13 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tuner.experiment.metrics import metric_values
 from tuner.experiment.model import ShapeBinding
 from tuner.journal.history import History
 from tuner.results.result import Result
 from tuner.results.summary import least_ns
+from tuner.run_directory import RESULTS
 from tuner.trial import Cell, CutShort, Full, Infeasible, Measured, Rejected
 
 
@@ -129,3 +130,10 @@ def results_csv(history: History) -> str:
 def status_json(result: Result, facts: int) -> str:
     """The contents of ``status.json``: the result so far, and the number of journal facts."""
     return json.dumps({**result.to_json(), "facts": facts}, indent=2, allow_nan=False) + "\n"
+
+
+TABLES: dict[str, Callable[[History], str]] = {
+    RESULTS: results_jsonl,
+    "results.csv": results_csv,
+}
+"""The tables of all trials in the directory of a search, and what makes each."""
