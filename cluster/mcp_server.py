@@ -38,7 +38,7 @@ Runs end when this server ends, and can be resumed. Paths are relative to the se
 """
 
 AGENT = "agent"
-"""The model of a run that asks whoever calls ``brief`` and ``submit``."""
+"""The model of a run that asks the caller of ``brief`` and ``submit``."""
 
 LONGEST_WAIT = 300.0
 """Seconds that ``brief`` waits at most; clients give up on calls that take much longer."""

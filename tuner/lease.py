@@ -90,7 +90,7 @@ _HOLDERS = TypeAdapter(Holder)
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A lease as found: who holds it, and the seconds since the last heartbeat.
+    """A lease as it was read: its holder, and the seconds since the last heartbeat.
 
     ``holder`` is ``None`` where the file is half written or damaged.
     """

@@ -31,7 +31,7 @@ FREE_SECONDS = 2.0
 """How long Ray may take to report a GPU as free that was given back."""
 
 TELL_SECONDS = 5.0
-"""Interval at which who holds the GPUs is asked again while a run waits."""
+"""Interval at which a waiting run asks Ray again for the holders of the GPUs."""
 
 ASIDE_SECONDS = 5
 """For one to so many seconds more a run that got too few GPUs steps aside, so that no two runs hold

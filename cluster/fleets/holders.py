@@ -19,7 +19,7 @@ _BENCH = re.compile(r"driver:(.+):[0-9a-f]{8}:[0-9a-f]{16}")
 
 
 def gpu_holders(held: int) -> str:
-    """Who holds so many GPUs, the largest holder first; empty if none are held."""
+    """The holders of so many GPUs, the largest first; empty if none are held."""
     try:
         actors = [
             vars(actor)

@@ -1,4 +1,4 @@
-"""A journal read as it grows, by somebody who does not write it and takes no lock."""
+"""Reads a journal as it grows, without a lock; another process writes it."""
 
 import os
 from collections.abc import Iterator
