@@ -8,12 +8,11 @@ that is awaited by polling is a file that another process writes.
 
 import asyncio
 import secrets
-import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,6 +23,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from agents.llm.mailbox import answer, pending, request_name
 from agents.llm.port import Reply, Request
 from agents.settings import MAILBOX, agent_settings
+from cluster import child_command
 from cluster.commands.find_spec import bundled_names
 from cluster.commands.results import is_over, is_running
 from kernelwright import __version__
@@ -42,9 +42,6 @@ AGENT = "agent"
 
 LONGEST_WAIT = 300.0
 """Seconds that ``brief`` waits at most; clients give up on calls that take much longer."""
-
-_HOME = Path(__file__).parents[1]
-"""Where ``python -m cluster`` finds this package, and no package of the user's."""
 
 _POLL_SECONDS = 0.2
 _END_SECONDS = 30.0
@@ -206,28 +203,13 @@ class Tools:
 
     async def close(self) -> None:
         """End the runs that were begun here, in order; what they measured is kept."""
-        going = [run for run in self._runs.values() if run.child.returncode is None]
-        for run in going:
-            run.child.terminate()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_SECONDS):
-                for run in going:
-                    await run.ended()
-        for run in going:
-            if run.child.returncode is None:
-                run.child.kill()
-                await run.ended()
+        await child_command.end([run.child for run in self._runs.values()], _END_SECONDS)
+        for run in self._runs.values():
+            await run.ended()
 
     async def _begin(self, folder: Path, *words: str) -> None:
         """Start a command that works on a run directory, and wait until it does."""
-        child = await asyncio.create_subprocess_exec(
-            *_command_line(*words),
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=_HOME,
-            start_new_session=True,
-        )
+        child = await child_command.begin(_words(*words), output=PIPE, errors=STDOUT)
         run = self._runs[folder] = _Run(child)
         run.reading = asyncio.create_task(run.read())
         while not (begun(folder) and is_running(folder)):
@@ -281,21 +263,17 @@ def _as_text(request: Request) -> str:
     return f"request: {request_name(request)}{complaint}{turns}"
 
 
-def _command_line(*words: str) -> list[str]:
-    return [sys.executable, "-m", "cluster", *words]
+def _words(*words: str) -> tuple[str, ...]:
+    return (*child_command.kernelwright_command(), *words)
 
 
 async def _command(*words: str) -> str:
     """The output of a command; its messages too where it fails, as an error of the tool."""
-    child = await asyncio.create_subprocess_exec(
-        *_command_line(*words), stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=_HOME
-    )
+    child = await child_command.begin(_words(*words), output=PIPE, errors=PIPE)
     try:
         out, err = (text.decode("utf-8", "replace") for text in await child.communicate())
     finally:
-        if child.returncode is None:  # the client gave up on the call
-            child.terminate()
-            await child.wait()
+        await child_command.end([child])  # where the client gave up on the call
     if child.returncode:
         raise ToolError("\n".join(filter(None, (out.strip(), err.strip()))))
     return out

@@ -6,14 +6,14 @@ campaign, and each can be continued alone. Owns the budget. Knows neither Ray no
 
 import asyncio
 import signal
-import sys
 import time
-from asyncio.subprocess import DEVNULL, STDOUT, Process
+from asyncio.subprocess import STDOUT, Process
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster import child_command
 from cluster.campaigns.folder import CampaignFolder, Ended
 from cluster.campaigns.plan import PlannedRun
 from cluster.commands.results import is_over, is_running
@@ -27,9 +27,6 @@ LEAST_SECONDS = 10.0
 
 TICK_SECONDS = 0.5
 """How often the budget is looked at."""
-
-_HOME = Path(__file__).parents[2]
-"""Where ``python -m cluster`` finds this package, and no package of the user's."""
 
 _SAYS = "kernelwright: "
 _TAIL_BYTES = 1 << 16
@@ -45,7 +42,7 @@ class Places:
     options: tuple[str, ...]
     environment: Mapping[str, str]
     gpus: Callable[[], int] | None
-    command: tuple[str, ...] = (sys.executable, "-m", "cluster")
+    command: tuple[str, ...] = field(default_factory=child_command.kernelwright_command)
 
 
 @dataclass(slots=True)
@@ -101,9 +98,7 @@ class Schedule:
                         await self._begin(run)
                     await self._wait()
             finally:
-                self._interrupt(signal.SIGTERM)
-                for going in self._going:
-                    await going.child.wait()
+                await child_command.end([going.child for going in self._going])
                 self._settle()
 
     @property
@@ -141,20 +136,17 @@ class Schedule:
         output = self._folder.output_path(run)
         try:
             with output.open("ab") as file:
-                child = await asyncio.create_subprocess_exec(
-                    *(*self._places.command, *words),
-                    stdin=DEVNULL,
-                    stdout=file,
-                    stderr=STDOUT,
-                    cwd=_HOME,
-                    env=dict(self._places.environment),
-                    start_new_session=True,  # a Ctrl-C reaches it through this process alone
+                child = await child_command.begin(
+                    (*self._places.command, *words),
+                    output=file,
+                    errors=STDOUT,
+                    environment=self._places.environment,
                 )
         except OSError as error:
             raise EnvironmentProblem(f"cannot write {output}: {error.strerror}") from None
         self._going.append(_Going(run, child, gpus, time.monotonic()))
         if self.received:  # while it was started
-            self._interrupt(signal.SIGTERM)
+            child_command.terminate([child])
         self._say(f"{run.name}: {words[0]}; {len(self._left)} more to begin")
 
     def _words(self, run: PlannedRun, path: Path, gpus: int, capacity: int) -> list[str]:
@@ -218,12 +210,6 @@ class Schedule:
             self._folder.note(going.run, ended, spent=round(self._spent(), 1))
             self._say(f"{going.run.name}: {words or f'ended with {code}'}")
 
-    def _interrupt(self, number: signal.Signals) -> None:
-        for going in self._going:
-            if going.child.returncode is None:
-                with suppress(ProcessLookupError):
-                    going.child.send_signal(number)
-
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """The first signal ends the runs in order, a second one at once."""
@@ -232,7 +218,7 @@ class Schedule:
 
         def on_signal(number: signal.Signals) -> None:
             self.received.append(number)
-            self._interrupt(signal.SIGTERM)
+            child_command.terminate([going.child for going in self._going])
 
         for number in numbers:
             loop.add_signal_handler(number, on_signal, number)
