@@ -21,6 +21,7 @@ from tuner.csource.host_program import (
     split,
 )
 from tuner.csource.host_values import Scope
+from tuner.csource.launch_sites import LaunchSite, launch_at, naming
 
 _RUNTIME = re.compile(r"\bcudaLaunch(?:Cooperative)?Kernel\w*\s*\([^;]*$")
 _BEFORE = 4000
@@ -74,12 +75,11 @@ def host_launches(kernel: str, program: HostProgram) -> Iterator[HostLaunch]:
 def _launches(kernel: str, program: HostProgram, file: str) -> Iterator[HostLaunch]:
     """The launches as written, in no function yet."""
     code = program.code[file]
-    named = re.compile(rf"(?<![\w])(?:[\w]+::)*{re.escape(kernel)}\b")
-    for match in named.finditer(code):
-        place, template = after_template(code, match.end())
-        if code[place : place + 3] == "<<<":
-            yield from _chevrons(program, file, match.start(), place, template)
+    for match in naming(kernel).finditer(code):
+        if site := launch_at(code, match.span()):
+            yield _written(program, file, site, site.template)
             continue
+        place, template = after_template(code, match.end())
         before = code[max(0, match.start() - 120) : match.start()]
         held = re.search(r"\b(\w+)\s*=\s*&?\s*$", before)
         if held and code[place : place + 1] in (";", ","):
@@ -90,16 +90,13 @@ def _launches(kernel: str, program: HostProgram, file: str) -> Iterator[HostLaun
             yield from _called(program, file, match.start(), template)
 
 
-def _chevrons(
-    program: HostProgram, file: str, start: int, place: int, template: tuple[str, ...]
-) -> Iterator[HostLaunch]:
-    code = program.code[file]
-    end = code.find(">>>", place)
-    opening = re.compile(r"\s*\(").match(code, end + 3) if end > 0 else None
-    if opening:
-        grid, block, shared = (*split(code[place + 3 : end]), "", "", "")[:3]
-        given = arguments(code, opening.end() - 1)
-        yield HostLaunch(program, file, start, template, grid, block, shared, given, (file, start))
+def _written(
+    program: HostProgram, file: str, site: LaunchSite, template: tuple[str, ...]
+) -> HostLaunch:
+    start = site.name[0]
+    grid, block, shared = (*site.configuration, "", "", "")[:3]
+    place = (file, start)
+    return HostLaunch(program, file, start, template, grid, block, shared, site.arguments, place)
 
 
 def _held(
@@ -108,9 +105,8 @@ def _held(
     """Launches, between two places, through a variable that was set to the kernel."""
     code = program.code[file]
     for match in re.compile(rf"\b{re.escape(name)}\b").finditer(code, *place):
-        chevrons = re.compile(r"\s*<<<").match(code, match.end())
-        if chevrons:
-            yield from _chevrons(program, file, match.start(), chevrons.end() - 3, template)
+        if site := launch_at(code, match.span()):
+            yield _written(program, file, site, template)
         elif _RUNTIME.search(code[max(0, match.start() - 120) : match.start()]):
             yield from _called(program, file, match.start(), template)
 

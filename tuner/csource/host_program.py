@@ -63,7 +63,7 @@ class HostProgram:
     """The files that may launch a kernel, by name; the kernel's own first."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        self.code = {name: _plain(text) for name, text in files.items()}
+        self.code = {name: joined_lines(text) for name, text in files.items()}
         self._trees = {name: parse(text, "cuda") for name, text in files.items()}
 
     @cached_property
@@ -158,6 +158,11 @@ class HostProgram:
                 yield Call(file, found.start() + 1, (), ())
 
 
+def joined_lines(text: str) -> str:
+    """The text without comments, continued lines joined, at equal length."""
+    return re.sub(r"\\[ \t]*\n", lambda found: " " * len(found[0]), without_comments(text))
+
+
 def after_template(code: str, place: int) -> tuple[int, tuple[str, ...]]:
     """Where the code goes on behind template arguments, and these; spaces are skipped."""
     place = _skip(code, place)
@@ -216,11 +221,6 @@ def bound(text: str, names: Sequence[str], values: Sequence[str]) -> str:
     """The text with each name replaced by its value."""
     given = dict(zip(names, values, strict=False))
     return re.sub(r"(?:##)?\b[A-Za-z_]\w*\b", lambda w: given.get(w[0].strip("#"), w[0]), text)
-
-
-def _plain(text: str) -> str:
-    """The text without comments, continued lines joined, at equal length."""
-    return re.sub(r"\\[ \t]*\n", lambda found: " " * len(found[0]), without_comments(text))
 
 
 def _skip(code: str, place: int) -> int:

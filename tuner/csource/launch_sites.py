@@ -1,10 +1,12 @@
-"""Where a source launches a kernel with ``<<<…>>>``, and whether a launch is a plain statement."""
+"""Reads a launch with ``<<<…>>>`` as it is written, and tells whether it is a plain statement."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.csource.tree import Tree, parse, without_comments
+from tuner.csource.host_program import after_template, arguments, split
+from tuner.csource.tree import Tree
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -12,84 +14,71 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 """Start and end in the source."""
 
+_UNPARSED = "the source cannot be parsed there"
+_ARGUMENTS = re.compile(r">>>\s*\(")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSite:
     """One launch of a kernel, ``NAME<template><<<configuration>>>(arguments)``.
 
     ``name`` spans the kernel with its namespaces, ``opening`` is ``<<<``, ``closing`` reaches from
-    ``>>>`` to the parenthesis that follows. ``statement`` spans the statement. ``problem`` says why
-    the launch is no statement of its own; it is empty where it is one, and all spans are empty but
-    that of ``name`` where the source cannot be parsed there.
+    ``>>>`` to behind the parenthesis that follows.
     """
 
-    line: int
     name: Span
-    statement: Span = (0, 0)
-    opening: Span = (0, 0)
-    closing: Span = (0, 0)
-    template: tuple[str, ...] = ()
-    configuration: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
-    problem: str = ""
+    opening: Span
+    closing: Span
+    template: tuple[str, ...]
+    configuration: tuple[str, ...]
+    arguments: tuple[str, ...]
 
 
-def launch_sites(source: str, kernel: str, language: str) -> tuple[LaunchSite, ...]:
-    """The launches of the kernel ``kernel`` (a name without namespaces), in order."""
-    tree = parse(source, language)
-    visible = without_comments(source)
-    sites = {}
-    for call in tree.find("call_expression"):
-        site = _site(call, tree, kernel)
-        if site is not None:
-            sites[site.opening[0]] = site
-    written = re.compile(rf"\b{re.escape(kernel)}\s*(?:<[^;{{}}()]*>)?\s*(?P<opening><<<)")
-    for match in written.finditer(visible):
-        start = match.start("opening")
-        if start not in sites:
-            directive = tree.code[start : start + 3] != "<<<"
-            sites[start] = LaunchSite(
-                line=source.count("\n", 0, start) + 1,
-                name=(match.start(), match.start() + len(kernel)),
-                problem="it is in a macro" if directive else "the source cannot be parsed there",
-            )
-    return tuple(sites[start] for start in sorted(sites))
+def naming(kernel: str) -> re.Pattern[str]:
+    """What names a kernel, with its namespaces."""
+    return re.compile(rf"(?<!\w)(?:::\s*)?(?:\w+\s*::\s*)*{re.escape(kernel)}\b")
 
 
-def _site(call: "Node", tree: Tree, kernel: str) -> LaunchSite | None:
-    function = call.child_by_field_name("function")
-    syntax = next((node for node in call.children if node.type == "kernel_call_syntax"), None)
-    listed = call.child_by_field_name("arguments")
-    if function is None or syntax is None or listed is None:
+def launch_sites(code: str, kernel: str) -> Iterator[LaunchSite]:
+    """The launches of a kernel in code without comments; those in macros' bodies too."""
+    for named in naming(kernel).finditer(code):
+        if site := launch_at(code, named.span()):
+            yield site
+
+
+def launch_at(code: str, name: Span) -> LaunchSite | None:
+    """The launch of the kernel that is named there, if it is launched with ``<<<…>>>``."""
+    place, template = after_template(code, name[1])
+    end = code.find(">>>", place) if code.startswith("<<<", place) else -1
+    following = _ARGUMENTS.match(code, end) if end > 0 else None
+    if following is None:
         return None
-    given = next(tree.find("template_argument_list", within=function), None)
-    start, end = function.start_byte, given.start_byte if given else function.end_byte
-    name = tree.text(function)[: end - start].rstrip()
-    if name.rpartition("::")[2].strip() != kernel:
-        return None
-    statement = call.parent
     return LaunchSite(
-        line=function.start_point[0] + 1,
-        name=(start, start + len(name)),
-        statement=(statement.start_byte, statement.end_byte) if statement else (0, 0),
-        opening=(syntax.start_byte, syntax.start_byte + 3),
-        closing=(syntax.end_byte - 3, listed.start_byte + 1),
-        template=_texts(given, tree),
-        configuration=_texts(syntax, tree),
-        arguments=_texts(listed, tree),
-        problem=_problem(call, tree),
+        name=name,
+        opening=(place, place + 3),
+        closing=following.span(),
+        template=template,
+        configuration=split(code[place + 3 : end]),
+        arguments=arguments(code, following.end() - 1),
     )
 
 
-def _texts(node: "Node | None", tree: Tree) -> tuple[str, ...]:
-    return tuple(tree.text(child) for child in node.named_children) if node else ()
+def statement(site: LaunchSite, tree: Tree) -> Span:
+    """Where the statement lies that a launch is, if there is no :func:`obstacle`."""
+    call = _call(site, tree)
+    assert call is not None, "a statement was parsed"
+    assert call.parent is not None, "a call stands in a statement"
+    return call.parent.start_byte, call.parent.end_byte
 
 
-def _problem(call: "Node", tree: Tree) -> str:
+def obstacle(site: LaunchSite, tree: Tree) -> str:
     """Why a launch is not a statement of its own; empty if it is one."""
-    parent = call.parent
-    if call.has_error or parent is None:
-        return "the source cannot be parsed there"
+    if tree.code[slice(*site.opening)] != "<<<":
+        return "it is in a macro"
+    call = _call(site, tree)
+    parent = call.parent if call else None
+    if call is None or call.has_error or parent is None:
+        return _UNPARSED
     if parent.type != "expression_statement":
         return "it is part of an expression"
     while parent is not None and parent.type != "function_definition":
@@ -98,6 +87,15 @@ def _problem(call: "Node", tree: Tree) -> str:
             called = tree.text(outer) if outer else "a call"
             return f"it is among the arguments of {called}"
         if parent.type == "ERROR":
-            return "the source cannot be parsed there"
+            return _UNPARSED
         parent = parent.parent
     return ""
+
+
+def _call(site: LaunchSite, tree: Tree) -> "Node | None":
+    """The call that the grammar reads a launch as, if it has the same name and configuration."""
+    node = tree.root.named_descendant_for_byte_range(*site.opening) if tree.root else None
+    if node is None or node.type != "kernel_call_syntax" or node.end_byte != site.closing[0] + 3:
+        return None
+    function = node.parent.child_by_field_name("function") if node.parent else None
+    return node.parent if function and function.start_byte == site.name[0] else None

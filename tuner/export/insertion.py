@@ -11,8 +11,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tuner.csource.host_program import joined_lines
 from tuner.csource.kernels import KernelSource
-from tuner.csource.launch_sites import LaunchSite, launch_sites
+from tuner.csource.launch_sites import LaunchSite, launch_sites, obstacle, statement
 from tuner.csource.tree import without_comments
 from tuner.export.original import BLOCK, CONFIGURATION, GRID, SHARED, STREAM
 from tuner.export.regions import OFF, region
@@ -82,9 +83,9 @@ class _Inserter:
 
     def insert(self, include: str, run: str) -> Insertion:
         name = self.kernel.name
-        sites = launch_sites(self.code, name, self.kernel.language)
-        blocked = [(site, self._obstacle(site)) for site in sites]
-        plain = [site for site, obstacle in blocked if not obstacle]
+        written = launch_sites(joined_lines(self.code), name)
+        sites = [(site, self._obstacle(site)) for site in written]
+        plain = [site for site, why in sites if not why]
         edits = [
             _Edit(line=self._include_line(), added=(f'#include "{include}"',)),
             _Edit(
@@ -93,10 +94,10 @@ class _Inserter:
             *self._replacements(plain),
         ]
         notes = [
-            f"{self.file}:{site.line}: this launch of {name} stays: {obstacle}. To replace it by "
-            f"hand, write {self._call_by_hand(site)}"
-            for site, obstacle in blocked
-            if obstacle
+            f"{self.file}:{self._line(site.name[0]) + 1}: this launch of {name} stays: {why}. To "
+            f"replace it by hand, write {self._call_by_hand(site)}"
+            for site, why in sites
+            if why
         ]
         notes += self._other_launches()
         if not sites:
@@ -194,8 +195,8 @@ class _Inserter:
 
     def _obstacle(self, site: LaunchSite) -> str:
         """Why a launch cannot be replaced; empty if it can."""
-        if site.problem:
-            return site.problem
+        if why := obstacle(site, self.kernel.tree):
+            return why
         if self.tuned.original.missing:
             return f"it does not say the size {' and '.join(self.tuned.original.missing)}"
         if self._line(site.name[0]) <= self._line(self.kernel.body[1]):
@@ -208,7 +209,7 @@ class _Inserter:
             return "its configuration cannot be read"
         if len(site.arguments) != len(self.kernel.signature.parameters):
             return f"it has {len(site.arguments)} arguments"
-        first, last = map(self._line, site.statement)
+        first, last = map(self._line, statement(site, self.kernel.tree))
         written = "\n".join(self.visible.split("\n")[first : last + 1])
         if _DIRECTIVE.search(written) or OFF in written:
             return "there are preprocessor directives in it"
@@ -234,7 +235,7 @@ class _Inserter:
         """A region for each group of launches that share lines."""
         groups: list[tuple[int, int, list[LaunchSite]]] = []
         for site in sites:
-            first, last = map(self._line, site.statement)
+            first, last = map(self._line, statement(site, self.kernel.tree))
             if groups and first <= groups[-1][1]:
                 start, end, members = groups.pop()
                 groups.append((start, max(end, last), [*members, site]))

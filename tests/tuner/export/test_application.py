@@ -150,10 +150,6 @@ def test_a_header_that_changed_since_the_run_is_refused():
         applied(text.replace("scale(float", "rescale(float"))
 
 
-BY_HAND = (
-    "To replace it by hand, write scale_tuned(grid, block, shared_bytes, stream, out, x, rows, "
-    "n, by);"
-)
 HOST = "void scale_all(float* out, const float* x, int rows, int n, cudaStream_t stream) {\n"
 
 
@@ -172,8 +168,13 @@ def notes_of(text: str, **changes) -> list[str]:
             "app.cu:12: this launch of scale stays: it is among the arguments of DISPATCH. To",
         ),
         (
-            "#define RUN(r) scale<<<r, 128>>>(out, x, r, n, 2)\n" + HOST + "  RUN(rows);\n}\n",
-            f"app.cu:11: this launch of scale stays: it is in a macro. {BY_HAND}",
+            "#define RUN(r) scale<<<r, 128>>>(out, \\\n  x, r, n, 2)\n"
+            + HOST
+            + "  RUN(rows);\n}\n",
+            (
+                "app.cu:11: this launch of scale stays: it is in a macro. To replace it by hand, "
+                "write scale_tuned(r, 128, 0, 0, out, x, r, n, 2);"
+            ),
         ),
         (
             HOST + "  int a = (scale<<<rows, 128>>>(out, x, rows, n, 2), 0);\n}\n",
