@@ -21,6 +21,9 @@ VariableName = Annotated[
 ]
 Positive = Annotated[int, Field(ge=1)]
 
+MAX_STRUCT_FIELDS, MAX_FIELD_VALUES = 1000, 1024
+"""Of a struct by value, and of one of its fields. Larger structs are given as bytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
@@ -166,7 +169,7 @@ class StructField:
     """Name of the field."""
     dtype: Name
     """Its type, or the type of an array's elements."""
-    value: Annotated[tuple[Number, ...], OneOrMany(1, 1024)]
+    value: Annotated[tuple[Number, ...], OneOrMany(1, MAX_FIELD_VALUES)]
     """Its value: an expression over the symbols, such as `n` or `1.0 / n`, or a number. A list for
     an array or a vector."""
     align: Positive | None = None

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from tuner.experiment.contents import (
+    MAX_STRUCT_FIELDS,
     STRICT,
     Compare,
     Fill,
@@ -94,8 +95,8 @@ class Argument:
     value: Number | None = None
     """Value of a scalar: an expression over the symbols, such as `n`, or for a float `1.0 / n` or
     `d ** -0.5`; or a number."""
-    fields: tuple[StructField, ...] = ()
-    """Fields of a struct, in C's order. Give these or `bytes`."""
+    fields: Annotated[tuple[StructField, ...], Field(max_length=MAX_STRUCT_FIELDS)] = ()
+    """Fields of a struct, in C's order; at most 1,000. Give these or `bytes`."""
     bytes: HexBytes | None = None
     """Contents of a struct as hexadecimal digits, or `{file: PATH}`, a file that holds them raw."""
     symbol: VariableName | None = None

@@ -1,11 +1,13 @@
 """Guesses about arguments that are passed by value but are no single number."""
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from tuner.backends.registry import traits_of
 from tuner.csource.kernels import KernelSource, Parameter, element_type
 from tuner.csource.structs import StructMember, struct_members
+from tuner.experiment.contents import MAX_FIELD_VALUES, MAX_STRUCT_FIELDS
+from tuner.experiment.fields import MAX_STRUCT_BYTES
 from tuner.experiment.guesses import ArgumentGuess
 from tuner.experiment.model import ITEM_BYTES
 from tuner.experiment.symbols import INDEX_DTYPES, quoted
@@ -47,7 +49,7 @@ def aligned(fields: dict[str, str], own: int, cast: int) -> str:
 def struct_guess(
     kernel: KernelSource, name: str, parameter: Parameter, sizes: Container[str]
 ) -> ArgumentGuess:
-    """A vector or a struct by value: its fields where the source defines it, or else one byte.
+    """A vector or a struct by value: its fields where a spec can hold them, or else one byte.
 
     An integer field named as one of the ``sizes`` has its value.
     """
@@ -56,10 +58,20 @@ def struct_guess(
         members = (StructMember("value", parameter.dtype, parameter.lanes, parameter.lanes),)
     fields: Mapping[str, str] = {"kind": "struct", "bytes": '"00"'}
     why = f"the bytes of '{parameter.type}', which is not understood"
-    if members is not None:
+    if members is not None and not _is_specifiable(members):
+        why = f"the bytes of '{parameter.type}': too many for fields"
+    elif members is not None:
         listed = ", ".join(_member(kernel, member, sizes) for member in members)
         fields, why = {"kind": "struct", "fields": f"[{listed}]"}, "the values"
     return ArgumentGuess(name=name, fields=fields, why=why, confidence="low")
+
+
+def _is_specifiable(members: Sequence[StructMember]) -> bool:
+    """Whether a spec can hold a struct of these as fields."""
+    size = sum(ITEM_BYTES[member.dtype] * member.count for member in members)
+    most = max(member.count for member in members)
+    few = len(members) <= MAX_STRUCT_FIELDS and most <= MAX_FIELD_VALUES
+    return few and size <= MAX_STRUCT_BYTES
 
 
 def _member(kernel: KernelSource, member: StructMember, sizes: Container[str]) -> str:

@@ -151,6 +151,23 @@ def test_a_draft_states_vectors_structs_and_indices(tmp_path):
     assert found["other"].bytes == "00"
 
 
+@pytest.mark.parametrize("fields", ["int a[9999][9999];", "float a[1025];", "char a; " * 1001])
+def test_a_draft_gives_a_struct_beyond_what_a_spec_holds_as_bytes(tmp_path, fields):
+    kernel = f"struct Large {{ {fields} }};\n__global__ void k(float* out, Large p) {{}}\n"
+    (tmp_path / "k.cu").write_text(kernel)
+    text = draft_spec(tmp_path / "k.cu")
+    assert "the bytes of 'Large': too many for fields" in text
+    (tmp_path / "spec.yaml").write_text(text)
+    assert load_experiment(tmp_path / "spec.yaml").arguments[1].bytes == "00"
+
+
+def test_the_number_of_fields_is_bounded(tmp_path):
+    fields = "".join(f"      - {{name: f{i}, dtype: int8, value: 0}}\n" for i in range(1001))
+    text = SPEC.replace(FIELDS, f"    fields:\n{fields}")
+    with pytest.raises(SpecProblems, match="needs at most 1000 entries"):
+        load_experiment(write(tmp_path, text))
+
+
 @pytest.mark.parametrize(
     "body",
     [
