@@ -1,6 +1,6 @@
 """Planning: what is known becomes a brief, and a model's reply the next suggestion.
 
-Owns the state between rounds and every reason to stop. What a round does is in :mod:`agents.loop`,
+Owns the state between rounds and every reason to stop. What a round does is in :mod:`agents.round`,
 what a model is told in :mod:`agents.brief`.
 """
 

@@ -752,7 +752,7 @@ class Slow(Counting):
 def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.loop.OVERLAP_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("agents.round.OVERLAP_AFTER_SECONDS", 0.01)
     transcript = script(([suggestion()], [draft(0.8)]), ([suggestion(stop=True)], []))
 
     def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedEvaluator]:

@@ -523,7 +523,7 @@ def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):
 
 
 def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("agents.loop.OVERLAP_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("agents.round.OVERLAP_AFTER_SECONDS", 0.01)
     box, path = tmp_path / "box", tmp_path / "run"
     begin(path, model=f"mailbox:{box}", overlap=True)
     further = path / "rounds" / "01-meanwhile2" / "journal.jsonl"
