@@ -2,8 +2,8 @@
 
 A plain coroutine. Every step that costs anything is taken through
 :class:`agents.step_journal.Steps`, so a run killed anywhere ends the same after a restart, and no
-model call is paid for twice. Owns how a run ends, and the last confirmation of its
-winners: the step ``r1-final1`` for those of round 1.
+model call is paid for twice. Owns how a run ends, and the last confirmation of its winners:
+the step ``r1-final1`` for those of round 1.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""One round: plan, draft, admit, search and judge. Owns the order of its steps and their names.
+"""One round: plan, draft, admit, search and judge.
+
+Owns the order of its steps and their names:
 
     briefs/r1              the brief that round 1 begins with
     r1-d0-planning-a0      a model call: round, draft, role, attempt

@@ -45,6 +45,9 @@ _TOGETHER = {
 }
 """Files whose tests share what takes long: one Ray, one finished run, or LiteLLM's import."""
 
+_SLOW_SECONDS = 1800
+"""The time limit of a test of the slow tier: a thousand examples may take 4 minutes of a core."""
+
 _LONGEST = (*_TOGETHER, "tests/exploits/", "tests/cluster/", "tests/workers/", "tests/agents/")
 """What is begun first, so that no process ends long after the others."""
 
@@ -66,6 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Have the slow tier hold every property test, and the longest files come first."""
     if config.option.markexpr == "slow":
         for item in items:
+            item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: _place(item.nodeid))
