@@ -42,7 +42,7 @@ def unchecked() -> Iterator[None]:
         return time(*given, **more)
 
     def blind(launcher: Launcher, loaded, baseline_ns, placed, expected, **more):
-        unseen = [replace(one, burst=replace(one.burst, inspect=None)) for one in placed]
+        unseen = [replace(one, burst=replace(one.burst, inspect=None, idle=())) for one in placed]
         return run(launcher, loaded, baseline_ns, unseen, {}, **more)
 
     def trust(prep, session, loaded, baseline, shape, samples, *others, **more):

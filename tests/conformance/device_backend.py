@@ -192,6 +192,19 @@ class DeviceBackendConformance:
         buffer_sets.restore([1], POISON)
         assert buffer_sets.inspect(1, {}).damage is None
 
+    def test_a_change_to_an_idle_set_is_seen(self, backend, arrays, tmp_path) -> None:
+        for out in ("out", "inout"):
+            buffer_sets = self.stage(backend, tmp_path, arrays, out=out)
+            launchable = self.bind(backend, buffer_sets, "affine")
+            buffer_sets.restore([0, 1, 2], POISON)
+            assert buffer_sets.touched([0, 1, 2]) is None
+            launchable.burst([1])
+            assert buffer_sets.touched([0, 2]) is None
+            damage = buffer_sets.touched([0, 1, 2])
+            assert damage is not None
+            assert (damage.argument, damage.where) == ("out", "idle")
+            launchable.release()
+
     def test_a_changed_input_is_seen_and_mended(self, backend, arrays, tmp_path) -> None:
         buffer_sets = self.stage(backend, tmp_path, arrays, sets=1)
         launchable = self.bind(backend, buffer_sets, "overwrite")
@@ -217,7 +230,7 @@ class DeviceBackendConformance:
             assert self.seen(buffer_sets, index, 2 * fresh + arrays["y"], tmp_path) == 0
 
     def test_a_loaded_module_starts_without_a_past(self, backend, arrays, tmp_path) -> None:
-        buffer_sets = self.stage(backend, tmp_path, arrays, sets=1, out="inout")
+        buffer_sets = self.stage(backend, tmp_path, arrays, sets=2, out="inout")
         for _ in range(2):
             module = backend.load([self.compiled("counts")])
             launchable = self.bind_module(backend, module, buffer_sets, "counts")

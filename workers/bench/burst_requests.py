@@ -14,9 +14,9 @@ from workers.devices.port import Inspection, LateWrite
 class BurstRequest:
     """Launches in one go, each within ``deadline`` seconds, and the set to inspect afterwards.
 
-    Outputs that are ``expected`` are compared in the child, others are returned. ``decoy_sets`` are
-    restored besides those that are launched on or inspected. With ``late`` the last launch finds
-    its memory written late.
+    Outputs that are ``expected`` are compared in the child, others are returned. ``idle`` sets are
+    restored besides those that are launched on or inspected, and must not change; so are
+    ``decoy_sets``, for nothing. With ``late`` the last launch finds its memory written late.
     """
 
     launchable: int
@@ -26,14 +26,20 @@ class BurstRequest:
     inspect: int | None = None
     expected: Mapping[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
+    idle: tuple[int, ...] = ()
     decoy_sets: tuple[int, ...] = ()
     late: LateWrite | None = None
 
     @property
     def restored(self) -> tuple[int, ...]:
-        """The sets to restore: launched on, inspected, and decoys."""
-        watched = () if self.inspect is None else (self.inspect,)
-        return tuple(sorted({*self.order, *watched, *self.decoy_sets}))
+        """The sets to restore: launched on, inspected, idle, and decoys."""
+        inspected = () if self.inspect is None else (self.inspect,)
+        return tuple(sorted({*self.order, *inspected, *self.idle, *self.decoy_sets}))
+
+    @property
+    def inspects(self) -> bool:
+        """Whether any set is inspected afterwards."""
+        return self.inspect is not None or bool(self.idle)
 
     @property
     def message(self) -> RunBurst:
@@ -44,6 +50,7 @@ class BurstRequest:
             restored=self.restored,
             poison=self.poison,
             inspect=self.inspect,
+            idle=self.idle,
             expected=dict(self.expected),
             read_telemetry=self.read_telemetry,
             late=self.late,

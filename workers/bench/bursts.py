@@ -23,8 +23,9 @@ but two of its parts; launches picked otherwise must escape eight times in a row
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Launches in one go, and the set to ``inspect`` afterwards, launched on or not.
+    """Launches in one go, and the set to ``inspect`` afterwards, one that was launched on.
 
+    ``idle`` sets are restored too, and must not change.
     ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
     surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before. With ``late``
     the last launch finds its memory written late.
@@ -32,6 +33,7 @@ class Burst:
 
     order: tuple[int, ...]
     inspect: int | None = None
+    idle: tuple[int, ...] = ()
     timed: bool = False
     raced: bool = False
     keep_outputs: bool = False
@@ -103,11 +105,6 @@ def _checkpoints(count: int, rng: np.random.Generator) -> set[int]:
 
 
 def _short_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
-    """A burst that ends early, of more than one launch.
-
-    Inspects a set that would have been launched on soon, to catch a launch that does the work of
-    later ones.
-    """
+    """A burst that ends early; the sets that it leaves idle show work done for later launches."""
     length = small_number(len(order) - 1, rng)
-    inspect = order[length - 1 + small_number(len(order) - length, rng)]
-    return Burst(order[:length], inspect=inspect, raced=True)
+    return Burst(order[:length], idle=order[length:], raced=True)

@@ -5,7 +5,7 @@ no expected value, because candidate code runs in this process.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tuner.errors import EnvironmentProblem
@@ -37,11 +37,13 @@ from workers.bench.protocol import (
     encode_reply,
 )
 from workers.channel import Channel, ChannelClosed
+from workers.comparison import Expected
 from workers.devices.port import (
     BufferSets,
     DependentLaunchable,
     DeviceBackend,
     DeviceFailure,
+    Inspection,
     Launchable,
     Module,
     Staged,
@@ -116,7 +118,7 @@ class _Server:
                 return self._run_burst(request)
             case InspectSet():
                 _, owner = self._launchables[request.launchable]
-                seen = owner.inspect(request.index, {})
+                seen = _inspection(owner, request.inspect, {}, request.idle)
                 reply = SetInspected(damage=seen.damage, outputs=tuple(seen.outputs))
                 return reply, list(seen.outputs.values())
             case Release():
@@ -136,9 +138,7 @@ class _Server:
         host_ns = float(time.perf_counter_ns() - began)
         self._mark()
         vitals = self._device.vitals() if request.read_telemetry else None
-        if request.inspect is None:
-            return BurstReply(times=times, host_ns=host_ns, vitals=vitals), []
-        seen = buffer_sets.inspect(request.inspect, request.expected)
+        seen = _inspection(buffer_sets, request.inspect, request.expected, request.idle)
         reply = BurstReply(
             times=times,
             host_ns=host_ns,
@@ -157,6 +157,20 @@ class _Server:
                 self._modules.pop(handle).release()
             elif handle in self._buffer_sets:
                 self._buffer_sets.pop(handle).release()
+
+
+def _inspection(
+    buffer_sets: BufferSets,
+    index: int | None,
+    expected: Mapping[str, Expected],
+    idle: Sequence[int],
+) -> Inspection:
+    """What is found in one set, and of damage in ``idle`` ones."""
+    damage = buffer_sets.touched(idle) if idle else None
+    if index is None:
+        return Inspection(damage=damage, outputs={}, comparisons={})
+    seen = buffer_sets.inspect(index, expected)
+    return replace(seen, damage=damage or seen.damage)
 
 
 def main(channel: Channel, arguments: Sequence[str]) -> None:

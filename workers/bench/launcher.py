@@ -179,6 +179,7 @@ class Launcher:
             poison=poison,
             deadline=self._deadline(loaded, one.key[0], baseline_ns),
             inspect=one.burst.inspect,
+            idle=one.burst.idle,
             decoy_sets=() if poison is None else self._decoy(one),
             late=one.burst.late,
         )
@@ -212,7 +213,7 @@ class Launcher:
 
     def _decoy(self, one: PlacedBurst) -> tuple[int, ...]:
         """A decoy buffer set, where a kernel could read which sets are restored beside its own."""
-        idle = set(range(self._shapes[one.key].sets)).difference(one.burst.order)
-        if not self._device.is_cpu or not idle or one.burst.inspect in idle:
+        unused = set(range(self._shapes[one.key].sets)).difference(one.burst.order)
+        if not self._device.is_cpu or not unused or one.burst.idle:
             return ()
-        return (sorted(idle)[pick(len(idle), self._rng)],)
+        return (sorted(unused)[pick(len(unused), self._rng)],)

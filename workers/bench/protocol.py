@@ -102,10 +102,10 @@ class TriggerCompile:
 class RunBurst:
     """Restore, launch, inspect: the one way to launch, for checks and timing alike.
 
-    The sets in ``restored`` are restored first. ``inspect`` is the set to inspect afterwards; it
-    need not be launched on. Without a ``poison`` outputs keep what earlier launches left. With
-    ``late`` the last launch finds its memory written late. Answered by :class:`BurstReply`, with
-    the device's state if ``read_telemetry``.
+    The sets in ``restored`` are restored first. ``inspect`` is the set to inspect afterwards;
+    ``idle`` ones must be as they were restored. Without a ``poison`` outputs keep what earlier
+    launches left. With ``late`` the last launch finds its memory written late. Answered by
+    :class:`BurstReply`, with the device's state if ``read_telemetry``.
     """
 
     kind: Literal["burst"] = "burst"
@@ -114,6 +114,7 @@ class RunBurst:
     restored: tuple[int, ...]
     poison: int | None
     inspect: int | None = None
+    idle: tuple[int, ...] = ()
     expected: dict[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
     late: LateWrite | None = None
@@ -121,15 +122,16 @@ class RunBurst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectSet:
-    """Inspect one of a launchable's sets, after its launches.
+    """Inspect a launchable's sets after its launches, as a :class:`RunBurst` would.
 
-    For kernels that share the child's memory and could read in a :class:`RunBurst` which set will
-    be inspected. Answered by :class:`SetInspected`.
+    For kernels that share the child's memory and could read there which sets will be inspected.
+    Answered by :class:`SetInspected`.
     """
 
     kind: Literal["inspect"] = "inspect"
     launchable: int
-    index: int
+    inspect: int | None
+    idle: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

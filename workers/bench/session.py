@@ -31,7 +31,7 @@ from workers.integrity.launch_checks import (
     VerificationCase,
     agreeing,
     check,
-    check_bystander,
+    check_memory,
     naming_early_starts,
 )
 from workers.integrity.time_bounds import Bounds
@@ -329,14 +329,12 @@ class BenchSession:
             yield one.times
 
     def _check(self, case: VerificationCase, one: CompletedBurst) -> None:
-        arguments = self._named(case.shape)
         if one.inspection is None:
             return
-        if one.burst.inspect in one.burst.order:
-            check(case, one.inspection, arguments, one.poison)
+        if one.burst.inspect is None:
+            check_memory(case, one.inspection)
         else:
-            assert one.poison is not None
-            check_bystander(case, one.inspection, arguments, one.poison)
+            check(case, one.inspection, self._named(case.shape), one.poison)
 
     def _named(self, shape: int) -> dict[str, ResolvedArgument]:
         return {argument.name: argument for argument in self._arguments[shape]}

@@ -173,10 +173,10 @@ class Supervisor:
             yield from self._together(requests, slowest_ns)
             return
         for one in requests:
-            unseen = replace(one, inspect=None, decoy_sets=one.restored)
+            unseen = replace(one, inspect=None, idle=(), decoy_sets=one.restored)
             (seen,) = self._together([unseen], slowest_ns)
             slowest_ns = max([slowest_ns, *seen.times])
-            yield seen if one.inspect is None else self._with_inspection(one, seen)
+            yield self._with_inspection(one, seen) if one.inspects else seen
 
     def _together(
         self, requests: Sequence[BurstRequest], slowest_ns: float
@@ -242,7 +242,7 @@ class Supervisor:
         outputs = self._outputs(reply, blobs)
         refuse_implausible(reply.times, len(one.order), reply.host_ns)
         inspection = None
-        if one.inspect is not None:
+        if one.inspects:
             inspection = Inspection(
                 damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
             )
@@ -250,8 +250,7 @@ class Supervisor:
 
     def _with_inspection(self, one: BurstRequest, seen: BurstResult) -> BurstResult:
         """The result with the inspection that the child was not told of before."""
-        assert one.inspect is not None
-        request = protocol.InspectSet(launchable=one.launchable, index=one.inspect)
+        request = protocol.InspectSet(launchable=one.launchable, inspect=one.inspect, idle=one.idle)
         reply, blobs = self._answer(protocol.SetInspected, request)
         outputs = self._outputs(reply, blobs)
         inspection = Inspection(damage=reply.damage, outputs=outputs, comparisons={})

@@ -122,10 +122,10 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes that a launch must not change: in a guard, or in an input itself."""
+    """Bytes that a launch must not change: in a guard, in an input itself, or in an idle set."""
 
     argument: str
-    where: Literal["front", "back", "input"]
+    where: Literal["front", "back", "input", "idle"]
     offset: int
 
 
@@ -189,13 +189,22 @@ class BufferSets(Protocol):
         """
         ...
 
+    def touched(self, sets: Sequence[int]) -> Damage | None:
+        """The first change to these sets since :meth:`restore`; no launch may work on them."""
+        ...
+
     def release(self) -> None:
         """Free every buffer."""
         ...
 
 
 class Module(Protocol):
-    """Loaded machine code of one candidate; a new one for each, so that no state is shared."""
+    """Loaded machine code of one candidate; a new one for each, so that no state is shared.
+
+    Its variables have their first values when it is loaded. A burst of one launch on one of several
+    sets finds what earlier launches left, as in an application. Other bursts are timings: where the
+    backend can, each of their launches finds the first values.
+    """
 
     def release(self) -> None:
         """Unload it."""

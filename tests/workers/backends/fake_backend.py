@@ -183,6 +183,7 @@ class FakeBufferSets:
                 buffer.bytes[:] = self.contents.get(name, kept)
 
     def restore(self, sets: Sequence[int], poison: int | None) -> None:
+        self.poison = poison
         for index in set(sets):
             for a in self.arguments:
                 if a.kind == "inout":
@@ -206,6 +207,15 @@ class FakeBufferSets:
             outputs={name: buffers[name].bytes.tobytes() for name in outputs},
             comparisons={},
         )
+
+    def touched(self, sets: Sequence[int]) -> Damage | None:
+        for index in sets:
+            for a in self.arguments:
+                buffer, poison = self.buffers[index][a.name], np.uint8(self.poison)
+                wrong = np.flatnonzero(buffer.bytes != self.contents.get(a.name, poison))
+                if wrong.size or buffer.damage(a.name):
+                    return Damage(argument=a.name, where="idle", offset=0)
+        return None
 
     def release(self) -> None:
         self.buffers.clear()

@@ -221,13 +221,13 @@ class FakeDriver:
 
     def asked(self, grid, table) -> tuple[int, int, list[list[int]], int]:
         place, other = (int(self.argument(table, k)) for k in range(2))
-        rows = view(place + 16, 3 * grid[1], "i8").reshape(-1, 3).tolist()
+        rows = view(place + 16, 4 * grid[1], "i8").reshape(-1, 4).tolist()
         return place, int(view(place + 8, 1, "i8")[0]), rows, other
 
     def find_damage(self, grid, block, table) -> None:
         number, at, stretches, image = self.asked(grid, table)
-        for row, (offset, length, backwards) in enumerate(stretches):
-            wrong = view(at + offset, length) != view(image + offset, length)
+        for row, (offset, length, backwards, start) in enumerate(stretches):
+            wrong = view(at + offset, length) != view(image + start, length)
             places = np.flatnonzero(wrong[::-1] if backwards else wrong)
             if places.size:
                 view(number, 1, "u8")[0] = (row << 40) | int(places[0])
@@ -236,7 +236,7 @@ class FakeDriver:
     def digest(self, grid, block, table) -> None:
         number, at, stretches, key = self.asked(grid, table)
         digest = hashlib.blake2b(digest_size=8, key=key.to_bytes(8))
-        for offset, length, _ in stretches:
+        for offset, length, *_ in stretches:
             digest.update(view(at + offset, length).tobytes())
         view(number, 1, "u8")[0] = int.from_bytes(digest.digest())
 

@@ -219,6 +219,18 @@ def test_damage_is_found_and_named(tmp_path, argument, offset, damage):
     assert rig.buffer_sets.inspect(1, {}).damage is None
 
 
+@pytest.mark.parametrize(("argument", "offset"), [("out", 3), ("out", -1), ("x", 0), ("work", 9)])
+def test_a_write_to_an_idle_set_is_found_and_named(tmp_path, argument, offset):
+    rig = Rig(tmp_path, arguments=[StagedScalar(name="at", dtype="int64", value=offset)])
+    work = Scratch(name="work", dtype="float16", elements=100, align=64)
+    launchable = rig.bind(step("spoil", (argument, "at")), scratch=(work,))
+    rig.buffer_sets.restore([0, 1, 2], 0xAB)
+    launchable.burst((2,))
+    assert rig.buffer_sets.touched([0, 1]) is None
+    damage = rig.buffer_sets.touched([0, 1, 2])
+    assert (damage.argument, damage.where) == (argument, "idle")
+
+
 def test_an_output_with_gaps_travels_whole(tmp_path):
     gapped = StagedBuffer(
         name="gapped",

@@ -1,5 +1,5 @@
 // The harness's own kernels: make buffers whole, find damage, compare with the oracle, pass time.
-// The numbers of element types and modes, and every structure, mirror workers/devices/cuda_checks.py.
+// The numbers of element types and modes, and every structure, mirror checks.py.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -49,12 +49,13 @@ extern "C" __global__ void spoil_shared(Int words, Word noise) {
   for (Int i = threadIdx.x; i < words; i += blockDim.x) kept[i] = unsigned(noise);
 }
 
-// A stretch of a set that no launch may change. A guard in front of a buffer is read backwards, so
-// that the damage nearest to the buffer is found first.
+// A stretch of memory that no launch may change, and where in the image its bytes are. A guard in front
+// of a buffer is read backwards, so that the damage nearest to the buffer is found first.
 struct Stretch {
   Int offset;
   Int length;
   Int backwards;
+  Int image;
 };
 
 // A number, and the stretches of memory from which a kernel makes another.
@@ -67,18 +68,20 @@ struct Asked {
 // Leaves the least (stretch << 40 | distance) of a byte that differs from the image.
 extern "C" __global__ void find_damage(Asked* asked, const unsigned char* image) {
   const Stretch stretch = asked->stretches[blockIdx.y];
-  const unsigned char* set = asked->memory;
+  const unsigned char* memory = asked->memory + stretch.offset;
+  image += stretch.image;
+  const bool aligned = (reinterpret_cast<Word>(memory) | reinterpret_cast<Word>(image)) % 16 == 0;
   const Int stride = Int(gridDim.x) * blockDim.x * 16;
   for (Int at = (Int(blockIdx.x) * blockDim.x + threadIdx.x) * 16; at < stretch.length; at += stride) {
     const Int left = stretch.length - at;
-    if (!stretch.backwards && left >= 16 && (stretch.offset + at) % 16 == 0) {
-      const uint4 a = *reinterpret_cast<const uint4*>(set + stretch.offset + at);
-      const uint4 b = *reinterpret_cast<const uint4*>(image + stretch.offset + at);
+    if (!stretch.backwards && left >= 16 && aligned) {
+      const uint4 a = *reinterpret_cast<const uint4*>(memory + at);
+      const uint4 b = *reinterpret_cast<const uint4*>(image + at);
       if (a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w) continue;
     }
     for (int k = 0; k < 16 && k < left; ++k) {
-      const Int i = stretch.offset + (stretch.backwards ? stretch.length - 1 - at - k : at + k);
-      if (set[i] != image[i]) {
+      const Int i = stretch.backwards ? stretch.length - 1 - at - k : at + k;
+      if (memory[i] != image[i]) {
         atomicMin(&asked->number, Word(blockIdx.y) << 40 | Word(at + k));
         break;
       }

@@ -69,11 +69,21 @@ WORST = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes of a set that no launch may change; a front guard is searched from its end."""
+    """Bytes that no launch may change; a front guard is searched from its end.
+
+    ``image`` is the offset in the image with which they are compared, the same unless it is given.
+    """
 
     offset: int
     length: int
     backwards: bool = False
+    image: int | None = None
+
+    @property
+    def row(self) -> tuple[int, int, int, int]:
+        """As ``checks.cu`` reads it."""
+        image = self.offset if self.image is None else self.image
+        return self.offset, self.length, int(self.backwards), image
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +187,7 @@ class Checks:
         )
 
     def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
-        """The first changed stretch of the set at this address, and the distance into it."""
+        """The first changed stretch of the memory at this address, and the distance into it."""
         nothing = np.iinfo(np.uint64).max
         code = self._over("find_damage", at, stretches, image, nothing)
         if code == nothing:
@@ -287,7 +297,7 @@ class Checks:
 
         All that changes from launch to launch goes in one copy, with the start value.
         """
-        rows = [n for s in stretches for n in (s.offset, s.length, int(s.backwards))]
+        rows = [n for s in stretches for n in s.row]
         asked = np.array([start, at, *rows], np.uint64)
         place = self._place(asked.nbytes)
         runtime = self._cuda.runtime

@@ -203,9 +203,8 @@ class CudaLaunchable:
         """Replay one graph of all launches; the mean nanoseconds of a launch.
 
         Constants are copied to the module first: other launchables of it have other contents.
-        Variables that launches change are reset before each launch of several, so that a memo is of
-        no use, and where there is one set alone. Otherwise a single launch finds what earlier ones
-        left, as in an application.
+        Variables that launches change are reset before each launch of a timing, so that a memo is
+        of no use: see :class:`workers.devices.port.Module`.
         """
         return self._replay(tuple(order), None, begins)
 

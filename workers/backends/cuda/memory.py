@@ -170,6 +170,20 @@ class Slab:
         name = inputs[place - len(self._guards)]
         return Damage(argument=name, where="input", offset=distance)
 
+    def touched(self, sets: Sequence[int]) -> Damage | None:
+        """The first change to these sets since they were restored."""
+        if not self.layout.offsets or not sets:
+            return None
+        stride = self.layout.stride
+        whole = [Stretch(index * stride, stride, image=0) for index in sets]
+        found = self._checks.damage(self._base, self.image, whole)
+        if found is None:
+            return None
+        _, place = found
+        offsets, sizes = self.layout.offsets, self.layout.sizes
+        ahead = [name for name, start in offsets.items() if place < start + sizes[name]]
+        return Damage(argument=[*ahead, *reversed(offsets)][0], where="idle", offset=place)
+
     def digest(self, names: Sequence[str]) -> int:
         """A digest of the image's guards and of these buffers."""
         return self._checks.digest(self.image, self._stretches(names)) if self._guards else 0
@@ -315,6 +329,11 @@ class CudaBufferSets:
                     self._poison if buffer.kind == "out" else None,
                 )
         return Inspection(damage=damage, outputs=outputs, comparisons=comparisons)
+
+    def touched(self, sets: Sequence[int]) -> Damage | None:
+        """The first change to these sets, or to their scratch, since they were restored."""
+        with self._cuda.translated():
+            return next(filter(None, (s.touched(sets) for s in (self._slab, *self._scratch))), None)
 
     def release(self) -> None:
         """Free every buffer."""

@@ -8,7 +8,8 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -149,6 +150,7 @@ class OpenCLBufferSets:
         self._guard = canary(GUARD_BYTES, int.from_bytes(os.urandom(8), "little"))
         self._files: dict[str, Bytes] = {}
         self._scratch: list[Regions] = []
+        self._poison: int | None = None
         self.values: dict[str, Any] = {
             a.name: np.frombuffer(value_bytes(a), np.uint8)
             for a in arguments
@@ -205,6 +207,7 @@ class OpenCLBufferSets:
 
     def restore(self, sets: Sequence[int], poison: int | None) -> None:
         """Restore ``inout`` buffers, poison ``out`` and scratch ones, and local memory."""
+        self._poison = poison
         with translated(self._owner.cl):
             self._owner.queue.finish()
             self._owner.locals.spoil()
@@ -213,7 +216,8 @@ class OpenCLBufferSets:
                     if buffer.kind == "inout":
                         self.regions[index][buffer.name].write(self._files[buffer.name])
                 if poison is not None:
-                    self._poison(index, poison)
+                    for _, region in self._poisoned(index):
+                        region.fill(poison)
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:  # noqa: ARG002 (compared by the supervisor)
         """Check guards and inputs, and return the outputs."""
@@ -226,19 +230,40 @@ class OpenCLBufferSets:
             }
             return Inspection(damage=self._damage(set_index), outputs=outputs, comparisons={})
 
+    def touched(self, sets: Sequence[int]) -> Damage | None:
+        """The first change to these sets since :meth:`restore`."""
+        assert self._poison is not None
+        with translated(self._owner.cl):
+            for index in sets:
+                if damage := self._damage(index):
+                    return replace(damage, where="idle")
+                held: list[tuple[str, Region, Bytes | int]] = [
+                    (name, region, self._poison) for name, region in self._poisoned(index)
+                ]
+                held += [
+                    (b.name, self.regions[index][b.name], self._files[b.name])
+                    for b in self._buffers
+                    if b.kind == "inout"
+                ]
+                for name, region, before in held:
+                    wrong = np.flatnonzero(region.read() != before)
+                    if wrong.size:
+                        return Damage(argument=name, where="idle", offset=int(wrong[0]))
+        return None
+
     def release(self) -> None:
         """Free every buffer."""
         self.regions.clear()
         self._scratch.clear()
         self._files.clear()
 
-    def _poison(self, index: int, byte: int) -> None:
+    def _poisoned(self, index: int) -> Iterator[tuple[str, Region]]:
+        """The buffers of a set that are poisoned."""
         for buffer in self._buffers:
             if buffer.kind in ("out", "scratch"):
-                self.regions[index][buffer.name].fill(byte)
+                yield buffer.name, self.regions[index][buffer.name]
         for scratch in self._scratch:
-            for region in scratch[index].values():
-                region.fill(byte)
+            yield from scratch[index].items()
 
     def _damage(self, index: int) -> Damage | None:
         regions = self.regions[index]
