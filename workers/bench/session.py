@@ -23,7 +23,7 @@ from workers.bench.bursts import Burst, another_burst, pick, plan_bursts, random
 from workers.bench.deadlines import Deadlines
 from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
-from workers.bench.stopping import LEAST_BURSTS, precise_enough, surely_slower
+from workers.bench.stopping import LEAST_BURSTS, LEAST_LAUNCHES, precise_enough, surely_slower
 from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
 from workers.integrity.launch_checks import (
@@ -251,7 +251,8 @@ class BenchSession:
         while ahead:
             # Double the number each time: few bursts are wasted, and the device seldom waits.
             racing = math.isfinite(cutoff_ns)
-            count = max(LEAST_BURSTS, len(raced)) if racing else len(ahead)
+            least = max(LEAST_BURSTS, -(-LEAST_LAUNCHES // len(order)))
+            count = max(least, len(raced)) if racing else len(ahead)
             planned = [PlacedBurst(key, burst) for burst in ahead[:count]]
             run([*before, *planned])
             before, ahead = (), ahead[count:]
