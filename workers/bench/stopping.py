@@ -17,8 +17,7 @@ HOST_DELAY_NS = 100_000
 """Delay that the host may add to a burst: 70–110 µs were seen on an H100, three bursts in a row."""
 
 UNDELAYED_BURSTS = 16
-"""Of so many bursts at least one had no delay. Where a cache holds one set, bursts are of one launch
-and come to so many."""
+"""Of so many bursts one at least had no delay. A cache that holds few sets has so many."""
 
 LEAST_BURSTS, LEAST_LAUNCHES = 2, 8
 """With fewer, a candidate is not given up."""
