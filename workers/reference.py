@@ -16,15 +16,17 @@ import importlib.util
 import inspect
 import json
 import tempfile
+import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
@@ -61,6 +63,8 @@ class ReferenceProcess:
     ) -> dict[str, NDArray[Any]]:
         """Call with keyword arguments; a single array comes back under the empty name.
 
+        Arrays of floats arrive as float64, for which they are sent as they are and widened there.
+
         Retries once if the process was killed externally.
 
         Raises:
@@ -96,6 +100,43 @@ class ReferenceProcess:
         self._folder.remove()
 
 
+class ReferencePool:
+    """Reference processes of one experiment, one for each thread that calls at the same time."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._all: list[ReferenceProcess] = []
+        self._idle: list[ReferenceProcess] = []
+        self._closed = False
+
+    @contextmanager
+    def taken(self) -> Iterator[ReferenceProcess]:
+        """A process that no other thread calls meanwhile.
+
+        Raises:
+            EnvironmentProblem: closed.
+        """
+        with self._guard:
+            if self._closed:
+                raise EnvironmentProblem("the reference processes are closed")
+            if not self._idle:
+                self._idle.append(ReferenceProcess())
+                self._all.append(self._idle[-1])
+            process = self._idle.pop()
+        try:
+            yield process
+        finally:
+            with self._guard:
+                self._idle.append(process)
+
+    def close(self) -> None:
+        """End all of them; from another thread, to abort a call."""
+        with self._guard:
+            self._closed = True
+        for process in self._all:
+            process.close()
+
+
 def reference_outputs(
     process: ReferenceProcess,
     function: PythonFunction,
@@ -110,8 +151,10 @@ def reference_outputs(
     call: dict[str, Any] = {}
     for argument in arguments:
         if argument.name in inputs:
-            wide = np.float64 if is_float(argument.dtype) else inputs[argument.name].dtype
-            call[argument.name] = inputs[argument.name].astype(wide)
+            values = inputs[argument.name]
+            # Types that NumPy lacks are sent as the next wider one that it has.
+            lacking = is_float(argument.dtype) and values.dtype.kind != "f"
+            call[argument.name] = values.astype(np.float32) if lacking else values
         elif argument.kind == "struct":
             call[argument.name] = _as_mapping(argument)
         elif argument.value is not None:
@@ -184,7 +227,8 @@ def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> 
     function = functions.get(head["file"], head["text"], head["function"])
     arguments: dict[str, Any] = dict(head["values"])
     for (name, (dtype, shape)), blob in zip(head["arrays"].items(), blobs, strict=True):
-        arguments[name] = np.frombuffer(bytearray(blob), np.dtype(dtype)).reshape(shape)
+        values = np.frombuffer(blob, np.dtype(dtype)).reshape(shape)
+        arguments[name] = values.astype(np.float64 if values.dtype.kind == "f" else values.dtype)
     parameters = inspect.signature(function).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         arguments = {name: value for name, value in arguments.items() if name in parameters}

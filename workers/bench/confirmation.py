@@ -20,7 +20,7 @@ from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
-from workers.bench.input_specs import extra_specs, is_large, narrower
+from workers.bench.input_specs import InputSpec, extra_specs, is_large
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
@@ -156,6 +156,7 @@ class Confirmation:
     ) -> tuple[Sample, ...]:
         checked_further = [c.trial for c in finalists if c.trial in work.extra_checks]
         extra = self._extra_cases(work.scope, notes) if checked_further else {}
+        self._oracle.settle()  # making others beside would disturb the clock of this process
         self._oracle.end_children()
         with self._lock.held():
             return self._timed(finalists, work.scope, checked_further, extra, notes, vitals)
@@ -330,18 +331,10 @@ class Confirmation:
         self, scope: ConfirmScope, notes: dict[str, None]
     ) -> dict[int, list[VerificationCase]]:
         """The extra cases by shape, where the baseline gives outputs."""
-        cells = self._prep.setup.baseline.plan.cells
-        wanted = [
-            (shape, spec)
-            for shape, cell in enumerate(cells)
-            if isinstance(cell, CellPlan) and scope in (self._part(shape), "all")
-            for spec in extra_specs(self._prep, shape)
-        ]
+        wanted = extra_keys(self._prep, scope)
         found: dict[int, list[VerificationCase]] = {}
         unchecked: dict[str, list[str]] = {}
         for (shape, spec), case in zip(wanted, self._oracle.cases(wanted), strict=True):
-            while isinstance(case, Rejected) and (less := narrower(spec)) is not None:
-                spec, case = less, self._oracle.case(shape, less)
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
             else:
@@ -364,20 +357,31 @@ class Confirmation:
             lost = isinstance(failure, ChildLost)
             raise _CandidateFailed(trial, found, lost=lost) from None
 
-    def _part(self, shape: int) -> ConfirmScope:
-        """Odd shapes are checked with the tune shapes."""
-        held_out = shape in self._prep.timed and shape not in self._prep.tune
-        return "rest" if held_out else "tune"
-
     def _caches(self, shape: int, scope: ConfirmScope) -> tuple[Cache, ...]:
         """The cache states in which a scope times a shape: on a GPU both, for the report."""
         if shape not in self._prep.timed:
             return ()
         wanted = self._prep.measure.cache
-        own = (wanted,) if scope in (self._part(shape), "all") else ()
+        own = (wanted,) if scope in (_part(self._prep, shape), "all") else ()
         if self._prep.device.is_cpu or scope == "tune":
             return own
         return (*own, "hot" if wanted == "cold" else "cold")
+
+
+def extra_keys(prep: Preparation, scope: ConfirmScope) -> list[tuple[int, InputSpec]]:
+    """Shapes and specs of the extra cases in a scope."""
+    return [
+        (shape, spec)
+        for shape, cell in enumerate(prep.setup.baseline.plan.cells)
+        if isinstance(cell, CellPlan) and scope in (_part(prep, shape), "all")
+        for spec in extra_specs(prep, shape)
+    ]
+
+
+def _part(prep: Preparation, shape: int) -> ConfirmScope:
+    """Odd shapes are checked with the tune shapes."""
+    held_out = shape in prep.timed and shape not in prep.tune
+    return "rest" if held_out else "tune"
 
 
 def _runs(loaded: LoadedCandidate, shape: int) -> bool:

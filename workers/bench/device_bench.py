@@ -31,10 +31,10 @@ from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.backends.registry import adapter_of
 from workers.bench.availability import if_free
 from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
-from workers.bench.confirmation import Confirmation
+from workers.bench.confirmation import Confirmation, extra_keys
 from workers.bench.deadlines import Deadlines
 from workers.bench.input_notes import note_untested
-from workers.bench.input_specs import FIRST, FRESH, extra_specs, search_specs
+from workers.bench.input_specs import FIRST, extra_specs, search_keys
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
 from workers.bench.preparation import Preparation, too_large
@@ -267,19 +267,15 @@ class DeviceBench:
         oracle = Oracle(prep, server, answers, self._deadlines, self._lock())
         with self._guard:
             self._prep, self._oracle = prep, oracle
-        wanted = [
-            (shape, spec)
-            for shape in prep.timed
-            for spec in (
-                search_specs(prep.arguments[shape]) if shape in prep.tune else (FIRST, FRESH)
-            )
-        ]
-        first = oracle.case(*wanted[0])
-        for case in (first,) if isinstance(first, Rejected) else oracle.cases(wanted):
+        wanted = search_keys(prep)
+        if isinstance(first := oracle.case(*wanted[0]), Rejected):
+            return first
+        if not prep.device.is_cpu:  # where making them would disturb what is timed
+            oracle.make_ahead([*wanted, *extra_keys(prep, "all")])
+        for case in oracle.cases(wanted):
             if isinstance(case, Rejected):
                 return case
-            known = prep.cases.get(case.shape, ())
-            prep.cases[case.shape] = (*known, case)
+            prep.cases[case.shape] = (*prep.cases.get(case.shape, ()), case)
         if refused := trivial_answer_rejection(
             {shape: prep.arguments[shape] for shape in prep.tune}, prep.cases
         ):

@@ -59,7 +59,20 @@ FRESH = InputSpec(label="fresh inputs", key="fresh")
 REPEATED = InputSpec(label="three launches in a row", launches=3)
 
 
-def search_specs(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]:
+SEARCHED = (FIRST, FLIPPED, REPEATED, FRESH)
+"""All that the search may use."""
+
+
+def search_keys(prep: Preparation) -> list[tuple[int, InputSpec]]:
+    """Shapes and specs of the cases that preparation and search need."""
+    return [
+        (shape, spec)
+        for shape in prep.timed
+        for spec in (_searched(prep.arguments[shape]) if shape in prep.tune else (FIRST, FRESH))
+    ]
+
+
+def _searched(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]:
     """The cases of a tune shape in search; the last is kept for the timing recheck.
 
     An application launches a kernel that works in place several times in a row: one that recognises
@@ -76,7 +89,7 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
     second held-out one: what a kernel makes of a distribution seldom depends on the size as well.
     """
     arguments = prep.arguments[shape]
-    specs = _extra(arguments)
+    specs = _extra([a for a in arguments if a.kind in ("in", "constant", "inout")])
     if is_large(arguments):
         specs = specs[:1]
     if shape in prep.timed:
@@ -109,7 +122,11 @@ def narrower(spec: InputSpec) -> InputSpec | None:
 
 
 def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
-    """Second seed, other distributions, all but one input small, each input drawn anew."""
+    """Second seed, other distributions, all but one input small, each input drawn anew.
+
+    Args:
+        arguments: those that hold something before a launch.
+    """
     specs = [InputSpec(label="second seed", key="second")]
     for distribution, label in _DISTRIBUTIONS.items():
         if distribution in list(REACHES)[1:]:

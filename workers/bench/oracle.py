@@ -6,17 +6,15 @@ with it.
 """
 
 import math
-import os
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import ResolvedArgument, item_bytes
 from tuner.experiment.contents import FromPython
 from tuner.experiment.tolerances import BASELINE_ERRORS
@@ -34,8 +32,9 @@ from workers.bench.baseline_rejections import (
     unwritten,
 )
 from workers.bench.burst_requests import BurstRequest
+from workers.bench.case_pool import Case, CasePool
 from workers.bench.deadlines import Deadlines
-from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, InputSpec
+from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, SEARCHED, InputSpec, is_large
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import ChildLost, Supervisor
@@ -48,10 +47,8 @@ from workers.elements import dtype_name, from_storage, is_float, to_storage
 from workers.groups import group_source, groups
 from workers.inputs import REACHES, PythonFill, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
-from workers.reference import ReferenceProcess, reference_outputs
+from workers.reference import ReferencePool, reference_outputs
 
-AT_ONCE = 4
-"""Cases made at once at most: each holds its inputs and the outputs of two runs in memory."""
 _MAX_ODD_NS, _SLOWER = 2e8, 5.0
 """Limit of a launch of the baseline on an odd shape: so long, or so many times its slowest timed
 shape. Such a shape may be far more work than its size says."""
@@ -89,10 +86,10 @@ class Oracle:
         self._files = files
         self._deadlines = deadlines
         self._lock = lock
-        self._reference = ReferenceProcess()
+        self._references = ReferencePool()
         self._module: int | None = None
-        self._made: dict[tuple[int, InputSpec], VerificationCase | Rejected] = {}
-        self._running, self._referring = threading.Lock(), threading.Lock()
+        self._pool = CasePool(self._make, large=lambda shape: is_large(prep.arguments[shape]))
+        self._running = threading.RLock()
         self._notes: dict[str, None] = {}
         prep.python_fill = self.python_fill
 
@@ -105,17 +102,24 @@ class Oracle:
         """Add to the notes, once."""
         self._notes[text] = None
 
-    def case(self, shape: int, spec: InputSpec) -> VerificationCase | Rejected:
+    def case(self, shape: int, spec: InputSpec) -> Case:
         """A case on one shape, or why the baseline gives no outputs for it; made once."""
-        if (shape, spec) not in self._made:
-            self._made[shape, spec] = self._make(shape, spec)
-        return self._made[shape, spec]
+        return self._pool.case(shape, spec)
 
-    def cases(self, wanted: Sequence[tuple[int, InputSpec]]) -> list[VerificationCase | Rejected]:
-        """Several cases, in order, made in parallel."""
-        workers = max(1, min(AT_ONCE, len(os.sched_getaffinity(0)) // 2))
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(lambda pair: self.case(*pair), wanted))
+    def cases(self, wanted: Sequence[tuple[int, InputSpec]]) -> list[Case]:
+        """Several cases, in order, made in parallel; narrower ones where they must be."""
+        return self._pool.cases(wanted)
+
+    def make_ahead(self, wanted: Sequence[tuple[int, InputSpec]]) -> None:
+        """Begin to make cases beside what the bench does meanwhile.
+
+        The baseline runs for them while nothing else holds the device.
+        """
+        self._pool.make_ahead(wanted)
+
+    def settle(self) -> None:
+        """Wait until no case is being made."""
+        self._pool.settle()
 
     def python_fill(self, shape: int) -> PythonFill:
         """Calls functions of the spec that make inputs of a shape, in the reference process."""
@@ -123,26 +127,28 @@ class Oracle:
         def call(function: FromPython, name: str, seed: int) -> NDArray[Any]:
             symbols = dict(self._bindings[shape].symbols)
             given: dict[str, Any] = {"shape": symbols, "argument": name, "seed": seed}
-            with self._referring:
-                return self._reference.call(function.python, given)[""]
+            with self._references.taken() as process:
+                return process.call(function.python, given)[""]
 
         return call
 
     def end_children(self) -> None:
         """End the child process until the next case."""
-        self._module = None
-        self._server.kill()
+        with self._running:
+            self._module = None
+            self._server.kill()
 
     def close(self) -> None:
         """End the child processes for good."""
+        self._pool.close()
         self._server.close()
-        self._reference.close()
+        self._references.close()
         self._files.close()
 
-    def _make(self, shape: int, spec: InputSpec) -> VerificationCase | Rejected:
+    def _make(self, shape: int, spec: InputSpec) -> Case:
         name = f"{shape}-{spec.digest}"
         record = self._files.get(name, lambda: self._record(name, shape, spec))
-        for note in record.notes:
+        for note in record.notes if spec in SEARCHED else ():  # others come at any time
             self.note(note)
         if record.rejected is not None:
             return record.rejected
@@ -172,12 +178,15 @@ class Oracle:
     def _record(self, name: str, shape: int, spec: InputSpec) -> OracleRecord:
         try:
             found = self._make_record(name, shape, spec)
-        except DeviceFailure as failure:
-            found = of_baseline(rejected(failure, shape))
-        except SpecError as error:
-            found = Rejected(
-                stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error), shape=shape
-            )
+        except (DeviceFailure, SpecError) as error:
+            if self._server.closed:  # the failure is no property of the baseline
+                raise EnvironmentProblem("closed while a test case was made") from None
+            if isinstance(error, DeviceFailure):
+                found = of_baseline(rejected(error, shape))
+            else:
+                found = Rejected(
+                    stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error), shape=shape
+                )
         if isinstance(found, Rejected):
             return OracleRecord(contents={}, expected={}, rejected=found)
         return found
@@ -190,11 +199,11 @@ class Oracle:
             for a in arguments
             if a.name in inputs
         }
-        runs = self._runs(shape, spec, contents)
         notes: list[str] = []
         expected: dict[str, Expected] = {}
         once = spec.launches == 1
         reference = self._call_reference(shape, inputs, notes) if once else {}
+        runs = self._runs(shape, spec, contents)
         outputs = [a for a in arguments if a.is_output]
         sources = {source for a in outputs if (source := group_source(a))}
         kept = {name: inputs[name] for name in sources & inputs.keys()}
@@ -264,7 +273,7 @@ class Oracle:
         self, shape: int, spec: InputSpec, contents: Mapping[str, str]
     ) -> list[dict[str, bytes]]:
         """The baseline's outputs of two runs, or of more if these differ or may differ."""
-        with self._running, self._lock.held():
+        with self._lock.held(), self._running:
             try:
                 runs = self._run_baseline(shape, spec, contents, POISONS)
             except ChildLost:
@@ -368,8 +377,8 @@ class Oracle:
                 f"{self._bindings[shape]} is too large for the reference: the baseline alone judges"
             )
             return {}
-        with self._referring:
-            return reference_outputs(self._reference, function, self._arguments[shape], inputs)
+        with self._references.taken() as process:
+            return reference_outputs(process, function, self._arguments[shape], inputs)
 
 
 def _differ(argument: ResolvedArgument, one: bytes, other: bytes) -> bool:

@@ -1,0 +1,108 @@
+"""Makes each verification case once, several at a time, and some before they are asked for."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+
+from tuner.errors import EnvironmentProblem
+from tuner.trial import Rejected
+from workers.bench.input_specs import InputSpec, narrower
+from workers.integrity.launch_checks import VerificationCase
+
+AT_ONCE = 8
+"""Cases made at once at most: each holds its inputs and the outputs of two runs in memory."""
+LARGE_AT_ONCE = 3
+"""Large cases among them at most: each may take gigabytes."""
+_CLOSED = "closed while test cases were made"
+
+Case = VerificationCase | Rejected
+Key = tuple[int, InputSpec]
+
+
+class CasePool:
+    """Cases by shape and spec.
+
+    Args:
+        make: makes a case, or says why the baseline gives no outputs for it; thread-safe.
+        large: whether a shape's cases are limited to :data:`LARGE_AT_ONCE`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int, InputSpec], Case],
+        large: Callable[[int], bool],
+    ) -> None:
+        self._make = make
+        self._large = large
+        self._few = threading.Semaphore(LARGE_AT_ONCE)
+        workers = max(1, min(AT_ONCE, len(os.sched_getaffinity(0)) // 2))
+        self._threads = ThreadPoolExecutor(workers, "case")
+        self._made: dict[Key, Future[Case]] = {}
+        self._begun: dict[Key, Future[Case]] = {}
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def case(self, shape: int, spec: InputSpec) -> Case:
+        """A case; made in this thread unless another one makes it already."""
+        with self._guard:
+            known = self._made.get((shape, spec))
+            case = self._made.setdefault((shape, spec), Future())
+        if known is None:
+            try:
+                case.set_result(self._make(shape, spec))
+            except BaseException as error:
+                with self._guard:
+                    del self._made[shape, spec]
+                case.set_exception(error)
+                raise
+        return case.result()
+
+    def cases(self, wanted: Sequence[Key]) -> list[Case]:
+        """Several cases, in order; narrower ones where the baseline is undefined.
+
+        Raises:
+            EnvironmentProblem: closed.
+        """
+        begun = self._begin(wanted)
+        try:
+            return [begun[key].result() for key in wanted]
+        except CancelledError:
+            raise EnvironmentProblem(_CLOSED) from None
+
+    def make_ahead(self, wanted: Sequence[Key]) -> None:
+        """Begin to make cases that :meth:`cases` will be asked for."""
+        self._begin(wanted)
+
+    def settle(self) -> None:
+        """Wait for all that was begun; what failed is tried again when it is asked for."""
+        wait(self._begun.values())
+
+    def close(self) -> None:
+        """Begin no others."""
+        with self._guard:
+            self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, wanted: Sequence[Key]) -> dict[Key, Future[Case]]:
+        with self._guard:
+            if self._closed:
+                raise EnvironmentProblem(_CLOSED)
+            for key in wanted:
+                begun = self._begun.get(key)
+                if begun is None or (begun.done() and begun.exception() is not None):
+                    self._begun[key] = self._threads.submit(self._defined, *key)
+            return {key: self._begun[key] for key in wanted}
+
+    def _defined(self, shape: int, spec: InputSpec) -> Case:
+        """The case, or the widest narrower one on which the baseline is defined."""
+        if not self._large(shape):
+            return self._widest(shape, spec)
+        with self._few:
+            return self._widest(shape, spec)
+
+    def _widest(self, shape: int, spec: InputSpec) -> Case:
+        case = self.case(shape, spec)
+        while isinstance(case, Rejected) and (less := narrower(spec)) is not None:
+            spec, case = less, self.case(shape, less)
+        return case
