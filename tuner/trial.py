@@ -17,6 +17,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 Nanoseconds = Annotated[float, Field(ge=1e-9, le=1e18, allow_inf_nan=False)]
 """No time of a run is shorter or longer, and quotients of two such have a logarithm."""
 
+Millijoules = Annotated[float, Field(ge=1e-12, le=1e18, allow_inf_nan=False)]
+
 Value = bool | int | str
 """A parameter's value: a bool, an integer, or the name of an enum member."""
 
@@ -91,11 +93,29 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Millijoules per run of a candidate, and of the baseline measured right before it.
+
+    ``share`` is the exponent of energy in the objective; that of time is ``1 - share``.
+    """
+
+    millijoules: Millijoules
+    baseline_mj: Millijoules
+    share: Annotated[float, Field(gt=0, le=1)]
+
+    def objective(self, time_ratio: float) -> float:
+        """The weighted geometric mean of time and energy, each divided by the baseline's."""
+        ratio = self.millijoules / self.baseline_mj
+        return float(time_ratio ** (1 - self.share) * ratio**self.share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Full:
     """A cell timed by the full protocol; times in nanoseconds per run.
 
     ``median_ns`` and ``mad_ns`` (median absolute deviation) are over ``samples`` timings;
-    ``baseline_ns`` is the baseline's median in the same child process.
+    ``baseline_ns`` is the baseline's median in the same child process. ``energy`` is ``None`` where
+    time alone counts.
     """
 
     kind: Literal["full"] = "full"
@@ -103,11 +123,17 @@ class Full:
     mad_ns: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     samples: int
     baseline_ns: Nanoseconds
+    energy: Energy | None = None
+
+    @property
+    def time_ratio(self) -> float:
+        """Time divided by the baseline's: below 1 is faster."""
+        return self.median_ns / self.baseline_ns
 
     @property
     def ratio(self) -> float:
-        """Time divided by the baseline's: below 1 is faster."""
-        return self.median_ns / self.baseline_ns
+        """The objective divided by the baseline's: below 1 is better."""
+        return self.energy.objective(self.time_ratio) if self.energy else self.time_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +151,14 @@ class CutShort:
     baseline_ns: Nanoseconds
 
     @property
-    def ratio(self) -> float:
+    def time_ratio(self) -> float:
         """Time divided by the baseline's, from few samples."""
         return self.median_ns / self.baseline_ns
+
+    @property
+    def ratio(self) -> float:
+        """The same: the energy of a cell that was cut short is not measured."""
+        return self.time_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +167,11 @@ class Infeasible:
 
     kind: Literal["infeasible"] = "infeasible"
     reason: str
+
+    @property
+    def time_ratio(self) -> float:
+        """1, as for the baseline."""
+        return 1.0
 
     @property
     def ratio(self) -> float:
@@ -186,7 +222,10 @@ def geometric_mean(ratios: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def loss(outcome: Outcome, weights: Sequence[float]) -> float | None:
-    """The search's objective: weighted geometric mean of time ÷ baseline; ``None`` if rejected."""
+    """The search's objective: weighted geometric mean of what is minimised ÷ the baseline's.
+
+    ``None`` if rejected.
+    """
     if isinstance(outcome, Rejected):
         return None
     return geometric_mean([cell.ratio for cell in outcome.cells], weights)

@@ -224,6 +224,8 @@ def _figure(result: Result) -> str:
     serialised = result.general.serialised if result.general else None
     plainly = f" plainly={serialised:.2f}" if serialised else ""
     verdict = f" verdict={result.comparison.verdict}"
+    if result.objective != "time":
+        verdict += f" objective={result.objective}"
     return f" speedup={result.speedup:.2f}{verdict}{plainly}{portfolio}"
 
 

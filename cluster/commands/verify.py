@@ -53,7 +53,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     record = read_record(files[NAME])
     with display() as shown:
         answers = _measured(view.experiment, record, files, device, shown)
-    checks = recheck(record, view.experiment.measure.cache, answers)
+    checks = recheck(record, view.experiment.measure.cache, answers, view.experiment.objective)
     found = outcome(checks)
     counts = Counter(check.verdict for check in checks)
     if as_json:

@@ -18,7 +18,9 @@ from workers.devices.port import (
     BufferSets,
     DeviceBackend,
     DeviceFailure,
+    EnergyMeter,
     Launchable,
+    RepeatingLaunchable,
     StagedBuffer,
     StagedScalar,
 )
@@ -293,6 +295,27 @@ class DeviceBackendConformance:
             self.bind(backend, buffer_sets, "affine", **step)
         assert refused.value.code == code
         assert not refused.value.sticky
+
+    def test_energy_grows_while_launches_are_repeated(self, backend, arrays, tmp_path) -> None:
+        before = backend.millijoules() if isinstance(backend, EnergyMeter) else None
+        if before is None:
+            pytest.skip("this device measures no energy")
+        buffer_sets = self.stage(backend, tmp_path, arrays)
+        launchable = self.bind(backend, buffer_sets, "affine")
+        assert isinstance(launchable, RepeatingLaunchable)
+        buffer_sets.restore([0, 2], POISON)
+        counts: list[int] = []
+
+        def go_on(launches: int) -> bool:
+            counts.append(launches)
+            return backend.millijoules() == before and launches < 1_000_000
+
+        launchable.repeat((2, 0), go_on)
+        assert backend.millijoules() > before
+        assert counts == sorted(set(counts))
+        assert all(count % 2 == 0 for count in counts)
+        want = 2 * arrays["x"] + arrays["y"]
+        assert [self.seen(buffer_sets, index, want, tmp_path) for index in range(3)] == [0, N, 0]
 
     def test_rotation_holds_what_was_asked(self, backend) -> None:
         for size in (1, 4096, 1 << 20, 1 << 30):

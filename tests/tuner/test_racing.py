@@ -1,6 +1,7 @@
 """Racing: who gets the full protocol, against brute force; and that nothing sure is given up."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from pydantic import TypeAdapter
 
 from tuner.journal.facts import Fact, TrialFinished
 from tuner.racing import CutoffTracker, within_cutoff, within_mean_cutoff
-from tuner.trial import CutShort, Full, Infeasible, Measured, geometric_mean, loss
+from tuner.trial import CutShort, Energy, Full, Infeasible, Measured, geometric_mean, loss
 
 WEIGHTS = (1.0, 2.0, 1.0)
 
@@ -57,6 +58,29 @@ def test_cutoffs_are_the_best_but_k_of_what_was_measured_in_full(measured, place
         if all(isinstance(cell, Full) for cell in outcome.cells)
     }
     assert race.leader == min(means, key=lambda trial: (means[trial], trial), default=None)
+
+
+def test_energy_chooses_the_leader_and_time_with_a_slack_what_is_cut_short():
+    race = CutoffTracker(1, (1.0,), slack=1.5)
+    fast = Energy(millijoules=3.0, baseline_mj=2.0, share=1.0)
+    thrifty = Energy(millijoules=1.0, baseline_mj=2.0, share=1.0)
+    race.take(0, Measured(cells=(replace(full(0.5), energy=fast),)))
+    race.take(1, Measured(cells=(replace(full(0.7), energy=thrifty),)))
+    assert race.leader == 1
+    assert race.cutoffs == (0.75, 0.75)
+    assert within_mean_cutoff(Measured(cells=(full(0.7),)), (1.0,), race.cutoffs)
+    assert not within_cutoff(0, 0.8, race.cutoffs)
+
+
+@given(
+    time=st.floats(0.1, 10),
+    energy=st.floats(0.1, 10),
+    share=st.floats(0.01, 1),
+)
+def test_an_objective_lies_between_the_ratios_of_time_and_energy(time, energy, share):
+    cell = replace(full(time), energy=Energy(millijoules=energy, baseline_mj=1.0, share=share))
+    least, most = sorted((time, energy))
+    assert least * 0.999 <= cell.ratio <= most * 1.001
 
 
 @given(measured=outcomes(), more=outcomes())

@@ -34,6 +34,7 @@ OPENCL = BackendTraits(
         "cluster": "OpenCL has no clusters",
         "dynamic_shared": "OpenCL kernels declare their local memory themselves",
         "constant": "OpenCL cannot set a program's constants; pass it with kind: in",
+        "energy": "OpenCL has no energy counter: set objective: time",
         "binary": "a binary as baseline is CUDA's alone; OpenCL compiles kernel.source",
     },
     unsupported_parameters={

@@ -7,7 +7,9 @@ from typing import Literal
 Grammar = Literal["cuda", "opencl"]
 """Which words sources use for indices, barriers and address spaces."""
 
-Feature = Literal["cooperative", "dependent", "cluster", "dynamic_shared", "constant", "binary"]
+Feature = Literal[
+    "cooperative", "dependent", "cluster", "dynamic_shared", "constant", "binary", "energy"
+]
 """Features of the spec that a backend may lack."""
 
 

@@ -11,7 +11,7 @@ SECONDS = "seconds"
 
 RESERVED = frozenset(
     "shape held_out cache configuration_is trial parameters time_ns speedup low high verdict "
-    "processes least_ns ns".split()
+    "processes least_ns ns millijoules".split()
 )
 """Columns that the tables have of their own; those that begin with ``baseline_`` too."""
 

@@ -30,6 +30,7 @@ from tuner.experiment.fields import (
     Seeds,
     SourceFile,
 )
+from tuner.experiment.objective import Objective
 from tuner.experiment.program import NEVER as NEVER
 from tuner.experiment.program import NO_BYTES as NO_BYTES
 from tuner.experiment.program import Axes as Axes
@@ -349,3 +350,7 @@ class Experiment:
     """Who writes templates, and their budget."""
     measure: Measure = Measure()
     """How launches are timed."""
+    objective: Objective = "time"
+    """What is minimised, as a launch's mean over the tune shapes: its `time`, its `energy`, or
+    `energy_delay`, the geometric mean of both. Energy needs a whole GPU with an energy counter,
+    used by nobody else."""

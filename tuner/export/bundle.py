@@ -83,6 +83,8 @@ class Export:
         if general and general.comparison:
             comparison = general.comparison
             note = f"{general.configuration}; {comparison} {comparison.verdict}"
+            if result.objective != "time":
+                note += f" ({result.objective})"
             if general.serialised:
                 note += f" with dependent launches, {general.serialised:.3f}× launched plainly"
             self.variants[general.trial] = self._variant(

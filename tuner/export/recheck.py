@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tuner.experiment.objective import Objective
 from tuner.export.record import Claim, ExportRecord
 from tuner.journal.facts import ConfirmationSampled
 from tuner.results.evidence import Samples
@@ -32,7 +33,10 @@ class Recheck:
 
 
 def recheck(
-    record: ExportRecord, cache: str, answers: Sequence[ConfirmationSampled]
+    record: ExportRecord,
+    cache: str,
+    answers: Sequence[ConfirmationSampled],
+    objective: Objective = "time",
 ) -> tuple[Recheck, ...]:
     """The verdict on every claim of a record.
 
@@ -50,7 +54,7 @@ def recheck(
         for answer in answers
         for trial, rejected in answer.failed
     }
-    samples = Samples(answers, cache, failed)
+    samples = Samples(answers, cache, failed, objective)
     claims = [(variant, claim) for variant in record.variants for claim in variant.claims]
     found = []
     for variant, claim in claims:

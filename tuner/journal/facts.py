@@ -18,7 +18,7 @@ from tuner.device import Device
 from tuner.experiment.model import Template
 from tuner.plan import Binary
 from tuner.telemetry import Vitals
-from tuner.trial import Configuration, Full, Nanoseconds, Outcome, Rejected
+from tuner.trial import Configuration, Full, Millijoules, Nanoseconds, Outcome, Rejected
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -54,11 +54,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One process's median for one finalist (or the baseline) on one shape, in nanoseconds.
+    """One process's median time for one finalist (or the baseline) on one shape.
 
     ``shape`` counts tune shapes, then held-out ones; ``cache`` is ``cold`` or ``hot``. A finalist
     that is launched dependently, unlike the baseline, is timed ``serialised`` as well: each launch
-    after the end of the one before.
+    after the end of the one before. ``millijoules`` of a launch are measured where energy counts.
     """
 
     trial: int
@@ -66,6 +66,15 @@ class Sample:
     cache: str
     median_ns: Nanoseconds
     serialised: bool = False
+    millijoules: Millijoules | None = None
+
+    def cost(self, share: float) -> float | None:
+        """What is minimised, with the exponent ``share`` for energy; ``None`` if not measured."""
+        if not share:
+            return self.median_ns
+        if self.millijoules is None:
+            return None
+        return float(self.median_ns ** (1 - share) * self.millijoules**share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

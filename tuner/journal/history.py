@@ -12,6 +12,7 @@ from tuner.candidate import BASELINE, INCUMBENT
 from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.experiment.model import Experiment, Template
+from tuner.experiment.objective import TIME_SLACK
 from tuner.journal.facts import (
     BaselinePrepared,
     BenchJoined,
@@ -96,7 +97,7 @@ class History:
         """How many trials have an outcome of each kind."""
         self.merged = 0
         """How many trials have the outcome of an equal one."""
-        self.race = CutoffTracker(experiment.confirm.top, self.weights)
+        self.race = self._new_race()
         self._best: tuple[tuple[int, ...], tuple[int | None, ...]] | None = None
         self.confirmations: list[ConfirmationSampled] = []
         self.examinations: list[WinnersExamined] = []
@@ -250,10 +251,14 @@ class History:
         if vitals is not None:
             self.vitals.append(vitals)
 
+    def _new_race(self) -> CutoffTracker:
+        slack = 1.0 if self.experiment.objective == "time" else TIME_SLACK
+        return CutoffTracker(self.experiment.confirm.top, self.weights, slack)
+
     def _race_again(self) -> None:
         """Compute the cut-offs again from the trials that are still valid."""
         self._best = None
-        self.race = CutoffTracker(self.experiment.confirm.top, self.weights)
+        self.race = self._new_race()
         for trial, outcome in self._measured():
             self.race.take(trial.number, outcome)
 
@@ -308,7 +313,7 @@ class History:
         )
 
     def loss(self, number: int) -> float | None:
-        """The trial's weighted mean of time ÷ baseline; ``None`` if it was rejected or is open."""
+        """The trial's weighted mean ratio to the baseline; ``None`` if rejected or open."""
         outcome = self.trials[number].outcome
         return None if outcome is None else loss(outcome, self.weights)
 

@@ -10,11 +10,12 @@ from tuner.trial import Configuration
 
 COLUMNS = (
     "shape held_out cache configuration_is trial parameters time_ns speedup low high verdict "
-    "processes baseline_ns baseline_scatter least_ns"
+    "processes baseline_ns baseline_scatter least_ns millijoules baseline_mj"
 ).split()
 """``speedup`` is baseline ÷ time with its interval ``low`` to ``high``; ``baseline_scatter`` the
 median absolute deviation of the baseline's times ÷ their median; ``least_ns`` the time to copy the
-bytes that must be moved. Each metric follows, of the configuration and of the baseline."""
+bytes that must be moved; ``millijoules`` and ``baseline_mj`` the energy of a launch, where it is
+measured. Each metric follows, of the configuration and of the baseline."""
 
 
 def cells_csv(result: Result) -> str:
@@ -43,6 +44,7 @@ def _rows(result: Result) -> Iterator[list[object]]:
         row = _row(result, shape, "general", general.trial, general.configuration, cell)
         changed = {"cache": other.cache, "baseline_ns": baseline}
         changed |= {"baseline_scatter": None, "least_ns": None}
+        changed |= {"baseline_mj": other.baseline_mj[cell.shape]}
         figures = zip(COLUMNS, row, strict=False)  # metrics are of the run's own cache state
         yield [changed.get(name, value) for name, value in figures]
 
@@ -72,6 +74,8 @@ def _row(
         shape.baseline_ns,
         shape.baseline_scatter,
         shape.least_ns,
+        cell.millijoules if cell else None,
+        shape.baseline_mj,
         *(
             value
             for metric in result.metrics

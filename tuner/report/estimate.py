@@ -9,6 +9,7 @@ from tuner.device import Device
 from tuner.engine.progress import duration
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
+from tuner.experiment.objective import TAKEN_SECONDS
 from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.history import History
 from tuner.results.screening import leading_at_most
@@ -147,7 +148,8 @@ def estimate(
         launch = sum(LAUNCH_SECONDS + size / BYTES_PER_SECOND[device.is_cpu] for size in sizes)
         if all(shape in known for shape in shapes):
             launch = sum(known[shape] * 1e-9 for shape in shapes)
-        return check(sizes) + launches * launch
+        energy = 0.0 if experiment.objective == "time" else 2 * TAKEN_SECONDS * len(sizes)
+        return check(sizes) + launches * launch + energy
 
     compiling = backend.compile_seconds / compile_slots
     on_tune, on_held_out = time(tune, numbers[0]), time(held_out, numbers[1])

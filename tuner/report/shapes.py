@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tuner.candidate import BASELINE
 from tuner.report.document import Facts, Heading, Part, Section, Table
 from tuner.report.figure import Bar, BarRow, Bars
-from tuner.report.text import figure_text, name_of, speedup_text, time_text
+from tuner.report.text import cost_text, figure_text, name_of, speedup_text
 from tuner.results.result import Cell, Result, ShapeOfRun
 from tuner.results.statistics import ERROR_RATE
 
@@ -37,7 +37,7 @@ def shapes_section(result: Result) -> Section:
                 rows=tuple(
                     (
                         _label(shape),
-                        time_text(other.baseline_ns[shape.index]),
+                        cost_text(other.baseline_ns[shape.index], other.baseline_mj[shape.index]),
                         *_cell(_at(other.general, shape.index)),
                     )
                     for shape in result.shapes
@@ -131,7 +131,7 @@ def _table(result: Result) -> Table:
         rows.append(
             (
                 _label(shape),
-                time_text(shape.baseline_ns),
+                cost_text(shape.baseline_ns, shape.baseline_mj),
                 _scatter(shape.baseline_scatter),
                 *_cell(general),
                 *(_cell(own) if own else ("", "")),
@@ -173,7 +173,7 @@ def _scatter(scatter: float | None) -> str:
 def _cell(cell: Cell | None) -> tuple[str, str]:
     if cell is None:
         return "-", "-"
-    return time_text(cell.time_ns), speedup_text(cell.speedup, cell.comparison)
+    return cost_text(cell.time_ns, cell.millijoules), speedup_text(cell.speedup, cell.comparison)
 
 
 def _at(cells: tuple[Cell, ...], shape: int) -> Cell | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from tuner.experiment.metrics import metric_values
-from tuner.experiment.model import ShapeBinding
+from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.journal.history import History
 from tuner.results.result import Result
 from tuner.results.summary import least_ns
@@ -60,11 +60,19 @@ def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
                 "samples": cell.samples,
                 "baseline_ns": cell.baseline_ns,
                 **({} if least_ns is None else {"of_copy": least_ns / cell.median_ns}),
+                **_energy(cell),
             }
         case CutShort():
             return {"cut_short_at_ns": cell.median_ns, "samples": cell.samples}
         case Infeasible():
             return {"infeasible": cell.reason}
+
+
+def _energy(cell: Full) -> dict[str, object]:
+    """The energy of a launch and of the baseline's, where it is measured."""
+    if cell.energy is None:
+        return {}
+    return {"millijoules": cell.energy.millijoules, "baseline_mj": cell.energy.baseline_mj}
 
 
 def _metrics(history: History, shape: ShapeBinding, cell: Cell) -> dict[str, object]:
@@ -73,14 +81,19 @@ def _metrics(history: History, shape: ShapeBinding, cell: Cell) -> dict[str, obj
     return {"metrics": metric_values(history.experiment, shape.symbols, cell.median_ns)}
 
 
-_COLUMNS = ("ns", "mad ns", "baseline ns", "speedup")
+def _columns(experiment: Experiment) -> tuple[str, ...]:
+    """The columns of each shape."""
+    energies = () if experiment.objective == "time" else ("mJ", "baseline mJ")
+    return ("ns", "mad ns", "baseline ns", "speedup", *energies, *experiment.metrics)
 
 
 def _figures(history: History, shape: ShapeBinding, cell: Cell | None) -> Iterator[float | str]:
     if not isinstance(cell, Full):
-        yield from ("",) * (len(_COLUMNS) + len(history.experiment.metrics))
+        yield from ("",) * len(_columns(history.experiment))
         return
     yield from (cell.median_ns, cell.mad_ns, cell.baseline_ns, 1 / cell.ratio)
+    if cell.energy:
+        yield from (cell.energy.millijoules, cell.energy.baseline_mj)
     for value in metric_values(history.experiment, shape.symbols, cell.median_ns).values():
         yield "" if value is None else value
 
@@ -89,13 +102,14 @@ def results_csv(history: History) -> str:
     """One line per trial: number, outcome, loss, reason, launch, parameters, times by tune shape.
 
     Of each shape: the median time, its median absolute deviation, the baseline's time in the same
-    process, the speedup, and the spec's metrics; nothing where it was cut short. A ``dependent``
-    launch may begin before the launch ahead of it has ended.
+    process, the speedup, the energies where they are measured, and the spec's metrics; nothing
+    where it was cut short. A ``dependent`` launch may begin before the launch ahead of it has
+    ended.
     """
     template = history.experiment.template
     parameters = list(template.parameters) if template else []
     tune = history.experiment.shapes.tune
-    columns = (*_COLUMNS, *history.experiment.metrics)
+    columns = _columns(history.experiment)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(

@@ -7,7 +7,7 @@ from shutil import get_terminal_size
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
 from tuner.results.statistics import Comparison
-from tuner.results.verdict import verdict_text
+from tuner.results.verdict import objective_text, outcome_text
 
 WIDTH = 80
 """Columns that are filled by default, and at least."""
@@ -50,7 +50,7 @@ def render(result: Result, width: int = WIDTH) -> str:
         groups = ((*_winners(result),), (*_device(result),))
         parts += ["\n".join(labelled(prose, *each) for each in group) for group in groups]
         if result.outcome == "no_gain":
-            parts.append(hanging(verdict_text(result), prose))
+            parts.append(hanging(outcome_text(result), prose))
     elif not result.baseline_rejected:
         parts.append(_nothing(result))
     notes = [f"note: {note}" for note in result.notes]
@@ -107,6 +107,16 @@ def time_text(nanoseconds: float | None) -> str:
     return f"{nanoseconds:.4g} ns"
 
 
+def cost_text(nanoseconds: float | None, millijoules: float | None) -> str:
+    """A time, and the energy behind it where that is measured."""
+    if millijoules is None:
+        return time_text(nanoseconds)
+    for unit, size in (("J", 1e3), ("mJ", 1.0), ("µJ", 1e-3)):
+        if millijoules >= size:
+            return f"{time_text(nanoseconds)}, {millijoules / size:.4g} {unit}"
+    return f"{time_text(nanoseconds)}, {millijoules * 1e6:.4g} nJ"
+
+
 def speedup_text(speedup: float | None, comparison: Comparison | None) -> str:
     """A speedup with interval and verdict, or marked as unconfirmed."""
     if speedup is None:
@@ -127,22 +137,24 @@ def _heading(result: Result) -> str:
     ]
     if result.ended:
         lines.append(f"search ended: {_ENDED[result.ended]}")
+    if objective := objective_text(result.objective):
+        lines.append(hanging(objective, WIDTH))
     return "\n".join(lines)
 
 
 def _tables(result: Result, width: int) -> str:
     """The winners on each shape, for each cache state that was timed."""
     general = result.general.cells if result.general else ()
-    baseline_ns = [shape.baseline_ns for shape in result.shapes]
+    baseline = [cost_text(shape.baseline_ns, shape.baseline_mj) for shape in result.shapes]
     best = [best.cell if best else None for best in result.specialised]
-    tables = [_table(result, width, result.cache, baseline_ns, general, best)]
+    tables = [_table(result, width, result.cache, baseline, general, best)]
     if other := result.other_cache:
         tables.append(
             _table(
                 result,
                 width,
                 other.cache,
-                other.baseline_ns,
+                list(map(cost_text, other.baseline_ns, other.baseline_mj)),
                 other.general,
                 other.specialised,
             )
@@ -154,7 +166,7 @@ def _table(
     result: Result,
     width: int,
     cache: str,
-    baseline_ns: Sequence[float | None],
+    baseline: Sequence[str],
     general: Sequence[Cell],
     specialised: Sequence[Cell | None],
 ) -> str:
@@ -167,7 +179,7 @@ def _table(
         if shape.least_ns and cell and cell.time_ns:
             copy = f"{100 * shape.least_ns / cell.time_ns:.0f} %"
         label = shape.label + (" *" if shape.held_out else "")
-        rows.append((label, time_text(baseline_ns[shape.index]), *_cell(cell), copy))
+        rows.append((label, baseline[shape.index], *_cell(cell), copy))
         rows += _serialised(cell)
         best = None if shape.held_out else result.specialised[shape.index]
         if best and not _is_general(result, best):
@@ -207,10 +219,10 @@ def figure_text(value: float | None) -> str:
 
 
 def _cell(cell: Cell | None) -> tuple[str, str]:
-    """Time and speedup of a cell."""
+    """Time, energy if measured, and speedup of a cell."""
     if cell is None:
         return "-", "-"
-    return time_text(cell.time_ns), speedup_text(cell.speedup, cell.comparison)
+    return cost_text(cell.time_ns, cell.millijoules), speedup_text(cell.speedup, cell.comparison)
 
 
 def _serialised(cell: Cell | None) -> Iterator[tuple[str, ...]]:

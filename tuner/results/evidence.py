@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
 from tuner.candidate import BASELINE
-from tuner.journal.facts import ConfirmationSampled
+from tuner.experiment.objective import ENERGY_SHARE, Objective
+from tuner.journal.facts import ConfirmationSampled, Sample
 from tuner.journal.history import History
 from tuner.results.result import Cell
 from tuner.results.statistics import Comparison, Noise, compare
@@ -18,40 +19,53 @@ MIN_PROCESSES = 2
 
 
 class Samples:
-    """Times from fresh processes, by trial and shape, without those of failed trials."""
+    """Samples of fresh processes, by trial and shape, without those of failed trials.
+
+    Speedups are the baseline's cost ÷ that of a trial, in what the ``objective`` minimises.
+    """
 
     def __init__(
         self,
         confirmations: Iterable[ConfirmationSampled],
         cache: str,
         failed: Collection[int],
+        objective: Objective = "time",
     ) -> None:
         self.cache = cache
-        self._times: dict[tuple[int, int], dict[int, float]] = {}
-        self._serialised: dict[tuple[int, int], dict[int, float]] = {}
+        self._share = ENERGY_SHARE[objective]
+        self._taken: dict[tuple[int, int], dict[int, Sample]] = {}
+        self._serialised: dict[tuple[int, int], dict[int, Sample]] = {}
         for confirmation in confirmations:
             for sample in confirmation.samples:
-                valid = math.isfinite(sample.median_ns) and sample.median_ns > 0
+                cost = sample.cost(self._share)
+                valid = cost is not None and math.isfinite(cost) and cost > 0
                 if sample.cache == cache and sample.trial not in failed and valid:
-                    found = self._serialised if sample.serialised else self._times
-                    times = found.setdefault((sample.trial, sample.shape), {})
-                    times[confirmation.process] = sample.median_ns
-        self.trials = sorted({trial for trial, _ in self._times if trial != BASELINE})
+                    found = self._serialised if sample.serialised else self._taken
+                    by_process = found.setdefault((sample.trial, sample.shape), {})
+                    by_process[confirmation.process] = sample
+        self.trials = sorted({trial for trial, _ in self._taken if trial != BASELINE})
 
     def logs(self, trial: int, shape: int, against: int = BASELINE) -> dict[int, float]:
         """By process, the log speedup of ``trial`` over ``against``."""
-        own, other = self._times.get((trial, shape), {}), self._times.get((against, shape), {})
-        return {p: math.log(other[p] / own[p]) for p in own if p in other}
+        return self._logs(self._taken.get((trial, shape), {}), shape, against)
 
     def inverse_times(self, trial: int, shape: int) -> dict[int, float]:
         """By process, the log of 1 / time, with times in nanoseconds."""
-        return {p: -math.log(time) for p, time in self._times.get((trial, shape), {}).items()}
+        samples = self._taken.get((trial, shape), {})
+        return {process: -math.log(sample.median_ns) for process, sample in samples.items()}
 
     def serialised_logs(self, trial: int, shape: int) -> dict[int, float]:
         """By process, the log speedup over the baseline of a trial that was timed serialised."""
-        own = self._serialised.get((trial, shape), {})
-        other = self._times.get((BASELINE, shape), {})
-        return {p: math.log(other[p] / own[p]) for p in own if p in other}
+        return self._logs(self._serialised.get((trial, shape), {}), shape, BASELINE)
+
+    def _logs(self, own: Mapping[int, Sample], shape: int, against: int) -> dict[int, float]:
+        other = self._taken.get((against, shape), {})
+        pairs = {p: (sample.cost(self._share), other[p]) for p, sample in own.items() if p in other}
+        return {
+            process: math.log(reference / cost)
+            for process, (cost, sample) in pairs.items()
+            if cost and (reference := sample.cost(self._share))
+        }
 
     def noise_at(self, shape: int) -> Noise:
         """The noise between processes, pooled over all trials."""
@@ -62,7 +76,8 @@ class Evidence(Samples):
     """The samples of a run and their noise; shapes are numbered tune first, then held-out."""
 
     def __init__(self, history: History, cache: str) -> None:
-        super().__init__(history.confirmations, cache, history.failed_later)
+        objective = history.experiment.objective
+        super().__init__(history.confirmations, cache, history.failed_later, objective)
         self.at_most = history.experiment.confirm.processes
         shapes = history.experiment.shapes
         self.weights = [binding.weight for binding in (*shapes.tune, *shapes.held_out)]
@@ -79,16 +94,22 @@ class Evidence(Samples):
 
     def time(self, trial: int, shape: int) -> float | None:
         """The median over processes of the per-process medians."""
-        times = self._times.get((trial, shape))
-        return median(times.values()) if times else None
+        samples = self._taken.get((trial, shape), {}).values()
+        return median(one.median_ns for one in samples) if samples else None
+
+    def millijoules(self, trial: int, shape: int) -> float | None:
+        """The median over processes of the energy of a launch, where it is measured."""
+        samples = self._taken.get((trial, shape), {}).values()
+        found = [one.millijoules for one in samples if one.millijoules is not None]
+        return median(found) if found else None
 
     def scatter(self, trial: int, shape: int) -> float | None:
         """Median absolute deviation of the per-process medians ÷ their median."""
-        times = self._times.get((trial, shape))
-        if not times:
+        middle = self.time(trial, shape)
+        if middle is None:
             return None
-        middle = median(times.values())
-        return median(abs(time - middle) for time in times.values()) / middle
+        times = [one.median_ns for one in self._taken[trial, shape].values()]
+        return median(abs(time - middle) for time in times) / middle
 
     def confirmed(self, trial: int, shape: int) -> bool:
         """Whether enough processes timed the trial on the shape."""
@@ -134,7 +155,10 @@ class Evidence(Samples):
             time_ns=self.time(trial, shape),
             speedup=comparison.speedup,
             comparison=comparison,
-            serialised_ns=median(self._serialised[trial, shape].values()) if plain else None,
+            millijoules=self.millijoules(trial, shape),
+            serialised_ns=median(one.median_ns for one in self._serialised[trial, shape].values())
+            if plain
+            else None,
             serialised=self.compared(plain, self.noise[shape], comparisons)
             if len(plain) >= MIN_PROCESSES
             else None,

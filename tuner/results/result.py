@@ -1,7 +1,8 @@
 """The result of a run as plain data, from which reports, tables and exports are made.
 
-:func:`tuner.results.summary.summarise` makes it. Times are in nanoseconds per run of the kernel;
-speedups are baseline ÷ time, above 1 is faster.
+:func:`tuner.results.summary.summarise` makes it. Times are in nanoseconds per run of the kernel.
+Speedups are the baseline's time ÷ time, above 1 is faster; with another objective they are ratios
+of that, and *faster* means that less of it is used.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from tuner.ceilings import Ceilings
+from tuner.experiment.objective import Objective
 from tuner.journal.facts import Reason
 from tuner.plan import Shape
 from tuner.results.parameters import InactiveParameter
@@ -28,13 +30,14 @@ class ShapeOfRun:
     ``baseline_scatter`` is the median absolute deviation of its times ÷ their median: between
     processes once it is confirmed, before that between bursts. ``least_ns`` is the time to copy the
     bytes that the kernel must move, or of an empty launch; ``None`` with a hot cache, or if bytes
-    or bandwidth are unknown.
+    or bandwidth are unknown. ``baseline_mj`` is its energy where that is measured, in millijoules.
     """
 
     index: int
     label: str
     held_out: bool
     baseline_ns: float | None
+    baseline_mj: float | None = None
     baseline_scatter: float | None = None
     least_ns: float | None = None
 
@@ -45,13 +48,14 @@ class Cell:
 
     ``time_ns`` is ``None`` if the configuration is infeasible or was not measured. A configuration
     that is launched dependently, unlike the baseline, was timed ``serialised`` too: each launch
-    after the end of the one before.
+    after the end of the one before. ``millijoules`` per launch are known where energy is measured.
     """
 
     shape: int
     time_ns: float | None
     speedup: float | None
     comparison: Comparison | None = None
+    millijoules: float | None = None
     serialised_ns: float | None = None
     serialised: Comparison | None = None
 
@@ -178,12 +182,13 @@ class Portfolio:
 class OtherCache:
     """The winners in the other cache state, which decides nothing.
 
-    ``baseline_ns`` and ``general`` have one entry per shape (``general`` is empty without a general
-    configuration), ``specialised`` one per tune shape.
+    ``baseline_ns``, ``baseline_mj`` and ``general`` have one entry per shape (``general`` is empty
+    without a general configuration), ``specialised`` one per tune shape.
     """
 
     cache: str
     baseline_ns: tuple[float | None, ...]
+    baseline_mj: tuple[float | None, ...]
     general: tuple[Cell, ...]
     specialised: tuple[Cell | None, ...]
 
@@ -231,6 +236,7 @@ class Result:
     - ``outcome``: ``unfinished`` until the run is over.
     - ``dependent``: of the trials named here, those that are launched dependently;
       ``baseline_dependent``: whether the baseline is.
+    - ``objective``: what was minimised.
     """
 
     experiment: str
@@ -261,6 +267,7 @@ class Result:
     origins: tuple[str, ...] = ()
     baseline_dependent: bool = False
     dependent: tuple[int, ...] = ()
+    objective: Objective = "time"
 
     @property
     def speedup(self) -> float | None:

@@ -141,6 +141,7 @@ class _Summary:
                 label=str(binding),
                 held_out=index in self.held_out,
                 baseline_ns=self._baseline(index),
+                baseline_mj=self._baseline_energy(index),
                 baseline_scatter=self._scatter(index),
                 least_ns=least_ns(history, binding),
             )
@@ -181,6 +182,7 @@ class _Summary:
             origins=tuple(entered.origin for entered in history.incumbents),
             baseline_dependent=history.launches_dependently(BASELINE),
             dependent=self._dependent(general, best_new, *specialised, *members),
+            objective=history.experiment.objective,
         )
 
     def _dependent(self, *named: General | ShapeBest | Member | None) -> tuple[int, ...]:
@@ -218,6 +220,13 @@ class _Summary:
             return self.history.baseline[shape].median_ns
         return confirmed
 
+    def _baseline_energy(self, shape: int) -> float | None:
+        confirmed = self.evidence.millijoules(BASELINE, shape)
+        if confirmed is None and shape < len(self.history.baseline):
+            energy = self.history.baseline[shape].energy
+            return energy.millijoules if energy else None
+        return confirmed
+
     def _scatter(self, shape: int) -> float | None:
         confirmed = self.evidence.scatter(BASELINE, shape)
         if confirmed is None and shape < len(self.history.baseline):
@@ -247,6 +256,7 @@ class _Summary:
         return OtherCache(
             cache=self.other.cache,
             baseline_ns=tuple(self.other.time(BASELINE, shape) for shape in count),
+            baseline_mj=tuple(self.other.millijoules(BASELINE, shape) for shape in count),
             general=tuple(
                 self.other.cell(general.trial, shape, self.comparisons) for shape in count
             )
@@ -329,7 +339,12 @@ class _Summary:
         cell = outcome.cells[shape] if isinstance(outcome, Measured) else None
         if not isinstance(cell, Full):
             return Cell(shape=shape, time_ns=None, speedup=None)
-        return Cell(shape=shape, time_ns=cell.median_ns, speedup=1 / cell.ratio)
+        return Cell(
+            shape=shape,
+            time_ns=cell.median_ns,
+            speedup=1 / cell.ratio,
+            millijoules=cell.energy.millijoules if cell.energy else None,
+        )
 
     def _specialised(self, shape: int, general: General | None) -> ShapeBest | None:
         means: Mapping[int, float] = {

@@ -1,11 +1,28 @@
 """The verdict on a run in words: what its outcome means, and what it does not."""
 
+from tuner.experiment.objective import Objective
 from tuner.results.result import Cell, Result
 from tuner.results.statistics import MARGIN, Comparison
 
 
 def verdict_text(result: Result) -> str:
     """A few sentences."""
+    return " ".join(filter(None, (outcome_text(result), objective_text(result.objective))))
+
+
+def objective_text(objective: Objective) -> str:
+    """What speedups are where not time alone is minimised; empty where it is."""
+    if objective == "time":
+        return ""
+    cost = {"energy": "energy", "energy_delay": "geometric mean of energy and time"}[objective]
+    return (
+        f"Objective: {objective}. A speedup is the baseline's {cost} per launch ÷ the "
+        'configuration\'s; "faster" means that it is lower.'
+    )
+
+
+def outcome_text(result: Result) -> str:
+    """What the outcome means."""
     if why := result.baseline_rejected:
         return f"The baseline cannot be used: {why.detail}."
     match result.outcome:

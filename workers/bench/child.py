@@ -13,16 +13,19 @@ from tuner.trial import Code
 from workers.backends.port import BackendAdapter
 from workers.backends.registry import load
 from workers.bench.protocol import (
+    REPEATS,
     Bind,
     Broken,
     BurstReply,
     Describe,
     Described,
     Done,
+    EnergyMeasured,
     Failed,
     InspectSet,
     Load,
     Mark,
+    MeasureEnergy,
     PlanRotation,
     Refill,
     Release,
@@ -43,10 +46,18 @@ from workers.devices.port import (
     DependentLaunchable,
     DeviceBackend,
     DeviceFailure,
+    EnergyMeter,
+    EnergyReading,
     Inspection,
     Launchable,
     Module,
+    RepeatingLaunchable,
     Staged,
+)
+
+_NO_COUNTER = (
+    "this device has no energy counter of its own (a slice of a GPU shares its GPU's): "
+    "set objective: time"
 )
 
 
@@ -116,6 +127,8 @@ class _Server:
                 launchable.trigger_compile(request.index)
             case RunBurst():
                 return self._run_burst(request)
+            case MeasureEnergy():
+                return self._measure_energy(request), []
             case InspectSet():
                 _, owner = self._launchables[request.launchable]
                 seen = _inspection(owner, request.inspect, {}, request.idle)
@@ -148,6 +161,34 @@ class _Server:
             vitals=vitals,
         )
         return reply, list(seen.outputs.values())
+
+    def _measure_energy(self, request: MeasureEnergy) -> EnergyMeasured:
+        device, (launchable, buffer_sets) = self._device, self._launchables[request.launchable]
+
+        def read() -> float:
+            found = device.millijoules() if isinstance(device, EnergyMeter) else None
+            if found is None:
+                raise EnvironmentProblem(_NO_COUNTER)
+            return found
+
+        last = read()
+        assert isinstance(launchable, RepeatingLaunchable)
+        buffer_sets.restore(request.order, request.poison)
+        began = time.perf_counter_ns()
+        readings: list[EnergyReading] = []
+
+        def go_on(launches: int) -> bool:
+            nonlocal last
+            now, ns = read(), float(time.perf_counter_ns() - began)
+            if now != last:
+                readings.append(EnergyReading(millijoules=now, launches=launches, ns=ns))
+                last = now
+            seconds = (readings[-1].ns - readings[0].ns) / 1e9 if readings else 0.0
+            waits = ns / 1e9 < request.at_most or launches < REPEATS * len(request.order)
+            return seconds < request.seconds and waits
+
+        launchable.repeat(request.order, go_on)
+        return EnergyMeasured(readings=tuple(readings), vitals=device.vitals())
 
     def _release(self, request: Release) -> None:
         for handle in request.handles:

@@ -16,10 +16,12 @@ from tuner.candidate import BASELINE, Candidate
 from tuner.engine.work import ConfirmWork
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
+from tuner.experiment.objective import ENERGY_ROUNDS
 from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
+from workers.bench.energy import interleaved
 from workers.bench.input_specs import InputSpec, extra_specs, is_large
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.oracle import Oracle
@@ -250,41 +252,49 @@ class Confirmation:
             at_most=-(-measure.at_most // PARTS),
         )
         rounds = PARTS if self._prep.device.is_cpu else PARTS_ON_GPU
-        times: dict[int, list[float]] = {trial: [] for trial in runners}
-        plain_times: dict[int, list[float]] = {trial: [] for trial in serialised}
+        takers = {(trial, False): loaded for trial, loaded in runners.items()}
+        takers |= {(trial, True): loaded for trial, loaded in serialised.items()}
+        turns = list(takers)
+        times: dict[tuple[int, bool], list[float]] = {turn: [] for turn in turns}
         check_at = {trial: self._rng.integers(rounds) for trial in runners}
         finalists = [t for t in runners if t != BASELINE and cache == measure.cache]
 
-        def take(trial: int) -> list[float]:
-            return session.time(runners[trial], case, cache, part, known)
+        def take(turn: tuple[int, bool]) -> list[float]:
+            return session.time(takers[turn], case, cache, part, known)
 
         def again(trial: int) -> list[float]:
-            return [ns for _ in range(rounds) for ns in take(trial)]
+            return [ns for _ in range(rounds) for ns in take((trial, False))]
 
-        turns = [*((trial, False) for trial in runners), *((trial, True) for trial in serialised)]
+        def energy(turn: tuple[int, bool]) -> float:
+            self._lock.pause()
+            with self._attribute_failure(turn[0], shape):
+                timed_ns = statistics.median(times[turn])
+                return session.energy(takers[turn], case, cache, measure, timed_ns)
+
         for number in range(rounds):
-            for trial, plain in (turns[place] for place in self._rng.permutation(len(turns))):
+            for turn in (turns[place] for place in self._rng.permutation(len(turns))):
+                trial, plain = turn
                 self._lock.pause()
                 with self._attribute_failure(trial, shape):
-                    if plain:
-                        found = session.time(serialised[trial], case, cache, part, known)
-                        plain_times[trial] += found
-                        continue
-                    times[trial] += take(trial)
-                    if number == check_at[trial] and trial in finalists:
+                    times[turn] += take(turn)
+                    if not plain and number == check_at[trial] and trial in finalists:
                         self._check_others(session, runners[trial], shape)
+        energies: dict[tuple[int, bool], float] = {}
+        if self._prep.energy_share:
+            each = {turn: partial(energy, turn) for turn in turns}
+            energies = interleaved(each, ENERGY_ROUNDS, self._rng)
         # Rechecks run last, so that a kernel cannot tell when checking is over. Their order is
         # random, since later ones could learn from earlier ones in the same process.
         for trial in self._rng.permutation(finalists).tolist():
             self._lock.pause()
             with self._attribute_failure(trial, shape):
-                times[trial] = recheck_timing(
+                times[trial, False] = recheck_timing(
                     self._prep,
                     session,
                     runners[trial],
                     runners[BASELINE],
                     shape,
-                    times[trial],
+                    times[trial, False],
                     partial(again, trial),
                     self._rng,
                     unique_inputs=self._unique_inputs(shape),
@@ -295,10 +305,10 @@ class Confirmation:
                 shape=shape,
                 cache=cache,
                 median_ns=statistics.median(taken),
-                serialised=by_trial is plain_times,
+                serialised=plain,
+                millijoules=energies.get((trial, plain)),
             )
-            for by_trial in (times, plain_times)
-            for trial, taken in by_trial.items()
+            for (trial, plain), taken in times.items()
         ]
 
     def _bytes(self, shape: int) -> int:

@@ -22,7 +22,7 @@ from workers.bench.deadlines import Deadlines
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
-from workers.devices.port import Inspection, LateWrite, Rotation
+from workers.devices.port import EnergyReading, Inspection, LateWrite, Rotation
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -157,6 +157,20 @@ class Launcher:
                 self.vitals = seen.vitals
             loaded.record(shape, one.burst, seen.times, seen.wall_ns)
             yield CompletedBurst(one.burst, poison, seen.times, seen.inspection)
+
+    def repeat(
+        self, loaded: LoadedCandidate, baseline_ns: float, placed: PlacedBurst, seconds: float
+    ) -> tuple[EnergyReading, ...]:
+        """Repeat a burst for so many seconds: readings of the device's energy counter.
+
+        Raises:
+            EnvironmentProblem: it has none.
+        """
+        request = self._request(loaded, placed, self._poison(), baseline_ns)
+        slowest_ns = loaded.slowest_ns.get(placed.key[0], 0.0)
+        found = self._server.measure_energy(request, seconds, slowest_ns)
+        self.vitals = found.vitals
+        return found.readings
 
     def run_ahead(self, loaded: LoadedCandidate, baseline_ns: float, placed: PlacedBurst) -> None:
         """Run a burst that is not inspected; on a GPU along with the next one, to save an answer.

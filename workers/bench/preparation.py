@@ -11,6 +11,7 @@ from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import ResolvedArgument, moved_bytes, resolve_arguments
 from tuner.experiment.constants import changed_shapes, constant_scalars
 from tuner.experiment.model import Measure, ShapeBinding
+from tuner.experiment.objective import ENERGY_SHARE
 from tuner.experiment.odd_shapes import every_shape
 from tuner.trial import Code, CutShort, Full, Rejected, Stage
 from workers.constants import change_constants
@@ -78,6 +79,11 @@ class Preparation:
     def measure(self) -> Measure:
         """Launches to warm up and to time."""
         return self.setup.experiment.measure
+
+    @property
+    def energy_share(self) -> float:
+        """The exponent of energy in the objective; 0: it is not measured."""
+        return ENERGY_SHARE[self.setup.experiment.objective]
 
     @property
     def bounds(self) -> Bounds:

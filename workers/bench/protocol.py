@@ -21,12 +21,16 @@ from tuner.trial import Code
 from workers.comparison import ArrayComparison, Expected
 from workers.devices.port import (
     Damage,
+    EnergyReading,
     LateWrite,
     Rotation,
     StagedBuffer,
     StagedNull,
     StagedValue,
 )
+
+REPEATS = 4
+"""How often a burst is repeated to measure energy, at least, however long it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,22 @@ class RunBurst:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureEnergy:
+    """Restore once, then repeat launches on the sets of ``order`` for so many ``seconds``.
+
+    Counted from the first change of the energy counter; ``at_most`` in all, if it never changes.
+    Answered by :class:`EnergyMeasured`.
+    """
+
+    kind: Literal["energy"] = "energy"
+    launchable: int
+    order: tuple[int, ...]
+    poison: int | None
+    seconds: float
+    at_most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InspectSet:
     """Inspect a launchable's sets after its launches, as a :class:`RunBurst` would.
 
@@ -151,6 +171,7 @@ Request = Annotated[
     | Bind
     | TriggerCompile
     | RunBurst
+    | MeasureEnergy
     | InspectSet
     | Release,
     Field(discriminator="kind"),
@@ -206,6 +227,15 @@ class BurstReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyMeasured:
+    """The counter at each of its changes, and the device's state after the last."""
+
+    kind: Literal["energy"] = "energy"
+    readings: tuple[EnergyReading, ...]
+    vitals: Vitals | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetInspected:
     """The inspection; its outputs follow as blobs, in order."""
 
@@ -233,7 +263,15 @@ class Broken:
 
 
 Reply = Annotated[
-    Done | Described | Rotated | Mark | BurstReply | SetInspected | Failed | Broken,
+    Done
+    | Described
+    | Rotated
+    | Mark
+    | BurstReply
+    | EnergyMeasured
+    | SetInspected
+    | Failed
+    | Broken,
     Field(discriminator="kind"),
 ]
 

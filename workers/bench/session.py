@@ -16,16 +16,20 @@ import numpy as np
 
 from tuner.candidate import Candidate
 from tuner.device import Device
+from tuner.errors import EnvironmentProblem
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
+from tuner.experiment.objective import ENERGY_SECONDS
 from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, another_burst, pick, plan_bursts, random_order
 from workers.bench.deadlines import Deadlines
+from workers.bench.energy import millijoules_per_launch
 from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.stopping import LEAST_BURSTS, LEAST_LAUNCHES, precise_enough, surely_slower
 from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
+from workers.devices.port import Rotation
 from workers.integrity.launch_checks import (
     Contents,
     VerificationCase,
@@ -220,6 +224,58 @@ class BenchSession:
         self.notes[f"timed while throttled: {', '.join(throttled)}"] = None
         return samples
 
+    def energy(
+        self,
+        loaded: LoadedCandidate,
+        case: VerificationCase,
+        cache: Cache,
+        measure: Measure,
+        timed_ns: float,
+    ) -> float:
+        """Millijoules per launch, from launches repeated for some tenths of a second.
+
+        Taken again, a few times, if the device was throttled or used by others meanwhile.
+
+        Args:
+            loaded: the candidate.
+            case: the inputs.
+            cache: cold or hot.
+            measure: as for :meth:`time`, of which the same graph is repeated.
+            timed_ns: what :meth:`time` found for a launch.
+
+        Raises:
+            EnvironmentProblem: the device has no energy counter, or others use it all the time.
+        """
+        key = case.shape, False
+        self._shapes.ensure(key, case.contents)
+        _, order = self._order(loaded, case.shape, cache, measure)
+        placed = PlacedBurst(key, Burst(order))
+        for _ in range(_TAKES):
+            readings = self._launcher.repeat(loaded, timed_ns, placed, ENERGY_SECONDS)
+            vitals = self.vitals
+            if vitals is None or not (vitals.throttled or vitals.others):
+                break
+        if vitals and vitals.others:
+            raise EnvironmentProblem(
+                f"{vitals.others} other processes use the device, whose energy counter counts "
+                "theirs too: end them, or set objective: time"
+            )
+        if vitals and vitals.throttled:
+            self.notes[f"energy measured while throttled: {', '.join(vitals.throttled)}"] = None
+        return millijoules_per_launch(readings, timed_ns)
+
+    def _order(
+        self, loaded: LoadedCandidate, shape: int, cache: Cache, measure: Measure
+    ) -> tuple[Rotation, tuple[int, ...]]:
+        """How a shape is timed, and in which order of its sets.
+
+        In the same as before, where one is known: the device keeps a graph for each.
+        """
+        rotation = self._shapes.rotation(shape, cache, measure.warmup, measure.repeats)
+        if (shape, rotation) not in loaded.orders:
+            loaded.orders[shape, rotation] = random_order(rotation, self._rng)
+        return rotation, loaded.orders[shape, rotation]
+
     def _take(
         self,
         loaded: LoadedCandidate,
@@ -231,11 +287,7 @@ class BenchSession:
         before: Sequence[PlacedBurst],
     ) -> list[float]:
         key = case.shape, False
-        rotation = self._shapes.rotation(case.shape, cache, measure.warmup, measure.repeats)
-        # In the same order as before, where one is known: the device keeps a graph for each.
-        if (case.shape, rotation) not in loaded.orders:
-            loaded.orders[case.shape, rotation] = random_order(rotation, self._rng)
-        order = loaded.orders[case.shape, rotation]
+        rotation, order = self._order(loaded, case.shape, cache, measure)
         self._shapes[key].order = itertools.cycle(order)
         late = loaded.late_writes(case.shape)
         ahead = plan_bursts(rotation, order, self._rng, late=late)

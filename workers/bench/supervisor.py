@@ -37,6 +37,8 @@ from workers.scratch import runtime_directory
 _CODES: Mapping[str, Code] = {"hung": Code.HANG, "memory": Code.OUT_OF_MEMORY}
 """Of a child's endings; all others are crashes."""
 _REPLY_LIMIT = 1 << 36
+_ENERGY_PATIENCE = 5.0
+"""How many times as long as it should take an energy counter is waited for."""
 _WRONG_REPLY = "the bench child sent an unexpected reply"
 
 _R = TypeVar("_R")
@@ -205,6 +207,29 @@ class Supervisor:
         """
         deadline = self._deadlines.burst(one.deadline, len(one.order), slowest_ns)
         self._hold(one.message, deadline)
+
+    def measure_energy(
+        self, one: BurstRequest, seconds: float, slowest_ns: float
+    ) -> protocol.EnergyMeasured:
+        """Repeat a burst for so many seconds, and read the device's energy counter meanwhile.
+
+        Raises:
+            EnvironmentProblem: it has none.
+        """
+        request = protocol.MeasureEnergy(
+            launchable=one.launchable,
+            order=tuple(one.order),
+            poison=one.poison,
+            seconds=seconds,
+            at_most=_ENERGY_PATIENCE * seconds,
+        )
+        launches = 2 * protocol.REPEATS * len(one.order)  # some are queued ahead
+        deadline = self._deadlines.burst(one.deadline, launches, slowest_ns) + 2 * request.at_most
+        self._ask([request], deadline)
+        reply, _ = self._receive(deadline)
+        if not isinstance(reply, protocol.EnergyMeasured):
+            raise self._lost(_WRONG_REPLY)
+        return reply
 
     def release(self, *handles: int) -> None:
         """Release handles in order, without waiting.

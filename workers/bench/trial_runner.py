@@ -6,6 +6,7 @@ canary: the baseline must load and be right there.
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from tuner.plan import CellPlan
 from tuner.racing import within_cutoff, within_mean_cutoff
 from tuner.search.port import Losses
 from tuner.telemetry import Vitals
-from tuner.trial import Cell, Code, CutShort, Full, Measured, Outcome
+from tuner.trial import Cell, Code, CutShort, Energy, Full, Measured, Outcome
 from workers.bench.deadlines import Deadlines
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation, cut_short, full
@@ -64,9 +65,9 @@ class TrialRunner:
     def baseline(self, shape: int) -> Full:
         """The baseline's time on a tune shape, or on another one, staged for this alone."""
         if shape in self._prep.tune:
-            return self._time_baseline(shape)
+            return self._with_energy(self._baseline, shape, self._time_baseline(shape))
         self._stage(shape)
-        cell = self._time_baseline(shape)
+        cell = self._with_energy(self._baseline, shape, self._time_baseline(shape))
         self._session.unbind(self._baseline, shape)
         self._session.unstage(shape)
         return cell
@@ -103,6 +104,9 @@ class TrialRunner:
                 for shape in self._prep.tune:
                     if isinstance(cells[shape], CutShort):
                         cells[shape] = self._measure(loaded, shape, ())
+            for shape in self._prep.tune:
+                if isinstance(timed := cells[shape], Full):
+                    cells[shape] = self._with_energy(loaded, shape, timed)
             self._session.unload(loaded)
         except ChildLost:
             self.end()
@@ -197,6 +201,20 @@ class TrialRunner:
             unique_inputs=True,
         )
         return full(samples, self._prep.baseline_ns[shape])
+
+    def _with_energy(self, loaded: LoadedCandidate, shape: int, cell: Full) -> Full:
+        """The cell with its energy, if that counts, and the baseline's measured right before."""
+        share, measure = self._prep.energy_share, self._prep.measure
+        if not share:
+            return cell
+
+        def measured(one: LoadedCandidate, timed_ns: float) -> float:
+            case = self._prep.cases[shape][0]
+            return self._session.energy(one, case, measure.cache, measure, timed_ns)
+
+        known = measured(self._baseline, cell.baseline_ns)
+        own = known if loaded is self._baseline else measured(loaded, cell.median_ns)
+        return replace(cell, energy=Energy(millijoules=own, baseline_mj=known, share=share))
 
     def _time_baseline(self, shape: int) -> Full:
         samples = self._samples(self._baseline, shape)

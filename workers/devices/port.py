@@ -12,7 +12,9 @@ inputs and outputs of one set).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
+
+from pydantic import Field
 
 from tuner.device import Device
 from tuner.experiment.model import Cache
@@ -154,6 +156,18 @@ class LateWrite:
     stale: Literal["zeros", "rotated"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyReading:
+    """A device's energy counter just after it changed, and what had been launched by then.
+
+    ``ns`` is the time since the launches began.
+    """
+
+    millijoules: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    launches: int
+    ns: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 def unobserved() -> None:
     """The callback of a burst whose launches the host does not time."""
 
@@ -245,6 +259,28 @@ class DependentLaunchable(Protocol):
 
     def burst_after_late_write(self, order: Sequence[int], late: LateWrite) -> tuple[float, ...]:
         """As :meth:`Launchable.burst`, with a late write before a step of the last launch."""
+        ...
+
+
+@runtime_checkable
+class RepeatingLaunchable(Protocol):
+    """A launchable of a backend that measures energy."""
+
+    def repeat(self, order: Sequence[int], go_on: Callable[[int], bool]) -> None:
+        """Launch the given sets in order, again and again, without a pause on the device.
+
+        Every few milliseconds ``go_on`` is called with the number of launches that have ended,
+        while further ones run. Returns after it returned false, once all have ended.
+        """
+        ...
+
+
+@runtime_checkable
+class EnergyMeter(Protocol):
+    """A device backend that measures energy."""
+
+    def millijoules(self) -> float | None:
+        """What the device alone has used since some moment; ``None``: it does not tell."""
         ...
 
 

@@ -55,6 +55,34 @@ def test_the_general_winner_has_the_best_weighted_mean_and_each_shape_its_own():
     assert result.confirmed
 
 
+ENERGIES = {BASELINE: 8.0, 0: 4.0, 1: 2.0}
+
+
+@pytest.mark.parametrize(
+    ("objective", "best", "speedup"), [("energy", 1, 4.0), ("energy_delay", 0, 8**0.5)]
+)
+def test_another_objective_decides_and_is_named(objective, best, speedup):
+    """Trial 0 takes a quarter of the time and half of the energy, trial 1 half and a quarter."""
+    history = run([250.0, 500.0, 1000.0], [600.0, 1200.0, 2400.0], noise=0.001)
+    history.experiment = replace(history.experiment, objective=objective)
+    history.confirmations = [
+        replace(
+            one,
+            samples=tuple(replace(s, millijoules=ENERGIES[s.trial]) for s in one.samples),
+        )
+        for one in history.confirmations
+    ]
+    result = summarise(history)
+    assert result.general.trial == best
+    assert result.general.speedup == pytest.approx(speedup, rel=0.01)
+    assert result.general.cells[0].millijoules == ENERGIES[best]
+    assert result.shapes[0].baseline_mj == 8.0
+    text = render(result)
+    assert f"Objective: {objective}. A speedup is the baseline's" in text
+    assert "1 µs, 8 mJ" in text
+    assert result.to_json()["objective"] == objective
+
+
 def test_weights_decide():
     """The second shape weighs two: 4× there beats 4× on the first."""
     result = summarise(run([250.0, 2000.0, 4000.0], [1000.0, 500.0, 4000.0]))

@@ -3,6 +3,8 @@
 Registered as any other: its traits in ``tuner.backends``, this module in ``workers.backends``.
 """
 
+import itertools
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +15,7 @@ from tuner.backends import registry as traits_registry
 from tuner.backends.opencl import OPENCL
 from tuner.device import Device
 from tuner.plan import Binary, Build, CellPlan, KernelStep, MemsetStep, Usage
+from tuner.telemetry import Vitals
 from tuner.trial import Code, Rejected, Stage
 from workers.backends import registry as adapter_registry
 from workers.backends.port import BackendAdapter, CeilingKernels
@@ -35,6 +38,7 @@ TRAITS = replace(
     suffixes=(".fake",),
     equal_code_is_equal_kernel=True,
     compiles_at_first_launch=False,
+    unsupported={},
     refuses_undefined_calls=False,
     distributions=(),
     environment_prefixes=("FAKE_",),
@@ -68,6 +72,10 @@ DEVICE = Device(
 CANARY = 0xA5
 LAUNCH_NS = 1000.0
 """Every launch takes as long, so that no load of the host makes a test fail."""
+LAUNCH_MJ, THRIFTY_MJ = 2.0, 1.0
+"""The energy of a launch of most kernels, and of the thrifty one."""
+TICK_MJ = 64.0
+"""By how much the energy counter changes at once."""
 
 
 def register() -> None:
@@ -120,8 +128,13 @@ def add(_, out, x, y, n):
     out.floats[:n] += x.floats[:n]
 
 
+def thrifty(_, out, x, y, n):
+    affine(_, out, x, y, n)
+
+
 KERNELS: Mapping[str, Callable[..., None]] = {
     "affine": affine,
+    "thrifty": thrifty,
     "nothing": lambda *_: None,
     "behind": lambda _, out, *rest: out.write_outside(1),
     "before": lambda _, out, *rest: out.write_outside(-1),
@@ -224,10 +237,17 @@ class FakeBufferSets:
 class FakeLaunchable:
     """A cell's steps, run one after the other."""
 
-    def __init__(self, module: FakeModule, cell: CellPlan, buffer_sets: FakeBufferSets) -> None:
+    def __init__(
+        self,
+        device: "FakeDevice",
+        module: FakeModule,
+        cell: CellPlan,
+        buffer_sets: FakeBufferSets,
+    ) -> None:
         for step in cell.steps:
             if isinstance(step, KernelStep):
                 check_launch(step, DEVICE)
+        self.device = device
         self.module, self.cell, self.buffer_sets = module, cell, buffer_sets
         self.scratch = [
             {s.name: Buffer(4 * s.elements) for s in cell.scratch} for _ in range(buffer_sets.sets)
@@ -246,8 +266,15 @@ class FakeLaunchable:
                     values[step.argument].bytes[:] = step.byte
                 else:
                     function = self.module.functions[self.cell.build]
+                    self.device.used_mj += THRIFTY_MJ if function is thrifty else LAUNCH_MJ
                     function(self.module.variables, *(values[name] for name in step.arguments))
         return (LAUNCH_NS,) * len(order)
+
+    def repeat(self, order: Sequence[int], go_on: Callable[[int], bool]) -> None:
+        replays = itertools.count(1)
+        self.burst(order)
+        while go_on(next(replays) * len(order)):
+            self.burst(order)
 
     def release(self) -> None:
         self.buffer_sets.scratch.remove(self.scratch)
@@ -259,12 +286,23 @@ class FakeDevice:
     device = DEVICE
     identity = "fake-0"
 
+    def __init__(self) -> None:
+        self.used_mj = 0.0
+
     def rotation(self, size, cache, warmup, repeats) -> Rotation:
         sets = 1 if cache == "hot" else 10
         return Rotation(sets=sets, warmup=-(-warmup // sets), bursts=-(-repeats // sets))
 
-    def vitals(self) -> None:
-        return None
+    def vitals(self) -> Vitals | None:
+        if "FAKE_OTHERS" not in os.environ:
+            return None
+        others = int(os.environ["FAKE_OTHERS"])
+        return Vitals(sm_mhz=1, memory_mhz=1, watts=1.0, celsius=1, others=others)
+
+    def millijoules(self) -> float | None:
+        if "FAKE_NO_COUNTER" in os.environ:
+            return None
+        return self.used_mj // TICK_MJ * TICK_MJ
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> FakeBufferSets:
         return FakeBufferSets(arguments, sets)
@@ -275,7 +313,7 @@ class FakeDevice:
     def bind(
         self, module: FakeModule, cell: CellPlan, buffer_sets: FakeBufferSets
     ) -> FakeLaunchable:
-        return FakeLaunchable(module, cell, buffer_sets)
+        return FakeLaunchable(self, module, cell, buffer_sets)
 
     def close(self) -> None:
         pass

@@ -26,6 +26,8 @@ def library() -> SimpleNamespace:
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0,
         nvmlDeviceGetClockInfo=lambda handle, which: {1: 1980, 2: 2619}[which],
         nvmlDeviceGetPowerUsage=lambda handle: 312_400,
+        nvmlDeviceGetTotalEnergyConsumption=lambda handle: 5_000,
+        nvmlDeviceGetMigMode=lambda handle: [0, 0],
         nvmlDeviceGetTemperature=lambda handle, which: 51,
         nvmlDeviceGetComputeRunningProcesses=lambda handle: [
             SimpleNamespace(pid=os.getpid()),
@@ -64,6 +66,24 @@ def test_a_library_that_fails_tells_nothing(nvml) -> None:
 
     nvml.nvmlDeviceGetCurrentClocksThrottleReasons = fail
     assert Nvml("a bus").read() is None
+
+
+def test_energy_is_read_of_a_whole_gpu_alone(nvml) -> None:
+    assert Nvml("a bus").millijoules() == 5_000.0
+    nvml.nvmlDeviceGetMigMode = lambda handle: [1, 1]
+    assert Nvml("a bus").millijoules() is None
+
+    def fail(handle: object) -> int:
+        raise NVMLError
+
+    nvml.nvmlDeviceGetMigMode = fail  # an older GPU
+    assert Nvml("a bus").millijoules() == 5_000.0
+    nvml.nvmlDeviceGetTotalEnergyConsumption = fail
+    assert Nvml("a bus").millijoules() is None
+
+
+def test_without_a_driver_no_energy_is_told() -> None:
+    assert Nvml("0000:00:00.0").millijoules() is None
 
 
 def test_what_was_read_a_moment_ago_is_current(nvml, monkeypatch) -> None:

@@ -47,6 +47,8 @@ def _features(experiment: Experiment) -> Iterator[tuple[Feature, Path]]:
                 yield "dynamic_shared", (*path, "shared_bytes")
     if experiment.kernel.binary:
         yield "binary", ("kernel", "binary")
+    if experiment.objective != "time":
+        yield "energy", ("objective",)
     for index, argument in enumerate(experiment.arguments):
         if argument.kind == "constant":
             yield "constant", ("arguments", index, "kind")

@@ -96,6 +96,10 @@ class CudaDevice:
         """The state that NVML reports."""
         return self._nvml.read()
 
+    def millijoules(self) -> float | None:
+        """The energy counter that NVML reads."""
+        return self._nvml.millijoules()
+
     def stage(self, arguments: Sequence[Staged], sets: int) -> CudaBufferSets:
         """Allocate and fill the buffers of one shape."""
         return CudaBufferSets(self._cuda, self._checks, self._pinned, arguments, sets)

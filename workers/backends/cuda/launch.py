@@ -39,6 +39,9 @@ _COLD_SECONDS = 0.5
 _THAW_NS = 50_000_000
 """Idle GPUs lower their clocks: warm up after 5 ms of idling, longer after half a second."""
 
+_REPEAT_SECONDS = 0.004
+"""Replays queued at once where energy is measured: long beside one reading of the counter."""
+
 _LATE_NS, _LATE_SHARE, _LATE_BURSTS = 50_000, 0.05, 6
 """Work so long after the stop event on so many bursts in a row of one launchable is no delay of the
 host; three in a row were, for 3 honest configurations of 384 on an H100."""
@@ -154,6 +157,34 @@ class Clock:
         milliseconds: float = runtime.eventElapsedTime(self._start, self._stop)
         return milliseconds * 1e6, (self._active - stopped) * 1e9
 
+    def repeat(self, graph: int, go_on: Callable[[int], bool]) -> None:
+        """Replay a graph until ``go_on`` says no, given how many replays have ended.
+
+        The next ones are queued before it is asked, so that the device never waits for the host.
+        """
+        runtime, stream = self._cuda.runtime, self.streams.run
+        began = time.monotonic()
+        runtime.graphLaunch(graph, stream)
+        runtime.streamSynchronize(stream)
+        at_once = max(1, int(_REPEAT_SECONDS / (time.monotonic() - began)))
+
+        def queue(event: int) -> None:
+            for _ in range(at_once):
+                runtime.graphLaunch(graph, stream)
+            runtime.eventRecord(event, stream)
+
+        ended, running, waiting = 1, self._start, self._stop
+        queue(running)
+        while True:
+            queue(waiting)
+            runtime.eventSynchronize(running)
+            ended += at_once
+            if not go_on(ended):
+                break
+            running, waiting = waiting, running
+        runtime.deviceSynchronize()
+        self._active = time.monotonic()
+
     def close(self) -> None:
         """Destroy the events."""
         self._cuda.runtime.eventDestroy(self._start)
@@ -211,6 +242,15 @@ class CudaLaunchable:
     def burst_after_late_write(self, order: Sequence[int], late: LateWrite) -> tuple[float, ...]:
         """The same, with a late write before a step of the last launch."""
         return self._replay(tuple(order), late, unobserved)
+
+    def repeat(self, order: Sequence[int], go_on: Callable[[int], bool]) -> None:
+        """Replay the graph of a burst until ``go_on`` says no."""
+        order = tuple(order)
+        with self._cuda.translated():
+            graph = self._graphs.get((order, None), partial(self._launch, order, None))
+            for name, address in self._constants:
+                self._buffer_sets.copy(name, address)
+            self._clock.repeat(graph, lambda replays: go_on(replays * len(order)))
 
     def _replay(
         self, order: tuple[int, ...], late: LateWrite | None, begins: Callable[[], None]

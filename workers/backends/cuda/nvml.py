@@ -88,6 +88,7 @@ class Nvml:
         self._nvml: Any = None
         self._others, self._counted = 0, -_LIST_SECONDS
         self._last: tuple[float, Vitals | None] = -math.inf, None
+        self._split: bool | None = None
         try:
             import pynvml
 
@@ -104,6 +105,26 @@ class Nvml:
             found = self._read()
             self._last = time.monotonic(), found
         return found
+
+    def millijoules(self) -> float | None:
+        """The GPU's energy since the driver was loaded; ``None`` if unknown, or split by MIG."""
+        nvml = self._nvml
+        if nvml is None or self._is_split():
+            return None
+        try:
+            return float(nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        except nvml.NVMLError:
+            return None
+
+    def _is_split(self) -> bool:
+        """Whether the GPU is split into slices, which share its counter."""
+        if self._split is None:
+            try:
+                current, _ = self._nvml.nvmlDeviceGetMigMode(self._handle)
+            except self._nvml.NVMLError:  # a GPU that cannot be split
+                current = 0
+            self._split = bool(current)
+        return self._split
 
     def _read(self) -> Vitals | None:
         nvml = self._nvml

@@ -1,0 +1,26 @@
+"""What a search minimises: the time of a launch, its energy, or both.
+
+Owns the weights and what measuring energy costs. Energy is measured by :mod:`workers.bench.energy`.
+"""
+
+from typing import Literal
+
+Objective = Literal["time", "energy", "energy_delay"]
+
+ENERGY_SHARE: dict[Objective, float] = {"time": 0.0, "energy": 1.0, "energy_delay": 0.5}
+"""The exponent of the energy ratio in the objective; the time ratio has what is left of 1."""
+
+TIME_SLACK = 1.5
+"""How much slower than a cut-off a configuration may be before its energy is of no interest.
+
+Energy is power × time, and the power of kernels that do the same work differs by less.
+"""
+
+ENERGY_SECONDS = 0.3
+"""Launches between the first and the last reading of a counter that changes every 20 to 100 ms."""
+
+ENERGY_ROUNDS = 2
+"""How often a process of confirmation measures the energy of each candidate on each shape."""
+
+TAKEN_SECONDS = 0.5
+"""What one measurement of energy takes, with the wait for the counter's first change."""
