@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from tuner.engine.progress import RunProgress
+from tuner.engine.progress import RunProgress, round_text
 from tuner.printable import printable_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class Activity:
     suffix: str = ""
 
     def __str__(self) -> str:
-        return f"round {self.round}{self.suffix}: {self.words}" if self.round else self.words
+        where = round_text(self.round, self.suffix)
+        return f"{where}: {self.words}" if self.round else self.words
 
 
 Update = RunProgress | Activity

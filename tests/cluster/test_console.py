@@ -118,6 +118,11 @@ def test_a_bench_that_is_lost_is_worth_a_line():
     assert "no driver" not in str(replace(lost, lost="gpu: it died"))
 
 
+def test_the_last_confirmation_is_named_in_words():
+    last = replace(SEARCHING, round=1, suffix="-meanwhile2-final1")
+    assert str(last).startswith("round 1 (while a model was asked, last confirmation): ")
+
+
 def test_no_line_is_printed_twice():
     further = replace(SEARCHING, round=1, suffix="-meanwhile2")
     asking = Activity(round=2, words="planning")
@@ -133,9 +138,9 @@ def test_the_searches_of_a_round_and_what_is_asked_for_a_draft_are_told_apart():
     lines = shown_lines(*drafts, *rungs)
     assert [line.split(": ")[1] for line in lines] == [
         "round 1",
-        "round 1-d1",
-        "round 1-d0-rung0",
-        "round 1-d1-rung0",
+        "round 1 (draft 1)",
+        "round 1 (draft 0, rung 0)",
+        "round 1 (draft 1, rung 0)",
         "round 1",
     ]
 

@@ -16,7 +16,9 @@ MAX_AXES = 3
 _AXES = "012", "xyz"
 _THREAD = r"get_(?:global|local)_id\s*\(\s*{0}\s*\)|\bthreadIdx\s*\.\s*{1}\b"
 _BLOCK = r"get_(?:global|group)_id\s*\(\s*{0}\s*\)|\bblockIdx\s*\.\s*{1}\b"
-_ELEMENT = r"\b(\w+)\s*\[[^;={}]*\]\s*"
+_SUBSCRIPTED = re.compile(r"(?<!&)\b(\w+)\s*\[")
+_WRITTEN = re.compile(r"(?:\s*\.\w+)?\s*(?:([-+*/%&|^]|<<|>>)?=(?!=)|(\+\+|--))")
+_REMAINDER = re.compile(r"(?:\w+|\([^()]*\))\s*%\s*(\w+)")
 _INDEX = re.compile(r"\b(\w+)\s*\[([^\[\];]*)\]")
 _NESTED = re.compile(r"\b(\w+)\s*\[((?:[^\[\];{}]|\[[^\[\];{}]*\])*)\]")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -53,6 +55,7 @@ class Indices:
         self._bounds = _single(
             (variable, self._number(bound)) for variable, bound in _COMPARED.findall(self._code)
         )
+        self._values = _single(iter(_ASSIGNED.findall(self._code)))
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -80,10 +83,22 @@ class Indices:
 
     @cached_property
     def updated(self) -> frozenset[str]:
-        """Names of arrays that are updated in place, and nowhere assigned afresh."""
-        found = set(re.findall(_ELEMENT + r"(?:[-+*/%&|^]|<<|>>)=", self._code))
-        found |= set(_ATOMIC.findall(self._code))
-        return frozenset(found - set(re.findall(_ELEMENT + r"=(?!=)", self._code)))
+        """Names of arrays an element of which is written, and read first, in the code's order."""
+        read: dict[str, int] = {}
+        written: dict[str, int] = {}
+        for found in _ATOMIC.finditer(self._code):
+            read.setdefault(found[1], found.start())
+            written.setdefault(found[1], found.start())
+        for name, start, end in _elements(self._code):
+            if not (sign := _WRITTEN.match(self._code, end)):
+                read[name] = min(start, read.get(name, start))
+                continue
+            if sign[1] or sign[2]:
+                read[name] = min(start, read.get(name, start))
+            # What stands right of the sign is read before.
+            at = max(self._code.find(";", end), start)
+            written[name] = min(at, written.get(name, at))
+        return frozenset(name for name, at in written.items() if read.get(name, at + 1) <= at)
 
     @cached_property
     def used_as_index(self) -> dict[str, str]:
@@ -122,10 +137,18 @@ class Indices:
         return frozenset(map(self._number, found))
 
     def length(self, array: str) -> str | None:
-        """The one bound that every index of an array stays below, where each is a variable."""
+        """The one bound that every index of an array stays below.
+
+        Each index is a variable that is compared with it, or a remainder of division by it.
+        """
         indices = {index.strip() for name, index in _INDEX.findall(self._code) if name == array}
-        bounds = {self._bounds.get(index) for index in indices - {""}}
+        bounds = {self._remainder(index) or self._bounds.get(index) for index in indices - {""}}
         return bounds.pop() if len(bounds) == 1 else None
+
+    def _remainder(self, index: str) -> str | None:
+        """What an index, or the one value of a variable that is one, is divided by."""
+        found = _REMAINDER.fullmatch(self._values.get(index, index).strip())
+        return self._number(found[1]) if found else None
 
     def _axis(self, number: int) -> Axis:
         names = [of[number] for of in _AXES]
@@ -145,6 +168,16 @@ class Indices:
     def _number(self, word: str) -> str:
         """What a macro stands for if that is one integer, else the word itself."""
         return self._integers.get(word, word)
+
+
+def _elements(code: str) -> Iterator[tuple[str, int, int]]:
+    """Each element of an array that stands in the code: its array, its begin and its end."""
+    for found in _SUBSCRIPTED.finditer(code):
+        at, depth = found.end(), 1
+        while at < len(code) and (depth or code[at] == "["):
+            depth += {"[": 1, "]": -1}.get(code[at], 0)
+            at += 1
+        yield found[1], found.start(), at
 
 
 def _single(pairs: Iterator[tuple[str, str]]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """How far a run is, as plain data, and how long it still takes at its pace."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -8,6 +9,14 @@ from tuner.journal.history import History
 
 ENDLESS = 10**9
 """The trials, and the seconds, of a search without an end of its own."""
+
+_SEARCHES = {
+    "d": "draft {}",
+    "rung": "rung {}",
+    "meanwhile": "while a model was asked",
+    "final": "last confirmation",
+}
+"""Words for the parts of a search's suffix."""
 
 FEW = 3
 """Trials that must be in before they say how fast a search is."""
@@ -80,7 +89,7 @@ class RunProgress:
     def __str__(self) -> str:
         missing = f"; {self.missing}" if self.missing and not self.lost else ""
         words = f"{self._words()}{missing}"
-        return f"round {self.round}{self.suffix}: {words}" if self.round else words
+        return f"{round_text(self.round, self.suffix)}: {words}" if self.round else words
 
     def _words(self) -> str:
         if self.lost:
@@ -170,6 +179,12 @@ def _again(session: Session) -> str:
 def _speedup(history: History, leader: int | None) -> float | None:
     loss = None if leader is None else history.loss(leader)
     return 1 / loss if loss else None
+
+
+def round_text(number: int, suffix: str) -> str:
+    """A round, and in words which of its searches: ``-d0-rung1`` is a rung of its first draft."""
+    words = [_SEARCHES[name].format(at) for name, at in re.findall(r"-([a-z]+)([0-9]+)", suffix)]
+    return f"round {number}" + (f" ({', '.join(words)})" if words else "")
 
 
 def duration(seconds: float) -> str:

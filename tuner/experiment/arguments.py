@@ -297,13 +297,27 @@ def _resolved_struct(argument: Argument, symbols: Mapping[str, Value]) -> Resolv
     )
 
 
+_LARGEST = {
+    "float8_e4m3": 448.0,
+    "float8_e5m2": 57344.0,
+    "float16": 65504.0,
+    "bfloat16": (2 - 2.0**-7) * 2.0**127,
+    "float32": (2 - 2.0**-23) * 2.0**127,
+}
+"""The largest finite numbers of the types that hold less than a float of Python."""
+
+
 def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> int | float:
     if given is None:
         raise SpecError("a scalar needs a value")
     if dtype.startswith(("float", "bfloat")):
         if isinstance(given, Expression):
-            return float(_integer(given, symbols, "value"))
-        return given if isinstance(given, float) else given.evaluate(symbols)
+            real = float(_integer(given, symbols, "value"))
+        else:
+            real = given if isinstance(given, float) else given.evaluate(symbols)
+        if _LARGEST.get(dtype, math.inf) < abs(real) < math.inf:
+            raise SpecError(f"value: '{given}' is {real:g}, outside {dtype}")
+        return real
     if not isinstance(given, Expression):
         whole = "; '//' divides whole numbers" if "/" in str(given) else ""
         raise SpecError(f"value: {given} is a fraction, but {dtype} holds integers{whole}")

@@ -20,6 +20,8 @@ Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 MAX_BYTES = 8 << 20
 MAX_DEPTH = 24
 MAX_NODES = 50_000
+MAX_KEYS = 1_000
+"""Of one mapping, so that hostile ones are refused before they were read."""
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
 _RADIX = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
@@ -169,6 +171,8 @@ class _DocumentReader:
         while not isinstance(event := next(events), ev.MappingEndEvent):
             if not isinstance(event, ev.ScalarEvent):
                 raise self._refusal(event, "a key must be a name")
+            if len(items) == MAX_KEYS:
+                raise self._refusal(event, f"more than {MAX_KEYS} keys in one mapping")
             key, mark = event.value, _mark(event)
             self._check_key(event, mark)
             if key in items:

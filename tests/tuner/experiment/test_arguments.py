@@ -65,6 +65,9 @@ def test_type_symbols_change_size_and_tolerance():
         (argument("scalar", "int32", ()), "needs a value"),
         (argument("scalar", "uint8", (), value=parse("n - 4")), "is -1, outside uint8"),
         (argument("scalar", "bool", (), value=parse(2)), "outside bool"),
+        (argument("scalar", "float16", (), value=65505.0), "'65505.0' is 65505, outside float16"),
+        (argument("scalar", "bfloat16", (), value=-3.4e38), r"-3.4e\+38, outside bfloat16"),
+        (argument("scalar", "float32", (), value=1e39), r"1e\+39, outside float32"),
     ],
 )
 def test_what_does_not_come_out_right_says_where(given, said):

@@ -152,6 +152,29 @@ def test_template_arguments_types_and_fields_that_are_sizes_are_filled_in(tmp_pa
     assert load_experiment(tmp_path / "spec.yaml").kernel.entry == "axpy<float>"
 
 
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("y[i] = bias[i % w] + y[i]", "inout"),
+        ("float old = y[i]; y[i] = old + bias[i % w]", "inout"),
+        ("y[i]++; y[i] += bias[i % w]", "inout"),
+        ("y[i] = bias[i % w]; y[i] += 1", "out"),
+        ("y[i] = bias[(i + 1) % w]", "out"),
+        ("int c = i % w; y[i] = bias[c]", "out"),
+    ],
+)
+def test_without_a_launch_what_is_read_and_how_far_follows_from_the_indices(
+    tmp_path, statement, kind
+):
+    (tmp_path / "k.cl").write_text(
+        "__kernel void k(__global float* y, __global const float* bias, int n, int w) {\n"
+        f"  int i = get_global_id(0);\n  if (i < n) {{ {statement}; }}\n}}\n"
+    )
+    text = draft_spec(tmp_path / "k.cl")
+    assert f"{{name: y, kind: {kind}, dtype: float32, shape: [n]}}" in text
+    assert "{name: bias, kind: in, dtype: float32, shape: [w]}" in text
+
+
 def test_a_block_s_size_that_is_unknown_is_named(tmp_path):
     (tmp_path / "k.cu").write_text(
         "__global__ void k(float* x, int n) { x[threadIdx.x] = n; }\n"

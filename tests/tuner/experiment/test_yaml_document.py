@@ -77,6 +77,11 @@ def test_aliases_are_read_but_cannot_grow_without_bound():
         parse("\n".join(lines), "a.yaml")
 
 
+def test_a_mapping_of_too_many_keys_is_refused_before_it_was_read():
+    with pytest.raises(SpecError, match=r"a.yaml:1002:3: more than 1000 keys in one mapping"):
+        parse("metrics:\n" + "".join(f"  m{i}: n\n" for i in range(1001)), "a.yaml")
+
+
 def test_places_of_keys_and_values():
     document = parse("a:\n  - {b: 1, c: [2, 3]}\n", "a.yaml")
     assert document.values[("a", 0, "c", 1)] == Mark(2, 19)
