@@ -26,6 +26,8 @@ Distribution = Literal[
     "zeros",
     "few",
     "ends",
+    "low",
+    "high",
     "specials",
     "whole",
     "most",
@@ -35,6 +37,7 @@ Distribution = Literal[
 
 ``outliers``: a few elements far larger than others, ends of rows among them; ``zeros``: nothing but
 zeros; ``few``: the same few values again and again; ``ends``: only the ends of the range;
+``low``, ``high``: all far below zero, or above, or near an end of the range;
 ``whole``, ``most``, ``half``: values of the type's whole range, or of so much of it: magnitudes of
 every exponent, denormals and zeros of both signs; integers of every length.
 """
@@ -45,6 +48,9 @@ SMALL = 2.0**-12
 """A constant added for stability, such as the epsilon of a norm, matters."""
 OUTLIER = 64.0
 """The exponential of an outlier's distance from others overflows, a product of two does not."""
+FAR, _FAR_INTEGER = 16.0, 96
+"""A maximum that begins at zero is wrong this far below it, and a variance that is the difference
+of two means loses eight of its bits."""
 _OUTLIER_SHARE = 1 / 64
 _FEW = 5
 _SPECIAL_SHARE = 0.01
@@ -160,7 +166,7 @@ def nudged(contents: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
 def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
     """Whether a distribution differs from the default one for this argument."""
     if isinstance(argument.fill, IntegerRange):
-        return distribution == "ends"
+        return distribution in ("ends", "low", "high")
     if argument.fill not in ("normal", "uniform"):
         return False
     match distribution:
@@ -176,6 +182,11 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return True
         case "ends":
             return argument.range is not None
+        case "low":
+            whole = not is_float(argument.dtype)
+            return argument.fill == "normal" or argument.range is not None or whole
+        case "high":
+            return True
         case "specials":
             return bool(argument.specials)
         case "whole" | "most" | "half":
@@ -226,6 +237,8 @@ def _values(
         lo, hi = argument.fill.lo, argument.fill.hi
         if distribution == "ends":
             return np.where(rng.random(shape) < 0.5, lo, hi)
+        if distribution in ("low", "high"):
+            lo, hi = _end(lo, hi, distribution)
         return rng.integers(lo, hi, size=shape, endpoint=True, dtype=_wide(argument))
     if argument.fill == "permutation":
         return rng.permutation(argument.elements).reshape(shape)
@@ -235,6 +248,9 @@ def _values(
         return np.zeros(shape)
     if distribution == "ends" and argument.range is not None:
         return np.where(rng.random(shape) < 0.5, *argument.range)
+    if distribution in ("low", "high"):
+        part = _one_sided(argument, distribution)
+        return _numbers(replace(argument, fill="uniform", range=part), rng, 1.0)
     if distribution in REACHES:
         return _reaching(argument, rng, *REACHES[distribution])
     if distribution == "few":
@@ -245,6 +261,28 @@ def _values(
             chosen[..., -1] |= rng.random(shape[:-1]) < 0.5
         return _numbers(argument, rng, 1.0) * np.where(chosen, OUTLIER, 1.0)
     return _numbers(argument, rng, {"large": LARGE, "small": SMALL}.get(distribution, 1.0))
+
+
+def _one_sided(argument: ResolvedArgument, side: Literal["low", "high"]) -> tuple[float, float]:
+    """A part of the range that is far from zero on one side, or as far as the range allows."""
+    if is_float(argument.dtype):
+        low, high = argument.range or (0.0 if argument.fill == "uniform" else -np.inf, np.inf)
+        part = min((high - low) / 16, FAR / 4)
+        if side == "low":
+            low = float(np.clip(-FAR, low, high - part))
+            return low, low + part
+        high = float(np.clip(FAR, low + part, high))
+        return high - part, high
+    least, most = (int(end) for end in argument.range or integer_limits(argument.dtype))
+    if argument.fill == "normal" and argument.range is None:
+        least, most = max(least, -_FAR_INTEGER), min(most, _FAR_INTEGER)
+    return _end(least, most, side)
+
+
+def _end(low: int, high: int, side: Literal["low", "high"]) -> tuple[int, int]:
+    """A sixteenth of some integers at one of their ends, at least the last one."""
+    part = (high - low) // 16
+    return (low, low + part) if side == "low" else (high - part, high)
 
 
 def _reaching(

@@ -122,6 +122,30 @@ def test_a_few_outliers_are_far_larger_and_some_end_a_row() -> None:
     assert drawn(argument(shape=()), "outliers").shape == ()
 
 
+@pytest.mark.parametrize(
+    ("given", "low", "high"),
+    [
+        (argument(), (-16, -12), (12, 16)),
+        (argument("uniform"), None, (12, 16)),
+        (argument(range=(-1, 3)), (-1, -0.75), (2.75, 3)),
+        (argument(range=(-1000, 5)), (-16, -12), (1, 5)),
+        (argument(dtype="float8_e4m3"), (-16, -12), (12, 16)),
+        (argument(dtype="int32"), (-96, -84), (84, 96)),
+        (argument(dtype="uint8"), (0, 6), (90, 96)),
+        (argument(dtype="int32", range=(2, 4)), (2, 2), (4, 4)),
+        (argument("uniform", "uint64"), (0, 2**60), (2**64 - 2**60, 2**64)),
+        (argument(dtype="bool"), (0, 0), (1, 1)),
+        (argument(IntegerRange(lo=0, hi=33), "int32"), (0, 2), (31, 33)),
+    ],
+)
+def test_numbers_are_low_or_high_throughout(given, low, high) -> None:
+    for distribution, ends in (("low", low), ("high", high)):
+        assert applies(given, distribution) == (ends is not None)
+        if ends is not None:
+            values = drawn(given, distribution).astype(np.float64)
+            assert ends[0] <= values.min() <= values.max() <= ends[1]
+
+
 def test_zeros_are_exact() -> None:
     assert not drawn(argument(), "zeros").any()
 

@@ -18,6 +18,8 @@ _DISTRIBUTIONS: dict[Distribution, str] = {
     "zeros": "exact zeros",
     "few": "few different values",
     "ends": "ends of the range",
+    "low": "low numbers",
+    "high": "high numbers",
     "specials": "special values",
     "whole": "values of the type's whole range",
     "most": "values of most of the type's range",
