@@ -55,6 +55,7 @@ class Batches:
         behind: asyncio.Task[None] | None = None
         try:
             while True:
+                # Never at once: benches that wait for their first batch come before.
                 work = await unless(self._queue.get(), running, leave)
                 if isinstance(work, MeasureWork) and further():
                     behind = asyncio.create_task(self._measure(bench, work))
@@ -86,6 +87,13 @@ class Batches:
             await batch
         except BatchEndedError as ended:
             self._answers.put_nowait(lost_work(ended.work, bench.name, ended.problem))
+
+
+async def take(queue: asyncio.Queue[T], *ends: "asyncio.Future[Any]") -> T | None:
+    """The next item of a queue, as soon as there is one; nothing once one of ``ends`` is done."""
+    if queue.empty() or any(end.done() for end in ends):
+        return await unless(queue.get(), *ends)
+    return queue.get_nowait()  # without a task, which costs more than all else that is done with it
 
 
 async def unless(coroutine: Coroutine[Any, Any, T], *ends: "asyncio.Future[Any]") -> T | None:

@@ -19,6 +19,7 @@ from cluster.fleets.batches import (
     BenchWork,
     Leave,
     lost_work,
+    take,
     unless,
 )
 from cluster.fleets.slots import BenchSlot, CompileSlot, WorkerLost
@@ -252,7 +253,7 @@ class PooledFleet:
             work: CompileWork | None = None
             try:
                 await unless(compiler.ready(), leave)
-                work = await unless(self._to_compile.get(), leave)
+                work = await take(self._to_compile, leave)
                 if work is None:
                     continue
                 began = time.time()
@@ -278,7 +279,7 @@ class PooledFleet:
         while not leave.done():
             try:
                 held = await self._up_to_date(bench, leave, held)
-                work = work or await unless(self._to_bench.get(), leave)
+                work = work or await take(self._to_bench, leave)
                 # Once more: it may have died, and come up bare, while it waited for work.
                 held = await self._up_to_date(bench, leave, held)
                 if held is not None and not leave.done():
@@ -308,11 +309,7 @@ class PooledFleet:
         self._serving.pop(worker, None)
 
     async def _carry_out(
-        self,
-        bench: BenchSlot,
-        leave: Leave,
-        held: _Preparation,
-        work: BenchWork | None,
+        self, bench: BenchSlot, leave: Leave, held: _Preparation, work: BenchWork | None
     ) -> BenchWork | None:
         """Do one work, and batches that come up behind it; returns other work that came up."""
         match work:

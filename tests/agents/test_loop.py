@@ -145,9 +145,10 @@ class RoundJournal:
     disk: Disk
     search: str
 
-    def append(self, entry: Entry) -> None:
-        self.disk.facts[self.search].append(entry.fact)
-        self.disk.wrote()
+    def append(self, *entries: Entry) -> None:
+        for entry in entries:
+            self.disk.facts[self.search].append(entry.fact)
+            self.disk.wrote()
 
     def sync(self) -> None:
         pass

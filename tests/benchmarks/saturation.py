@@ -6,7 +6,7 @@ Usage: python -m tests.benchmarks.saturation [--benches 1 8 64] [--strategy gp] 
 Only the workers are stubs: a compile worker answers at once, a bench ``--seconds`` after it is
 free, whatever the driver does meanwhile. Efficiency is trials × seconds ÷ (benches × time of the
 search), so a bench that waits for the driver counts against it. ``cpu_ms`` is what all threads of
-this process used for a trial, the stubs' part (about 0.1 ms) included.
+this process used for a trial while it searched, the stubs' part (about 0.1 ms) included.
 """
 
 import argparse
@@ -25,6 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: as in a run
 from cluster.fleets.pool import PooledFleet
 from cluster.runs.search_run import SearchRun
 from tests.benchmarks.overhead import BASELINE_NS, GPU, cost
+from tuner.engine.progress import RunProgress
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
 from tuner.experiment.load import load_experiment
 from tuner.journal.facts import (
@@ -186,22 +187,27 @@ def measure(
         compilers = [StubCompiler(number) for number in range(max(2, benches // 4))]
         return PooledFleet(GPU, compilers, [StubBench(n, seconds) for n in range(benches)])
 
+    used = 0.0
+
     async def drive(path: Path) -> None:
-        async for _ in SearchRun(path, open_fleet).progress():
-            pass
+        nonlocal used
+        before = time.process_time()
+        async for update in SearchRun(path, open_fleet).progress():
+            now = time.process_time()
+            if isinstance(update, RunProgress) and update.phase == "search":
+                used += now - before
+            before = now
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         spec = write_experiment(Path(folder), strategy, trials)
         RunDirectory.create(path, load_experiment(spec), spec.read_text()).close()
         profiler = cProfile.Profile() if profile else None
-        used = time.process_time()
         if profiler is None:
             asyncio.run(drive(path))
         else:
             profiler.runcall(asyncio.run, drive(path))
             profiler.dump_stats(str(profile))
-        used = time.process_time() - used
         clock = SearchClock()
         for entry in RunView.open(path).entries():
             clock.apply(entry)

@@ -3,7 +3,8 @@
 Owns how many trials go into one work, and the cut-offs that it carries.
 """
 
-from collections import deque
+from collections import Counter, deque
+from itertools import count
 
 from tuner.candidate import Candidate
 from tuner.engine.work import MeasureWork
@@ -30,13 +31,17 @@ class BenchQueue:
         self._history = history
         self.benches = benches
         self._waiting: deque[Candidate] = deque()
-        self._sent: list[set[int]] = []
+        self._works = count()
+        self._sent: dict[int, int] = {}
+        """The trials on a bench or queued for one, each with the number of its work here."""
+        self._left: Counter[int] = Counter()
+        """How many trials of each work are not finished."""
         self._seconds = 0.0
 
     @property
     def in_flight(self) -> int:
         """How many trials are on a bench or queued for one."""
-        return sum(map(len, self._sent))
+        return len(self._sent)
 
     def add(self, candidate: Candidate) -> None:
         """Queue a compiled trial."""
@@ -44,9 +49,10 @@ class BenchQueue:
 
     def finished(self, fact: TrialFinished) -> None:
         """Note a trial's outcome."""
-        for trials in self._sent:
-            trials.discard(fact.trial)
-        self._sent = [trials for trials in self._sent if trials]
+        if (work := self._sent.pop(fact.trial, None)) is not None:
+            self._left[work] -= 1
+            if not self._left[work]:
+                del self._left[work]
         if fact.device_seconds:
             before = self._seconds or fact.device_seconds
             self._seconds = before + _RECENT * (fact.device_seconds - before)
@@ -60,9 +66,11 @@ class BenchQueue:
         size = self._batch
         cutoffs = self._history.race.cutoffs if self._history.ended is None else ()
         works = []
-        while self._waiting and len(self._sent) < QUEUED * self.benches:
+        while self._waiting and len(self._left) < QUEUED * self.benches:
             batch = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
-            self._sent.append({candidate.trial for candidate in batch})
+            work = next(self._works)
+            self._sent |= dict.fromkeys((candidate.trial for candidate in batch), work)
+            self._left[work] = len(batch)
             works.append(MeasureWork(candidates=tuple(batch), cutoffs=cutoffs))
         return works
 

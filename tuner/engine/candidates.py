@@ -13,7 +13,7 @@ from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.journal.facts import TrialCompiled
 from tuner.plan import Binary, Build, Plan
 from tuner.space.limits import over_limit, within_limits
-from tuner.space.lower import lower
+from tuner.space.lower import Lowering
 from tuner.trial import Configuration, Rejected
 
 Compile = Callable[[tuple[Build, ...]], tuple[Binary, ...] | Rejected]
@@ -27,6 +27,8 @@ class Candidates:
         self._device = device
         self._compiling: dict[int, CompileWork] = {}
         self._first: dict[str, int] = {}
+        self._lowering: Lowering | None = None
+        """The last one; a search asks for the same again and again."""
 
     def begin(
         self,
@@ -40,8 +42,11 @@ class Candidates:
         Returns:
             The work that compiles it, or the limit that its launches exceed.
         """
-        plan = lower(self._experiment, template, configuration, shapes, self._device)
-        return self.begin_plan(trial, configuration, plan)
+        kept = self._lowering
+        if kept is None or kept.template is not template or kept.bindings is not shapes:
+            kept = Lowering(self._experiment, template, shapes, self._device)
+            self._lowering = kept
+        return self.begin_plan(trial, configuration, kept.plan(configuration))
 
     def begin_plan(
         self, trial: int, configuration: Configuration, plan: Plan

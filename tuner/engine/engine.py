@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, Protocol
 
 from tuner.engine.fleet import Fleet
@@ -70,8 +70,8 @@ def unobserved(_: Fact) -> None:
 class JournalSink(Protocol):
     """Where entries go before anything that follows from them is done."""
 
-    def append(self, entry: Entry) -> None:
-        """Write one entry."""
+    def append(self, *entries: Entry) -> None:
+        """Write entries, in order."""
         ...
 
     def sync(self) -> None:
@@ -173,10 +173,16 @@ class Engine:
 
     def append(self, journal: JournalSink, fact: Fact) -> Entry:
         """Journal a fact; returns its entry, with the time."""
-        entry = Entry(fact, at=round(self._wall(), 6), t=self.now())
-        journal.append(entry)
-        self._observe(fact)
+        (entry,) = self._append(journal, [fact])
         return entry
+
+    def _append(self, journal: JournalSink, facts: Sequence[Fact]) -> list[Entry]:
+        at, t = round(self._wall(), 6), self.now()
+        entries = [Entry(fact, at=at, t=t) for fact in facts]
+        journal.append(*entries)
+        for fact in facts:
+            self._observe(fact)
+        return entries
 
     async def drive(
         self, client: Client, journal: JournalSink, proposer: Proposer | None = None
@@ -202,17 +208,16 @@ class Engine:
                 yield self.now()
                 if not self._received:
                     await self._receive(fleet)
-                for change in fleet.bench_changes():
+                changes = fleet.bench_changes()
+                for change in changes:
                     self._joined.pop(change.bench, None)
                     if isinstance(change, BenchJoined):
                         self._joined[change.bench] = change
-                    self._record(client, journal, change)
+                self._record(client, journal, changes)
                 self._take_proposals(client, journal)
-                while self._received:
-                    for fact in self._settle(self._received.popleft()):
-                        self._record(client, journal, fact)
-                    if not self._act(client, journal, proposer):
-                        break
+                answers = [self._settle(answer) for answer in self._received]
+                self._received.clear()
+                self._record(client, journal, [*chain.from_iterable(answers)])
             journal.sync()
             yield self.now()
         finally:
@@ -257,6 +262,7 @@ class Engine:
     def _act(self, client: Client, journal: JournalSink, proposer: Proposer | None) -> bool:
         """Do what the client wants now; returns whether it goes on."""
         while commands := client.decide(self.now()):
+            facts: list[Fact] = []
             for command in commands:
                 if isinstance(command, Finish):
                     return False
@@ -265,7 +271,8 @@ class Engine:
                 elif isinstance(command, Work):
                     self._outbox.append(replace(command, id=self.work_id()))
                 else:
-                    self._record(client, journal, command)
+                    facts.append(command)
+            self._record(client, journal, facts)
             self._ask(client, journal, proposer)
         self._ask(client, journal, proposer)  # what waited for earlier answers
         return True
@@ -292,15 +299,16 @@ class Engine:
             self._propose(client, journal, answers)
 
     def _propose(self, client: Client, journal: JournalSink, answers: Answers) -> None:
-        for trial, configuration in answers:
-            if configuration is None:
-                client.exhausted()
-                break
-            fact = TrialProposed(trial=trial, configuration=configuration)
-            self._record(client, journal, fact)
+        proposed = [TrialProposed(trial=trial, configuration=c) for trial, c in answers if c]
+        self._record(client, journal, proposed)
+        if len(proposed) < len(answers):
+            client.exhausted()
 
-    def _record(self, client: Client, journal: JournalSink, fact: Fact) -> None:
-        client.apply(self.append(journal, fact))
+    def _record(self, client: Client, journal: JournalSink, facts: Sequence[Fact]) -> None:
+        """Journal facts that came together with one write, then have them applied."""
+        if facts:
+            for entry in self._append(journal, facts):
+                client.apply(entry)
 
     def _announce(self, client: Client, journal: JournalSink) -> list[Work]:
         """Journal that long work begins; returns what is to be sent, less what is known already."""
@@ -313,7 +321,7 @@ class Engine:
                 began = WorkBegan(
                     work=work.id, task=work.kind, trials=work.trials, attempt=work.attempt
                 )
-                self._record(client, journal, began)
+                self._record(client, journal, [began])
             sent.append(work)
         return sent
 

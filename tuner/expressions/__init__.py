@@ -8,7 +8,7 @@ executed. An expression is *ill-typed* everywhere (a name in place of a number, 
 """
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
 
@@ -35,9 +35,9 @@ class Expression:
     """
 
     text: str
-    names: frozenset[str]
-    device_names: frozenset[str]
-    root: tree.Node
+    names: frozenset[str] = field(compare=False)
+    device_names: frozenset[str] = field(compare=False)
+    root: tree.Node = field(compare=False)
 
     @classmethod
     def parse(cls, given: Value) -> Self:
@@ -73,7 +73,7 @@ class Expression:
         Raises:
             ExpressionError: It is ill-typed.
         """
-        return _kind(self.root, self.names & strings)
+        return _kind(self, self.names & strings)
 
     def evaluate(self, env: Mapping[str, Value], device: Device | None = None) -> Value:
         """Its value at one point.
@@ -82,6 +82,8 @@ class Expression:
             ExpressionError: A name is unbound, the expression is ill-typed, reads the device when
                 there is none, or is undefined here.
         """
+        if isinstance(self.root, tree.Const):  # as most sizes of most launches
+            return self.root.value
         self._check(env, device, lambda value: isinstance(value, str))
         try:
             return scalar.evaluate(self.root, env, device)
@@ -118,10 +120,10 @@ class Expression:
     def _check(
         self, bound: Mapping[str, Any], device: Device | None, is_name: Callable[[Any], bool]
     ) -> None:
-        unbound = sorted(name for name in self.names if name not in bound)
-        if unbound:
-            hint = nearest(unbound[0], bound)
-            raise ExpressionError(f"{tree.shown(self.text)}: unknown name '{unbound[0]}'{hint}")
+        if unbound := self.names - bound.keys():
+            name = min(unbound)
+            hint = nearest(name, bound)
+            raise ExpressionError(f"{tree.shown(self.text)}: unknown name '{name}'{hint}")
         if device is None and self.device_names:
             raise ExpressionError(f"{tree.shown(self.text)} needs a device")
         try:
@@ -205,4 +207,6 @@ def _holds_names(column: Column) -> bool:
     return isinstance(column, str) or (isinstance(column, np.ndarray) and column.dtype.kind == "U")
 
 
-_kind = lru_cache(maxsize=4096)(tree.kind)
+@lru_cache(maxsize=4096)
+def _kind(expression: Expression, strings: frozenset[str]) -> Kind:
+    return tree.kind(expression.root, strings)

@@ -198,17 +198,20 @@ class Journal:
             self._write(HEADER)
         self.sync()
 
-    def append(self, entry: Entry) -> None:
-        """Hand an entry to the operating system, so that it survives this process.
+    def append(self, *entries: Entry) -> None:
+        """Hand entries to the operating system with one write, so that they survive this process.
 
         Raises:
-            JournalUnwritable: it cannot be written, say to a full disk; nothing of it is kept.
+            JournalUnwritable: they cannot be written, say to a full disk; nothing of them is kept.
         """
         self._check()
-        line, checksum = _encode(entry, self._checksum)
-        self._write(line)
+        lines, checksum = [], self._checksum
+        for entry in entries:
+            line, checksum = _encode(entry, checksum)
+            lines.append(line)
+        self._write(b"".join(lines))
         self._checksum = checksum
-        self._written += 1
+        self._written += len(entries)
 
     def sync(self) -> None:
         """Force all that was appended to the disk, so that it survives the machine."""

@@ -5,6 +5,7 @@ Before compilation only the launch geometry is known; afterwards the compiler's 
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tuner.backends.registry import traits_of
 from tuner.device import Device
@@ -78,6 +79,7 @@ def within_limits(
     return over_limit(plan, device, compiled) or compiled
 
 
+@lru_cache(maxsize=1024)  # a trial is looked at before and after it is compiled
 def launch_excess(step: KernelStep, device: Device) -> tuple[Code, str] | None:
     """The first limit of ``device`` that a launch's geometry exceeds."""
     for limit in launch_limits(device):

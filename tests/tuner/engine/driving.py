@@ -180,10 +180,11 @@ class Run:
                     session.stop(reason)
         return session
 
-    def append(self, entry: Entry) -> None:
-        if self.kill_after is not None and len(self.entries) >= self.kill_after:
-            raise KilledError
-        self.entries.append(entry)
+    def append(self, *entries: Entry) -> None:
+        for entry in entries:
+            if self.kill_after is not None and len(self.entries) >= self.kill_after:
+                raise KilledError
+            self.entries.append(entry)
 
     def sync(self) -> None:
         pass

@@ -60,8 +60,8 @@ class Recorder:
     def facts(self) -> list[Fact]:
         return [entry.fact for entry in self.entries]
 
-    def append(self, entry: Entry) -> None:
-        self.entries.append(entry)
+    def append(self, *entries: Entry) -> None:
+        self.entries += entries
 
     def sync(self) -> None:
         self.synced = len(self.entries)
@@ -312,9 +312,9 @@ class Signalling(Recorder):
 
     five: threading.Event = field(default_factory=threading.Event)
 
-    def append(self, entry: Entry) -> None:
-        Recorder.append(self, entry)
-        if len(of(self, TrialFinished)) == 5:
+    def append(self, *entries: Entry) -> None:
+        Recorder.append(self, *entries)
+        if len(of(self, TrialFinished)) >= 5:
             self.five.set()
 
 

@@ -71,8 +71,7 @@ def test_what_was_appended_is_read_by_others_and_by_the_next_writer(tmp_path, li
         assert read_journal(path) == ENTRIES[:7], "a reader needs no sync"
     with Journal(path) as journal:
         assert journal.entries == ENTRIES[:7]
-        for entry in ENTRIES[7:]:
-            journal.append(entry)
+        journal.append(*ENTRIES[7:])
         journal.sync()
     assert read_journal(path) == ENTRIES
     assert path.read_bytes() == b"".join(lines)
@@ -259,20 +258,21 @@ def test_a_folder_that_cannot_be_written_is_one_clear_message(tmp_path):
         Journal(tmp_path / "nowhere" / "journal.jsonl")
 
 
-def test_a_full_disk_is_one_clear_message_and_loses_nothing_written(tmp_path):
+def test_a_full_disk_is_one_clear_message_and_loses_nothing_written(tmp_path, lines):
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)
     journal.append(ENTRIES[0])
     size = path.stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
+    room = len(lines[2]) + 10  # for the first of two
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, before[1]))
     try:
         with pytest.raises(EnvironmentProblem, match="cannot write"):
-            journal.append(ENTRIES[1])
+            journal.append(*ENTRIES[1:3])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert read_journal(path) == ENTRIES[:1]
-    assert path.stat().st_size == size, "half a line is no entry"
+    assert path.stat().st_size == size, "half of what came together is nothing"
     journal.append(ENTRIES[1])
     journal.close()
     with Journal(path) as again:
