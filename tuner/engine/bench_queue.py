@@ -63,7 +63,7 @@ class BenchQueue:
 
     def works(self) -> list[MeasureWork]:
         """What to send now."""
-        size = self._batch
+        size = self.batch
         cutoffs = self._history.race.cutoffs if self._history.ended is None else ()
         works = []
         while self._waiting and len(self._left) < QUEUED * self.benches:
@@ -75,7 +75,8 @@ class BenchQueue:
         return works
 
     @property
-    def _batch(self) -> int:
+    def batch(self) -> int:
+        """How many trials go into one work now."""
         if not self._seconds:
             return 1
         return min(BATCH, max(1, round(BATCH_SECONDS / self._seconds)))

@@ -112,9 +112,12 @@ class Session:
         """How many trials are in flight at most.
 
         The slowest compile holds up all later ones: half as many again keep the other slots busy.
+        No more than benches need, for what is in flight teaches the search nothing yet. In order
+        the number must not depend on how long trials take, or a resume would propose others.
         """
         assert self.history.epoch is not None
-        return self.history.epoch.compile_slots * 3 // 2 + QUEUED * BATCH * self._benches
+        batch = BATCH if self._in_order else self._bench_queue.batch
+        return self.history.epoch.compile_slots * 3 // 2 + QUEUED * batch * self._benches
 
     @property
     def again(self) -> list[Trial]:
