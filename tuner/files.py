@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 import secrets
 import stat
 import zlib
@@ -10,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.printable import printable_line
 
 _PROBLEM_LENGTH = 400
 
@@ -23,9 +25,7 @@ def first_problem(error: ValidationError) -> str:
     detail = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in detail["loc"])
     problem = f"{place}: {detail['msg']}" if place else detail["msg"]
-    # The text contains names from the file, which might start a line or a terminal escape.
-    plain = (letter if letter.isprintable() else "?" for letter in problem[:_PROBLEM_LENGTH])
-    return "".join(plain)
+    return printable_line(problem[:_PROBLEM_LENGTH])
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -71,6 +71,15 @@ def check_text(path: Path | str) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         raise EnvironmentProblem(f"the name {path} is not UTF-8 text: rename it") from None
+
+
+def plain_name(text: str) -> str:
+    """A name for a spec, a folder or a job, without what a shell interprets.
+
+    At most 80 ASCII letters, digits, ``_``, ``.`` and ``-``, the first a letter or a digit;
+    ``unnamed`` if nothing is left.
+    """
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text).lstrip("_.-")[:80] or "unnamed"
 
 
 def is_plain(name: str) -> bool:

@@ -20,7 +20,7 @@ from tuner.experiment.fields import read_text
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.validation import validate
 from tuner.experiment.yaml_document import Document, parse
-from tuner.files import check_text
+from tuner.files import check_text, plain_name
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
@@ -102,12 +102,12 @@ def _of_folder(folder: Path) -> Campaign:
     named: dict[str, Path] = {}
     for file in specs:
         check_text(file)
-        name = _as_name(file.stem)
+        name = plain_name(file.stem)
         if name in named:
             raise SpecError(f"{named[name]} and {file} would both be called '{name}': rename one")
         named[name] = file
     runs = tuple(PlannedRun(spec=str(file), name=name) for name, file in named.items())
-    return Campaign(version=1, name=_as_name(folder.name), runs=runs)
+    return Campaign(version=1, name=plain_name(folder.name), runs=runs)
 
 
 def _has_kernel(file: Path) -> bool:
@@ -128,9 +128,9 @@ def _settled(campaign: Campaign, path: Path) -> Campaign:
     for run in campaign.runs:
         spec = Path(run.spec)
         longer = f"{spec.parent.name}_{spec.stem}" if spec.parent.name else spec.stem
-        name = run.name or _as_name(spec.stem if stems[spec.stem] == 1 else longer)
+        name = run.name or plain_name(spec.stem if stems[spec.stem] == 1 else longer)
         runs.append(replace(run, name=name, spec=_located(run.spec, path.parent)))
-    return replace(campaign, name=campaign.name or _as_name(path.stem), runs=tuple(runs))
+    return replace(campaign, name=campaign.name or plain_name(path.stem), runs=tuple(runs))
 
 
 def _located(spec: str, folder: Path) -> str:
@@ -162,9 +162,3 @@ def _same_names(campaign: Campaign, document: Document) -> Iterator[Problem]:
 
 def _in_order(campaign: Campaign) -> Campaign:
     return replace(campaign, runs=tuple(sorted(campaign.runs, key=lambda run: -run.priority)))
-
-
-def _as_name(text: str) -> str:
-    """A text with what no name may have replaced."""
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in text)
-    return plain.lstrip(".-")[:100] or "campaign"

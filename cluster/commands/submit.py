@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import secrets
 import shlex
 import shutil
@@ -24,6 +23,7 @@ from cluster.runs.model_choice import transcript_beside
 from cluster.settings import take_job_server
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import dump_resolved, load_experiment
+from tuner.files import plain_name
 
 RUNS = "~/kernelwright-runs"
 """Where the run directories of jobs lie, in the home of the account that runs Ray."""
@@ -135,7 +135,7 @@ def _staged(what: str, options: Sequence[str], folder: Path, *, resume: bool) ->
 
 def place(run: str) -> str:
     """Where a run directory is on the cluster, for a shell there: a name is that of a job."""
-    return f"{RUNS}/{run}" if _plain(run) == run else shlex.quote(run)
+    return f"{RUNS}/{run}" if plain_name(run) == run else shlex.quote(run)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -145,15 +145,10 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _plain(name: str) -> str:
-    """The name with what a shell or Ray might interpret replaced."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-
-
 def job_name(name: str) -> str:
     """A new job's name, which needs no quotes in a shell: many may begin within a second."""
     now = datetime.now().astimezone()
-    return f"{_plain(name)}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{plain_name(name)}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def _followed(server: JobServer, job: str, again: str) -> JobEnd:

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from tuner.errors import EnvironmentProblem
-from tuner.files import write_whole
+from tuner.files import plain_name, write_whole
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
@@ -26,3 +26,18 @@ def test_what_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path):
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         write_whole(tmp_path / "taken", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("row-norm_2.0", "row-norm_2.0"),
+        ("a b;$(c)/é", "a_b___c___"),
+        ("--help", "help"),
+        ("_hidden", "hidden"),
+        ("k" * 200, "k" * 80),
+        ("…", "unnamed"),
+    ],
+)
+def test_a_plain_name_needs_no_quotes(text, name):
+    assert plain_name(text) == plain_name(name) == name

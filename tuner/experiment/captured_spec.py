@@ -5,7 +5,6 @@ Everything that is not recorded fact is marked as a guess, with its reason and h
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tuner.experiment.guesses import Guess
 from tuner.experiment.model import ITEM_BYTES, ShapeBinding
 from tuner.experiment.source_build import SourceBuild
 from tuner.experiment.symbols import comment_text, free_name, quoted
+from tuner.files import plain_name
 from tuner.trial import Value
 
 MOST_TUNED, MOST_HELD_OUT = 6, 4
@@ -118,7 +118,7 @@ class _Draft:
         for problem in kernel.unsupported:
             yield f"# NOT EXPRESSED: {comment_text(problem)}"
         yield "version: 1"
-        yield f"name: {quoted(re.sub(r'[^A-Za-z0-9_.-]', '_', base)[:80])}"
+        yield f"name: {quoted(plain_name(base))}"
         yield ""
         yield from self._kernel_lines()
         yield ""

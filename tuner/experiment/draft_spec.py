@@ -20,6 +20,7 @@ from tuner.experiment.launch_guesses import LaunchGuesses
 from tuner.experiment.signature_guesses import SignatureGuesses
 from tuner.experiment.symbols import comment_text, quoted
 from tuner.expressions import nearest
+from tuner.files import plain_name
 
 _GUESS = re.compile(r"#\s*guess\b")
 _HOST_SUFFIXES = frozenset({".cu", ".cuh", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp"})
@@ -139,7 +140,7 @@ def _lines(
     yield "# mark. 'kernelwright validate' on this file says what is wrong or missing, and which"
     yield "# guesses are left."
     yield "version: 1"
-    yield f"name: {quoted(name)}"
+    yield f"name: {quoted(plain_name(name))}"
     yield ""
     yield "kernel:"
     yield f"  language: {kernel.language}"

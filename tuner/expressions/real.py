@@ -7,6 +7,7 @@ the whitelist of a grammar, never executed. A value that is no finite number is 
 import ast
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from tuner.expressions.tree import MAX_DEPTH, ExpressionError, Kind, nearest, read, shown
 
-_LARGEST = 1e300
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,8 @@ def _check(tree: ast.expr, depth: int) -> None:
         raise ExpressionError(f"expression nested deeper than {MAX_DEPTH} levels")
     match tree:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            if not abs(value) < _LARGEST:
-                raise ExpressionError("a number beyond 1e300")
+            if not abs(value) <= _LARGEST:
+                raise ExpressionError("a number beyond the range of float64")
         case ast.Name(id=name):
             if name in _FUNCTIONS:
                 raise ExpressionError(f"{name} is a function: write {name}(…)")
