@@ -27,6 +27,7 @@ from cluster.fleets.ray import open_ray_fleet
 from cluster.jobs.job_client import check_reachable, ray_problem
 from cluster.jobs.ray_metrics import DriverMetrics
 from cluster.runs.agent_run import ModelAccess, open_run
+from cluster.runs.run_process import RunProcess
 from cluster.settings import Settings, read_keys
 from tuner.backends.registry import traits_of
 from tuner.device import Backend
@@ -109,7 +110,8 @@ class DriverActor:
         known = {} if keys is None else read_keys(keys)
         access = ModelAccess(keys=known, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
         self._metrics = DriverMetrics(path.name)
-        self._run = open_run(path, opener, access, job, claim, self._metrics.counts.apply)
+        process = RunProcess(path, opener, job, claim, self._metrics.counts.apply)
+        self._run = open_run(process, access)
 
     async def progress(self) -> AsyncIterator[Update]:
         """Go on with the run, streaming how far it is."""

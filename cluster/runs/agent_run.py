@@ -9,9 +9,8 @@ layout of such a run: ``journal.jsonl`` holds all work outside searches, ``llm/`
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from agents.call_costs import calls_csv
@@ -24,24 +23,16 @@ from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
 from cluster.cli.console import Activity, Update
-from cluster.fleets.claim import Claim
 from cluster.runs.budget import run_estimate
 from cluster.runs.evaluator import BASELINES, Baseline, EngineEvaluator
-from cluster.runs.logs import logged
 from cluster.runs.model_choice import TRANSCRIPT, StoppableModel, open_model
 from cluster.runs.run_layout import round_path
-from cluster.runs.search_run import (
-    EXPORT,
-    PATTERNS_FILE,
-    FleetOpener,
-    SearchRun,
-    StopRequests,
-    derived,
-)
+from cluster.runs.run_process import RunProcess, StopRequests
+from cluster.runs.search_run import EXPORT, PATTERNS_FILE, SearchRun, derived
 from tuner.backends.registry import traits_of
 from tuner.ceilings import Ceilings
 from tuner.device import Device
-from tuner.engine.engine import TICK_SECONDS, Engine, Observer, unobserved
+from tuner.engine.engine import TICK_SECONDS, Engine
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.digest import kernel_digest
@@ -66,48 +57,26 @@ class ModelAccess:
     exit_when_waiting: bool = False
 
 
-def open_run(
-    path: Path,
-    open_fleet: FleetOpener,
-    access: ModelAccess,
-    job: str = "",
-    claim: Claim | None = None,
-    observe: Observer = unobserved,
-) -> "SearchRun | AgentRun":
-    """The work on a run directory, with or without agents; ``job`` is this process's batch job."""
-    if RunView.open(path).experiment.agents is None:
-        return SearchRun(path, open_fleet, job, claim, observe)
-    return AgentRun(path, open_fleet, access, job, claim, observe)
+def open_run(process: RunProcess, access: ModelAccess) -> "SearchRun | AgentRun":
+    """The work on a run directory, with or without agents."""
+    if RunView.open(process.path).experiment.agents is None:
+        return SearchRun(process)
+    return AgentRun(process, access)
 
 
 class AgentRun:
     """A run with agents that this process goes on with, from whatever its steps say.
 
     Args:
-        path: the run directory; its experiment names a model and has no template.
-        open_fleet: brings up workers for a backend.
+        process: its run directory's experiment names a model and has no template.
         access: how to reach the model.
-        job: the batch job that this process belongs to, for other processes to read.
-        claim: on the devices that ``open_fleet`` takes; says what it waits for.
-        observe: is told every fact that this process journals.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        open_fleet: FleetOpener,
-        access: ModelAccess,
-        job: str = "",
-        claim: Claim | None = None,
-        observe: Observer = unobserved,
-    ) -> None:
-        self._path = path
-        self._observe = observe
-        self._job = job
-        self._open_fleet = open_fleet
+    def __init__(self, process: RunProcess, access: ModelAccess) -> None:
+        self._process = process
+        self._path, self._claim = process.path, process.claim
         self._access = access
-        self._claim = claim or Claim()
-        self._asked = StopRequests(path)
+        self._asked = StopRequests(process.path)
         self._task: asyncio.Task[None] | None = None
 
     def stop(self, reason: StopReason) -> None:
@@ -122,13 +91,8 @@ class AgentRun:
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with (
-            closing(RunDirectory.open(self._path, job=self._job)) as directory,
-            logged(self._path, directory.took_over),
-        ):
+        async with self._process.opened() as (directory, engine):
             self._asked.begin()
-            language = directory.experiment.kernel.language
-            engine = Engine(partial(self._open_fleet, language), observe=self._observe)
             shown: asyncio.Queue[Update | None] = asyncio.Queue()
             work = asyncio.create_task(self._work(directory, engine, shown))
             watch = asyncio.create_task(self._watch(shown))
@@ -144,7 +108,6 @@ class AgentRun:
                 work.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await work
-                await engine.close()
 
     async def _watch(self, shown: "asyncio.Queue[Update | None]") -> None:
         """Show what devices are waited for, and end a step that waits when that is asked for.

@@ -8,10 +8,9 @@ import asyncio
 import importlib.metadata
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from agents.patterns.inheritance import seeded
@@ -19,12 +18,11 @@ from agents.patterns.store import read_patterns
 from cluster.cli.console import Activity, Update
 from cluster.fleets.claim import Claim
 from cluster.runs.budget import checker_bytes, reserve_for
-from cluster.runs.logs import logged
-from cluster.runs.run_layout import STOP_FILE, STOP_NOW
+from cluster.runs.run_process import RunProcess, StopRequests
 from kernelwright import __version__
 from tuner.backends.registry import traits_of
-from tuner.device import Backend, Device
-from tuner.engine.engine import TICK_SECONDS, Engine, Observer, unobserved
+from tuner.device import Device
+from tuner.engine.engine import TICK_SECONDS, Engine
 from tuner.engine.fleet import Fleet
 from tuner.engine.progress import Pace, RunProgress
 from tuner.engine.session import Session, StopReason
@@ -43,8 +41,6 @@ from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
 
-FleetOpener = Callable[[Backend], Awaitable[Fleet]]
-
 PATTERNS_FILE = "patterns.json"
 """The patterns that this run reads, copied when it began so that a resume reads the same."""
 
@@ -58,57 +54,12 @@ every trial."""
 _log = logging.getLogger(__name__)
 
 
-class StopRequests:
-    """Stop requests for a run: from :meth:`add`, or from the stop file in its directory."""
-
-    def __init__(self, run: Path) -> None:
-        self._file = run / STOP_FILE
-        self._reason: StopReason | None = None
-
-    def begin(self) -> None:
-        """Forget what was asked of an earlier process."""
-        self._file.unlink(missing_ok=True)
-
-    def add(self, reason: StopReason) -> None:
-        """Ask for an end."""
-        _log.info("asked to end: %s", reason)
-        self._reason = reason
-
-    def __call__(self) -> StopReason | None:
-        """What was asked for so far."""
-        if self._reason != "interrupted":
-            with suppress(FileNotFoundError):
-                now = STOP_NOW in self._file.read_text(encoding="utf-8", errors="replace")
-                if now or self._reason is None:
-                    self.add("interrupted" if now else "stopped")
-        return self._reason
-
-
 class SearchRun:
-    """A run without agents that this process goes on with, from whatever its journal holds.
+    """A run without agents that this process goes on with, from whatever its journal holds."""
 
-    Args:
-        path: the run directory, made by :meth:`tuner.run_directory.RunDirectory.create`.
-        open_fleet: brings up workers for a backend, in the event loop that iterates.
-        job: the batch job that this process belongs to, for other processes to read.
-        claim: on the devices that ``open_fleet`` takes; says what it waits for.
-        observe: is told every fact that this process journals.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        open_fleet: FleetOpener,
-        job: str = "",
-        claim: Claim | None = None,
-        observe: Observer = unobserved,
-    ) -> None:
-        self._path = path
-        self._observe = observe
-        self._open_fleet = open_fleet
-        self._job = job
-        self._claim = claim or Claim()
-        self._asked = StopRequests(path)
+    def __init__(self, process: RunProcess) -> None:
+        self._process = process
+        self._asked = StopRequests(process.path)
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end: ``stopped`` confirms what was found, ``interrupted`` leaves at once."""
@@ -120,27 +71,20 @@ class SearchRun:
         Raises:
             KernelwrightError: spec or machine do not allow it; everything finished is kept.
         """
-        with (
-            closing(RunDirectory.open(self._path, job=self._job)) as directory,
-            logged(self._path, directory.took_over),
-        ):
+        claim = self._process.claim
+        async with self._process.opened() as (directory, engine):
             self._asked.begin()
-            language = directory.experiment.kernel.language
-            engine = Engine(partial(self._open_fleet, language), observe=self._observe)
-            try:
-                began = engine.now()
-                async with aclosing(opening(engine, self._claim, self._asked)) as waits:
-                    async for words in waits:
-                        yield Activity(words=words)
-                if not engine.opened:
-                    return
-                seconds = engine.now() - began - self._claim.waited
-                search = run_search(directory, engine, self._asked, opening=seconds)
-                async with aclosing(search) as steps:
-                    async for progress in steps:
-                        yield progress
-            finally:
-                await engine.close()
+            began = engine.now()
+            async with aclosing(opening(engine, claim, self._asked)) as waits:
+                async for words in waits:
+                    yield Activity(words=words)
+            if not engine.opened:
+                return
+            seconds = engine.now() - began - claim.waited
+            search = run_search(directory, engine, self._asked, opening=seconds)
+            async with aclosing(search) as steps:
+                async for progress in steps:
+                    yield progress
 
 
 async def opening(

@@ -18,7 +18,7 @@ from cluster.fleets.claim import Share
 from cluster.fleets.local import choose, open_local_fleet
 from cluster.fleets.target import open_target_fleet
 from cluster.runs.agent_run import ModelAccess, open_run
-from cluster.runs.search_run import FleetOpener
+from cluster.runs.run_process import FleetOpener, RunProcess
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.device import Backend
 from tuner.engine.session import StopReason
@@ -74,7 +74,7 @@ def workplace(
         yield Workplace(
             lambda: target is not None or machine_has_gpu(),
             check,
-            lambda folder: open_run(folder, opener, asking, settings.job),
+            lambda folder: open_run(RunProcess(folder, opener, settings.job), asking),
         )
         return
     with ExitStack() as stack:

@@ -23,6 +23,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: as in a run
 
 from cluster.fleets.pool import PooledFleet
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.benchmarks.overhead import BASELINE_NS, GPU, cost
 from tuner.engine.progress import RunProgress
@@ -192,7 +193,7 @@ def measure(
     async def drive(path: Path) -> None:
         nonlocal used
         before = time.process_time()
-        async for update in SearchRun(path, open_fleet).progress():
+        async for update in SearchRun(RunProcess(path, open_fleet)).progress():
             now = time.process_time()
             if isinstance(update, RunProgress) and update.phase == "search":
                 used += now - before

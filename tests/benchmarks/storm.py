@@ -20,6 +20,7 @@ from typing import Any
 
 from cluster.fleets.local import ThreadBench, ThreadCompiler, choose
 from cluster.fleets.pool import PooledFleet
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tuner.experiment.load import load_experiment
 from tuner.expressions import Expression
@@ -186,7 +187,7 @@ def storm(backend: str, kernels: int, benches: int, salt: int) -> dict[str, Any]
         RunDirectory.create(path, load_experiment(spec), spec.read_text()).close()
 
         async def drive() -> None:
-            async for _ in SearchRun(path, open_fleet).progress():
+            async for _ in SearchRun(RunProcess(path, open_fleet)).progress():
                 pass
 
         asyncio.run(drive())

@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 from cluster.fleets.local import open_local_fleet
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.benchmarks.timeline import timeline
 from tuner.experiment.load import load_experiment
@@ -64,7 +65,7 @@ def search(spec: Path, folder: Path) -> dict[str, Any]:
     RunDirectory.create(folder, experiment, spec.read_text()).close()
 
     async def drive() -> None:
-        async for _ in SearchRun(folder, open_local_fleet).progress():
+        async for _ in SearchRun(RunProcess(folder, open_local_fleet)).progress():
             pass
 
     asyncio.run(drive())

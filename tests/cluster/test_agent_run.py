@@ -20,6 +20,7 @@ from cluster.commands.report import FILES, report
 from cluster.commands.results import export, is_over, stop
 from cluster.runs.agent_run import AgentRun, ModelAccess, open_run
 from cluster.runs.model_choice import TRANSCRIPT, UNANSWERED
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.agents.test_loop import BASELINE_NS, draft, plain, script, suggestion
@@ -62,7 +63,7 @@ def follow(path, *, fleets=None, leave_after=None, how=None, **options):
         return fleet
 
     async def go():
-        run = open_run(path, opener, ModelAccess())
+        run = open_run(RunProcess(path, opener), ModelAccess())
         assert isinstance(run, AgentRun)
         pictures = []
         async for picture in run.progress():
@@ -497,7 +498,7 @@ def test_told_to_stop_now_it_leaves_a_model_that_does_not_answer(tmp_path):
 
     async def go():
         asking = asyncio.create_task(ask())
-        async for _ in AgentRun(path, opener, ModelAccess()).progress():
+        async for _ in AgentRun(RunProcess(path, opener), ModelAccess()).progress():
             pass
         await asking
 
@@ -513,7 +514,9 @@ def test_a_run_that_only_waits_brings_no_fleet_up(tmp_path):
         return fleets[-1]
 
     async def go():
-        async for _ in AgentRun(path, opener, ModelAccess(exit_when_waiting=True)).progress():
+        async for _ in AgentRun(
+            RunProcess(path, opener), ModelAccess(exit_when_waiting=True)
+        ).progress():
             pass
 
     for _ in range(3):
@@ -545,7 +548,9 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
 
     async def go():
         replying = asyncio.create_task(reply())
-        shown = [str(one) async for one in AgentRun(path, opener, ModelAccess()).progress()]
+        shown = [
+            str(one) async for one in AgentRun(RunProcess(path, opener), ModelAccess()).progress()
+        ]
         replying.cancel()
         return shown
 
@@ -571,4 +576,4 @@ def test_without_agents_it_is_an_ordinary_run(tmp_path):
     async def never(_backend):
         raise AssertionError
 
-    assert isinstance(open_run(tmp_path / "run", never, ModelAccess()), SearchRun)
+    assert isinstance(open_run(RunProcess(tmp_path / "run", never), ModelAccess()), SearchRun)

@@ -8,6 +8,7 @@ import pytest
 from cluster.cli.console import Activity
 from cluster.commands.results import stop
 from cluster.commands.runs import _follow
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import SPEC, write_experiment
@@ -29,7 +30,7 @@ def test_a_second_request_to_stop_does_not_wait_for_the_confirmation(tmp_path, c
 
     async def go():
         nonlocal asked
-        async for picture in SearchRun(path, opener).progress():
+        async for picture in SearchRun(RunProcess(path, opener)).progress():
             if asked < 2 and picture.finished:
                 stop(path, now=False)
                 asked += 1
@@ -73,7 +74,7 @@ def follow(path: Path, stop_at: int | None = None) -> list[str]:
         return DesertedFleet(device=CPU, baseline_ns=(1e4,) * 9, cost=lambda *_: 1e4)
 
     async def go():
-        run = SearchRun(path, opener)
+        run = SearchRun(RunProcess(path, opener))
         async for picture in run.progress():
             seen.append(str(picture))
             if stop_at is not None and sum(WHY in one for one in seen) >= stop_at:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.cluster.kernels import SPEC
 from tests.cluster.test_ray_driver import begin, facts
@@ -55,7 +56,7 @@ def test_a_node_that_joins_is_used_one_without_a_driver_named_and_a_drained_one_
 
     async def follow():
         done = False
-        async for progress in SearchRun(run, opener).progress():
+        async for progress in SearchRun(RunProcess(run, opener)).progress():
             if progress.finished and not done:
                 done = True
                 joined = add(num_cpus=2)

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from cluster.commands.report import FILES, finish
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import ROOT, SPEC, command, kernelwright, write_experiment
@@ -33,7 +34,7 @@ def follow(path):
         return SimulatedFleet(device=CPU, baseline_ns=(1e4,) * 9, cost=lambda *_: 5e3)
 
     async def go():
-        async for _ in SearchRun(path, opener).progress():
+        async for _ in SearchRun(RunProcess(path, opener)).progress():
             pass
 
     asyncio.run(go())

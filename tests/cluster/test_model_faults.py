@@ -11,6 +11,7 @@ from agents.settings import AgentSettings, with_agent_settings
 from cluster.commands.report import conclude
 from cluster.commands.results import is_over
 from cluster.runs.agent_run import AgentRun, ModelAccess
+from cluster.runs.run_process import RunProcess
 from tests.agents.devices import CPU
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
 from tests.agents.test_loop import BASELINE_NS, draft, plain, suggestion
@@ -40,7 +41,7 @@ def follow(path):
 
     async def go():
         access = ModelAccess(keys={"OPENAI_API_KEY": KEY}, endpoints=("127.0.0.1",))
-        async for _ in AgentRun(path, opener, access).progress():
+        async for _ in AgentRun(RunProcess(path, opener), access).progress():
             pass
 
     asyncio.run(go())

@@ -12,6 +12,7 @@ import pytest
 
 from cluster.runs.resuming import resume_hint
 from cluster.runs.run_layout import round_path
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
@@ -56,7 +57,7 @@ def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path, monkeypatc
 
     async def follow():
         killed = False
-        async for progress in SearchRun(run, opener).progress():
+        async for progress in SearchRun(RunProcess(run, opener)).progress():
             if progress.finished and not killed:
                 killed = True
                 os.kill(int(processes[0].rpartition("/")[2]), signal.SIGKILL)
@@ -104,7 +105,7 @@ def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkey
         return fleet
 
     async def follow():
-        async for progress in SearchRun(run, opener).progress():
+        async for progress in SearchRun(RunProcess(run, opener)).progress():
             if progress.finished and len(processes) == 1:
                 os.kill(int(processes[0].rpartition("/")[2]), signal.SIGKILL)
                 processes.append("killed")

@@ -13,6 +13,7 @@ from cluster.fleets.holders import describe
 from cluster.runs import agent_run, model_choice
 from cluster.runs.agent_run import AgentRun, ModelAccess
 from cluster.runs.model_choice import with_agents
+from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import opening
 from cluster.runs.workplace import workplace
 from cluster.settings import Settings
@@ -213,7 +214,7 @@ def test_devices_are_given_back_while_a_model_is_asked(tmp_path, monkeypatch, ke
         return fleets[-1]
 
     async def follow(path):
-        async for _ in AgentRun(path, opener, ModelAccess(), claim=claim).progress():
+        async for _ in AgentRun(RunProcess(path, opener, claim=claim), ModelAccess()).progress():
             pass
 
     monkeypatch.setattr(
