@@ -131,9 +131,9 @@ def finish(
         NothingValid: there is no result.
         ModelUnavailable: the models failed before anything was gained.
     """
-    ledger = read_summary(run_dir)
-    if ledger is not None and ledger.searched is None and ledger.model_failed:
-        raise ModelUnavailable(_words(ledger))
+    summary = read_summary(run_dir)
+    if summary is not None and summary.searched is None and summary.model_failed:
+        raise ModelUnavailable(_words(summary))
     view = result_view(run_dir)
     entries = view.entries()
     history = History.of(view.experiment, entries)
@@ -163,9 +163,9 @@ def check_outcome(run_dir: Path, result: Result) -> None:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
         ModelUnavailable: the models failed.
     """
-    ledger = read_summary(run_dir)
-    if ledger is not None and ledger.model_failed:
-        raise ModelUnavailable(_words(ledger))
+    summary = read_summary(run_dir)
+    if summary is not None and summary.model_failed:
+        raise ModelUnavailable(_words(summary))
     if result.outcome == "nothing_valid":
         why = result.baseline_rejected
         nothing = (
@@ -177,34 +177,34 @@ def check_outcome(run_dir: Path, result: Result) -> None:
 
 
 def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
-    ledger = read_summary(run_dir)
-    histories = rounds_of(run_dir, ledger) if ledger else {}
+    summary = read_summary(run_dir)
+    histories = rounds_of(run_dir, summary) if summary else {}
     rejected = {number: rejections_line(history) for number, history in histories.items()}
     if as_json:
         found = result.to_json()
-        if ledger is not None:
+        if summary is not None:
             found["agents"] = {
-                **summary_json(ledger),
+                **summary_json(summary),
                 "trials": tried(histories.values()),
                 "rejected": rejected,
             }
         typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
         return
-    if ledger is not None and len(ledger.rounds) > 1:
+    if summary is not None and len(summary.rounds) > 1:
         typer.echo(
-            f"{tried(histories.values())} configurations in {len(ledger.rounds)} rounds; the "
-            f"result below is from round {ledger.searched}:"
+            f"{tried(histories.values())} configurations in {len(summary.rounds)} rounds; the "
+            f"result below is from round {summary.searched}:"
         )
     width = terminal_width()
     typer.echo(render(result, width))
     figures = _figure(result)
-    if ledger is not None:
-        _print_rounds(ledger, rejected, min(width, MOST_PROSE))
+    if summary is not None:
+        _print_rounds(summary, rejected, min(width, MOST_PROSE))
         _print_account(run_dir)
-        spent = ledger.spent
+        spent = summary.spent
         tokens = spent.input_tokens + spent.output_tokens
         figures += (
-            f" rounds={len(ledger.rounds)} calls={spent.calls} tokens={tokens}"
+            f" rounds={len(summary.rounds)} calls={spent.calls} tokens={tokens}"
             f" cost={spent.cost_usd:.2f}"
         )
     typer.echo(f"kernelwright: outcome={result.outcome}{figures} run={run_dir}")
@@ -229,9 +229,9 @@ def _figure(result: Result) -> str:
     return f" speedup={result.speedup:.2f}{verdict}{plainly}{portfolio}"
 
 
-def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str], width: int) -> None:
+def _print_rounds(summary: RoundsSummary, rejected: Mapping[int, str], width: int) -> None:
     typer.echo("rounds:")
-    for past in ledger.rounds:
+    for past in summary.rounds:
         found = "" if past.speedup is None else f", {past.speedup:.2f}×"
         if past.interval is not None:
             found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
@@ -250,7 +250,7 @@ def _print_rounds(ledger: RoundsSummary, rejected: Mapping[int, str], width: int
         if str(past.static):
             lines.append(f"     {inline(str(past.static), 1000)}")
         typer.echo(hanging("\n".join(lines), width))
-    typer.echo(f"  ended: {ledger.detail}\n")
+    typer.echo(f"  ended: {summary.detail}\n")
 
 
 def _print_account(run_dir: Path) -> None:
@@ -262,6 +262,6 @@ def _print_account(run_dir: Path) -> None:
     typer.echo()
 
 
-def _words(ledger: RoundsSummary) -> str:
-    lost = [past.verdict for past in ledger.rounds]
-    return "; ".join([ledger.detail, *(inline(words) for words in lost[-1:])])
+def _words(summary: RoundsSummary) -> str:
+    lost = [past.verdict for past in summary.rounds]
+    return "; ".join([summary.detail, *(inline(words) for words in lost[-1:])])

@@ -35,8 +35,8 @@ def is_over(run_dir: Path) -> bool:
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return history_of(view).finished
-    ledger = read_summary(run_dir)
-    return ledger is not None and ledger.over
+    summary = read_summary(run_dir)
+    return summary is not None and summary.over
 
 
 def result_view(run_dir: Path) -> RunView:
@@ -49,12 +49,12 @@ def result_view(run_dir: Path) -> RunView:
     view = RunView.open(run_dir)
     if view.experiment.agents is None:
         return view
-    ledger = read_summary(run_dir)
-    if ledger is not None and ledger.searched is not None:
-        return _ended(run_dir, ledger.searched, ledger.suffix)
-    rounds = rounds_begun(run_dir) if ledger is None else []
+    summary = read_summary(run_dir)
+    if summary is not None and summary.searched is not None:
+        return _ended(run_dir, summary.searched, summary.suffix)
+    rounds = rounds_begun(run_dir) if summary is None else []
     if not rounds:
-        why = "no round has begun its search" if ledger is None else ledger.detail
+        why = "no round has begun its search" if summary is None else summary.detail
         raise NothingValid(f"there is no result: {why}")
     return RunView.open(rounds[-1])
 
@@ -80,14 +80,14 @@ def status(run_dir: Path, *, as_json: bool) -> None:
 
 
 def _rounds_status(view: RunView) -> dict[str, object]:
-    ledger, spent = read_summary(view.path), spent_so_far(view.path)
-    histories = list(rounds_of(view.path, ledger).values())
+    summary, spent = read_summary(view.path), spent_so_far(view.path)
+    histories = list(rounds_of(view.path, summary).values())
     facts: dict[str, object] = {
         "run": view.info.run,
         **state_of(
             view.path,
-            over=ledger is not None and ledger.over,
-            waiting=ledger is not None and ledger.waiting,
+            over=summary is not None and summary.over,
+            waiting=summary is not None and summary.waiting,
         ),
         "rounds": len(histories),
         "trials": tried(histories),
@@ -96,17 +96,17 @@ def _rounds_status(view: RunView) -> dict[str, object]:
         "cost_usd": round(spent.cost_usd, 4),
         **_best(histories),
     }
-    return facts if ledger is None else {**facts, "ended": ledger.detail}
+    return facts if summary is None else {**facts, "ended": summary.detail}
 
 
-def rounds_of(run_dir: Path, ledger: RoundsSummary | None) -> dict[int, History]:
+def rounds_of(run_dir: Path, summary: RoundsSummary | None) -> dict[int, History]:
     """The histories of rounds that have begun, by number.
 
     Raises:
         EnvironmentProblem: the journal of a round is lost.
     """
     found = {int(path.name): history_of(RunView.open(path)) for path in rounds_begun(run_dir)}
-    for past in ledger.rounds if ledger else ():
+    for past in summary.rounds if summary else ():
         history = found.get(past.number)
         if past.speedup is not None and not (history and history.finished):
             raise _lost(run_dir, past.number, round_path(run_dir, past.number))

@@ -295,10 +295,10 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
     if (folder / STOP_FILE).exists() and not results.is_over(folder):
         words = "stopped before it could confirm; everything measured is kept"
         _leave(words, folder, on_target, 128 + signal.SIGINT)
-    ledger = read_summary(folder)
-    if ledger is not None and ledger.waiting:
-        options = again if ledger.reason == "device" else on_target
-        _leave(ledger.detail, folder, options, DeviceNeeded.exit_code)
+    summary = read_summary(folder)
+    if summary is not None and summary.waiting:
+        options = again if summary.reason == "device" else on_target
+        _leave(summary.detail, folder, options, DeviceNeeded.exit_code)
 
 
 def _leave(why: str, folder: Path, options: str, code: int) -> NoReturn:

@@ -215,7 +215,7 @@ def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | No
 def _keep(directory: RunDirectory, ending: Ending) -> None:
     """What can be rebuilt from the steps at any time."""
     path, experiment = directory.path, directory.experiment
-    ledger = RoundsSummary.of(ending)
+    summary = RoundsSummary.of(ending)
     with derived():
         write_variants(path / "variants", ending.state.variants)
         directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
@@ -227,8 +227,8 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
                 made=f"by {agents.model.partition(':')[0]} in run {directory.info.run}",
             )
             write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
-    if ledger.searched is not None:
-        exported = round_path(path, ledger.searched, ledger.suffix) / EXPORT
+    if summary.searched is not None:
+        exported = round_path(path, summary.searched, summary.suffix) / EXPORT
         for file in (one for one in exported.glob("*") if not one.is_dir()):
             try:
                 text = read_bounded(file, _EXPORT_BYTES)
@@ -236,4 +236,4 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
                 raise EnvironmentProblem(f"{file} {error}: move it away and resume") from error
             with derived():
                 directory.write(f"{EXPORT}/{file.name}", text or "")
-    write_summary(path, ledger)
+    write_summary(path, summary)

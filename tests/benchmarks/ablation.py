@@ -39,7 +39,7 @@ def measure(experiment, language, mode, seconds, folder):
     command = [sys.executable, "-m", "cluster", "run", str(spec), "--fleet", "local"]
     command += ["--run-dir", str(run), "--seconds", str(seconds), "--json"]
     ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    result, ledger = json.loads(ran.stdout), read_summary(run)
+    result, summary = json.loads(ran.stdout), read_summary(run)
     trials = [
         json.loads(line)
         for rows in sorted(run.glob("rounds/*/results.jsonl"))
@@ -48,7 +48,7 @@ def measure(experiment, language, mode, seconds, folder):
     return {
         "mode": mode,
         "speedup": result["speedup"],
-        "rounds": len(ledger.rounds),
+        "rounds": len(summary.rounds),
         "calls": len(recorded_exchanges(run / "llm")),
         "trials": len(trials),
         "device_seconds": sum(trial["device_seconds"] for trial in trials),

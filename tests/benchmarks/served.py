@@ -67,7 +67,7 @@ def through(name: str, fleet: str, folder: Path) -> dict[str, Any]:
             check=False,
         )
         asked = len(server.seen)
-    ledger = read_summary(run)
+    summary = read_summary(run)
     texts = [path.read_text(errors="replace") for path in run.rglob("*") if path.is_file()]
     calls = len(replies) + 3
     found = {
@@ -78,13 +78,13 @@ def through(name: str, fleet: str, folder: Path) -> dict[str, Any]:
         "paid": calls,
         "leaked": any(KEY in text for text in (*texts, ran.stdout, ran.stderr)),
     }
-    if ledger:
-        spent = ledger.spent
+    if summary:
+        spent = summary.spent
         found |= {
             "calls": spent.calls,
             "tokens": spent.input_tokens + spent.output_tokens,
             "cost_usd": round(spent.cost_usd, 6),
-            "gained": ledger.gained,
+            "gained": summary.gained,
         }
     found["right"] = (
         not found["leaked"]

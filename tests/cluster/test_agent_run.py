@@ -76,30 +76,30 @@ def follow(path, *, fleets=None, leave_after=None, how=None, **options):
 
 
 def settled(path):
-    ledger = read_summary(path)
+    summary = read_summary(path)
     steps = {
         file.name: json.loads(file.read_text())["result"] for file in (path / "llm").rglob("*.json")
     }
     for result in steps.values():
         result.pop("seconds", None)
-    return replace(ledger, spent=replace(ledger.spent, seconds=0.0)), steps
+    return replace(summary, spent=replace(summary.spent, seconds=0.0)), steps
 
 
-def test_replayed_rounds_end_with_a_ledger_variants_and_an_export(tmp_path, capsys):
+def test_replayed_rounds_end_with_a_summary_variants_and_an_export(tmp_path, capsys):
     fleets = []
     pictures = follow(begin(tmp_path / "run"), fleets=fleets)
-    ledger = read_summary(tmp_path / "run")
-    assert ledger.reason == "planned"
-    assert ledger.gained
-    assert ledger.over
-    assert ledger.searched == 1
-    assert [past.verdict for past in ledger.rounds] == [
+    summary = read_summary(tmp_path / "run")
+    assert summary.reason == "planned"
+    assert summary.gained
+    assert summary.over
+    assert summary.searched == 1
+    assert [past.verdict for past in summary.rounds] == [
         "improved",
         "no significant gain",
     ]
-    assert ledger.spent.calls == 7
-    assert ledger.rounds[0].gain is None
-    assert ledger.rounds[1].gain.speedup == pytest.approx(1.0)
+    assert summary.spent.calls == 7
+    assert summary.rounds[0].gain is None
+    assert summary.rounds[1].gain.speedup == pytest.approx(1.0)
     entered = [
         "incumbent.entered" in (tmp_path / f"run/rounds/{number}/journal.jsonl").read_text()
         for number in ("01", "02")
@@ -179,11 +179,11 @@ def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path, every):
 
 
 @pytest.mark.parametrize("suffix", ["/../../../other/rounds/01", "\0", "-d0" * 99])
-def test_a_ledger_names_no_place_outside_its_run(tmp_path, suffix):
+def test_a_summary_names_no_place_outside_its_run(tmp_path, suffix):
     path = begin(tmp_path / "run")
     follow(path)
-    ledger = json.loads((path / "rounds.json").read_text())
-    (path / "rounds.json").write_text(json.dumps(ledger | {"suffix": suffix}))
+    summary = json.loads((path / "rounds.json").read_text())
+    (path / "rounds.json").write_text(json.dumps(summary | {"suffix": suffix}))
     with pytest.raises(EnvironmentProblem, match=r"rounds\.json cannot be read; delete it"):
         report(path, as_json=False)
 
@@ -202,9 +202,9 @@ def test_a_step_of_endless_digits_is_damage(tmp_path):
 def test_what_lies_beside_an_export_and_is_no_text_is_named(tmp_path):
     path = begin(tmp_path / "run")
     follow(path)
-    ledger = read_summary(path)
+    summary = read_summary(path)
     (path / "rounds.json").unlink()
-    stray = path / "rounds" / f"{ledger.searched:02d}{ledger.suffix}" / "export" / "stray"
+    stray = path / "rounds" / f"{summary.searched:02d}{summary.suffix}" / "export" / "stray"
     stray.write_bytes(b"\xff")
     with pytest.raises(EnvironmentProblem, match="stray is not UTF-8"):
         follow(path)
@@ -238,9 +238,9 @@ def test_how_an_earlier_life_ended_is_not_told_of_the_next(tmp_path):
 def test_a_request_without_a_reply_is_kept_for_whoever_goes_on(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.8)])))
     follow(path)
-    ledger = read_summary(path)
-    assert ledger.gained
-    assert ledger.detail == "the transcript has no reply for r2-d0-planning-a0"
+    summary = read_summary(path)
+    assert summary.gained
+    assert summary.detail == "the transcript has no reply for r2-d0-planning-a0"
     request = REQUESTS.validate_json((path / "llm" / UNANSWERED).read_bytes())
     assert str(request.position.step) == "r2-d0-planning-a0"
     assert "Results of the last search" in request.messages[1].content
@@ -251,10 +251,10 @@ def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
     pictures = follow(begin(tmp_path / "whole"))
     second = next(n for n, text in enumerate(pictures) if text.startswith("round 2: search"))
     follow(path, leave_after=second, how="stopped")
-    ledger = read_summary(path)
-    assert ledger.reason == "stopped"
-    assert ledger.gained
-    assert ledger.over
+    summary = read_summary(path)
+    assert summary.reason == "stopped"
+    assert summary.gained
+    assert summary.over
 
 
 def test_asked_to_stop_before_it_found_anything_it_goes_on_later(tmp_path):
@@ -271,11 +271,11 @@ def test_a_template_that_fails_on_the_device_goes_back_to_its_author(tmp_path):
     path = begin(tmp_path / "run", script(([suggestion()], [draft(0.5)] * 4)), rounds=1)
     faults = dict.fromkeys(range(99), Fault.WRONG)
     follow(path, faults=faults)
-    ledger = read_summary(path)
-    assert ledger.model_failed
-    assert "no usable template" in ledger.rounds[0].verdict
-    assert "wrong_result" in ledger.rounds[0].verdict
-    assert ledger.spent.calls == 5
+    summary = read_summary(path)
+    assert summary.model_failed
+    assert "no usable template" in summary.rounds[0].verdict
+    assert "wrong_result" in summary.rounds[0].verdict
+    assert summary.spent.calls == 5
 
 
 REPLIES = {
@@ -558,8 +558,8 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
     further_on = [line for line in shown if line.startswith("round 1-meanwhile2: search: ")]
     assert further_on
     assert not any("left" in line or "1000000000 s" in line for line in further_on)
-    ledger = read_summary(path)
-    assert (ledger.searched, ledger.suffix) == (1, "-meanwhile2-final1")
+    summary = read_summary(path)
+    assert (summary.searched, summary.suffix) == (1, "-meanwhile2-final1")
     best = json.loads((path / "llm" / "r2-meanwhile.json").read_text())["result"]
     assert best["speedup"] == pytest.approx(10, rel=0.1)
     assert best["trials"] == 20

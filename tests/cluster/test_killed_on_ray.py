@@ -128,9 +128,9 @@ def test_killed_and_resumed_it_ends_the_same_and_asks_nobody_twice(tmp_path, poi
     assert not asyncio.run(live(run, box, lambda: False))
 
     assert kills >= least
-    ledger = read_summary(run)
-    assert (ledger.reason, len(ledger.rounds), ledger.searched) == ("planned", 1, 1)
-    assert ledger.spent.calls == len(SCRIPT)
+    summary = read_summary(run)
+    assert (summary.reason, len(summary.rounds), summary.searched) == ("planned", 1, 1)
+    assert summary.spent.calls == len(SCRIPT)
     steps = run / "llm"
     taken = {file.relative_to(steps).as_posix() for file in steps.rglob("*.json")}
     last = ("r1-final1", "briefs/r2", "r2-d0-planning-a0")

@@ -85,11 +85,11 @@ def test_a_fault_before_anything_was_gained_is_one_line_and_exit_5(tmp_path, nam
         assert words in str(error)
         assert "\n" not in str(error)
         assert KEY not in str(error)
-        ledger = read_summary(path)
-        assert ledger.spent.calls == calls
-        assert (ledger.spent.cost_usd > 0) == (calls > 0)
+        summary = read_summary(path)
+        assert summary.spent.calls == calls
+        assert (summary.spent.cost_usd > 0) == (calls > 0)
         assert len(server.seen) == requests
-        assert is_over(path) == (ledger.reason != "model")
+        assert is_over(path) == (summary.reason != "model")
         assert not any(
             KEY.encode() in file.read_bytes() for file in path.rglob("*") if file.is_file()
         )
@@ -101,11 +101,11 @@ def test_what_was_gained_before_a_fault_is_the_result_and_is_not_paid_again(tmp_
     ) as server:
         path = begin(tmp_path / "run", server.url)
         assert follow(path) is None
-        ledger = read_summary(path)
-        assert (ledger.reason, ledger.gained, ledger.spent.calls) == ("model", True, 2)
+        summary = read_summary(path)
+        assert (summary.reason, summary.gained, summary.spent.calls) == ("model", True, 2)
         server.behaviours = [answers(completion(suggestion(stop=True)))]
         assert follow(path) is None
         again = read_summary(path)
         assert (again.reason, again.spent.calls) == ("planned", 3)
-        assert again.spent.cost_usd == pytest.approx(1.5 * ledger.spent.cost_usd)
+        assert again.spent.cost_usd == pytest.approx(1.5 * summary.spent.cost_usd)
         assert len(server.seen) == 4

@@ -65,12 +65,12 @@ def test_faults_on_the_way_and_a_right_account_at_the_end(tmp_path):
         answers(completion(fenced(DRAFT, FAMILY))),
     ) as server:
         result = run(tmp_path, server, agents=", temperature: 0.5, seed: 4")
-    ledger = read_summary(tmp_path / "run")
-    assert ledger is not None, result.stderr
-    assert ledger.spent.calls == 4, result.stderr
-    assert (ledger.spent.input_tokens, ledger.spent.output_tokens) == (4000, 2000)
-    assert ledger.spent.cost_usd > 0
-    assert ledger.searched == 1
+    summary = read_summary(tmp_path / "run")
+    assert summary is not None, result.stderr
+    assert summary.spent.calls == 4, result.stderr
+    assert (summary.spent.input_tokens, summary.spent.output_tokens) == (4000, 2000)
+    assert summary.spent.cost_usd > 0
+    assert summary.searched == 1
     assert "generation: 2 calls, 2000 tokens read, 1000 written" in result.stdout
     assert len((tmp_path / "run" / "calls.csv").read_text().splitlines()) == 5
     assert {(body["temperature"], body["seed"]) for body in server.seen} == {(0.5, 4)}
@@ -79,7 +79,7 @@ def test_faults_on_the_way_and_a_right_account_at_the_end(tmp_path):
     calls = [f for f in RunView.open(tmp_path / "run").facts() if isinstance(f, ModelCalled)]
     assert [call.result for call in calls] == ["reply"] * 4
     assert sum(call.input_tokens for call in calls) == 4000
-    assert sum(call.cost_usd for call in calls) == pytest.approx(ledger.spent.cost_usd)
+    assert sum(call.cost_usd for call in calls) == pytest.approx(summary.spent.cost_usd)
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "r1-d0-planning-a0: reply" in log
     asked = server.seen[0]["messages"][-1]["content"].strip().splitlines()[0]

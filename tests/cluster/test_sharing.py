@@ -227,9 +227,9 @@ def test_devices_are_given_back_while_a_model_is_asked(tmp_path, monkeypatch, ke
     prepared = [sum(isinstance(w, PrepareWork) for w in fleet.submitted) for fleet in fleets]
     assert prepared == ([1] if keep else [1] * len(fleets))
     assert keep or len(fleets) > 2
-    ledger = read_summary(path)
-    assert (ledger.reason, ledger.searched, ledger.spent.calls) == ("planned", 1, 7)
-    assert [past.verdict for past in ledger.rounds] == ["improved", "no significant gain"]
+    summary = read_summary(path)
+    assert (summary.reason, summary.searched, summary.spent.calls) == ("planned", 1, 7)
+    assert [past.verdict for past in summary.rounds] == ["improved", "no significant gain"]
 
 
 async def followed(run, **share):
