@@ -27,6 +27,7 @@ from tuner.errors import SpecError
 from tuner.experiment.contents import FromFile, FromPython, Integers, Offsets
 from tuner.experiment.model import Argument, Experiment, Template
 from tuner.experiment.tolerances import comparison_rules
+from tuner.report.markdown import fenced
 from tuner.results.landscape import Landscape
 from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
@@ -250,10 +251,7 @@ def tokens(text: str) -> int:
 
 def quoted(text: str, language: str = "", limit: int = _QUOTED_LENGTH) -> str:
     """Foreign text as a fenced block that it cannot close, cut in the middle to ``limit``."""
-    clean = shortened(scrubbed(text), limit)
-    longest = max((len(run) for run in re.findall(r"`+", clean)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{clean.rstrip()}\n{fence}"
+    return fenced(shortened(scrubbed(text), limit), language)
 
 
 def inline(text: str, limit: int = 300) -> str:

@@ -179,6 +179,15 @@ def arguments(code: str, opening: int) -> tuple[str, ...]:
     return split(code[opening + 1 : end]) if end is not None else ()
 
 
+def called(call: "Node", tree: Tree) -> tuple[str, tuple[str, ...]] | None:
+    """The name in a call, without namespaces and template arguments, and its arguments."""
+    function, listed = (call.child_by_field_name(part) for part in ("function", "arguments"))
+    if function is None or listed is None:
+        return None
+    name = re.sub(r"<.*", "", tree.text(function), flags=re.DOTALL).rpartition("::")[2].strip()
+    return name, split(tree.text(listed)[1:-1])
+
+
 def closing(code: str, opening: int) -> int | None:
     """The place of the bracket that closes the one at ``opening``.
 

@@ -11,9 +11,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from tuner.csource.arithmetic import Polynomial, applied, ceil_div, remainder
-from tuner.csource.host_program import Function, HostProgram, bound, closing, split
+from tuner.csource.host_program import Function, HostProgram, bound, called, closing, split
 from tuner.csource.host_types import ITEM_BYTES, class_bindings, resolved_type
-from tuner.csource.tree import Tree, parse
+from tuner.csource.tree import Tree, parse_expression
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -185,10 +185,8 @@ class _Evaluator:
             return None
         if next(self._parses, None) is None:
             return None
-        tree = parse(f"auto _ = {text};", "cuda")
-        node = next(tree.find("init_declarator"), None)
-        value = node.child_by_field_name("value") if node else None
-        return self._node(value, tree) if value is not None else None
+        parsed = parse_expression(text)
+        return self._node(*parsed) if parsed else None
 
     def _inner(self, text: str, scope: Scope | None = None) -> Polynomial | None:
         return _Evaluator(scope or self._scope, self._steps - 1, self._parses).text(text)
@@ -276,11 +274,10 @@ class _Evaluator:
         return self._inner(constant, scope) if constant else None
 
     def _call(self, node: "Node", tree: Tree) -> Polynomial | None:
-        function, listed = (node.child_by_field_name(part) for part in ("function", "arguments"))
-        if function is None or listed is None:
+        call, listed = called(node, tree), node.child_by_field_name("arguments")
+        if call is None or listed is None:
             return None
-        name = re.sub(r"<.*", "", tree.text(function), flags=re.DOTALL).rpartition("::")[2].strip()
-        given = split(tree.text(listed)[1:-1])
+        name, given = call
         if _CAST.fullmatch(name) and len(given) == 1:
             return self._inner(given[0])
         program = self._scope.program

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tuner.csource.arithmetic import Polynomial
-from tuner.csource.host_program import bound, split
+from tuner.csource.host_program import bound, called
 from tuner.csource.host_values import Scope
-from tuner.csource.tree import Tree, parse
+from tuner.csource.tree import Tree, parse_expression
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -61,20 +61,18 @@ class IndexBounds:
 
     def of_text(self, text: str) -> Polynomial | None:
         """As :meth:`of`, of an expression's code."""
-        tree = parse(f"auto _ = {text};", "cuda")
-        node = next(tree.find("init_declarator"), None)
-        return self._of_part(node, "value", tree) if node else None
+        parsed = parse_expression(text)
+        return self.of(*parsed) if parsed else None
 
     def _of_part(self, node: "Node", part: str, tree: Tree) -> Polynomial | None:
         inner = node.child_by_field_name(part)
         return self.of(inner, tree) if inner else None
 
     def _of_call(self, node: "Node", tree: Tree) -> Polynomial | None:
-        function, listed = (node.child_by_field_name(part) for part in ("function", "arguments"))
-        if function is None or listed is None:
+        call = called(node, tree)
+        if call is None:
             return None
-        name = re.sub(r"<.*", "", tree.text(function), flags=re.DOTALL).rpartition("::")[2].strip()
-        given = split(tree.text(listed)[1:-1])
+        name, given = call
         macro = self._scope.program.macros.get(name)
         if macro and macro.parameters is not None and name not in macro.body:
             return self.of_text(bound(macro.body, macro.parameters, given))

@@ -153,6 +153,14 @@ def parse(source: str, language: str) -> Tree:
     return Tree(code, tree.root_node)
 
 
+def parse_expression(text: str) -> "tuple[Node, Tree] | None":
+    """The node of an expression of CUDA C++, and its tree; ``None`` if it is no expression."""
+    tree = parse(f"auto _ = {text};", "cuda")
+    declared = next(tree.find("init_declarator"), None)
+    value = declared.child_by_field_name("value") if declared else None
+    return (value, tree) if value else None
+
+
 def _plain(code: str, macros: Mapping[str, frozenset[str]], grammar: str) -> str:
     """The code as the grammar knows it: less qualifiers, attributes, and macros for these."""
     unknown = re.compile(rf"{_ATTRIBUTE}|{_ALIGNED}|\b(?:{_QUALIFIERS[grammar]})(?!\w)")

@@ -42,7 +42,7 @@ def _parts(parts: tuple[Part, ...]) -> Iterator[str]:
             case Listing(text=text, language=language, summary=summary):
                 if summary:
                     yield f"{escaped(summary)}:"
-                yield _fenced(text, language)
+                yield fenced(text, language)
             case _:
                 pass
 
@@ -57,7 +57,8 @@ def _table(
     return "\n".join([line(head), f"| {rule} |", *map(line, rows)])
 
 
-def _fenced(text: str, language: str) -> str:
+def fenced(text: str, language: str) -> str:
+    """Text as a fenced block that it cannot close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
