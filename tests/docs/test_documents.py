@@ -5,14 +5,17 @@ import runpy
 from pathlib import Path
 
 import pytest
+import typer.main
 
 from agents.settings import SECTIONS
+from cluster.cli.main import app
 from docs.generate import documents, spec_fields
 from tuner.experiment.load import load_experiment
 from tuner.experiment.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("agents", "cluster", "tuner", "workers")
+COMMANDS = typer.main.get_command(app).commands
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
@@ -53,6 +56,22 @@ def test_files_and_modules_named_in_pages_exist(page: Path) -> None:
         assert list(ROOT.glob(name)), name
     for module in re.findall(r"python -m ((?:docs|tests)(?:\.\w+)+)", text):
         assert ROOT.joinpath(*module.split(".")).with_suffix(".py").exists(), module
+
+
+def options(name: str) -> set[str]:
+    """The options of a command and of its own commands; ``submit`` takes those of ``run`` too."""
+    commands = [COMMANDS[name], *getattr(COMMANDS[name], "commands", {}).values()]
+    own = {one for command in commands for given in command.params for one in given.opts}
+    return own | options("run") if name == "submit" else own
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_pages_have_their_options(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for name, words in re.findall(r"\bkernelwright ([a-z]+)\b([^`\n]*)", text):
+        own = words.partition(" -- ")[0].partition("#")[0]  # an application has options, too
+        for option in re.findall(r" (--[a-z][\w-]*)", own):
+            assert option in options(name), f"{name} {option}"
 
 
 def test_messages_in_troubleshooting_are_those_of_the_code() -> None:
