@@ -33,7 +33,9 @@ _DECLARES = re.compile(r"\s*(?:[A-Za-z_]\w*[\s*]+)+")
 _NO_TYPES = frozenset({"return", "else", "do", "case", "goto"})
 _PRAGMA = re.compile(r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute|alias)\b")
 
-_ATTRIBUTES = frozenset("constructor destructor alias ifunc section weak weakref naked".split())
+_ATTRIBUTES = frozenset(
+    "address_space constructor destructor alias ifunc section weak weakref naked".split()
+)
 _ASM = frozenset({"asm", "__asm", "__asm__"})
 _CLOCK = "a kernel that reads a clock can tell when it is timed"
 _OUTSIDE = "it reaches code outside the kernel"

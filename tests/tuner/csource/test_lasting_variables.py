@@ -20,8 +20,26 @@ KERNEL = "kernel void k(global int *x) { int y[2]; for (int i = 0; i < 3; i++) {
         (f"struct S {{ int n; }} a; struct T {{ int n; }}; {KERNEL}", ("a",)),
         ("kernel void k(global int *x) { static global int a[7]; x[0] = a[1]++; }", ("a",)),
         (f"constant int a[3] = {{1, 2, 3}}; static __constant int b = 3; {KERNEL}", ()),
-        (f"static float f(float x) {{ return x; }} inline float g(float); {KERNEL}", ()),
+        (f"static float f(float x) {{ return x; }} inline float f(float); {KERNEL}", ()),
         (f"enum {{ A, B }}; enum E {{ C }}; struct S; typedef int T; {KERNEL}", ()),
+        (f"global float (a)[4]; {KERNEL}", ("a",)),
+        (
+            f"enum {{ A }} a; float f(float x) {{ return x; }} float f(float), (b)[4]; {KERNEL}",
+            ("a", "float"),
+        ),
+        (
+            f"__attribute__((packed)) struct {{ int n; }} a; typeof(1) global (b); {KERNEL}",
+            ("a", "b"),
+        ),
+        (
+            f"constant int *a; constant int b = 1, *global c; constant int *constant d; {KERNEL}",
+            ("a", "b"),
+        ),
+        ("kernel void k(global int *x) { static int (a)[7]; x[0] = a[1]++; }", ("a",)),
+        (
+            "void f(int y[static 4]) { static constant int b[2 * 3] = {1}; } void f(int[]); ) { }",
+            (),
+        ),
         ("kernel __attribute__((reqd_work_group_size(64, 1, 1))) void k() { local int a[4]; }", ()),
     ],
 )

@@ -73,6 +73,7 @@ OPENCL = {
     + "A\n": ("expand to more than"),
     "".join(f"#undef Q\n#define Q {n}\n" for n in range(40)): "in more than 16 ways",
     "__attribute((__constructor__)) void f(void) {}\n": "attribute __constructor__",
+    "__attribute__((address_space(257))) int *p;\n": "attribute address_space",
     "/**/ # /**/ define/**/half float\n": "changes the meaning of the language",
 }
 
