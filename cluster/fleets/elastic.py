@@ -6,12 +6,15 @@ compile slots when a node joins or is drained. Who takes GPUs at first is :mod:`
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray._private.state import state as cluster_state
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -30,6 +33,10 @@ from tuner.errors import EnvironmentProblem, KernelwrightError
 
 POLL_SECONDS = 2.0
 """Interval at which Ray is asked for its nodes: a drained one is gone after 30 s or more."""
+
+FREED_SECONDS = 60.0
+"""A GPU of a known node is taken once it was free for so long: a run that asks a model gives its
+GPUs back meanwhile, and wants them again."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +100,10 @@ class ElasticFleet(PooledFleet):
         self._anchored: tuple[ActorBench, ActorCompiler] | None = None
         nodes = living_nodes()
         self._known = set(nodes)
+        self._unusable = Counter(bench.node_id for bench in taken.refused)
+        """How many GPUs of each node Ray may offer though this run cannot use them."""
+        self._free_since: dict[str, float] = {}
+        """Since when a GPU of each node has been free."""
         for bench in taken.benches:
             self._mine.append(bench)
             self.add_bench(bench)
@@ -141,6 +152,8 @@ class ElasticFleet(PooledFleet):
     async def _release(self, worker: CompileSlot | BenchSlot) -> None:
         self._leaving.add(worker)
         self._anchor(closing=worker)
+        if isinstance(worker, ActorBench):
+            self._unusable[worker.node_id] += 1
         await super()._release(worker)
         self._leaving.discard(worker)
 
@@ -155,14 +168,15 @@ class ElasticFleet(PooledFleet):
     async def _follow(self) -> None:
         while True:
             try:
-                nodes, draining = await asyncio.to_thread(
-                    lambda: (living_nodes(), draining_nodes())
+                nodes, draining, free = await asyncio.to_thread(
+                    lambda: (living_nodes(), draining_nodes(), available_resources_per_node())
                 )
             except (RayError, RuntimeError) as error:  # the head restarts, say
                 _log.warning("cannot ask Ray for its nodes: %s", error)
             else:
                 self._leave(nodes, draining)
                 self._join(nodes, draining)
+                self._take_freed(nodes, draining, free)
             await asyncio.sleep(POLL_SECONDS)
 
     def _leave(self, nodes: dict[str, Node], draining: set[str]) -> None:
@@ -183,22 +197,46 @@ class ElasticFleet(PooledFleet):
         """Ask new nodes for benches and compile slots."""
         for new in nodes.keys() - self._known - draining:
             self._known.add(new)
-            task = asyncio.create_task(self._use(nodes[new]))
-            self._joining.add(task)
-            task.add_done_callback(self._joining.discard)
+            self._begin(self._use(nodes[new]))
+
+    def _take_freed(
+        self,
+        nodes: Mapping[str, Node],
+        draining: set[str],
+        free: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Ask known nodes for benches on GPUs that others no longer hold."""
+        for name in nodes.keys() - draining:
+            gpus = int(free.get(name, {}).get("GPU", 0)) - self._unusable[name]
+            if gpus <= 0 or self._joining:
+                self._free_since.pop(name, None)
+            elif time.monotonic() >= self._free_since.setdefault(name, time.monotonic()) + (
+                FREED_SECONDS
+            ):
+                self._begin(self._bench_on(nodes[name], gpus))
+
+    def _begin(self, joining: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(joining)
+        self._joining.add(task)
+        task.add_done_callback(self._joining.discard)
 
     async def _use(self, node: Node) -> None:
         _log.info("%s joined with %d GPUs, %d cores", node.host, node.gpus, node.processors)
-        if self._group.labels.items() <= node.labels.items():
-            now, room = self.bench_slots, self._group.room
-            more = max(0, self._share.most(now + node.gpus) - now)
-            # Ray shows each actor its own GPU alone, so the index is always 0.
-            benches = [
-                ActorBench(self.device.backend, 0, room, {NODE: node.node_id}) for _ in range(more)
-            ]
-            await asyncio.gather(*(self._try(bench, node) for bench in benches))
+        await self._bench_on(node, node.gpus)
         for _ in range(node.spare):
             self._compile_on(node.node_id)
+
+    async def _bench_on(self, node: Node, gpus: int) -> None:
+        """Add benches on so many GPUs of a node, within the run's share."""
+        if not self._group.labels.items() <= node.labels.items():
+            return
+        now, room = self.bench_slots, self._group.room
+        more = max(0, self._share.most(now + gpus) - now)
+        # Ray shows each actor its own GPU alone, so the index is always 0.
+        benches = [
+            ActorBench(self.device.backend, 0, room, {NODE: node.node_id}) for _ in range(more)
+        ]
+        await asyncio.gather(*(self._try(bench, node) for bench in benches))
 
     async def _try(self, bench: ActorBench, node: Node) -> None:
         """Add a bench if it finds room, and has a device of the model."""
@@ -217,6 +255,7 @@ class ElasticFleet(PooledFleet):
             joined = True
         except (KernelwrightError, WorkerLost) as problem:
             bench.node = bench.node or node.host
+            self._unusable[node.node_id] += 1
             self.refuse(bench, str(problem))
         finally:
             if not joined:

@@ -101,3 +101,32 @@ def test_a_run_whose_own_node_is_drained_is_left_in_order(tmp_path, monkeypatch)
     with pytest.raises(Preempted, match="is being drained"):
         asyncio.run(follow())
     assert not facts(run, "run.finished")
+
+
+@pytest.mark.slow
+def test_a_gpu_that_others_give_back_for_good_is_taken(two_gpus, monkeypatch):
+    import ray
+
+    from cluster.fleets import elastic
+    from cluster.fleets.ray import open_ray_fleet
+
+    class Other:
+        def here(self):
+            return True
+
+    def hold():
+        other = ray.remote(num_gpus=1, num_cpus=0)(Other).remote()
+        ray.get(other.here.remote(), timeout=PATIENCE)
+        return other
+
+    async def follow():
+        other = hold()
+        fleet = await open_ray_fleet("opencl", gpus=True)
+        slots = [fleet.bench_slots]
+        ray.kill(other)
+        await until(lambda: fleet.bench_slots == 2)
+        lost, _ = fleet.bench_changes(), await fleet.close()
+        return slots, lost
+
+    monkeypatch.setattr(elastic, "FREED_SECONDS", 0.0)
+    assert asyncio.run(follow()) == ([1], ())
