@@ -6,6 +6,7 @@ import re
 import secrets
 import stat
 import zlib
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
@@ -55,7 +56,8 @@ def write_whole(path: Path, text: str) -> None:
             os.close(folder)
     except OSError as error:
         if temporary:
-            Path(temporary).unlink(missing_ok=True)
+            with suppress(OSError):  # there is none where the file system is read-only
+                Path(temporary).unlink()
         raise EnvironmentProblem(
             f"{path}: cannot be written ({error.strerror}); free space or choose another folder"
         ) from error

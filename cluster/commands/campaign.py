@@ -54,17 +54,24 @@ def campaign(
                     _write_report(folder)
 
             schedule = Schedule(folder, places, said)
-            asyncio.run(schedule.follow())
+            try:
+                asyncio.run(schedule.follow())
+            except EnvironmentProblem as problem:
+                raise EnvironmentProblem(f"{problem}; continue with: {_again(folder)}") from problem
         rows = _write_report(folder)
     _print(folder, rows, as_json=as_json)
     if any(row.outcome in ("unfinished", summary.NOT_BEGUN, summary.FAILED) for row in rows):
-        more = "" if folder.record.campaign.seconds is None else " --seconds SECONDS"
-        again = f"kernelwright campaign {shlex.quote(str(folder.path))}{more}"
-        _say(f"continue what is not finished with: {again}")
+        _say(f"continue what is not finished with: {_again(folder)}")
     if schedule.received:
         sys.exit(128 + schedule.received[0])
     if bad := [row.name for row in rows if row.outcome in (summary.FAILED, "nothing_valid")]:
         raise NothingValid(f"no valid result of {', '.join(bad)}: see {folder.path / MARKDOWN}")
+
+
+def _again(folder: CampaignFolder) -> str:
+    """The command that continues a campaign."""
+    more = "" if folder.record.campaign.seconds is None else " --seconds SECONDS"
+    return f"kernelwright campaign {shlex.quote(str(folder.path))}{more}"
 
 
 def _folder(

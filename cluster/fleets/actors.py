@@ -27,6 +27,7 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.fleets.slots import WorkerLost
+from cluster.ray_problems import first_line, no_environment
 from kernelwright import __version__
 from tuner.device import Backend, Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
@@ -338,15 +339,15 @@ def _losses(*, final: bool = False) -> Iterator[None]:
     except RayTaskError as error:
         if isinstance(error.cause, KernelwrightError):
             raise error.cause from None
-        raise WorkerLost(f"{type(error.cause).__name__}: {error.cause}") from error
+        raise WorkerLost(first_line(error.cause)) from error
     except RuntimeEnvSetupError as error:
         raise EnvironmentProblem(no_environment(error)) from error
     except ActorDiedError as error:
         if final:
-            raise EnvironmentProblem(f"a worker cannot be started: {_first_line(error)}") from error
-        raise WorkerLost(_first_line(error)) from error
+            raise EnvironmentProblem(f"a worker cannot be started: {first_line(error)}") from error
+        raise WorkerLost(first_line(error)) from error
     except RayError as error:
-        raise WorkerLost(_first_line(error)) from error
+        raise WorkerLost(first_line(error)) from error
 
 
 def free_rooms(owner: str) -> None:
@@ -355,17 +356,3 @@ def free_rooms(owner: str) -> None:
         name, state = group["name"], group["state"]
         if name.startswith(f"{owner}:") and state != "REMOVED":
             remove_placement_group(get_placement_group(name))
-
-
-def no_environment(error: RuntimeEnvSetupError) -> str:
-    """What to do where Ray's agent does not answer, mostly since another Ray took its port."""
-    return (
-        f"Ray cannot set up its workers here: {_first_line(error)} (a second Ray on this machine "
-        "takes the ports of the first one's agents: stop one of them, start one with other "
-        "--dashboard-agent-listen-port, --metrics-export-port and --runtime-env-agent-port, "
-        "or run with `--fleet local`)"
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from cluster.jobs.job_client import check_reachable, ray_problem
+from cluster.jobs.job_client import check_reachable
 from cluster.jobs.node_report import REPORT, NodeReport, node_report
+from cluster.ray_problems import ray_problem
 from cluster.settings import Settings, environment_for_ray, show_gpus
 from tuner.errors import EnvironmentProblem
 

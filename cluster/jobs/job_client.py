@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cluster.ray_problems import ray_problem
 from tuner.errors import EnvironmentProblem
 
 REACHING_SECONDS = 10.0
@@ -27,9 +28,6 @@ LOST_SECONDS = 300.0
 """How long the server may be out of reach before following ends; the job itself goes on."""
 
 _AGAIN_SECONDS = 1.0
-
-_NO_NODE_HERE = ("Failed to connect to Ray cluster", "Ray expects this IP address")
-"""What Ray says where its head is reached and no node of it runs on this machine."""
 
 _LOG_IS_GONE = 3
 """So many failures in a row to read the log of a job that has ended mean that it is lost."""
@@ -163,19 +161,3 @@ def check_reachable(address: str) -> None:
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=REACHING_SECONDS).close()
-
-
-def ray_problem(error: Exception) -> str:
-    """What Ray says on one line, unless a token is amiss, which it says in passing at best."""
-    if "AuthenticationError" in f"{type(error)} {error.__cause__}":
-        return (
-            "it requires its token: set RAY_AUTH_MODE=token, and copy the token of its head node "
-            "into ~/.ray/auth_token, or name its file by RAY_AUTH_TOKEN_PATH"
-        )
-    words = " ".join(str(error).split()) or type(error).__name__
-    if any(sign in words for sign in _NO_NODE_HERE):
-        words += (
-            ": is there a Ray node on this machine? Start one with `ray start --address=…`, or "
-            "submit a job with `kernelwright submit`"
-        )
-    return words

@@ -19,13 +19,14 @@ from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.cli.console import Update
-from cluster.fleets.actors import free_rooms, no_environment
+from cluster.fleets.actors import free_rooms
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
 from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
-from cluster.jobs.job_client import check_reachable, ray_problem
+from cluster.jobs.job_client import check_reachable
 from cluster.jobs.ray_metrics import DriverMetrics
+from cluster.ray_problems import no_environment, ray_problem
 from cluster.runs.agent_run import ModelAccess, open_run
 from cluster.runs.run_process import RunProcess
 from cluster.settings import Settings, read_keys
@@ -75,8 +76,17 @@ def has_gpu() -> bool:
 
 
 def gpus() -> int:
-    """How many GPUs the cluster has now."""
-    return int(ray.cluster_resources().get("GPU", 0))
+    """How many GPUs the cluster has now.
+
+    Raises:
+        EnvironmentProblem: Ray's head is gone. Asked itself, Ray would try for a minute and then
+            end this process.
+    """
+    try:
+        check_reachable(address())
+        return int(ray.cluster_resources().get("GPU", 0))
+    except (OSError, RayError, RuntimeError) as error:
+        raise EnvironmentProblem(f"lost the Ray at {address()}: {ray_problem(error)}") from error
 
 
 def address() -> str:
