@@ -34,7 +34,7 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     _folder.mkdir(mode=0o700, exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(_folder)
 
-_ON_RAY = ("fleets", "job", "killed_on_ray", "ray_driver")
+_ON_RAY = ("elastic", "fleets", "killed_in_turn", "killed_on_ray", "ray_driver", "sharing")
 _OF_ONE_RUN = ("command_line", "python_api", "verify")
 _WITH_MODELS = ("agent_run", "model_faults", "network_models", "places")
 _TOGETHER = {

@@ -21,6 +21,9 @@ os.environ |= {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_metrics_collection": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # A dead node is noticed after five seconds, not fifteen, but one that starts is left alone.
+    "RAY_health_check_initial_delay_ms": "15000",
+    "RAY_health_check_period_ms": "1000",
     # A start takes longer than Ray's 30 and 60 s where other tests load the machine.
     "RAY_gcs_server_port_wait_time_s": str(START_SECONDS),
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(START_SECONDS),
@@ -37,10 +40,8 @@ def free_ports(count):
         return [one.getsockname()[1] for one in sockets]
 
 
-@pytest.fixture(scope="session")
-def ray_cluster():
-    """A head with two cores and its dashboard, which takes jobs."""
-    import ray
+def start_ray(*, dashboard=False):
+    """A head with two cores; with its dashboard it takes jobs."""
     from ray.cluster_utils import Cluster
 
     # Another Ray on this machine has its dashboard and its agents on the usual ports.
@@ -55,12 +56,21 @@ def ray_cluster():
         wait=False,
         num_cpus=2,
         num_gpus=0,
-        include_dashboard=True,
+        include_dashboard=dashboard,
         include_log_monitor=False,
         no_monitor=True,
         **dict(zip(ports, free_ports(len(ports)), strict=True)),
     )
     cluster.wait_for_nodes(timeout=START_SECONDS)
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """The one Ray of this process, which has joined it."""
+    import ray
+
+    cluster = start_ray()
     ray.init(address=cluster.address, namespace="kernelwright", log_to_driver=False)
     yield cluster
     ray.shutdown()
@@ -69,11 +79,7 @@ def ray_cluster():
 
 @pytest.fixture(scope="session")
 def two_gpus(ray_cluster):
-    """One more node, with two GPUs that are not there.
-
-    Nodes of one machine share the folder into which a job's files are unpacked, and disturb each
-    other there: a test that submits a job must come before the first that wants these.
-    """
+    """One more node, with two GPUs that are not there."""
     ray_cluster.add_node(wait=False, num_cpus=2, num_gpus=2)
     ray_cluster.wait_for_nodes(timeout=START_SECONDS)
     return ray_cluster

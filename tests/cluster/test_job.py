@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 
 import pytest
 
+from tests.cluster.conftest import start_ray
 from tests.cluster.kernels import (
     ROOT,
     SPEC,
@@ -24,10 +25,12 @@ from tuner.run_directory import RunView
 PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
 
 
-@pytest.fixture
-def address(ray_cluster):
-    """The address of the cluster's job server."""
-    return f"http://{ray_cluster.head_node.address_info['webui_url']}"
+@pytest.fixture(scope="module")
+def address():
+    """The address of the job server of a Ray that takes jobs."""
+    cluster = start_ray(dashboard=True)
+    yield f"http://{cluster.head_node.address_info['webui_url']}"
+    cluster.shutdown()
 
 
 class Proxy:
@@ -68,6 +71,7 @@ class Proxy:
         self.cut()
 
 
+@pytest.mark.slow
 def test_a_submitted_job_needs_no_installation_and_ends_with_the_code_of_its_run(tmp_path, address):
     run = tmp_path / "run"
     spec = write_experiment(tmp_path / "mine")

@@ -15,6 +15,7 @@ from cluster.runs.run_layout import round_path
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
+from tests.cluster.conftest import free_ports
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
 from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
 from tuner.errors import EnvironmentProblem
@@ -36,6 +37,7 @@ def facts(run: Path, kind: str):
     return [fact for fact in RunView.open(run).facts() if fact.kind == kind]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_gpus")
 def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path, monkeypatch):
     from cluster.fleets.actors import ActorBench
@@ -71,6 +73,7 @@ def test_two_gpus_one_journal_and_a_bench_killed_in_between(tmp_path, monkeypatc
     assert len(facts(run, "run.finished")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_gpus")
 def test_the_one_bench_comes_back_though_others_hold_every_core(tmp_path, monkeypatch):
     import ray
@@ -144,6 +147,14 @@ def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resume
     assert told.endswith(f"continue with: kernelwright {words} runs/a --fleet ray")
 
 
+def test_a_ray_that_is_gone_is_told_in_one_line(monkeypatch):
+    from cluster.jobs import ray_driver
+
+    monkeypatch.setattr(ray_driver, "address", lambda: f"127.0.0.1:{free_ports(1)[0]}")
+    with pytest.raises(EnvironmentProblem, match=r"lost the Ray at 127\.0\.0\.1:\d+: .*refused"):
+        ray_driver.gpus()
+
+
 @pytest.mark.slow
 def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
     told = subprocess.run(
@@ -160,6 +171,7 @@ def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
     assert re.search(node, told.stdout, re.M)
 
 
+@pytest.mark.slow
 def test_a_ray_of_its_own_ends_with_the_run_and_no_file_of_theirs_holds_a_key(tmp_path):
     run = tmp_path / "run"
     sessions = set(SESSIONS.glob("session_*"))
