@@ -306,8 +306,8 @@ class Measure:
     repeats: Annotated[int, Field(ge=3, le=100_000)] = 100
     """Timed launches."""
     cache: Cache = "cold"
-    """`cold` rotates over buffers larger than the last-level cache; `hot` uses one set of
-    buffers."""
+    """`cold` rotates over buffers larger than the last-level cache; `hot` stays within half of it,
+    on a CPU within one set of buffers."""
     until: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Go on after `repeats` launches until the interval of the median is this narrow, as a share of
     the median."""

@@ -210,6 +210,8 @@ class Confirmation:
                         for exact in (True, False) if is_extra else (True,):
                             session.check(loaded, case, known, exact=exact)
             if shape in self._prep.timed:
+                if "hot" in caches and not session.stays_in_cache(shape, self._prep.measure):
+                    notes[f"{self._prep.bindings[shape]} is too large to be timed hot"] = None
                 for cache in caches:
                     plain_runners = {t: one for t, one in serialised.items() if t in runners}
                     samples += self._time(session, runners, plain_runners, shape, cache)

@@ -87,6 +87,10 @@ class BenchSession:
         """Stage a case's shape, with as many sets as timing needs."""
         self._shapes.stage(case, caches, repeats)
 
+    def stays_in_cache(self, shape: int, measure: Measure) -> bool:
+        """Whether hot timings of a shape differ from cold ones on this device."""
+        return self._shapes.stays_in_cache(shape, measure.warmup, measure.repeats)
+
     def unstage(self, shape: int) -> None:
         """Free a shape's buffers; candidates must be unbound from it."""
         self._shapes.unstage(shape)

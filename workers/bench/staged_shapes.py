@@ -8,6 +8,7 @@ application runs on those.
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache
@@ -95,6 +96,11 @@ class StagedShapes:
             size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
             self._rotations[key] = self._server.rotation(size, cache, warmup, repeats)
         return self._rotations[key]
+
+    def stays_in_cache(self, shape: int, warmup: int, repeats: int) -> bool:
+        """Whether hot timings of a shape differ from cold ones."""
+        hot, cold = (self.rotation(shape, cache, warmup, repeats) for cache in get_args(Cache))
+        return hot != cold
 
     def least_align(self, exact: bool) -> int:
         """Bytes that buffers are aligned to at least."""

@@ -628,12 +628,19 @@ def test_work_after_the_last_event_is_refused_when_it_is_no_hiccup():
         (100, "cold", 2048, 5),
         (4_000, "hot", 100, 5),
         (1_000_000, "hot", 26, 5),
-        (30_000_000, "hot", 1, 100),
+        (25_000_000, "hot", 1, 100),
+        (30_000_000, "hot", 24, 5),
     ],
 )
 def test_a_burst_has_as_many_sets_as_memory_or_the_cache_holds(size, cache, sets, bursts):
     rotation = rotation_for(DEVICE, size, cache, warmup=20, repeats=100)
     assert (rotation.sets, rotation.bursts) == (sets, bursts)
+
+
+@pytest.mark.parametrize("size", [30_000_000, 705_000_000])
+def test_what_cannot_stay_in_the_cache_is_timed_cold(size):
+    hot, cold = (rotation_for(DEVICE, size, cache, 20, 100) for cache in ("hot", "cold"))
+    assert hot == cold
 
 
 def test_a_part_of_a_timing_has_its_share_of_bursts_each_long_enough():

@@ -25,7 +25,8 @@ _MAX_SETS = 2048
 """More sets cost more to restore than a cold cache is worth."""
 
 _HOT_SHARE = 2
-"""One part in so many of the last-level cache holds the sets of a hot burst, if it holds any."""
+"""One part in so many of the last-level cache holds the sets of a hot burst; the rest, at least one
+set, is for the image from which they are restored."""
 
 _SHARE = 64
 """One part in so many of a device's memory may hold sets beyond what a cold cache needs."""
@@ -50,10 +51,11 @@ def open_device(index: int) -> "CudaDevice":
 def rotation_for(device: Device, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
     """How to time a shape of ``size`` bytes: bursts of one graph, each long enough to be timed.
 
-    Cold bursts touch more than the cache holds, if memory allows; hot ones stay within it.
+    Cold bursts touch more than the cache holds, if memory allows; hot ones stay within it. A set
+    that cannot stay there while it is restored is timed cold either way.
     """
     size = max(size, 1)
-    if cache == "cold":
+    if cache == "cold" or _HOT_SHARE * size > device.l2_bytes:
         needed = -(-max(_COLD_BYTES, _COLD_CACHES * device.l2_bytes) // size)
         enough = min(_LEAST_LAUNCHES, -(-_LEAST_BYTES // size))
         room = device.memory_bytes // _SHARE // size
@@ -89,7 +91,7 @@ class CudaDevice:
             return Clock(self._cuda, self.device, self._streams, self._checks)
 
     def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
-        """Cold bursts rotate over several times the last-level cache; hot ones stay within it."""
+        """See :func:`rotation_for`."""
         return rotation_for(self.device, size, cache, warmup, repeats)
 
     def vitals(self) -> Vitals | None:
