@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tuner.experiment.arguments import IntegerRange, ResolvedArgument
-from tuner.experiment.constants import Constants, changed_with
+from tuner.experiment.arguments import IntegerRange, ResolvedArgument, ResolvedField
+from tuner.experiment.constants import Constants, changed_fields, changed_with
 from tuner.experiment.contents import FromFile, FromPython
 from workers.elements import is_float, numpy_dtype
 
@@ -26,12 +26,19 @@ def change_constants(
 
     Args:
         arguments: of one shape.
-        scalars: those that do not follow from the shape.
+        scalars: names of those that do not follow from the shape, and of such fields of structs.
         what: which constants to change.
         rng: chooses the values.
     """
     found, words = [], []
     for argument in arguments:
+        if what == "scalars" and (fields := changed_fields(argument, scalars)):
+            changed = _with_other_fields(argument, fields, rng)
+            found.append(changed)
+            words.append(
+                f"{', '.join(f'{argument.name}.{field.name}' for field in fields)} changed"
+            )
+            continue
         constant = argument.kind != "scalar" or argument.name in scalars
         if not constant or changed_with(argument) != what:
             found.append(argument)
@@ -54,6 +61,26 @@ def _changed(argument: ResolvedArgument, rng: np.random.Generator) -> ResolvedAr
     if is_float(argument.dtype) or argument.range is not None:
         return replace(argument, fill="normal")
     return replace(argument, fill=IntegerRange(lo=0, hi=1))
+
+
+def _with_other_fields(
+    argument: ResolvedArgument, fields: Sequence[ResolvedField], rng: np.random.Generator
+) -> ResolvedArgument:
+    """The struct with other values in these fields."""
+
+    def other(field: ResolvedField, value: float) -> float:
+        scalar = replace(argument, kind="scalar", dtype=field.dtype, value=value)
+        return _float(scalar, rng)
+
+    return replace(
+        argument,
+        fields=tuple(
+            replace(one, values=tuple(other(one, value) for value in one.values))
+            if one in fields
+            else one
+            for one in argument.fields
+        ),
+    )
 
 
 def _float(argument: ResolvedArgument, rng: np.random.Generator) -> float:

@@ -1,9 +1,11 @@
 """Scalars and contents of one value: which are changed, and within what."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.workers.test_inputs import no_python
-from tuner.experiment.arguments import IntegerRange, ResolvedArgument
+from tuner.experiment.arguments import IntegerRange, ResolvedArgument, ResolvedField
 from tuner.experiment.contents import FromFile
 from workers.constants import change_constants
 from workers.inputs import fill, stream
@@ -52,6 +54,27 @@ def test_what_is_fixed_or_changed_with_others_stays() -> None:
         (array(dtype="int32", kind="inout"), "contents"),
     ):
         assert changed(given, what) == (given, "")
+
+
+def test_floats_of_a_struct_are_changed_that_do_not_follow_from_the_shape() -> None:
+    fields = tuple(
+        ResolvedField(name=name, dtype=dtype, offset=0, values=values)
+        for name, dtype, values in (
+            ("s", "float32", (1.0, 0.0)),
+            ("n", "float32", (3.0,)),
+            ("k", "int32", (1,)),
+        )
+    )
+    given = ResolvedArgument(name="p", kind="struct", dtype="", fields=fields)
+    scalars = {"p.s", "p.k"}
+    rng = stream(1, "changed")
+    (found,), words = change_constants([given], scalars, "scalars", rng)
+    assert words == "p.s changed"
+    assert set(found.fields[0].values).isdisjoint((1.0, 0.0))
+    assert found.fields[1:] == fields[1:]
+    for other in (replace(given, fixed=True), replace(given, fields=fields[1:])):
+        assert change_constants([other], scalars, "scalars", rng) == ((other,), "")
+    assert change_constants([given], scalars, "contents", rng) == ((given,), "")
 
 
 def test_zeros_and_files_of_one_number_are_drawn() -> None:

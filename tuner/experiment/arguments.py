@@ -291,6 +291,7 @@ def _resolved_struct(argument: Argument, symbols: Mapping[str, Value]) -> Resolv
         name=argument.name,
         kind="struct",
         dtype="",
+        fixed=argument.fixed,
         struct_bytes=size,
         fields=tuple(fields),
         contents=argument.bytes or "",

@@ -3,9 +3,10 @@
 A kernel that contains such a value is right wherever the value is the same, and nowhere else.
 """
 
+from collections.abc import Set
 from typing import Literal
 
-from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
+from tuner.experiment.arguments import ResolvedArgument, ResolvedField, resolve_arguments
 from tuner.experiment.contents import FromFile, FromPython, follows
 from tuner.experiment.model import Argument, Experiment, ShapeBinding
 
@@ -20,6 +21,31 @@ def constant_scalars(experiment: Experiment) -> tuple[Argument, ...]:
         argument
         for argument in experiment.arguments
         if argument.kind == "scalar" and not follows(argument.value)
+    )
+
+
+def constant_names(experiment: Experiment) -> frozenset[str]:
+    """Names of these scalars, and of the fields of structs (``p.eps``) that do not either."""
+    fields = (
+        f"{argument.name}.{field.name}"
+        for argument in experiment.arguments
+        for field in argument.fields
+        if not any(map(follows, field.value))
+    )
+    return frozenset({*(scalar.name for scalar in constant_scalars(experiment)), *fields})
+
+
+def changed_fields(argument: ResolvedArgument, constant: Set[str]) -> tuple[ResolvedField, ...]:
+    """The floats of a struct that test cases change with the scalars.
+
+    Its integers may be sizes or strides, and there is no range to say which others are defined.
+    """
+    return tuple(
+        field
+        for field in argument.fields
+        if f"{argument.name}.{field.name}" in constant
+        and field.dtype.startswith(("float", "bfloat"))
+        and not argument.fixed
     )
 
 
@@ -61,11 +87,10 @@ def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constant
             a.size for a in resolve_arguments(experiment, symbols) if a.is_buffer
         ),
     )
-    constant = {argument.name for argument in constant_scalars(experiment)}
-    found = {
-        changed_with(argument)
-        for argument in resolve_arguments(experiment, symbols)
-        if argument.kind != "scalar" or argument.name in constant
-    }
+    constant = constant_names(experiment)
+    arguments = resolve_arguments(experiment, symbols)
+    found = {changed_with(a) for a in arguments if a.kind != "scalar" or a.name in constant}
+    if any(changed_fields(argument, constant) for argument in arguments):
+        found.add("scalars")
     kinds: tuple[Constants, ...] = ("scalars", "contents")
     return tuple((ShapeBinding(symbols), kind) for kind in kinds if kind in found)

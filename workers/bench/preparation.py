@@ -9,7 +9,7 @@ from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import ResolvedArgument, moved_bytes, resolve_arguments
-from tuner.experiment.constants import changed_shapes, constant_scalars
+from tuner.experiment.constants import changed_shapes, constant_names
 from tuner.experiment.model import Measure, ShapeBinding
 from tuner.experiment.objective import ENERGY_SHARE
 from tuner.experiment.odd_shapes import every_shape
@@ -67,7 +67,7 @@ class Preparation:
                 for shape, binding in enumerate(bindings)
             },
         )
-        scalars = {argument.name for argument in constant_scalars(experiment)}
+        scalars = constant_names(experiment)
         changed = changed_shapes(experiment)
         for shape, (_, what) in enumerate(changed, len(bindings) - len(changed)):
             made.arguments[shape], made.constants[shape] = change_constants(

@@ -29,7 +29,7 @@ _KEYS: dict[str, frozenset[str]] = {
     "out": _LAYOUT | _COMPARED,
     "inout": _LAYOUT | _FILLED | _COMPARED | {"initial"},
     "scalar": frozenset({"dtype", "value", "range", "fixed"}),
-    "struct": frozenset({"fields", "bytes"}),
+    "struct": frozenset({"fields", "bytes", "fixed"}),
     "scratch": frozenset({"dtype", "shape", "align"}),
     "constant": frozenset({"dtype", "shape", "values", "symbol"}) | _FILLED,
     "null": frozenset(),
