@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from cluster.cli.console import Update
-    from tuner.experiment.written_spec import Array
+    from tuner.drafts.written_spec import Array
     from tuner.results.result import Cell, ShapeOfRun
     from tuner.results.statistics import Comparison
     from tuner.trial import Configuration
@@ -276,7 +276,7 @@ def write_spec(
         tuner.errors.EnvironmentProblem: the folder has other files, or cannot be written.
     """
     from agents.settings import SECTIONS
-    from tuner.experiment import written_spec
+    from tuner.drafts import written_spec
     from tuner.experiment.load import load_experiment
 
     path = written_spec.write_spec(

@@ -14,9 +14,9 @@ from cluster.cli.console import Activity, Display, display
 from cluster.commands.validate import guesses_left
 from cluster.fleets.local import choose
 from tuner.csource.mangling import base_name, source_name
+from tuner.drafts.captured_spec import CapturedDraft, DataFile, Surroundings, captured_spec
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.experiment.captured_spec import CapturedDraft, DataFile, Surroundings, captured_spec
-from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.source_build import source_build
 from tuner.expressions import nearest
 from workers.backends.cuda.image import narrowed

@@ -34,13 +34,13 @@ from cluster.runs.model_choice import (
     open_model,
 )
 from cluster.settings import take_keys
+from tuner.drafts.captured_spec import result_file
+from tuner.drafts.completed_spec import CompletedFields, completed_text
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
-from tuner.experiment.captured_spec import result_file
-from tuner.experiment.completed_spec import CompletedFields, completed_text
 from tuner.experiment.contents import FromFile
 from tuner.experiment.digest import kernel_digest
-from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.files import make_folder

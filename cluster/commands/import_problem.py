@@ -5,8 +5,8 @@ from pathlib import Path
 import typer
 
 from agents.settings import SECTIONS
+from tuner.drafts.t1 import import_t1
 from tuner.experiment.load import load_experiment
-from tuner.experiment.t1 import import_t1
 
 
 def import_problem(file: Path, *, output: Path) -> None:

@@ -50,7 +50,7 @@ def init(
         raise SpecError("--compile-commands, -I and --device go with --capture")
     if kernel is None:
         raise SpecError("name a kernel file (.cu or .cl), or use --schema")
-    from tuner.experiment.draft_spec import draft_spec
+    from tuner.drafts.draft_spec import draft_spec
 
     _write(draft_spec(kernel, entry), output)
     if output is not None:

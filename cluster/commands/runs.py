@@ -35,6 +35,7 @@ from cluster.runs.resuming import resume_command
 from cluster.runs.run_layout import STOP_FILE
 from cluster.runs.workplace import Running, workplace
 from cluster.settings import Settings
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.errors import (
     DeviceNeeded,
     EnvironmentProblem,
@@ -43,7 +44,6 @@ from tuner.errors import (
     Preempted,
     RunInterrupted,
 )
-from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.lease import read_tenure

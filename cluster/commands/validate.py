@@ -19,11 +19,11 @@ from cluster.runs.budget import checker_bytes
 from cluster.runs.model_choice import check_models, choose_model
 from tuner.candidate import BASELINE
 from tuner.device import Device
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.engine.candidates import Candidates
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.check.device import require_launches, require_memory
-from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.experiment.odd_shapes import odd_shapes

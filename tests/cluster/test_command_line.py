@@ -26,8 +26,8 @@ from tests.cluster.kernels import (
     kernelwright,
     write_experiment,
 )
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.errors import EnvironmentProblem
-from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 

@@ -9,9 +9,9 @@ from agents.llm.replay import Exchange, Header, read_transcript, write_transcrip
 from cluster.commands.complete import complete
 from tests.cluster.test_captures import captured, draft, no_device  # noqa: F401
 from tests.tuner.experiment import specs
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.digest import kernel_digest
-from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.load import load_experiment
 
 DOUBLE = "def scale(x):\n    return {'out': 2 * x}\n"

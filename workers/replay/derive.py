@@ -13,9 +13,9 @@ import numpy as np
 
 from tuner.csource.kernels import signatures
 from tuner.csource.mangling import demangled
+from tuner.drafts.captured import CapturedKernel, CapturedShape, Memory
+from tuner.drafts.guesses import Guess
 from tuner.errors import SpecError
-from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
-from tuner.experiment.guesses import Guess
 from tuner.experiment.model import ITEM_BYTES
 from workers.interposer.recording import (
     Launch,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.experiment.captured import Extent, Memory
+from tuner.drafts.captured import Extent, Memory
 from workers.replay.port import Change, PointerPlace, Poison, Replay, ReplayFailed, Window
 
 Bytes = NDArray[np.uint8]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.experiment.guesses import Guess
+from tuner.drafts.guesses import Guess
 from workers.elements import numpy_dtype
 from workers.replay.port import Change, ReplayFailed
 from workers.replay.probe import Bytes, Probe, Region

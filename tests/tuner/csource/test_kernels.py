@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.tuner.experiment import specs
 from tuner.csource.kernels import find_kernel, signatures
+from tuner.drafts.draft_spec import draft_spec
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
-from tuner.experiment.draft_spec import draft_spec
 from tuner.experiment.load import load_experiment
 from tuner.experiment.schema import json_schema
 from tuner.experiment.yaml_document import parse

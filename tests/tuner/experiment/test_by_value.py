@@ -3,9 +3,9 @@
 import pytest
 
 from tests.tuner.experiment import specs
+from tuner.drafts.draft_spec import draft_spec
 from tuner.errors import SpecError
 from tuner.experiment.arguments import OffsetsTo, passed_bytes, resolve_argument
-from tuner.experiment.draft_spec import draft_spec
 from tuner.experiment.load import dump_resolved, load_experiment, load_resolved
 from tuner.experiment.problems import SpecProblems
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tuner.experiment.guesses import Guess
-from tuner.experiment.symbols import comment_text, quoted
+from tuner.drafts.guesses import Guess
+from tuner.drafts.symbols import comment_text, quoted
 
 
 def scalar_text(raw: bytes, dtype: str) -> str:

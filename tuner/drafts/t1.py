@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.drafts.tune_kernel import BLOCK_NAMES, converted, from_tune_kernel, parameter_value
+from tuner.drafts.written_spec import parameterised_spec, write_folder
 from tuner.errors import SpecError
 from tuner.experiment.fields import read_text
-from tuner.experiment.tune_kernel import BLOCK_NAMES, converted, from_tune_kernel, parameter_value
-from tuner.experiment.written_spec import parameterised_spec, write_folder
 from tuner.expressions import Expression, ExpressionError
 from tuner.trial import Value
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tuner.experiment.draft_spec import draft_spec, unread_guesses
+from tuner.drafts.draft_spec import draft_spec, unread_guesses
 from tuner.experiment.load import load_experiment
 
 APPLICATION = """\

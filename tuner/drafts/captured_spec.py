@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from tuner.csource.kernels import Signature, signatures
 from tuner.csource.mangling import base_name, source_name
-from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
-from tuner.experiment.draft_text import expression_text, marks, scalar_text
-from tuner.experiment.fitting import fit_launch, fit_size
-from tuner.experiment.guesses import Guess
+from tuner.drafts.captured import CapturedKernel, CapturedShape, Memory
+from tuner.drafts.draft_text import expression_text, marks, scalar_text
+from tuner.drafts.fitting import fit_launch, fit_size
+from tuner.drafts.guesses import Guess
+from tuner.drafts.symbols import comment_text, free_name, quoted
 from tuner.experiment.model import ITEM_BYTES, ShapeBinding
 from tuner.experiment.source_build import SourceBuild
-from tuner.experiment.symbols import comment_text, free_name, quoted
 from tuner.files import plain_name
 from tuner.trial import Value
 

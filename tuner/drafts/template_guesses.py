@@ -10,7 +10,7 @@ from tuner.csource.host_launches import HostLaunch
 from tuner.csource.host_program import HostProgram
 from tuner.csource.host_types import resolved_type
 from tuner.csource.kernels import KernelSource
-from tuner.experiment.symbols import quoted
+from tuner.drafts.symbols import quoted
 
 _HALF = re.compile(r"\b(?:__half|half|Half|BFloat16|DISPATCH_\w*FLOATING\w*|nv_bfloat16)\b")
 _TYPES = ("typename", "class")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tuner.experiment.completed_spec import CompletedFields, completed_text
+from tuner.drafts.completed_spec import CompletedFields, completed_text
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.experiment.contents import Tolerance
-from tuner.experiment.draft_spec import unread_guesses
 from tuner.experiment.yaml_document import parse
 
 FIELDS = CompletedFields(

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.cluster.kernels import kernelwright
+from tuner.drafts.t1 import import_t1
 from tuner.errors import SpecError
 from tuner.experiment.load import load_experiment
-from tuner.experiment.t1 import import_t1
 
 KERNEL = """\
 #ifdef kernel_tuner

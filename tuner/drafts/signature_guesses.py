@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from tuner.csource.indices import MAX_AXES, Axis, Indices
 from tuner.csource.kernels import KernelSource, Parameter, reachable_code
-from tuner.experiment.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
-from tuner.experiment.symbols import INDEX_DTYPES, free_name, quoted
-from tuner.experiment.value_guesses import aligned, cast_align, struct_guess, vector_align
+from tuner.drafts.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
+from tuner.drafts.symbols import INDEX_DTYPES, free_name, quoted
+from tuner.drafts.value_guesses import aligned, cast_align, struct_guess, vector_align
 
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both

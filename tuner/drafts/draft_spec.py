@@ -12,13 +12,13 @@ from tuner.csource.host_launches import host_launches
 from tuner.csource.host_program import HostProgram
 from tuner.csource.indices import Indices
 from tuner.csource.kernels import KernelSource, kernels, unsupported_parameters
+from tuner.drafts.guesses import ArgumentGuess, SpecGuesses
+from tuner.drafts.launch_guesses import LaunchGuesses
+from tuner.drafts.signature_guesses import SignatureGuesses
+from tuner.drafts.symbols import comment_text, quoted
 from tuner.errors import SpecError
 from tuner.experiment.fields import read_text
-from tuner.experiment.guesses import ArgumentGuess, SpecGuesses
 from tuner.experiment.headers import find_headers, folders_for
-from tuner.experiment.launch_guesses import LaunchGuesses
-from tuner.experiment.signature_guesses import SignatureGuesses
-from tuner.experiment.symbols import comment_text, quoted
 from tuner.expressions import nearest
 from tuner.files import plain_name
 

@@ -18,12 +18,12 @@ from tuner.csource.host_types import resolved_type
 from tuner.csource.host_values import Scope
 from tuner.csource.indices import Indices
 from tuner.csource.kernels import KernelSource, Parameter, reachable_code
-from tuner.experiment.array_guesses import ArrayGuess, array_guess
-from tuner.experiment.guesses import ArgumentGuess, Guess, SpecGuesses
+from tuner.drafts.array_guesses import ArrayGuess, array_guess
+from tuner.drafts.guesses import ArgumentGuess, Guess, SpecGuesses
+from tuner.drafts.symbols import INDEX_DTYPES, free_name, quoted, usual_size
+from tuner.drafts.template_guesses import TemplateGuesses
+from tuner.drafts.value_guesses import aligned, cast_align, struct_guess, vector_align
 from tuner.experiment.model import ITEM_BYTES
-from tuner.experiment.symbols import INDEX_DTYPES, free_name, quoted, usual_size
-from tuner.experiment.template_guesses import TemplateGuesses
-from tuner.experiment.value_guesses import aligned, cast_align, struct_guess, vector_align
 from tuner.expressions import Expression, ExpressionError
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*")

@@ -6,11 +6,11 @@ from collections.abc import Container, Mapping, Sequence
 from tuner.backends.registry import traits_of
 from tuner.csource.kernels import KernelSource, Parameter, element_type
 from tuner.csource.structs import StructMember, struct_members
+from tuner.drafts.guesses import ArgumentGuess
+from tuner.drafts.symbols import INDEX_DTYPES, quoted
 from tuner.experiment.contents import MAX_FIELD_VALUES, MAX_STRUCT_FIELDS
 from tuner.experiment.fields import MAX_STRUCT_BYTES
-from tuner.experiment.guesses import ArgumentGuess
 from tuner.experiment.model import ITEM_BYTES
-from tuner.experiment.symbols import INDEX_DTYPES, quoted
 
 
 def vector_align(kernel: KernelSource, dtype: str, lanes: int) -> int:

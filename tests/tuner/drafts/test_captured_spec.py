@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from tuner.drafts.captured import CapturedKernel, CapturedShape, Memory
+from tuner.drafts.captured_spec import Surroundings, captured_spec
+from tuner.drafts.draft_spec import unread_guesses
+from tuner.drafts.guesses import Guess
 from tuner.errors import SpecError
-from tuner.experiment.captured import CapturedKernel, CapturedShape, Memory
-from tuner.experiment.captured_spec import Surroundings, captured_spec
-from tuner.experiment.draft_spec import unread_guesses
-from tuner.experiment.guesses import Guess
 from tuner.experiment.load import load_experiment
 from tuner.experiment.source_build import source_build
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tuner.drafts.tune_kernel import converted, from_tune_kernel
 from tuner.errors import SpecError
-from tuner.experiment.tune_kernel import converted, from_tune_kernel
 
 PARAMETERS = {"block_size_x": [32, 64], "block_size_y": [1, 2], "tile": [1, 2]}
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from tuner.csource.accesses import Access
 from tuner.csource.arithmetic import Polynomial, quotients, without_remainders
 from tuner.csource.kernels import Parameter
-from tuner.experiment.guesses import Confidence, least
-from tuner.experiment.symbols import quoted
+from tuner.drafts.guesses import Confidence, least
+from tuner.drafts.symbols import quoted
 from tuner.expressions import Expression, ExpressionError
 
 

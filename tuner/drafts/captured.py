@@ -1,12 +1,12 @@
 """What a capture tells of one kernel: launches, scalars, memory behind pointers.
 
-:mod:`workers.replay.derive` makes it of a recording, :mod:`tuner.experiment.captured_spec` drafts a
+:mod:`workers.replay.derive` makes it of a recording, :mod:`tuner.drafts.captured_spec` drafts a
 spec of it.
 """
 
 from dataclasses import dataclass
 
-from tuner.experiment.guesses import Guess
+from tuner.drafts.guesses import Guess
 from tuner.plan import Dim3
 
 Extent = tuple[int, int]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from tuner.experiment.guesses import Confidence, Guess
+from tuner.drafts.guesses import Confidence, Guess
 
 Values = Mapping[str, Sequence[int]]
 """The value of each symbol on every shape."""

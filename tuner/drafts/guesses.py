@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.experiment.symbols import comment_text
+from tuner.drafts.symbols import comment_text
 
 Confidence = Literal["high", "medium", "low"]
 _ORDER: tuple[Confidence, ...] = ("low", "medium", "high")

@@ -1,6 +1,6 @@
 import pytest
 
-from tuner.experiment.fitting import fit_launch, fit_size
+from tuner.drafts.fitting import fit_launch, fit_size
 
 
 @pytest.mark.parametrize(
