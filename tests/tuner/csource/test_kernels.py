@@ -158,7 +158,8 @@ def test_a_skeleton_is_a_sound_spec(tmp_path, file, source):
         ("out[i * n] += x[i];", "inout"),
         ("out[order[i]] <<= 1;", "inout"),
         ("out[i] = 0; for (int j = 0; j < n; ++j) out[i] += x[j];", "out"),
-        ("if (out[i] == x[i] || out[i] <= 1) out[i] = x[i];", "out"),
+        ("out[i] = x[i]; if (out[i] == n || out[i] <= 1) out[i] = 2;", "out"),
+        ("if (out[i] == x[i] || out[i] <= 1) out[i] = x[i];", "inout"),
         ("float sum = 0; sum += x[i]; out[i] = sum;", "out"),
     ],
 )
