@@ -5,9 +5,10 @@ single-threaded and initialises no driver, since neither survives a fork. It die
 and its children die with it.
 
 A request on the socket ``REQUESTS`` is a JSON text with three descriptors: the child's channel, its
-log and a status socket. The child reports its process id on the status socket once it is set up;
-the server then reports how it ended. The parent closes the socket when it needs the process id no
-more. Only then is the child reaped, so that the id names no other process before.
+log and a status socket; one without descriptors only asks for imports. The child reports its
+process id on the status socket once it is set up; the server then reports how it ended. The parent
+closes the socket when it needs the process id no more. Only then is the child reaped, so that the
+id names no other process before.
 """
 
 import ctypes
@@ -73,7 +74,10 @@ class _ForkServer:
                     text, descriptors, _, _ = socket.recv_fds(self._requests, MAX_REQUEST, 3)
                     if not text:
                         return sys.exit
-                    if run := self._fork(json.loads(text), *descriptors):
+                    request = json.loads(text)
+                    if not descriptors:
+                        self._import(request["preload"])
+                    elif run := self._fork(request, *descriptors):
                         return run
             self._report_and_reap()
 

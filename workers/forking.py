@@ -108,6 +108,10 @@ class _Server:
             socket.send_fds(self._requests, [request], [channel, log, theirs.fileno()])
         return ForkedProcess(self, ours)
 
+    def preload(self, request: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # the next fork says why
+            self._requests.send(request)
+
     def kill(self) -> None:
         """Kill it, and with it every child that it forked."""
         self._process.kill()
@@ -238,7 +242,18 @@ def fork_child(
     return _spawner.submit(_fork, json.dumps(request).encode(), channel, log).result()
 
 
+def begin_server(modules: Sequence[str]) -> None:
+    """Begin to start the fork server and to import modules in it; does not wait."""
+    request = json.dumps({"preload": list(modules)}).encode()
+    _spawner.submit(lambda: _server().preload(request))
+
+
 def _fork(request: bytes, channel: int, log: int) -> ForkedProcess:
+    return _server().fork(request, channel, log)
+
+
+def _server() -> _Server:
+    """The server of the present environment, started if none is alive."""
     environment = module_environment(os.environ)
     key = tuple(sorted(environment.items()))
     if key not in _servers or not _servers[key].alive:
@@ -246,7 +261,7 @@ def _fork(request: bytes, channel: int, log: int) -> ForkedProcess:
             _servers[key] = _Server(environment)
         except OSError as error:
             raise ChildFailed("died", f"the fork server does not start: {error}") from None
-    return _servers[key].fork(request, channel, log)
+    return _servers[key]
 
 
 def ending(status: int | None) -> str:

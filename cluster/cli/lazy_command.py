@@ -7,6 +7,11 @@ from typing import ParamSpec
 
 import typer
 
+from workers.forking import begin_server
+
+_CHILDREN = ("workers.compilers.child", "workers.bench.child", "workers.reference")
+"""What every run on this machine forks."""
+
 P = ParamSpec("P")
 
 
@@ -31,6 +36,8 @@ def command(
         @wraps(declared)
         def call(*arguments: P.args, **options: P.kwargs) -> None:
             module, _, function = target.partition(".")
+            if options.get("fleet") == "local":  # both processes take about as long to import
+                begin_server(_CHILDREN)
             getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
 
         return group.command(name, context_settings=context)(call)

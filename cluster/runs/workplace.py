@@ -3,6 +3,7 @@
 Owns what is noticed before Ray is started, and when that is. Shows no progress.
 """
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from cluster.runs.run_process import FleetOpener, RunProcess
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.device import Backend
 from tuner.engine.session import StopReason
+from tuner.search.hyperopt_proposer import import_hyperopt
 from workers.devices.discover import list_devices
 
 
@@ -71,6 +73,8 @@ def workplace(
             opener = partial(open_target_fleet, target=target, cache=settings.cache)
             check = _check_nothing
         asking = replace(access, keys=take_keys())
+        # It takes as long as looking for devices, which another process does meanwhile.
+        threading.Thread(target=import_hyperopt, name="import").start()
         yield Workplace(
             lambda: target is not None or machine_has_gpu(),
             check,

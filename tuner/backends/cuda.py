@@ -92,8 +92,8 @@ CUDA = BackendTraits(
         register_unit=256, sub_partitions=4, shared_unit=128, shared_reserved=1024
     ),
     compile_seconds=0.15,
-    shape_seconds=0.03,
-    checker_seconds=5.0,  # four tools side by side
+    shape_seconds=0.02,
+    checker_seconds=2.5,  # four tools side by side
     checker_seconds_per_mib=0.0,
     launch_floor_us=0.8,  # in a replayed graph on an H100
     distributions=("nvidia-cuda-nvrtc", "cupy-cuda13x"),

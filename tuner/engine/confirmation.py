@@ -109,10 +109,20 @@ class ConfirmationQueue:
         self._compiled.pop(trial, None)
 
     def absent(self, compiling: set[int]) -> list[int]:
-        """Trials that must be compiled before anything else is done."""
-        if self._waits:
+        """Trials that must be compiled before anything else is done, or that may be wanted next."""
+        wanted = self._screened_now() if self._waits else self._wanting()
+        return [n for n in wanted if not self._is_compiled(n) and n not in compiling]
+
+    def _screened_now(self) -> list[int]:
+        """The finalists while a GPU screens them: meanwhile they are compiled for every shape."""
+        device, finalists = self._history.device, self._finalists()
+        if device is None or device.is_cpu or not self._is_screened(finalists):
             return []
-        return [n for n in self._wanting() if not self._is_compiled(n) and n not in compiling]
+        return finalists if self._awaits(finalists, 1) else []
+
+    def _is_screened(self, finalists: Sequence[int]) -> bool:
+        """Whether so many are timed in one process first, to see which lead."""
+        return self.benches == 1 and len(finalists) > leading_at_most(self._top)
 
     @property
     def screening(self) -> bool:
@@ -210,7 +220,7 @@ class ConfirmationQueue:
         incumbents are timed beside them on the tune shapes, as the baseline is.
         """
         finalists = self._finalists()
-        if self.benches == 1 and len(finalists) > leading_at_most(self._top):
+        if self._is_screened(finalists):
             if fresh := self._lacking("tune", finalists, 1):
                 return _Process("tune", (*fresh, *self._incumbents()), screening=True)
             if self._awaits(finalists, 1):

@@ -18,7 +18,7 @@ from tuner.results.statistics import FEWEST
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
 """Checking the outputs of one candidate on a shape, by ``is_cpu``: a GPU compares on the device."""
 
-ORACLE_SECONDS_PER_MIB, ORACLE_BYTES, ORACLES = 0.03, 64 << 20, 4
+ORACLE_SECONDS_PER_MIB, ORACLE_BYTES, ORACLES = 0.03, 64 << 20, 8
 """Drawing one shape's inputs and computing the reference in float64 on one core; the size above
 which the baseline is the reference; how many are computed in parallel at most."""
 
@@ -168,6 +168,8 @@ def estimate(
     screening = confirmed_in(1 - confirmed, finalists, on_tune)
     further = confirmed_in(few - max(1, confirmed), leading, on_tune)
     extra = EXTRA_CASES * oracle(tune + held_out) + oracle(odd)
+    if not device.is_cpu:  # they are made beside the search
+        extra = max(0.0, extra - trials * trial)
     one_round = screening + further + leading * (on_tune + check(odd))
     confirming = rounds * one_round + extra
     final = 0.0

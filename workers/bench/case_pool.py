@@ -36,7 +36,7 @@ class CasePool:
         self._make = make
         self._large = large
         self._few = threading.Semaphore(LARGE_AT_ONCE)
-        workers = max(1, min(AT_ONCE, len(os.sched_getaffinity(0)) // 2))
+        workers = min(AT_ONCE, len(os.sched_getaffinity(0)))
         self._threads = ThreadPoolExecutor(workers, "case")
         self._made: dict[Key, Future[Case]] = {}
         self._begun: dict[Key, Future[Case]] = {}

@@ -33,11 +33,11 @@ from workers.bench.availability import if_free
 from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
 from workers.bench.confirmation import Confirmation, extra_keys
 from workers.bench.deadlines import Deadlines
-from workers.bench.input_notes import note_untested
+from workers.bench.input_notes import changed_inputs, note_untested
 from workers.bench.input_specs import FIRST, extra_specs, search_keys
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
-from workers.bench.preparation import Preparation, too_large
+from workers.bench.preparation import Preparation, fits_beside, too_large
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bench.trial_runner import TrialRunner
@@ -125,7 +125,7 @@ class DeviceBench:
         if isinstance(result, Rejected) and result.code == Code.CRASH:
             result = self._begin(setup)
         oracle = self._oracle
-        if oracle is not None:
+        if oracle is not None and isinstance(result, Rejected):
             oracle.end_children()
         return BaselinePrepared(
             result=result,
@@ -205,7 +205,8 @@ class DeviceBench:
 
         Without checkers, and without a profiler for the backend, the device is not touched.
         """
-        prep, _ = self._prepared()
+        prep, oracle = self._prepared()
+        oracle.settle()
         with self._lock().held():
             began = time.time()
             profiler = work.profiler and adapter_of(prep.device.backend).profiler is not None
@@ -268,10 +269,12 @@ class DeviceBench:
         with self._guard:
             self._prep, self._oracle = prep, oracle
         wanted = search_keys(prep)
-        if isinstance(first := oracle.case(*wanted[0]), Rejected):
-            return first
         if not prep.device.is_cpu:  # where making them would disturb what is timed
-            oracle.make_ahead([*wanted, *extra_keys(prep, "all")])
+            ahead = [*wanted, *changed_inputs(prep), *extra_keys(prep, "all")]
+            oracle.make_ahead([key for key in ahead if fits_beside(prep, key[0])])
+        if isinstance(first := oracle.case(*wanted[0]), Rejected):
+            oracle.close()
+            return first
         for case in oracle.cases(wanted):
             if isinstance(case, Rejected):
                 return case

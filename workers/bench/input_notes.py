@@ -24,14 +24,25 @@ def note_untested(prep: Preparation, oracle: Oracle) -> None:
     _note_unchanged_inputs(prep, oracle)
 
 
+def changed_inputs(prep: Preparation) -> list[tuple[int, InputSpec]]:
+    """The cases of the first shape with each input drawn anew, which show whether it matters."""
+    return [
+        (0, InputSpec(label=f"{argument.name} drawn anew", redraw=argument.name))
+        for argument in _inputs(prep)
+    ]
+
+
+def _inputs(prep: Preparation) -> list[ResolvedArgument]:
+    return [a for a in prep.arguments[0] if a.kind in ("in", "constant", "inout")]
+
+
 def _note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
     """Note each input that does not change the first shape's outputs, or never changes itself."""
     first = prep.cases[0][0]
-    inputs = [a for a in prep.arguments[0] if a.name in first.contents]
+    inputs = _inputs(prep)
     constant: list[ResolvedArgument] = []
-    for argument in inputs:
-        spec = InputSpec(label=f"{argument.name} drawn anew", redraw=argument.name)
-        other = oracle.case(0, spec)
+    for argument, key in zip(inputs, changed_inputs(prep), strict=True):
+        other = oracle.case(*key)
         if not isinstance(other, VerificationCase):
             continue
         was, now = (Path(one.contents[argument.name]) for one in (first, other))

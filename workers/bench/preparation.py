@@ -134,9 +134,15 @@ def cut_short(samples: Sequence[float], baseline_ns: float) -> CutShort:
     )
 
 
+def fits_beside(prep: Preparation, shape: int) -> bool:
+    """Whether a process can stage a shape while another one has all tune shapes staged."""
+    searched = sum(_bytes(prep, tuned) for tuned in prep.tune)
+    return COPIES * (searched + _bytes(prep, shape)) <= prep.device.memory_bytes // 2
+
+
 def too_large(prep: Preparation, shape: int) -> Rejected | None:
     """Why a shape's arguments cannot be staged, before they are filled."""
-    size = sum(a.size for a in prep.arguments[shape] if a.is_buffer)
+    size = _bytes(prep, shape)
     room = prep.device.memory_bytes
     if COPIES * size <= room:
         return None
@@ -145,3 +151,7 @@ def too_large(prep: Preparation, shape: int) -> Rejected | None:
         f"are needed, where the device has {room / 2**30:.3g} GiB: take smaller shapes"
     )
     return Rejected(stage=Stage.LIMITS, code=Code.OUT_OF_MEMORY, detail=detail, shape=shape)
+
+
+def _bytes(prep: Preparation, shape: int) -> int:
+    return sum(a.size for a in prep.arguments[shape] if a.is_buffer)
