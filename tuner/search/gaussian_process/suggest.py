@@ -36,8 +36,12 @@ GROWTH, MOST_GROWTH = 0.15, 100
 FITTED = 128
 """Most results that a fit sees: the best for half of it, and a sample of the others."""
 PENDING = 64
-"""Most trials pending at a fit that it takes into account: the latest ones. With so many pending or
-more, one evaluation proposes a trial for each so many, and fits come at longer intervals."""
+"""Most trials pending at a fit that it takes into account: the latest ones. With more pending, fits
+come at longer intervals."""
+TOGETHER = 16
+"""One evaluation proposes a trial for each so many pending, if as many are asked for before a result
+comes: where the search holds up the devices. On recorded spaces the score then differs from that of
+an evaluation for each trial by less than 0.02, with 256 pending by 0.001."""
 SCREENED, POOL = 16384, 2048
 """Points drawn for each fit, and how many of them remain candidates: half of these are the most
 promising at the fit, half are random. The neighbours of the best observations are candidates too.
@@ -210,7 +214,7 @@ class GaussianProcess:
         best = int(np.argmax(gains))
         drawn = gains + random_state(seed, trial).gumbel(size=len(gains))
         drawn[best] = np.inf
-        count = min(max(1, self._explored.pending // PENDING), int(np.isfinite(gains).sum()))
+        count = min(max(1, self._explored.pending // TOGETHER), int(np.isfinite(gains).sum()))
         return [int(point) for point in points[np.argsort(-drawn, kind="stable")[:count]]]
 
     def _posterior(self, current: _Fit) -> Posterior:
@@ -229,7 +233,7 @@ class GaussianProcess:
             current.pool = drawn[chosen]
             current.posterior.observe(points[base : current.begun])
             current.observed = current.begun
-        step = max(1, self._explored.pending // PENDING)
+        step = max(1, self._explored.pending // TOGETHER)
         for index in range(current.observed, len(points), step):
             current.posterior.observe(points[index : index + step])
         current.observed = len(points)
