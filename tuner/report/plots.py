@@ -15,8 +15,8 @@ _COLOURS = ("#0072b2", "#e69f00", "#8a9199", "#009e73", "#d55e00", "#cc79a7")
 _WIDTH = 5.5
 """Inches; a column and a half of a paper."""
 
-_MOST_NAME = 24
-"""Characters of a worker's name that are shown."""
+_MOST_NAME, _MOST_LABEL = 24, 40
+"""Characters that are shown of a worker's name and of a row's label; more leave no room to draw."""
 
 _STYLE = {
     "font.size": 8,
@@ -76,6 +76,10 @@ def _draw(canvas: Any, figure: Figure) -> Any:
     return canvas
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _height(figure: Figure) -> float:
     match figure:
         case Bars(rows=rows):
@@ -113,7 +117,7 @@ def _bars(axes: Any, figure: Bars) -> None:
             y += 1
         places.append((first + y - 1) / 2)
         y += 0.6
-    axes.set_yticks(places, [row.label for row in figure.rows])
+    axes.set_yticks(places, [_cut(row.label, _MOST_LABEL) for row in figure.rows])
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_xlim(left=0)
@@ -179,7 +183,6 @@ def _schedule(axes: Any, figure: Schedule) -> None:
             ]
             label = None if row else name
             axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=_COLOURS[kind], label=label)
-    names = [row if len(row) <= _MOST_NAME else f"{row[: _MOST_NAME - 1]}…" for row in figure.rows]
-    axes.set_yticks(range(len(figure.rows)), names)
+    axes.set_yticks(range(len(figure.rows)), [_cut(row, _MOST_NAME) for row in figure.rows])
     axes.invert_yaxis()
     axes.set_xlabel(figure.axis)

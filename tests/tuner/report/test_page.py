@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import warnings
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
@@ -200,7 +201,9 @@ def test_a_figure_is_drawn_inside_its_frame(figure):
 @pytest.mark.slow
 def test_figures_for_papers_are_written_as_png_and_svg(tmp_path):
     pytest.importorskip("matplotlib")
-    written = write_figures(FIGURES, tmp_path / "figures")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of what leaves no room to draw
+        written = write_figures(FIGURES, tmp_path / "figures")
     assert len(written) == 2 * len(FIGURES)
     assert all(path.stat().st_size > 1000 for path in written)
     (tmp_path / "file").write_text("")
