@@ -27,6 +27,7 @@ from tuner.journal.facts import TrialFinished
 from tuner.run_directory import RunDirectory, RunView
 from workers.bench.launcher import Launcher
 from workers.bench.session import BenchSession
+from workers.integrity.timing_recheck import Accepted
 
 SPEC = Path(__file__).parents[2] / "tests/gpu/data/silu_space/cuda.yaml"
 SHARE, WALL = 0.5, 1.3
@@ -47,7 +48,7 @@ def unchecked() -> Iterator[None]:
         return run(launcher, loaded, baseline_ns, unseen, {}, **more)
 
     def trust(prep, session, loaded, baseline, shape, samples, *others, **more):
-        return samples
+        return Accepted(samples)
 
     with (
         mock.patch.object(BenchSession, "check", return_value=None),

@@ -1,13 +1,14 @@
 """The result as plain text for a terminal of 80 columns or more."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from shutil import get_terminal_size
 
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
 from tuner.results.statistics import Comparison
 from tuner.results.verdict import objective_text, outcome_text
+from tuner.trial import geometric_mean
 
 WIDTH = 80
 """Columns that are filled by default, and at least."""
@@ -312,6 +313,7 @@ def _is_general(result: Result, best: ShapeBest) -> bool:
 def _specialised(result: Result, index: int, best: ShapeBest) -> Iterator[str]:
     """A shape's own winner, and whether it is exported."""
     yield f"{result.shapes[index].label}: {name_of(result, best.trial)}: {best.configuration}"
+    yield from _unseen([best.cell])
     if best.gain:
         members = result.portfolio.members if result.portfolio else ()
         exported = any(member.trial == best.trial for member in members)
@@ -327,8 +329,17 @@ def _general(result: Result, general: General) -> Iterator[str]:
     yield f"{speedup_text(general.speedup, general.comparison)} {_shapes(general.held_out)}"
     if general.serialised:
         yield f"{general.serialised:.3f}× if launched plainly, as the baseline is"
+    yield from _unseen(general.cells)
     if general.gain:
         yield f"{general.gain} {general.gain.verdict}, compared with the incumbent"
+
+
+def _unseen(cells: Iterable[Cell]) -> Iterator[str]:
+    """How these cells fare on inputs that they never saw, where that was measured."""
+    ratios = [cell.unseen for cell in cells if cell.unseen]
+    if ratios:
+        ratio = geometric_mean(ratios, [1.0] * len(ratios))
+        yield f"{ratio:.2f} times as long on inputs never seen as on repeated ones"
 
 
 def _shapes(held_out: float | None) -> str:

@@ -103,6 +103,12 @@ class Evidence(Samples):
         found = [one.millijoules for one in samples if one.millijoules is not None]
         return median(found) if found else None
 
+    def unseen(self, trial: int, shape: int) -> float | None:
+        """The median over processes of the time on inputs never seen ÷ that on repeated ones."""
+        samples = self._taken.get((trial, shape), {}).values()
+        found = [one.unseen for one in samples if one.unseen is not None]
+        return median(found) if found else None
+
     def scatter(self, trial: int, shape: int) -> float | None:
         """Median absolute deviation of the per-process medians ÷ their median."""
         middle = self.time(trial, shape)
@@ -162,4 +168,5 @@ class Evidence(Samples):
             serialised=self.compared(plain, self.noise[shape], comparisons)
             if len(plain) >= MIN_PROCESSES
             else None,
+            unseen=self.unseen(trial, shape),
         )

@@ -105,6 +105,10 @@ def _checkpoints(count: int, rng: np.random.Generator) -> set[int]:
 
 
 def _short_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
-    """A burst that ends early; the sets that it leaves idle show work done for later launches."""
+    """A burst that ends early, after a set that is inspected and before those that are left idle.
+
+    All are restored, so that a launch cannot tell that it is the last. One that leaves its work to
+    the next is found at the former, one that does the work of later ones at the latter.
+    """
     length = small_number(len(order) - 1, rng)
-    return Burst(order[:length], idle=order[length:], raced=True)
+    return Burst(order[:length], inspect=order[length - 1], idle=order[length:], raced=True)

@@ -22,16 +22,17 @@ from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.energy import interleaved
-from workers.bench.input_specs import InputSpec, extra_specs, is_large
+from workers.bench.input_specs import InputSpec, extra_specs
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
-from workers.bench.recheck import recheck_timing
+from workers.bench.recheck import draws_inputs, recheck_timing
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import VerificationCase, rejected
+from workers.integrity.timing_recheck import Accepted
 
 REPEATS, REPEATS_ON_GPU = 64, 1000
 """Checked launches in a row of each winner on its smallest shape; of a kernel that is wrong once in
@@ -41,9 +42,6 @@ which takes longer than a launch."""
 PARTS, PARTS_ON_GPU = 5, 3
 """Parts that a timing is divided into, between which candidates alternate; how many are taken on a
 GPU, where each has a hundred launches or more, whatever it should have."""
-
-REDRAWN_ELEMENTS = 1 << 20
-"""Elements that may be drawn anew for a finalist on a shape, on average, on a GPU."""
 
 
 class _CandidateFailed(Exception):
@@ -287,10 +285,11 @@ class Confirmation:
             energies = interleaved(each, ENERGY_ROUNDS, self._rng)
         # Rechecks run last, so that a kernel cannot tell when checking is over. Their order is
         # random, since later ones could learn from earlier ones in the same process.
+        accepted = {turn: Accepted(taken) for turn, taken in times.items()}
         for trial in self._rng.permutation(finalists).tolist():
             self._lock.pause()
             with self._attribute_failure(trial, shape):
-                times[trial, False] = recheck_timing(
+                accepted[trial, False] = recheck_timing(
                     self._prep,
                     session,
                     runners[trial],
@@ -299,34 +298,23 @@ class Confirmation:
                     times[trial, False],
                     partial(again, trial),
                     self._rng,
-                    unique_inputs=self._unique_inputs(shape),
+                    unique_inputs=draws_inputs(self._prep, shape, self._rng),
                 )
         return [
             Sample(
                 trial=trial,
                 shape=shape,
                 cache=cache,
-                median_ns=statistics.median(taken),
+                median_ns=statistics.median(one.samples),
                 serialised=plain,
                 millijoules=energies.get((trial, plain)),
+                unseen=one.unseen,
             )
-            for (trial, plain), taken in times.items()
+            for (trial, plain), one in accepted.items()
         ]
 
     def _bytes(self, shape: int) -> int:
         return sum(a.size for a in self._prep.arguments[shape] if a.is_buffer)
-
-    def _unique_inputs(self, shape: int) -> bool:
-        """Whether a finalist's recheck draws its own inputs; many elements are drawn seldom.
-
-        They are drawn, and the outputs compared, outside the device.
-        """
-        if self._prep.device.is_cpu:
-            return True
-        arguments = self._prep.arguments[shape]
-        elements = sum(a.elements for a in arguments if a.is_buffer)
-        share = min(0.5, REDRAWN_ELEMENTS / max(elements, 1))
-        return not is_large(arguments) and bool(self._rng.random() < share)
 
     def _check_others(self, session: BenchSession, loaded: LoadedCandidate, shape: int) -> None:
         """Check a finalist on its other cases between two parts of its timing.

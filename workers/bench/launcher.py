@@ -34,6 +34,9 @@ looks like an answer: where a burst launches on a set twice, such a kernel would
 _RECORDED = 16
 """Timed bursts whose times on two clocks are kept."""
 
+_SCATTERS = 3
+"""Median absolute deviations that the clocks of an honest kernel may differ by."""
+
 
 @dataclass(slots=True)
 class LoadedCandidate:
@@ -41,8 +44,8 @@ class LoadedCandidate:
 
     ``launchables`` are bound at first use. On shapes in ``compiling`` the launch that made the
     driver compile may still run. Timed again on a shape, it is launched in the same of its
-    ``orders``. By shape, a launch took up to ``slowest_ns`` so far, and ``unreported_ns`` are
-    nanoseconds per launch of the last bursts by this process's clock less those by the device's.
+    ``orders``. By shape, a launch took up to ``slowest_ns`` so far, and ``clocks`` has nanoseconds
+    per launch of the last bursts: by the device's clock, and by this process's beyond that.
     """
 
     candidate: Candidate
@@ -51,22 +54,31 @@ class LoadedCandidate:
     compiling: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
     orders: dict[tuple[int, Rotation], tuple[int, ...]] = field(default_factory=dict)
-    unreported_ns: dict[int, deque[float]] = field(default_factory=dict)
+    clocks: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
 
     def record(self, shape: int, burst: Burst, times: Sequence[float], wall_ns: float) -> None:
         """Note the times of a burst, on two clocks if it is timed."""
         self.slowest_ns[shape] = max(self.slowest_ns.get(shape, 0.0), *times)
         if burst.timed:
-            recorded = self.unreported_ns.setdefault(shape, deque(maxlen=_RECORDED))
-            recorded.append(wall_ns / len(burst.order) - statistics.fmean(times))
+            recorded = self.clocks.setdefault(shape, deque(maxlen=_RECORDED))
+            reported_ns = statistics.fmean(times)
+            recorded.append((reported_ns, wall_ns / len(burst.order) - reported_ns))
 
     def unreported_more(self, other: "LoadedCandidate", shape: int) -> float:
-        """By how much the median of ``unreported_ns`` exceeds the largest of another's, at least 0.
+        """How much more unreported time a launch takes than another's, in nanoseconds; 0 at least.
 
-        The largest has the noise of a busy host in it.
+        A busy host delays the reading of either mark. So medians are compared, and what the other's
+        bursts scatter is subtracted. Bursts slower than the median by the device's clock are left
+        out, since the timing does not rest on them.
         """
-        own, others = (one.unreported_ns.get(shape) for one in (self, other))
-        return max(0.0, statistics.median(own) - max(others)) if own and others else 0.0
+        own, others = self.clocks.get(shape), other.clocks.get(shape)
+        if not own or not others:
+            return 0.0
+        middle = statistics.median(reported for reported, _ in own)
+        found = statistics.median(more for reported, more in own if reported <= middle)
+        usual = statistics.median(more for _, more in others)
+        scatter = statistics.median(abs(more - usual) for _, more in others)
+        return max(0.0, found - usual - _SCATTERS * scatter)
 
     def late_writes(self, shape: int) -> list[LateWrite]:
         """The late writes that its dependent launches on a shape must wait for."""

@@ -5,11 +5,33 @@ from collections.abc import Callable
 
 import numpy as np
 
+from workers.bench.input_specs import is_large
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
 from workers.bench.session import BenchSession
 from workers.inputs import can_renew
-from workers.integrity.timing_recheck import accept_or_retime, new_contents
+from workers.integrity.timing_recheck import (
+    Accepted,
+    FirstLaunch,
+    accept_or_retime,
+    new_contents,
+)
+
+_REDRAWN_ELEMENTS = 1 << 20
+"""Elements that may be drawn anew for a finalist on a shape, on average, on a GPU."""
+
+
+def draws_inputs(prep: Preparation, shape: int, rng: np.random.Generator) -> bool:
+    """Whether a finalist's recheck draws its own inputs; many elements are drawn seldom.
+
+    They are drawn, and the outputs compared, outside the device.
+    """
+    if prep.device.is_cpu:
+        return True
+    arguments = prep.arguments[shape]
+    elements = sum(a.elements for a in arguments if a.is_buffer)
+    share = min(0.5, _REDRAWN_ELEMENTS / max(elements, 1))
+    return not is_large(arguments) and bool(rng.random() < share)
 
 
 def recheck_timing(
@@ -23,8 +45,8 @@ def recheck_timing(
     rng: np.random.Generator,
     *,
     unique_inputs: bool,
-) -> list[float]:
-    """The samples to accept for a candidate on a shape: see :func:`accept_or_retime`.
+) -> Accepted:
+    """What to accept of a candidate's timing on a shape: see :func:`accept_or_retime`.
 
     With ``unique_inputs`` the new inputs are drawn for this candidate alone. Otherwise they are the
     shape's last case, which a candidate that ran in the same child before may have passed on.
@@ -38,14 +60,18 @@ def recheck_timing(
         session.time(baseline, first, prep.measure.cache, prep.measure, known_ns)
         return again()
 
-    common = () if unique_inputs and renewable else (last,)
+    def on_common_inputs() -> FirstLaunch:
+        own, other = (session.time_single_launch(one, last, known_ns) for one in (loaded, baseline))
+        return FirstLaunch(own, other)
+
+    common = () if unique_inputs and renewable else (on_common_inputs,)
     with new_contents(renewable, first.contents, rng, prep.python_fill(shape)) as renewed:
         return accept_or_retime(
             samples,
             retime,
             known=lambda: session.time_single_launch(loaded, first, known_ns),
             new=itertools.chain(
-                (session.time_single_launch(loaded, one, known_ns) for one in common),
+                (launch() for launch in common),
                 (
                     session.time_on_new_inputs(loaded, baseline, last, one, known_ns)
                     for one in renewed

@@ -39,6 +39,7 @@ from workers.integrity.launch_checks import (
     naming_early_starts,
 )
 from workers.integrity.time_bounds import Bounds
+from workers.integrity.timing_recheck import FirstLaunch
 
 _MAX_CONTINUED = 16
 """Launches at most that continue a timing before other contents are written."""
@@ -168,8 +169,8 @@ class BenchSession:
         like: VerificationCase,
         contents: Contents,
         baseline_ns: float,
-    ) -> float:
-        """Nanoseconds of one launch on other contents, checked against the baseline.
+    ) -> FirstLaunch:
+        """One launch on other contents, checked against the baseline.
 
         The baseline runs second, so that its answer is in no memory before.
         """
@@ -178,7 +179,7 @@ class BenchSession:
         )
         assert other.inspection is not None
         self._check(agreeing(like, contents, other.inspection, self._named(like.shape)), one)
-        return one.times[0]
+        return FirstLaunch(one.times[0], other.times[0])
 
     def single_launch_overhead_ns(
         self, baseline: LoadedCandidate, case: VerificationCase, baseline_ns: float

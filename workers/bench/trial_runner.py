@@ -189,7 +189,7 @@ class TrialRunner:
             # What outlasts a launch is reset or refused; confirmation looks for other memories.
             self._check(loaded, shape, last)
             return full(samples, baseline_ns)
-        samples = recheck_timing(
+        accepted = recheck_timing(
             self._prep,
             self._session,
             loaded,
@@ -200,7 +200,7 @@ class TrialRunner:
             self._rng,
             unique_inputs=True,
         )
-        return full(samples, self._prep.baseline_ns[shape])
+        return full(accepted.samples, self._prep.baseline_ns[shape])
 
     def _with_energy(self, loaded: LoadedCandidate, shape: int, cell: Full) -> Full:
         """The cell with its energy, if that counts, and the baseline's measured right before."""

@@ -8,10 +8,12 @@ found out by another clock.
 """
 
 import itertools
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,15 @@ from workers.inputs import PythonFill, fill, is_foreign, nudged
 from workers.integrity.launch_checks import Contents
 from workers.scratch import runtime_directory
 
-ALIKE = 1.25, 2_000
-"""Suspicious between single launches: so many times as long, and so many nanoseconds longer."""
-SINGLE = 1.5, 5_000
-"""Suspicious between a single launch and a timing."""
-UNREPORTED = 0.25
-"""Suspicious: so large a part of a launch's time, beyond what it is for the baseline, passes on the
-host's clock alone."""
-UNREPORTED_NS = 5_000
-"""Not suspicious: less than this, which the host's own noise may be."""
+REMEMBERED = 0.1
+"""Share of a launch's time by which one on new inputs may be slower, besides the noise: honest
+kernels vary with their inputs."""
+SINGLE, SINGLE_NS = 1.5, 5_000
+"""Suspicious between a single launch and a timing: so many times as long, and so many nanoseconds
+longer. Launches of a burst overlap, those of some kernels more than the baseline's."""
+UNREPORTED, UNREPORTED_NS = 0.25, 5_000
+"""Suspicious: so large a part of a launch's time, and so many nanoseconds, beyond what it is for
+the baseline, pass on the host's clock alone."""
 TURNS = 5
 """Timings in a row after which a suspicious kernel is rejected."""
 CLOCK_TURNS = 12
@@ -44,26 +46,47 @@ TIMES = 5
 """Single launches whose fastest counts, for kernels whose time varies."""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstLaunch:
+    """Nanoseconds of a launch on inputs that the kernel never saw, and the baseline's on them."""
+
+    own_ns: float
+    baseline_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The samples to believe, and how their kernel fares on inputs that it never saw.
+
+    ``unseen`` is the time of a single launch on such inputs ÷ that on the timed ones; ``None`` if
+    no inputs could be new.
+    """
+
+    samples: list[float]
+    unseen: float | None = None
+
+
 def accept_or_retime(
     samples: list[float],
     again: Callable[[], list[float]],
     *,
     known: Callable[[], float],
-    new: Iterator[float],
+    new: Iterator[FirstLaunch],
     overhead_ns: Callable[[], float],
     unreported_ns: Callable[[], float],
-) -> list[float]:
+) -> Accepted:
     """The samples, or those of a repeated timing that no single launch contradicts.
 
     A single launch may take longer than the launches of a timing, and the machine may slow down. So
     launches on known contents are compared with the timing after the baseline's overhead is
-    subtracted, and launches on new contents with launches on known ones, by turns if in doubt.
+    subtracted, and launches on new contents with launches on known ones, by turns if in doubt. How
+    much those may differ follows from how much the baseline's do meanwhile.
 
     Args:
         samples: nanoseconds per launch of the timing.
         again: repeats the timing.
         known: nanoseconds of one launch on the timed contents.
-        new: nanoseconds of launches, each on contents that the kernel has never seen.
+        new: launches, each on contents that the kernel has never seen.
         overhead_ns: by how much a single launch of the baseline exceeds its timing.
         unreported_ns: what passed per launch of the last timings on the host's clock but not on the
             device's, less the baseline's.
@@ -71,6 +94,7 @@ def accept_or_retime(
     Raises:
         DeviceFailure: single launches were slower each time.
     """
+    unseen: float | None = None
 
     def unreported(samples: Sequence[float]) -> str:
         more_ns = unreported_ns()
@@ -79,52 +103,50 @@ def accept_or_retime(
         return ""
 
     def slower(samples: Sequence[float]) -> str:
+        nonlocal unseen
         timed_ns = statistics.median(samples)
-        known_ns = _fastest(iter(known, None), SINGLE, timed_ns)
-        if _slower(known_ns, SINGLE, timed_ns) and _slower(
-            known_ns - overhead_ns(), SINGLE, timed_ns
-        ):
+        bound_ns = max(SINGLE * timed_ns, timed_ns + SINGLE_NS)
+        known_ns = math.inf
+        for _ in range(TIMES):
+            if (known_ns := min(known_ns, known())) < bound_ns:
+                break
+        if known_ns >= bound_ns and known_ns - overhead_ns() >= bound_ns:
             return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
-        least_ns = max(timed_ns, known_ns)
-        new_ns = _fastest(new, ALIKE, least_ns)
-        if not _slower(new_ns, ALIKE, least_ns):
-            return ""
+        for number, first in enumerate(itertools.islice(new, TIMES)):
+            if not number:
+                unseen = first.own_ns / known_ns
+            if first.own_ns <= (1 + REMEMBERED) * max(timed_ns, known_ns):
+                return ""
         # By turns, so that both had the same luck on a busy machine.
-        if pairs := [(known(), new_ns) for new_ns in itertools.islice(new, TIMES)]:
-            known_ns, new_ns = (min(times) for times in zip(*pairs, strict=True))
-            least_ns = max(timed_ns, known_ns)
-        if _slower(new_ns, ALIKE, least_ns):
-            return (
-                "remembers its inputs: a first launch on new ones took "
-                f"{new_ns / least_ns:.2g} times as long"
-            )
-        return ""
+        turns = [(known(), first) for first in itertools.islice(new, TIMES)]
+        if not turns:
+            return ""
+        least_ns = max(timed_ns, min(known_ns for known_ns, _ in turns))
+        new_ns = min(first.own_ns for _, first in turns)
+        noise_ns = _noise([first.baseline_ns for _, first in turns], least_ns)
+        if new_ns <= least_ns + max(REMEMBERED * least_ns, noise_ns):
+            return ""
+        return (
+            "remembers its inputs: a first launch on new ones took "
+            f"{new_ns / least_ns:.2g} times as long"
+        )
 
     if not (unreported(samples) or slower(samples)):
-        return samples
+        return Accepted(samples, unseen)
     for turn in itertools.count(1):
         samples = again()
         clock = unreported(samples)
         if not (found := clock or slower(samples)):
-            return samples
+            return Accepted(samples, unseen)
         if turn >= (CLOCK_TURNS if clock else TURNS):
             break
     raise DeviceFailure(Code.SLOWER_AGAIN, f"{found}, {turn} times in a row")
 
 
-def _fastest(launches: Iterator[float], than: tuple[float, float], other_ns: float) -> float:
-    """The fastest of a few launches, up to the first that is not slower; 0 without any."""
-    found: list[float] = []
-    for launch_ns in itertools.islice(launches, TIMES):
-        found.append(launch_ns)
-        if not _slower(launch_ns, than, other_ns):
-            break
-    return min(found, default=0.0)
-
-
-def _slower(first_ns: float, than: tuple[float, float], other_ns: float) -> bool:
-    times, by_ns = than
-    return first_ns >= max(times * other_ns, other_ns + by_ns)
+def _noise(baseline_ns: Sequence[float], launch_ns: float) -> float:
+    """How much a launch of ``launch_ns`` varies, from launches of the baseline, in nanoseconds."""
+    least, middle = min(baseline_ns), statistics.median(baseline_ns)
+    return (middle - least) * max(1.0, launch_ns / least)
 
 
 @contextmanager

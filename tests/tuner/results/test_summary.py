@@ -372,6 +372,25 @@ def test_dependent_launches_are_compared_with_the_baselines_plain_ones_openly():
     assert result.to_json()["general"]["serialised"] == result.general.serialised
 
 
+def test_the_time_on_inputs_never_seen_is_told_beside_the_winner():
+    history = run([500.0, 1000.0, 2000.0], noise=0.001)
+    history.confirmations = [
+        replace(
+            c,
+            samples=tuple(
+                replace(s, unseen=None if s.trial == BASELINE else 1.02 + c.process / 100)
+                for s in c.samples
+            ),
+        )
+        for c in history.confirmations
+    ]
+    result = summarise(history)
+    ratio = result.general.cells[0].unseen
+    assert 1.02 < ratio < 1.02 + len(history.confirmations) / 100
+    told = f"{ratio:.2f} times as long on inputs never seen as on repeated ones"
+    assert told in " ".join(render(result).split())
+
+
 def test_the_result_is_json():
     data = json.loads(
         json.dumps(summarise(run([500.0, 1000.0, 2000.0])).to_json(), allow_nan=False)

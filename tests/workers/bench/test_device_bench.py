@@ -30,6 +30,7 @@ from workers.bench.oracle import Oracle
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import Supervisor
 from workers.forking import ChildFailed
+from workers.integrity.timing_recheck import Accepted, FirstLaunch
 from workers.scratch import runtime_directory
 
 EXPLOITS = Path(__file__).parents[2] / "exploits"
@@ -370,7 +371,7 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
         prep, session, loaded, baseline, shape, samples, again, rng, *, unique_inputs
     ):
         told.append((shape, len(samples)))
-        return [1.0]
+        return Accepted([1.0], 1.5)
 
     monkeypatch.setattr("workers.bench.confirmation.recheck_timing", recheck_timing)
     confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // rechecked"), process=1)
@@ -379,6 +380,7 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
     assert [shape for shape, count in told if count >= repeats] == [0, 1, 2]
     for sample in confirmed.samples:
         assert (sample.median_ns == 1.0) == (sample.trial != BASELINE)
+        assert sample.unseen == (None if sample.trial == BASELINE else 1.5)
 
 
 def test_a_candidate_that_may_know_the_last_case_is_rechecked_on_inputs_of_its_own(
@@ -386,7 +388,11 @@ def test_a_candidate_that_may_know_the_last_case_is_rechecked_on_inputs_of_its_o
 ) -> None:
     real = BenchSession.time_on_new_inputs
     monkeypatch.setattr(BenchSession, "time_single_launch", lambda *given: 1000.0)
-    monkeypatch.setattr(BenchSession, "time_on_new_inputs", lambda *given: 1e9 + real(*given))
+
+    def slow(*given):
+        return FirstLaunch(1e9 + real(*given).own_ns, 1000.0)
+
+    monkeypatch.setattr(BenchSession, "time_on_new_inputs", slow)
     monkeypatch.setattr(BenchSession, "time", lambda *given, **more: [1000.0] * 5)
     outcome = laboratory.outcome(f"{GOOD} // knows the last case")
     assert isinstance(outcome, Rejected)

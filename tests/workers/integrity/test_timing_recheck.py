@@ -10,7 +10,13 @@ from tuner.experiment.contents import FromPython
 from tuner.experiment.fields import PythonFunction
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure
-from workers.integrity.timing_recheck import TIMES, TURNS, accept_or_retime, new_contents
+from workers.integrity.timing_recheck import (
+    TIMES,
+    TURNS,
+    FirstLaunch,
+    accept_or_retime,
+    new_contents,
+)
 
 TIMED = [20e3] * 8
 NOW_FAST_NOW_SLOW = [20e3] * 5 + [60e3] * 3
@@ -23,6 +29,7 @@ def asked(
     again=TIMED,
     overhead_ns=0.0,
     unreported_ns=(0.0,),
+    baseline_ns=(20e3,),
 ) -> int:
     """How often a kernel is timed again that takes so long at a time, in turn, when it is asked."""
     known, new = itertools.cycle(known_ns), itertools.cycle(new_ns)
@@ -33,20 +40,22 @@ def asked(
         taken.append(again)
         return again
 
+    other = itertools.cycle(baseline_ns)
     found = accept_or_retime(
         samples,
         time_again,
         known=lambda: next(known),
-        new=new,
+        new=(FirstLaunch(own_ns, next(other)) for own_ns in new),
         overhead_ns=lambda: overhead_ns,
         unreported_ns=lambda: next(unreported),
     )
-    assert found is ([samples, *taken][-1])
+    assert found.samples is ([samples, *taken][-1])
     return len(taken)
 
 
 def test_one_that_takes_its_time_whatever_it_is_asked_is_believed_at_once() -> None:
     assert asked([21e3], [22e3]) == 0
+    assert asked([21e3], [21e3]) == 0
 
 
 def test_where_no_inputs_are_new_the_known_ones_decide() -> None:
@@ -74,10 +83,33 @@ def test_one_that_is_slower_on_new_inputs_is_refused() -> None:
         asked([20e3], [60e3])
 
 
-def test_one_that_remembers_a_third_is_refused_unless_it_may_be_the_clock() -> None:
+@pytest.mark.parametrize(("known_ns", "new_ns"), [(20e3, 23e3), (4e3, 4.6e3), (900.0, 1040.0)])
+def test_one_that_remembers_an_eighth_is_refused_unless_the_baseline_varies_as_much(
+    known_ns, new_ns
+) -> None:
+    timed = [known_ns] * 8
     with pytest.raises(DeviceFailure, match="remembers its inputs"):
-        asked([20e3], [27e3])
-    assert asked([4e3], [5.5e3], samples=[4e3] * 8) == 0
+        asked([known_ns], [new_ns], samples=timed, again=timed)
+    noisy = [20e3, 24e3, 24e3, 25e3, 30e3]
+    assert asked([known_ns], [new_ns], samples=timed, baseline_ns=noisy) == 0
+
+
+def test_how_much_longer_the_first_launch_on_new_inputs_takes_is_told() -> None:
+    def launches(own_ns: float):
+        return itertools.repeat(FirstLaunch(own_ns, 20e3))
+
+    def accepted(new):
+        return accept_or_retime(
+            TIMED,
+            lambda: TIMED,
+            known=lambda: 25e3,
+            new=new,
+            overhead_ns=lambda: 0.0,
+            unreported_ns=lambda: 0.0,
+        ).unseen
+
+    assert accepted(launches(26e3)) == pytest.approx(1.04)
+    assert accepted(iter(())) is None
 
 
 @pytest.mark.parametrize("known_ns", [[20e3, 20e3, 60e3], [60e3, 60e3, 20e3]])
