@@ -10,7 +10,7 @@ import ``__version__`` alone from here.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from cluster.cli.console import Update
     from tuner.drafts.written_spec import Array
-    from tuner.results.result import Cell, ShapeOfRun
+    from tuner.results.result import Result as ResultOfRun
     from tuner.results.statistics import Comparison
-    from tuner.trial import Configuration
     from workers.loader.kernel import TunedKernel
 
 __all__ = [
@@ -62,6 +61,8 @@ class ShapeSpeedup:
 
     Times are in nanoseconds per run of the kernel; ``None`` where nothing was measured.
     ``configuration`` is :attr:`Result.best`, or the shape's own best one if none serves all shapes.
+    ``metrics`` are the spec's, of the baseline and of the tuned kernel. Energies, where they are
+    measured, are in millijoules.
     """
 
     shape: Mapping[str, bool | int | str]
@@ -70,6 +71,9 @@ class ShapeSpeedup:
     baseline_ns: float | None
     time_ns: float | None
     speedup: Speedup | None
+    metrics: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    baseline_mj: float | None = None
+    millijoules: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class Result:
         return render(summarise(history_of(result_view(self.path))))
 
     def to_dataframe(self) -> Any:
-        """All trials as a ``pandas.DataFrame``: outcome, loss, parameters, times per tune shape.
+        """Trials as a ``pandas.DataFrame``: outcome, loss, parameters, times and metrics by shape.
 
         Raises:
             tuner.errors.EnvironmentProblem: pandas is not installed.
@@ -157,19 +161,22 @@ class Result:
     def _repr_html_(self) -> str:
         """A table for notebooks, with a row for each shape."""
         from tuner.report.html import plain_table
-        from tuner.report.text import time_text
+        from tuner.report.text import cost_text, figure_text
 
         rows = [
             (
                 _words(one.shape) + " (held out)" * one.held_out,
-                *map(time_text, (one.baseline_ns, one.time_ns)),
+                cost_text(one.baseline_ns, one.baseline_mj),
+                cost_text(one.time_ns, one.millijoules),
                 str(one.speedup or "-"),
+                *(" → ".join(map(figure_text, pair)) for pair in one.metrics.values()),
             )
             for one in self.speedups
         ]
         best = _words(self.best or {}) or "no configuration"
-        caption = f"{self.outcome}: {self.speedup or '-'} with {best}"
-        return plain_table(caption, ("shape", "baseline", "time", "speedup"), rows)
+        names = self.speedups[0].metrics if self.speedups else ()
+        head = ("shape", "baseline", "time", "speedup", *names)
+        return plain_table(f"{self.outcome}: {self.speedup or '-'} with {best}", head, rows)
 
 
 def tune(
@@ -309,17 +316,9 @@ def load(run: str | PathLike[str]) -> Result:
     from cluster.commands.results import history_of, result_view
     from tuner.results.summary import summarise
 
-    path = Path(run).absolute()
-    history = history_of(result_view(path))
+    history = history_of(result_view(path := Path(run).absolute()))
     found = summarise(history)
-    if general := found.general:
-        best: Configuration | None = general.configuration
-        tuned = [(cell, general.configuration) for cell in general.cells]
-    else:
-        tuned = [(one.cell, one.configuration) for one in found.specialised if one]
-        tuned.sort(key=lambda one: (one[0].comparison is not None, one[0].speedup or 0.0))
-        best = tuned[-1][1] if tuned else None
-    cells = {cell.shape: (cell, configuration) for cell, configuration in tuned}
+    best, _ = found.tuned
     shapes = history.experiment.shapes
     return Result(
         path=path,
@@ -327,8 +326,8 @@ def load(run: str | PathLike[str]) -> Result:
         speedup=_speedup(found.speedup, found.comparison),
         best=best.as_dict() if best else None,
         speedups=tuple(
-            _on_shape(shape, binding.symbols, *cells.get(shape.index, (None, None)))
-            for shape, binding in zip(found.shapes, (*shapes.tune, *shapes.held_out), strict=True)
+            _on_shape(found, index, binding.symbols)
+            for index, binding in enumerate((*shapes.tune, *shapes.held_out))
         ),
     )
 
@@ -344,11 +343,10 @@ def load_kernel(folder: str | PathLike[str]) -> "TunedKernel":
 
 
 def _on_shape(
-    shape: "ShapeOfRun",
-    symbols: Mapping[str, bool | int | str],
-    cell: "Cell | None",
-    configuration: "Configuration | None",
+    result: "ResultOfRun", index: int, symbols: Mapping[str, bool | int | str]
 ) -> ShapeSpeedup:
+    shape = result.shapes[index]
+    cell, configuration = result.tuned[1].get(index, (None, None))
     return ShapeSpeedup(
         shape=symbols,
         held_out=shape.held_out,
@@ -356,6 +354,9 @@ def _on_shape(
         baseline_ns=shape.baseline_ns,
         time_ns=cell.time_ns if cell else None,
         speedup=_speedup(cell.speedup, cell.comparison) if cell else None,
+        metrics={one.name: one.on(index) for one in result.metrics},
+        baseline_mj=shape.baseline_mj,
+        millijoules=cell.millijoules if cell else None,
     )
 
 

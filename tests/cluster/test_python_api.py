@@ -91,7 +91,8 @@ def test_the_table_of_a_notebook_is_escaped(tmp_path):
 
 
 def test_tuning_works_inside_an_event_loop(tmp_path):
-    spec = write_experiment(tmp_path / "spec")
+    metrics = "metrics: {GB/s: 8 * n / seconds / 1e9}\n"
+    spec = write_experiment(tmp_path / "spec", spec=SPEC + metrics)
     events = []
 
     async def notebook():
@@ -101,6 +102,11 @@ def test_tuning_works_inside_an_event_loop(tmp_path):
     assert result.path == tmp_path / "run"
     assert result == load(tmp_path / "run")
     assert result.speedup.verdict != "unconfirmed"
+    for one in result.speedups:
+        baseline, tuned = one.metrics["GB/s"]
+        assert baseline == pytest.approx(8 * one.shape["n"] / one.baseline_ns)
+        assert tuned == pytest.approx(8 * one.shape["n"] / one.time_ns)
+    assert "<th>GB/s</th>" in result._repr_html_()
     lines = [str(event) for event in events]
     assert lines[-1].startswith("finished: 1 trials")
     assert all(one != after for one, after in pairwise(lines))

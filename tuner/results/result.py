@@ -209,6 +209,12 @@ class Metric:
     general: tuple[float | None, ...]
     specialised: tuple[float | None, ...]
 
+    def on(self, shape: int) -> tuple[float | None, float | None]:
+        """Of the baseline, and of the general configuration or else the shape's own best."""
+        own = self.specialised[shape] if shape < len(self.specialised) else None
+        general = self.general[shape]
+        return self.baseline[shape], own if general is None else general
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejections:
@@ -291,6 +297,20 @@ class Result:
             return self.general.comparison
         found = [s.cell.comparison for s in self.specialised if s and s.cell.comparison]
         return max(found, key=lambda one: one.speedup, default=None)
+
+    @property
+    def tuned(self) -> tuple[Configuration | None, dict[int, tuple[Cell, Configuration]]]:
+        """The configuration behind ``speedup``; by shape, the cell to show and what it is of.
+
+        Without a general configuration these are each shape's own best, of a tune shape.
+        """
+        if self.general:
+            best = self.general.configuration
+            return best, {cell.shape: (cell, best) for cell in self.general.cells}
+        found = [one for one in self.specialised if one]
+        found.sort(key=lambda one: (one.cell.comparison is not None, one.cell.speedup or 0.0))
+        cells = {one.cell.shape: (one.cell, one.configuration) for one in found}
+        return (found[-1].configuration if found else None), cells
 
     @property
     def confirmed(self) -> bool:
