@@ -340,7 +340,8 @@ class Experiment:
         default_factory=dict
     )
     """Figures to show beside every time, such as `{GFLOP/s: flops / seconds / 1e9}`: real
-    expressions over the symbols, `seconds` (of one run), and `bytes` and `flops` of `cost`."""
+    expressions over the symbols, `seconds` (of one run), `bytes` and `flops` of `cost`, and where
+    the objective is energy `joules` (of one run)."""
     template: Template | None = None
     """A template file, or the template itself. Without it agents or mechanical rules write one."""
     search: SearchSettings = SearchSettings()

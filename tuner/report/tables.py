@@ -78,7 +78,12 @@ def _energy(cell: Full) -> dict[str, object]:
 def _metrics(history: History, shape: ShapeBinding, cell: Cell) -> dict[str, object]:
     if not history.experiment.metrics or not isinstance(cell, Full):
         return {}
-    return {"metrics": metric_values(history.experiment, shape.symbols, cell.median_ns)}
+    return {"metrics": _values(history, shape, cell)}
+
+
+def _values(history: History, shape: ShapeBinding, cell: Full) -> dict[str, float | None]:
+    millijoules = cell.energy.millijoules if cell.energy else None
+    return metric_values(history.experiment, shape.symbols, cell.median_ns, millijoules)
 
 
 def _columns(experiment: Experiment) -> tuple[str, ...]:
@@ -94,7 +99,7 @@ def _figures(history: History, shape: ShapeBinding, cell: Cell | None) -> Iterat
     yield from (cell.median_ns, cell.mad_ns, cell.baseline_ns, 1 / cell.ratio)
     if cell.energy:
         yield from (cell.energy.millijoules, cell.energy.baseline_mj)
-    for value in metric_values(history.experiment, shape.symbols, cell.median_ns).values():
+    for value in _values(history, shape, cell).values():
         yield "" if value is None else value
 
 

@@ -11,6 +11,7 @@ from tests.workers.harness import Laboratory
 from tuner.backends import registry as traits_registry
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import load_experiment
+from tuner.experiment.metrics import metric_values
 from tuner.trial import Measured, Rejected
 from workers.backends import registry as adapter_registry
 from workers.bench.energy import interleaved, millijoules_per_launch
@@ -111,6 +112,17 @@ def test_where_energy_cannot_be_measured_it_is_refused_by_name(spec, monkeypatch
     monkeypatch.setenv(variable, "2")
     with pytest.raises(EnvironmentProblem, match=says):
         Laboratory(spec)
+
+
+def test_metrics_may_read_joules_where_they_are_measured(spec):
+    plain = SPEC + "metrics: {elem/J: n / joules}\n"
+    spec.write_text(plain + "objective: energy_delay\n")
+    experiment = load_experiment(spec)
+    assert metric_values(experiment, {"n": 8}, 1e9, 2e3) == {"elem/J": 4.0}
+    assert metric_values(experiment, {"n": 8}, 1e9, None) == {"elem/J": None}
+    spec.write_text(plain)
+    with pytest.raises(SpecError, match="'joules' are measured with objective: energy alone"):
+        load_experiment(spec)
 
 
 @pytest.mark.parametrize("objective", ["energy", "energy_delay"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tuner.errors import SpecError
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings
-from tuner.experiment.metrics import RESERVED, SECONDS, quantities
+from tuner.experiment.metrics import JOULES, RESERVED, SECONDS, quantities
 from tuner.experiment.model import Experiment
 from tuner.experiment.yaml_document import Path
 from tuner.expressions import ExpressionError, nearest
@@ -19,7 +19,8 @@ def check_metrics(experiment: Experiment, found: list[Finding]) -> Iterator[Find
     if not experiment.metrics:
         return
     symbols = experiment.shapes.tune[0].symbols
-    for name in (SECONDS, "bytes", "flops"):
+    joules = None if experiment.objective == "time" else 1.0
+    for name in (SECONDS, "bytes", "flops", *([JOULES] if joules else [])):
         if name in symbols:
             message = f"metrics read '{name}' as a quantity; rename the symbol"
             yield Finding(("shapes", "tune", 0, name), message)
@@ -33,10 +34,13 @@ def check_metrics(experiment: Experiment, found: list[Finding]) -> Iterator[Find
             continue
         for _, binding in bindings(experiment):
             try:
-                known = quantities(experiment, binding.symbols, 1.0)
+                known = quantities(experiment, binding.symbols, 1.0, joules)
                 numbers = {n for n, value in known.items() if not isinstance(value, str)}
                 if missing := sorted({"bytes", "flops"} & expression.names - numbers):
                     yield Finding(path, f"'{missing[0]}' is not known: give cost.{missing[0]}")
+                    break
+                if JOULES in expression.names - numbers:
+                    yield Finding(path, "'joules' are measured with objective: energy alone")
                     break
                 if unknown := sorted(expression.names - numbers):
                     there = (
