@@ -125,6 +125,17 @@ def test_structs_and_constants_are_told() -> None:
     assert "- `t`: constant int8 [d], in the module's variable `ns::t`" in told
 
 
+@pytest.mark.parametrize(
+    ("objective", "words"),
+    [("energy", "What counts is the energy of a launch,"), ("energy_delay", "time and energy,")],
+)
+def test_another_objective_than_time_is_told(objective, words) -> None:
+    brief = full_brief()
+    assert "What counts" not in shown(planning_messages(brief, budget_tokens=9_000))
+    changed = replace(brief, experiment=replace(brief.experiment, objective=objective))
+    assert words in shown(planning_messages(changed, budget_tokens=9_000))
+
+
 def test_held_out_shapes_never_reach_a_model() -> None:
     text = shown(generation_messages(full_brief(), SUGGESTION, budget_tokens=50_000))
     for held_out in full_brief().experiment.shapes.held_out:
