@@ -35,12 +35,14 @@ def seeded(experiment: Experiment, patterns: tuple[Pattern, ...], device: str) -
 
 
 def left_by(history: History, result: Result) -> Pattern | None:
-    """The pattern of a run's confirmed winner; ``None`` without a significant gain.
+    """The pattern of a run's confirmed winner; ``None`` without a significant gain of time.
 
     Its strategy is the template's rationale as one line of plain words.
     """
     general = result.general
     if general is None or general.comparison is None or history.device is None:
+        return None
+    if result.objective != "time":
         return None
     values = general.configuration.as_dict()
     speedup, low, high = general.speedup, general.comparison.low, general.comparison.high
