@@ -272,11 +272,10 @@ class Confirmation:
                 return session.energy(takers[turn], case, cache, measure, timed_ns)
 
         for number in range(rounds):
-            for turn in (turns[place] for place in self._rng.permutation(len(turns))):
-                trial, plain = turn
+            for trial, plain in (turns[at] for at in self._rng.permutation(len(turns))):
                 self._lock.pause()
                 with self._attribute_failure(trial, shape):
-                    times[turn] += take(turn)
+                    times[trial, plain] += take((trial, plain))
                     if not plain and number == check_at[trial] and trial in finalists:
                         self._check_others(session, runners[trial], shape)
         energies: dict[tuple[int, bool], float] = {}

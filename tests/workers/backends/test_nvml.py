@@ -6,7 +6,7 @@ import pytest
 
 from tests.tuner.space.devices import cuda_device
 from tuner.errors import EnvironmentProblem
-from workers.backends.cuda.nvml import Nvml, count_others, occupants, parent_of
+from workers.backends.cuda.nvml import Nvml, children_of, count_others, occupants, parent_of
 from workers.bench.availability import if_free
 from workers.devices.occupants import Occupant
 
@@ -141,7 +141,14 @@ PARENTS = {OWN: 10, 20: 10, 21: 10, 30: 99, 31: None}
     ],
 )
 def test_only_processes_of_others_count(pids, others) -> None:
-    assert count_others(pids, PARENTS.get) == others
+    assert count_others(pids, PARENTS.get, lambda _: 0) == others
+
+
+def test_children_of_the_same_parent_are_no_others_where_they_are_numbered_elsewhere() -> None:
+    assert count_others([4001, 4002, 4003], PARENTS.get, {10: 2}.get) == 1
+    assert count_others([4001], PARENTS.get, {10: 2}.get) == 0
+    assert children_of(os.getppid()) >= 1
+    assert children_of(1 << 22) == 0
 
 
 def test_the_parent_of_a_process_is_known_and_of_none_it_is_not() -> None:

@@ -41,16 +41,28 @@ def parent_of(pid: int) -> int | None:
     return int(after_the_name.split()[1])
 
 
-def count_others(pids: Collection[int], parent: Callable[[int], int | None] = parent_of) -> int:
+def children_of(pid: int) -> int:
+    """How many children a process has, as far as that can be read."""
+    try:
+        return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    except OSError:
+        return 0
+
+
+def count_others(
+    pids: Collection[int],
+    parent: Callable[[int], int | None] = parent_of,
+    children: Callable[[int], int] = children_of,
+) -> int:
     """How many processes on a GPU are neither this one nor another child of its parent.
 
-    In a container the driver may list the host's process ids: then this process is one of them
-    under another id.
+    In a container the driver may list the host's process ids: then the parent's children are among
+    them under other ids.
     """
     own = os.getpid()
-    if own not in pids:
-        return max(0, len(pids) - 1)
     family = parent(own)
+    if own not in pids:
+        return max(0, len(pids) - max(1, children(family) if family else 0))
     return sum(pid != own and parent(pid) != family for pid in pids)
 
 
