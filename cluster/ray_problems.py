@@ -9,6 +9,8 @@ _NO_NODE_HERE = ("Failed to connect to Ray cluster", "Ray expects this IP addres
 _NO_AGENT = "No available agent to submit job"
 """What Ray says where no node takes jobs, or none does yet."""
 
+NO_ROOM = "a node's object store and local disk are full: `ray memory` shows what fills it"
+
 _SECOND_RAY = (
     "a second Ray on this machine takes the ports of the first one's agents: stop one of them, or "
     "start one with other --dashboard-agent-listen-port, --metrics-export-port and "
@@ -42,8 +44,11 @@ def no_environment(error: Exception) -> str:
     )
 
 
+def lacks_room(error: Exception) -> bool:
+    """Whether a node had no room for an object, or a worker of it died of that."""
+    return "object store is full" in str(error)
+
+
 def first_line(error: Exception) -> str:
     """What an error says first, with its type."""
-    if "object store is full" in str(error):
-        return "a node's object store and local disk are full: `ray memory` shows what fills it"
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -26,8 +26,8 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cluster.fleets.slots import WorkerLost
-from cluster.ray_problems import first_line, no_environment
+from cluster.fleets.slots import NoRoom, WorkerLost
+from cluster.ray_problems import NO_ROOM, first_line, lacks_room, no_environment
 from kernelwright import __version__
 from tuner.device import Backend, Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
@@ -339,15 +339,19 @@ def _losses(*, final: bool = False) -> Iterator[None]:
     except RayTaskError as error:
         if isinstance(error.cause, KernelwrightError):
             raise error.cause from None
-        raise WorkerLost(first_line(error.cause)) from error
+        raise _loss(error.cause) from error
     except RuntimeEnvSetupError as error:
         raise EnvironmentProblem(no_environment(error)) from error
     except ActorDiedError as error:
         if final:
             raise EnvironmentProblem(f"a worker cannot be started: {first_line(error)}") from error
-        raise WorkerLost(first_line(error)) from error
+        raise _loss(error) from error
     except RayError as error:
-        raise WorkerLost(first_line(error)) from error
+        raise _loss(error) from error
+
+
+def _loss(error: Exception) -> WorkerLost:
+    return NoRoom(NO_ROOM) if lacks_room(error) else WorkerLost(first_line(error))
 
 
 def free_rooms(owner: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from cluster.fleets.slots import BenchSlot
+from cluster.fleets.slots import BenchSlot, NoRoom
 from tuner.engine.work import ConfirmWork, ExamineWork, MeasureWork, PrepareWork, Work
 from tuner.journal.facts import Answer, WorkLost
 
@@ -110,5 +110,10 @@ async def unless(coroutine: Coroutine[Any, Any, T], *ends: "asyncio.Future[Any]"
 def lost_work(work: Work, worker: str, problem: Exception) -> WorkLost:
     """That a worker was lost before it answered this work."""
     return WorkLost(
-        work=work.id, task=work.kind, trials=work.trials, worker=worker, reason=str(problem)
+        work=work.id,
+        task=work.kind,
+        trials=work.trials,
+        worker=worker,
+        reason=str(problem),
+        counted=not isinstance(problem, NoRoom),
     )

@@ -22,7 +22,7 @@ from cluster.fleets.batches import (
     take,
     unless,
 )
-from cluster.fleets.slots import BenchSlot, CompileSlot, WorkerLost
+from cluster.fleets.slots import NO_ROOM_SECONDS, BenchSlot, CompileSlot, NoRoom, WorkerLost
 from tuner.device import Device
 from tuner.engine.work import (
     BenchSetup,
@@ -383,6 +383,8 @@ class PooledFleet:
         self._changes.append(change)
 
     async def _report_loss(self, worker: str, work: Work | None, lost: WorkerLost) -> None:
+        if isinstance(lost, NoRoom):
+            await asyncio.sleep(NO_ROOM_SECONDS)
         if work is None:  # it died while idle: its restart takes a moment
             await asyncio.sleep(RESTART_POLL_SECONDS)
         else:

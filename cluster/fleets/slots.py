@@ -22,6 +22,14 @@ class WorkerLost(Exception):
     """A worker died, or its machinery failed, before it answered; the next call uses a new one."""
 
 
+class NoRoom(WorkerLost):
+    """A node has no room for what a worker takes or answers: no fault of the work that is lost."""
+
+
+NO_ROOM_SECONDS = 5.0
+"""How long a worker rests after that."""
+
+
 class CompileSlot(Protocol):
     """One compile worker."""
 

@@ -35,7 +35,9 @@ from tests.cluster.faults import (
     until,
 )
 from tests.cluster.kernels import ROOT
+from tuner.engine.retries import ATTEMPTS
 from tuner.run_directory import RunView
+from tuner.trial import Measured
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -331,7 +333,7 @@ def test_full_object_stores_delay_a_run_and_are_named(tmp_path):
         hog.stdin.write(b"fill\n")
         hog.stdin.flush()
         assert hog.stdout.readline() == b"full\n"
-        until(lambda: b"work.lost" in (run / "journal.jsonl").read_bytes())
+        until(lambda: (run / "journal.jsonl").read_bytes().count(b"work.lost") > ATTEMPTS)
         hog.communicate()
 
     try:
@@ -347,3 +349,4 @@ def test_full_object_stores_delay_a_run_and_are_named(tmp_path):
     check(run, before, at, "room in the object stores of all nodes", said)
     lost = [fact.reason for fact in RunView.open(run).facts() if fact.kind == "work.lost"]
     assert any("object store and local disk are full" in reason for reason in lost), lost
+    assert all(isinstance(fact.outcome, Measured) for fact in finished(run))

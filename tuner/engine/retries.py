@@ -33,6 +33,8 @@ class Retries:
             The facts: the loss itself, and after the last attempt the answer that stands in for the
             worker's. Then what is to be sent again, if anything is.
         """
+        if not lost.counted:
+            return (replace(lost, trials=work.trials, attempt=work.attempt),), work
         self._losses[_key(work)] += 1
         attempt = self._losses[_key(work)]
         lost = replace(lost, trials=work.trials, attempt=attempt, final=attempt == ATTEMPTS)

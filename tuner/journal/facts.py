@@ -259,7 +259,7 @@ class WorkLost:
     """A worker died before it answered: which, why, and the ``trials`` without an answer.
 
     ``attempt`` counts from 1. After a ``final`` loss the work is not sent again: the first of the
-    trials is rejected.
+    trials is rejected. One that is not ``counted`` is no attempt: the worker lacked room.
     """
 
     kind: Literal["work.lost"] = "work.lost"
@@ -270,6 +270,7 @@ class WorkLost:
     reason: str
     attempt: int = 1
     final: bool = False
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
