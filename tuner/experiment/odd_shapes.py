@@ -25,6 +25,9 @@ a small one, and of one with whole vectors. Kernels that read several elements a
 wrong at each of these alone."""
 _TILES: tuple[Value, ...] = (3 * 16, 3 * 64)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages."""
+_KEPT = 64
+_kept: dict[tuple[object, ...], tuple[ShapeBinding, ...]] = {}
+"""Odd shapes by what they follow from, for so many experiments: a run asks for its own often."""
 
 
 def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
@@ -43,6 +46,16 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
 
     Empty without a ``domain``, since then only the spec's own shapes are promised to work.
     """
+    shapes = experiment.shapes
+    key = experiment.arguments, shapes.domain, repr((shapes.tune, shapes.held_out))
+    if (found := _kept.get(key)) is None:
+        if len(_kept) >= _KEPT:
+            _kept.clear()
+        found = _kept[key] = _odd_shapes(experiment)
+    return found
+
+
+def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     if not experiment.shapes.domain:
         return ()
     base = experiment.shapes.tune[0].symbols
