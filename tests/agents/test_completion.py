@@ -161,7 +161,7 @@ def test_guesses_are_shown_by_line():
 
 def test_a_long_source_is_shortened_to_the_budget(experiment, tmp_path):
     long = replace(
-        experiment.kernel.source, text=experiment.kernel.source.text + "// filler\n" * 9000
+        experiment.kernel.source, text=experiment.kernel.source.text + "// filler\n" * 4000
     )
     large = replace(experiment, kernel=replace(experiment.kernel, source=long))
     model = Model(answer())

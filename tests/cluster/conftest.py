@@ -1,6 +1,7 @@
 """One Ray for the whole session."""
 
 import os
+import shutil
 import socket
 import sys
 from contextlib import ExitStack
@@ -93,3 +94,18 @@ def finished_run(tmp_path_factory):
     result = kernelwright("run", spec, "--fleet", "local", "--run-dir", folder / "run")
     assert result.returncode == 0, result.stderr
     return folder / "run", result
+
+
+@pytest.fixture(scope="session")
+def finished_rounds(tmp_path_factory):
+    """The directory of a run of two rounds over a simulated fleet, and its pictures."""
+    from tests.cluster.test_agent_run import begin, follow
+
+    path = begin(tmp_path_factory.mktemp("rounds") / "run")
+    return path, follow(path)
+
+
+@pytest.fixture
+def run(finished_rounds, tmp_path):
+    """A copy of it, to be changed."""
+    return shutil.copytree(finished_rounds[0], tmp_path / "run")

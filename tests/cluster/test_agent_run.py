@@ -132,9 +132,10 @@ def test_replayed_rounds_end_with_a_summary_variants_and_an_export(tmp_path, cap
     assert "Round 2: no significant gain" in (tmp_path / "run" / "report.md").read_text()
 
 
-def test_a_timeline_has_the_calls_of_the_model_and_the_searches_of_all_rounds(tmp_path, capsys):
-    path = begin(tmp_path / "run")
-    follow(path)
+def test_a_timeline_has_the_calls_of_the_model_and_the_searches_of_all_rounds(
+    finished_rounds, capsys
+):
+    path, _ = finished_rounds
     report(path, timeline=True, as_json=True)
     found = json.loads(capsys.readouterr().out)
     kinds = {one["kind"]: one["count"] for one in found["kinds"]}
@@ -179,48 +180,40 @@ def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path, every):
 
 
 @pytest.mark.parametrize("suffix", ["/../../../other/rounds/01", "\0", "-d0" * 99])
-def test_a_summary_names_no_place_outside_its_run(tmp_path, suffix):
-    path = begin(tmp_path / "run")
-    follow(path)
-    summary = json.loads((path / "rounds.json").read_text())
-    (path / "rounds.json").write_text(json.dumps(summary | {"suffix": suffix}))
+def test_a_summary_names_no_place_outside_its_run(run, suffix):
+    summary = json.loads((run / "rounds.json").read_text())
+    (run / "rounds.json").write_text(json.dumps(summary | {"suffix": suffix}))
     with pytest.raises(EnvironmentProblem, match=r"rounds\.json cannot be read; delete it"):
-        report(path, as_json=False)
+        report(run, as_json=False)
 
 
-def test_a_step_of_endless_digits_is_damage(tmp_path):
-    path = begin(tmp_path / "run")
-    follow(path)
-    step = path / "llm" / "r1-d0-planning-a0.json"
+def test_a_step_of_endless_digits_is_damage(run):
+    step = run / "llm" / "r1-d0-planning-a0.json"
     record = json.loads(step.read_text())
     step.write_text(json.dumps(record | {"seconds": 10**400}))
-    (path / "rounds.json").unlink()
+    (run / "rounds.json").unlink()
     with pytest.raises(SpecError, match="r1-d0-planning-a0 is damaged"):
-        follow(path)
+        follow(run)
 
 
-def test_what_lies_beside_an_export_and_is_no_text_is_named(tmp_path):
-    path = begin(tmp_path / "run")
-    follow(path)
-    summary = read_summary(path)
-    (path / "rounds.json").unlink()
-    stray = path / "rounds" / f"{summary.searched:02d}{summary.suffix}" / "export" / "stray"
+def test_what_lies_beside_an_export_and_is_no_text_is_named(run):
+    summary = read_summary(run)
+    (run / "rounds.json").unlink()
+    stray = run / "rounds" / f"{summary.searched:02d}{summary.suffix}" / "export" / "stray"
     stray.write_bytes(b"\xff")
     with pytest.raises(EnvironmentProblem, match="stray is not UTF-8"):
-        follow(path)
+        follow(run)
     stray.unlink()
     stray.symlink_to("/etc/hostname")
     with pytest.raises(EnvironmentProblem, match="stray is a link"):
-        follow(path)
+        follow(run)
 
 
-def test_an_export_replaces_a_link_and_follows_none(tmp_path):
-    path = begin(tmp_path / "run")
-    follow(path)
-    link = path / "export" / "twice.h"
+def test_an_export_replaces_a_link_and_follows_none(run, tmp_path):
+    link = run / "export" / "twice.h"
     link.unlink()
     link.symlink_to(tmp_path / "victim")
-    export(path, output=None, form="sources")
+    export(run, output=None, form="sources")
     assert not (tmp_path / "victim").exists()
     assert link.is_file()
     assert not link.is_symlink()
@@ -246,9 +239,9 @@ def test_a_request_without_a_reply_is_kept_for_whoever_goes_on(tmp_path):
     assert "Results of the last search" in request.messages[1].content
 
 
-def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
+def test_asked_to_stop_it_keeps_what_it_has(tmp_path, finished_rounds):
     path = begin(tmp_path / "run")
-    pictures = follow(begin(tmp_path / "whole"))
+    _, pictures = finished_rounds
     second = next(n for n, text in enumerate(pictures) if text.startswith("round 2: search"))
     follow(path, leave_after=second, how="stopped")
     summary = read_summary(path)
@@ -257,9 +250,9 @@ def test_asked_to_stop_it_keeps_what_it_has(tmp_path):
     assert summary.over
 
 
-def test_asked_to_stop_before_it_found_anything_it_goes_on_later(tmp_path):
+def test_asked_to_stop_before_it_found_anything_it_goes_on_later(tmp_path, finished_rounds):
     path = begin(tmp_path / "run")
-    pictures = follow(begin(tmp_path / "whole"))
+    _, pictures = finished_rounds
     first = next(n for n, text in enumerate(pictures) if text.startswith("round 1: planning"))
     follow(path, leave_after=first, how="stopped")
     assert not read_summary(path).over

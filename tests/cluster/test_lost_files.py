@@ -26,14 +26,12 @@ def no_searches(rounds):
     (rounds / "1").symlink_to("01")
 
 
-def test_a_folder_that_holds_no_search_is_no_round(tmp_path, capsys):
-    path = begin(tmp_path / "run")
-    follow(path)
-    no_searches(path / "rounds")
-    status(path, as_json=True)
+def test_a_folder_that_holds_no_search_is_no_round(run, capsys):
+    no_searches(run / "rounds")
+    status(run, as_json=True)
     assert json.loads(capsys.readouterr().out)["rounds"] == 2
-    (path / "rounds.json").unlink()
-    report(path, as_json=True)
+    (run / "rounds.json").unlink()
+    report(run, as_json=True)
     assert json.loads(capsys.readouterr().out)["outcome"] in ("improved", "no_gain")
 
 
@@ -64,11 +62,9 @@ def test_the_last_of_a_hundred_rounds_is_the_hundredth(tmp_path):
     ],
 )
 def test_a_round_whose_journal_lost_its_end_is_told_of_by_all_that_show_it(
-    tmp_path, number, shown_by
+    run, tmp_path, number, shown_by
 ):
-    path = begin(tmp_path / "run")
-    follow(path)
-    folder = path / "rounds" / number
+    folder = run / "rounds" / number
     journal = folder / "journal.jsonl"
     whole = journal.read_bytes()
     journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
@@ -78,20 +74,20 @@ def test_a_round_whose_journal_lost_its_end_is_told_of_by_all_that_show_it(
     ]
     for show in shows:
         with pytest.raises(EnvironmentProblem, match=rf"rounds/{number}/.* was cut or replaced"):
-            show(path)
+            show(run)
     for name in ("status.json", "results.jsonl"):
         (folder / name).unlink()
     lost = rf"rounds/{number}/journal\.jsonl has lost the end of .*: restore it from a backup"
     for show in shows:
         with pytest.raises(EnvironmentProblem, match=lost):
-            show(path)
+            show(run)
     journal.write_bytes(whole)
     for show in shows:
-        show(path)
+        show(run)
     folder.rename(tmp_path / "away")
     for show in shows:
         with pytest.raises(EnvironmentProblem, match=lost):
-            show(path)
+            show(run)
 
 
 def test_a_round_that_goes_on_measures_nothing_anew_that_its_journal_lost(tmp_path):

@@ -82,7 +82,7 @@ class ProposerConformance:
         walks = {tuple(self.walk(self.make(space, seed), range(12))) for seed in range(4)}
         assert len(walks) > 1
 
-    @pytest.mark.parametrize("cut", [1, 7, 23])
+    @pytest.mark.parametrize("cut", [1, pytest.param(7, marks=pytest.mark.slow), 23])
     def test_rebuilt_by_record_and_tell_it_goes_on_as_if_undisturbed(self, space, cut):
         undisturbed = self.make(space, seed=1)
         before = self.walk(undisturbed, range(cut))

@@ -21,9 +21,17 @@ EXPERIMENTS = Path(__file__).parents[2] / "deploy" / "experiments"
 RECORDED = sorted(EXPERIMENTS.glob("*/transcript_cuda*.jsonl"))
 """Each is named after its spec, ``transcript_SPEC.jsonl``."""
 H100 = device_for("sm_90")
+IN_CI = ("merge_attn_states_lse",)
+"""Experiments whose long transcripts, of several rounds, are read every time, as all short ones."""
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def by_tier(path):
+    long = path.stem == "transcript_cuda" and path.parent.name not in IN_CI
+    marks = pytest.mark.slow if long else ()
+    return pytest.param(path, marks=marks, id=f"{path.parent.name}-{path.stem}")
+
+
+@pytest.mark.parametrize("path", map(by_tier, RECORDED))
 def test_every_reply_of_a_cuda_transcript_can_be_used(path):
     pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
     from workers.backends.cuda.compiler import open_compiler

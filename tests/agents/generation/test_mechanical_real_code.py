@@ -59,13 +59,13 @@ def made(
 
 
 def compile_some(subject: Experiment, result: MechanicalTemplate) -> None:
-    """Its first, middle and last configuration must compile."""
+    """Its first and last configuration must compile."""
     pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
     from workers.backends.cuda.compiler import open_compiler
 
     compiler = open_compiler(DEVICE)
     space = feasible_set(subject, result.template, DEVICE)
-    for index in {0, len(space) // 2, len(space) - 1}:
+    for index in {0, len(space) - 1}:
         configuration: Configuration = space.configuration(index)
         shapes = subject.shapes.tune
         plan = lower(subject, result.template, configuration, shapes, DEVICE)
@@ -100,6 +100,8 @@ def launch_of(result: MechanicalTemplate, number: int = 0) -> tuple[str, str]:
 def test_constants_of_every_form_become_parameters(definition, used, name, value) -> None:
     body = f"if (i < n) out[i] = x[i] * {used};"
     includes = "#include <cuda/std/cstdint>\nnamespace std { using ::cuda::std::int32_t; }\n"
+    if "std::" not in definition:
+        includes = ""  # they take longer to compile than all the rest
     result = made(
         f"{includes}{definition}\n__global__ void k(float* out, const float* x, int n) {{\n"
         f"{ELEMENT}  {body}\n}}\n"

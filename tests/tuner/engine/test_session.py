@@ -103,8 +103,8 @@ def scopes(history: History) -> list[str]:
     return [confirmation.scope for confirmation in history.confirmations]
 
 
-some_kills = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
-"""A process is killed after every seventh fact, and in the slow tier after every one."""
+some_kills = pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
+"""A process is killed after every 13th fact, and in the slow tier after every one."""
 
 
 @some_kills
@@ -506,7 +506,9 @@ def test_a_winner_that_the_checkers_refuse_is_replaced_by_the_next_best_which_th
         assert scopes_of(history, number) == ["tune"] * 3 + ["rest"] * 3
 
 
-@pytest.mark.parametrize("seed", [4, 14, 16, 25])
+@pytest.mark.parametrize(
+    "seed", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (14, 16, 25))]
+)
 def test_who_is_measured_in_full_once_those_above_were_refused_is_compiled_again(seed):
     def special(configuration):
         return configuration.as_dict()["x"] % 5 == 3

@@ -196,6 +196,7 @@ def test_the_process_finds_a_narrow_optimum_sooner_than_chance():
     assert max(trials_needed(seed) for seed in range(3)) < 60
 
 
+@pytest.mark.slow
 def test_told_of_each_shape_it_finds_both_specialists_beside_the_compromise():
     """The shapes' optima lie far from each other and from the mean's."""
     parameters = {"A": tuple(range(24)), "B": tuple(range(24)), "C": (0, 1), "D": (0, 1, 2, 3)}

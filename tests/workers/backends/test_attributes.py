@@ -14,6 +14,7 @@ from tuner.plan import Scratch
 from tuner.trial import Code
 from workers.backends.cuda import attributes
 from workers.backends.cuda.attributes import LaunchConfig
+from workers.child_environment import CHECKS_FOLDER
 from workers.devices.port import DeviceFailure, LateWrite
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
@@ -45,8 +46,15 @@ class Library:
         return 0
 
 
+@pytest.fixture(scope="module")
+def compiled_checks(tmp_path_factory):
+    """Where the children of a bench share the compiled checks."""
+    return tmp_path_factory.mktemp("checks")
+
+
 @pytest.fixture
-def rig(tmp_path):
+def rig(tmp_path, monkeypatch, compiled_checks):
+    monkeypatch.setenv(CHECKS_FOLDER, str(compiled_checks))
     return Rig(tmp_path)
 
 
