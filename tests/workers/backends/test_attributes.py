@@ -10,11 +10,11 @@ import pytest
 
 from tests.workers.backends.fake_cuda import view
 from tests.workers.backends.test_cuda import N, Rig, step, want
+from tuner.backends.cuda import CHECKS_FOLDER
 from tuner.plan import Scratch
 from tuner.trial import Code
 from workers.backends.cuda import attributes
 from workers.backends.cuda.attributes import LaunchConfig
-from workers.child_environment import CHECKS_FOLDER
 from workers.devices.port import DeviceFailure, LateWrite
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
