@@ -303,7 +303,7 @@ class DeviceBackendConformance:
         buffer_sets = self.stage(backend, tmp_path, arrays)
         launchable = self.bind(backend, buffer_sets, "affine")
         assert isinstance(launchable, RepeatingLaunchable)
-        buffer_sets.restore([0, 2], POISON)
+        buffer_sets.restore([0, 1, 2], POISON)
         counts: list[int] = []
 
         def go_on(launches: int) -> bool:

@@ -180,9 +180,9 @@ class _Server:
         def go_on(launches: int) -> bool:
             nonlocal last
             now, ns = read(), float(time.perf_counter_ns() - began)
-            if now != last:
+            if now != last and ns / 1e9 >= request.settle:
                 readings.append(EnergyReading(millijoules=now, launches=launches, ns=ns))
-                last = now
+            last = now
             seconds = (readings[-1].ns - readings[0].ns) / 1e9 if readings else 0.0
             waits = ns / 1e9 < request.at_most or launches < REPEATS * len(request.order)
             return seconds < request.seconds and waits

@@ -171,16 +171,21 @@ class Launcher:
             yield CompletedBurst(one.burst, poison, seen.times, seen.inspection)
 
     def repeat(
-        self, loaded: LoadedCandidate, baseline_ns: float, placed: PlacedBurst, seconds: float
+        self,
+        loaded: LoadedCandidate,
+        baseline_ns: float,
+        placed: PlacedBurst,
+        settle: float,
+        seconds: float,
     ) -> tuple[EnergyReading, ...]:
-        """Repeat a burst for so many seconds: readings of the device's energy counter.
+        """Repeat a burst: readings of the energy counter for so many seconds, once it settled.
 
         Raises:
             EnvironmentProblem: it has none.
         """
         request = self._request(loaded, placed, self._poison(), baseline_ns)
         slowest_ns = loaded.slowest_ns.get(placed.key[0], 0.0)
-        found = self._server.measure_energy(request, seconds, slowest_ns)
+        found = self._server.measure_energy(request, settle, seconds, slowest_ns)
         self.vitals = found.vitals
         return found.readings
 

@@ -128,14 +128,15 @@ class RunBurst:
 class MeasureEnergy:
     """Restore once, then repeat launches on the sets of ``order`` for so many ``seconds``.
 
-    Counted from the first change of the energy counter; ``at_most`` in all, if it never changes.
-    Answered by :class:`EnergyMeasured`.
+    Counted from the first change of the energy counter after ``settle`` seconds; ``at_most`` in
+    all, if it never changes. Answered by :class:`EnergyMeasured`.
     """
 
     kind: Literal["energy"] = "energy"
     launchable: int
     order: tuple[int, ...]
     poison: int | None
+    settle: float
     seconds: float
     at_most: float
 
@@ -228,7 +229,7 @@ class BurstReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyMeasured:
-    """The counter at each of its changes, and the device's state after the last."""
+    """The settled counter at each of its changes, and the device's state after the last."""
 
     kind: Literal["energy"] = "energy"
     readings: tuple[EnergyReading, ...]

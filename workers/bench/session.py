@@ -19,7 +19,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
-from tuner.experiment.objective import ENERGY_SECONDS
+from tuner.experiment.objective import ENERGY_SECONDS, SETTLE_SECONDS
 from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, another_burst, pick, plan_bursts, random_order
 from workers.bench.deadlines import Deadlines
@@ -256,7 +256,9 @@ class BenchSession:
         _, order = self._order(loaded, case.shape, cache, measure)
         placed = PlacedBurst(key, Burst(order))
         for _ in range(_TAKES):
-            readings = self._launcher.repeat(loaded, timed_ns, placed, ENERGY_SECONDS)
+            readings = self._launcher.repeat(
+                loaded, timed_ns, placed, SETTLE_SECONDS, ENERGY_SECONDS
+            )
             vitals = self.vitals
             if vitals is None or not (vitals.throttled or vitals.others):
                 break

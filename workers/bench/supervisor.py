@@ -209,9 +209,11 @@ class Supervisor:
         self._hold(one.message, deadline)
 
     def measure_energy(
-        self, one: BurstRequest, seconds: float, slowest_ns: float
+        self, one: BurstRequest, settle: float, seconds: float, slowest_ns: float
     ) -> protocol.EnergyMeasured:
         """Repeat a burst for so many seconds, and read the device's energy counter meanwhile.
+
+        Not in the first seconds, in which it is to ``settle``.
 
         Raises:
             EnvironmentProblem: it has none.
@@ -220,8 +222,9 @@ class Supervisor:
             launchable=one.launchable,
             order=tuple(one.order),
             poison=one.poison,
+            settle=settle,
             seconds=seconds,
-            at_most=_ENERGY_PATIENCE * seconds,
+            at_most=settle + _ENERGY_PATIENCE * seconds,
         )
         launches = 2 * protocol.REPEATS * len(one.order)  # some are queued ahead
         deadline = self._deadlines.burst(one.deadline, launches, slowest_ns) + 2 * request.at_most

@@ -70,6 +70,7 @@ def test_all_are_measured_in_every_round():
 def spec(tmp_path, monkeypatch):
     monkeypatch.setattr(traits_registry, "TRAITS", dict(traits_registry.TRAITS))
     monkeypatch.setattr(adapter_registry, "MODULES", dict(adapter_registry.MODULES))
+    monkeypatch.setattr("workers.bench.session.SETTLE_SECONDS", 0.002)
     monkeypatch.setattr("workers.bench.session.ENERGY_SECONDS", 0.005)
     register()
     (tmp_path / "affine.fake").write_text(SOURCE.format("affine"))
