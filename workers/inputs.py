@@ -52,7 +52,8 @@ FAR, _FAR_INTEGER = 16.0, 96
 """A maximum that begins at zero is wrong this far below it, and a variance that is the difference
 of two means loses eight of its bits."""
 _OUTLIER_SHARE = 1 / 64
-_FEW = 5
+_FEW = 9
+"""Values from -2 to 2 in steps of a half: rounding the halves tells how ties are rounded."""
 _SPECIAL_SHARE = 0.01
 REACHES: dict[Distribution, tuple[float, float]] = {
     "whole": (1.0, 1.0),
@@ -321,7 +322,7 @@ def _magnitudes(dtype: str) -> tuple[float, float, float]:
 
 
 def _few(argument: ResolvedArgument) -> NDArray[Any]:
-    """Evenly spaced values, in whole numbers but for a narrow range; zero among them if it may."""
+    """Evenly spaced values, in halves but for other ranges; zero among them if it may."""
     low, high = argument.range or ((0, 1) if argument.fill == "uniform" else (-2, 2))
     if not is_float(argument.dtype):
         lowest, highest = integer_limits(argument.dtype)

@@ -153,9 +153,10 @@ def test_zeros_are_exact() -> None:
 @pytest.mark.parametrize(
     ("given", "values"),
     [
-        (argument(), {-2, -1, 0, 1, 2}),
-        (argument("uniform"), {0, 0.25, 0.5, 0.75, 1}),
-        (argument(range=(-3, 1)), {-3, -2, -1, 0, 1}),
+        (argument(), {-2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2}),
+        (argument(dtype="int8"), {-2, -1, 0, 1, 2}),
+        (argument("uniform"), {n / 8 for n in range(9)}),
+        (argument(range=(-3, 1)), {n / 2 for n in range(-6, 3)}),
         (argument(dtype="uint8"), {0, 1, 2}),
         (argument(dtype="bool"), {0, 1}),
         (argument(range=(2, 4), dtype="int32"), {2, 3, 4}),

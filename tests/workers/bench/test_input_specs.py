@@ -41,16 +41,18 @@ def test_an_odd_shape_has_one_case() -> None:
         assert spec.label.startswith(f"odd shape {prep.bindings[shape]}, ")
 
 
-def test_constants_differ_on_a_shape_of_their_own_and_matter_where_inputs_are_small() -> None:
+def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_small() -> None:
     prep = prepared()
-    ((shape, words),) = prep.constants.items()
-    assert words.startswith("eps=")
-    assert words.endswith(" in place of 1e-06")
-    (eps,) = (a for a in prep.arguments[shape] if a.name == "eps")
-    assert eps.value != 1e-6
-    specs = extra_specs(prep, shape)
-    assert {spec.spare for spec in specs} == {None, "input", "residual", "weight"}
-    assert all(spec.label.startswith(words) for spec in specs)
+    small, large = (sum(a.size for a in prep.arguments[shape]) for shape in prep.constants)
+    assert 2 * small < large <= 1 << 23
+    for shape, words in prep.constants.items():
+        assert words.startswith("eps=")
+        assert words.endswith(" in place of 1e-06")
+        (eps,) = (a for a in prep.arguments[shape] if a.name == "eps")
+        assert eps.value != 1e-6
+        specs = extra_specs(prep, shape)
+        assert {spec.spare for spec in specs} == {None, "input", "residual", "weight"}
+        assert all(spec.label.startswith(words) for spec in specs)
     assert prepared(secret=2).constants != prep.constants
 
 
