@@ -54,19 +54,47 @@ class RoundsBudget:
 
 
 def run_estimate(
-    experiment: Experiment, fleet: Fleet, baseline: Sequence[Full] = (), *, rounds: int = 1
+    experiment: Experiment,
+    fleet: Fleet,
+    baseline: Sequence[Full] = (),
+    *,
+    rounds: int = 1,
+    space: int | None = None,
+    history: History | None = None,
 ) -> Estimate:
-    """What a run takes that has no template yet; by the ``baseline``, once it is prepared."""
+    """What a run takes, or what is left of it.
+
+    Args:
+        experiment: its budgets and shapes count.
+        fleet: does the work.
+        baseline: its times, once it is prepared.
+        rounds: of agents.
+        space: how many feasible configurations its template has, if there is one.
+        history: what is done already.
+    """
     return estimate(
         experiment,
         fleet.device,
-        None,
+        space,
         checker_bytes=checker_bytes(fleet.device),
         compile_slots=fleet.compile_slots,
         bench_slots=fleet.bench_slots,
         rounds=rounds,
         baseline_ns=[cell.median_ns for cell in baseline],
+        trials=None if history is None else _trials_left(history, space),
+        spent=0.0 if history is None else history.spent,
+        confirmed=0 if history is None else len(history.confirmations),
     )
+
+
+def _trials_left(history: History, space: int | None) -> int:
+    """How many a search has still to do."""
+    if history.ended is not None:
+        return len(history.open())
+    most = history.experiment.search.trials + history.merged
+    if space is not None:
+        most = min(most, space)
+    return max(0, most - history.outcomes.total())
 
 
 def reserve_for(fleet: Fleet, opening: float, *, rest: bool) -> Callable[[History], float]:

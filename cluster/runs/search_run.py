@@ -17,7 +17,7 @@ from agents.patterns.inheritance import seeded
 from agents.patterns.store import read_patterns
 from cluster.cli.console import Activity, Update
 from cluster.fleets.claim import Claim
-from cluster.runs.budget import checker_bytes, reserve_for
+from cluster.runs.budget import checker_bytes, reserve_for, run_estimate
 from cluster.runs.run_process import RunProcess, StopRequests
 from kernelwright import __version__
 from tuner.backends.registry import traits_of
@@ -32,7 +32,7 @@ from tuner.export.bundle import export_files
 from tuner.journal.facts import EpochOpened, Fact, IncumbentEntered, TrialProposed
 from tuner.journal.file import Journal
 from tuner.journal.history import History
-from tuner.report.estimate import Estimate, estimate
+from tuner.report.estimate import Estimate
 from tuner.report.tables import TABLES, status_json
 from tuner.results.result import Result
 from tuner.results.summary import summarise
@@ -214,17 +214,7 @@ def _restore(
     history.apply(engine.append(journal, epoch_opened(directory, fleet)))
     for incumbent in incumbents[len(history.incumbents) :]:
         history.apply(engine.append(journal, incumbent))
-    expected = estimate(
-        experiment,
-        device,
-        space.size,
-        checker_bytes=checker_bytes(device),
-        trials=_trials_left(history, space.size),
-        spent=history.spent,
-        confirmed=len(history.confirmations),
-        compile_slots=fleet.compile_slots,
-        bench_slots=fleet.bench_slots,
-    )
+    expected = run_estimate(experiment, fleet, space=space.size, history=history)
     return history, proposer, expected
 
 
@@ -237,14 +227,6 @@ def epoch_opened(directory: RunDirectory, fleet: Fleet) -> EpochOpened:
         compile_slots=fleet.compile_slots,
         bench_slots=fleet.bench_slots,
     )
-
-
-def _trials_left(history: History, space: int) -> int:
-    """How many a search has still to do."""
-    if history.ended is not None:
-        return len(history.open())
-    done = history.outcomes.total()
-    return max(0, min(history.experiment.search.trials + history.merged, space) - done)
 
 
 @contextmanager
