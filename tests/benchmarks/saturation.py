@@ -62,12 +62,12 @@ shapes: {{domain: ["1 <= n", "n <= 100000"], tune: [{{n: 1000}}, {{n: 4096}}]}}
 template:
   source: template.cu
   entry: scale
-  parameters: {{B: [32, 64, 128, 256], U: {u}, V: {v}}}
+  parameters: {{B: [32, 64, 128, 256], U: {ten}, V: {ten}, W: {ten}, X: {more}}}
   launch: {{grid: ["ceil_div(n, B)"], block: [B]}}
 search: {{strategy: {strategy}, trials: {trials}, seconds: 1000000}}
 confirm: {{top: 1, processes: 2}}
 """
-"""100,000 configurations."""
+"""100,000 configurations, with about as many values of each parameter as templates have."""
 
 KERNEL = """\
 extern "C" __global__ void scale(float* out, const float* x, int n) {
@@ -162,11 +162,11 @@ class StubBench:
 
 def write_experiment(folder: Path, strategy: str, trials: int) -> Path:
     """The experiment on disk: a large space, and a kernel that no one compiles."""
-    u, v = list(range(1, 101)), list(range(250))
-    spec = SPEC.format(strategy=strategy, trials=trials, u=u, v=v)
+    ten, more = list(range(10)), list(range(25))
+    spec = SPEC.format(strategy=strategy, trials=trials, ten=ten, more=more)
     for name, text in {
         "scale.cu": KERNEL,
-        "template.cu": KERNEL.replace("3.0f", "(float)(3 + 0 * (U + V))"),
+        "template.cu": KERNEL.replace("3.0f", "(float)(3 + 0 * (U + V + W + X))"),
         "spec.yaml": spec,
     }.items():
         (folder / name).write_text(text)
