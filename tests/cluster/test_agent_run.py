@@ -548,7 +548,9 @@ def test_while_a_model_thinks_the_best_template_is_searched_on(tmp_path, monkeyp
         return shown
 
     shown = asyncio.run(go())
-    further_on = [line for line in shown if line.startswith("round 1-meanwhile2: search: ")]
+    further_on = [
+        line for line in shown if line.startswith("round 1 (while a model was asked): search: ")
+    ]
     assert further_on
     assert not any("left" in line or "1000000000 s" in line for line in further_on)
     summary = read_summary(path)
