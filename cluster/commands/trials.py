@@ -129,6 +129,9 @@ def _show(
             if isinstance(cell, Full):
                 took = f"{cell.median_ns / 1000:.2f} µs"
                 baseline = f"baseline {cell.baseline_ns / 1000:.2f} µs"
+                if cell.energy:
+                    took += f", {cell.energy.millijoules:.4g} mJ"
+                    baseline += f", {cell.energy.baseline_mj:.4g} mJ"
                 near = f"half of them within {cell.mad_ns / 1000:.2f} µs"
                 of = f"median of {cell.samples} timings in one process, {near}"
                 typer.echo(f"  {shape}: {took}, {baseline}, {1 / cell.ratio:.2f}× ({of})")

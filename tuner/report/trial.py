@@ -6,14 +6,15 @@ adds it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from statistics import geometric_mean, median
 
 from tuner.candidate import BASELINE
+from tuner.experiment.objective import ENERGY_SHARE
 from tuner.journal.facts import (
     ConfirmationSampled,
     Entry,
     Profile,
+    Sample,
     TrialCompiled,
     TrialFinished,
     WinnersExamined,
@@ -22,7 +23,7 @@ from tuner.journal.facts import (
 from tuner.journal.history import History
 from tuner.journal.timeline import spans
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Plan, Step, Usage
-from tuner.report.text import hanging, labelled, time_text
+from tuner.report.text import cost_text, hanging, labelled, time_text
 from tuner.space.lower import lower
 from tuner.trial import Cell, CutShort, Full, Infeasible, Measured, Rejected, Value
 
@@ -114,22 +115,23 @@ def trial_record(history: History, entries: Sequence[Entry], number: int) -> Tri
 
 def _confirmed(history: History, number: int) -> Iterator[Confirmed]:
     shapes = (*history.experiment.shapes.tune, *history.experiment.shapes.held_out)
-    pairs = []
+    share = ENERGY_SHARE[history.experiment.objective]
+    pairs: dict[tuple[str, bool, int], list[tuple[Sample, Sample]]] = {}
     for fact in history.confirmations:
-        baseline = {(s.shape, s.cache): s.median_ns for s in fact.samples if s.trial == BASELINE}
+        baseline = {(s.shape, s.cache): s for s in fact.samples if s.trial == BASELINE}
         for one in fact.samples:
             if one.trial == number and (place := (one.shape, one.cache)) in baseline:
                 key = (one.cache, one.serialised, one.shape)
-                pairs.append((key, one.median_ns, baseline[place]))
-    for (cache, serialised, shape), group in groupby(sorted(pairs), key=lambda pair: pair[0]):
-        times = [(own, base) for _, own, base in group]
+                pairs.setdefault(key, []).append((one, baseline[place]))
+    for (cache, serialised, shape), taken in sorted(pairs.items(), key=lambda pair: pair[0]):
+        costs = [(own.cost(share), base.cost(share)) for own, base in taken]
         yield Confirmed(
             shape=str(shapes[shape]),
             cache=cache,
-            median_ns=median(own for own, _ in times),
-            baseline_ns=median(base for _, base in times),
-            speedup=geometric_mean(base / own for own, base in times),
-            processes=len(times),
+            median_ns=median(own.median_ns for own, _ in taken),
+            baseline_ns=median(base.median_ns for _, base in taken),
+            speedup=geometric_mean(base / own for own, base in costs if own and base),
+            processes=len(taken),
             serialised=serialised,
         )
 
@@ -244,9 +246,12 @@ def _shapes(record: TrialRecord) -> Iterator[str]:
 def _cell(cell: Cell | None) -> str:
     match cell:
         case Full():
+            energy = cell.energy
+            took = cost_text(cell.median_ns, energy.millijoules if energy else None)
+            baseline = cost_text(cell.baseline_ns, energy.baseline_mj if energy else None)
             return (
-                f"{time_text(cell.median_ns)} ± {time_text(cell.mad_ns)}, baseline "
-                f"{time_text(cell.baseline_ns)}, {1 / cell.ratio:.3f}× ({cell.samples} timings)"
+                f"{took} ± {time_text(cell.mad_ns)}, baseline {baseline}, "
+                f"{1 / cell.ratio:.3f}× ({cell.samples} timings)"
             )
         case CutShort():
             return f"cut short after {cell.samples} timings: clearly slower than the best"

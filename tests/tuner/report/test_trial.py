@@ -1,14 +1,16 @@
 """Everything of one trial: what the record holds, and that its text fits 80 columns."""
 
 import json
+from dataclasses import replace
 
 from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_facts
-from tuner.journal.facts import Entry, WorkLost
+from tuner.candidate import BASELINE
+from tuner.journal.facts import ConfirmationSampled, Entry, TrialFinished, WorkLost
 from tuner.journal.history import History
 from tuner.plan import Binary, Usage
 from tuner.report.trial import record_json, record_text, trial_record
-from tuner.trial import Code, Rejected, Stage
+from tuner.trial import Code, Energy, Rejected, Stage
 
 BASE = [1000.0, 2000.0, 4000.0]
 WRONG = Rejected(
@@ -59,3 +61,25 @@ def test_what_failed_only_when_it_was_confirmed_is_told_with_its_times():
     text = record_text(record([({"x": 3}, BASE)], 0, failed={0: WRONG}), 80)
     assert "0, measured" in text
     assert "wrong_result on n=1024 after it was measured" in text
+
+
+def with_energy(fact):
+    """The fact of a trial that takes half of the time and a quarter of the energy."""
+    if isinstance(fact, TrialFinished):
+        energy = Energy(millijoules=2.0, baseline_mj=8.0, share=1.0)
+        cells = tuple(replace(cell, energy=energy) for cell in fact.outcome.cells)
+        return replace(fact, outcome=replace(fact.outcome, cells=cells))
+    if isinstance(fact, ConfirmationSampled):
+        energies = {BASELINE: 8.0, 0: 2.0}
+        told = (replace(one, millijoules=energies[one.trial]) for one in fact.samples)
+        return replace(fact, samples=tuple(told))
+    return fact
+
+
+def test_where_energy_counts_it_stands_beside_the_time():
+    spec = replace(experiment(), objective="energy")
+    facts = map(with_energy, finished_facts(spec, GPU, BASE, [({"x": 3}, [500, 1000, 2000])]))
+    entries = [Entry(fact, at=1000.0 + t, t=float(t)) for t, fact in enumerate(facts)]
+    text = record_text(trial_record(History.of(spec, entries), entries, 0), 100)
+    assert "n=256: 500 ns, 2 mJ ± 5 ns, baseline 1 µs, 8 mJ, 4.000× (100 timings)" in text
+    assert "n=4096, cold: 2 µs, baseline 4 µs, 4.000× (5 processes)" in text
