@@ -36,7 +36,7 @@ class LaunchSite:
 
 def naming(kernel: str) -> re.Pattern[str]:
     """What names a kernel, with its namespaces."""
-    return re.compile(rf"(?<!\w)(?:::\s*)?(?:\w+\s*::\s*)*{re.escape(kernel)}\b")
+    return re.compile(rf"(?<!\w)(?<!::)(?:::)?(?:\w+::)*{re.escape(kernel)}\b")
 
 
 def launch_sites(code: str, kernel: str) -> Iterator[LaunchSite]:

@@ -9,6 +9,7 @@ from tuner.csource.arithmetic import Polynomial
 from tuner.csource.host_facts import allocated, asserted_divisions, float_constant
 from tuner.csource.host_launches import host_launches
 from tuner.csource.host_program import HostProgram
+from tuner.csource.launch_sites import launch_sites
 
 HEADER = """\
 #define THREADS 128
@@ -195,6 +196,22 @@ def extents(body, **arrays):
 )
 def test_accesses_with_how_far_they_reach(body, expected):
     assert extents(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("k<<<1, 2>>>(x)", "k"),
+        ("::a::b::k<int><<<1, 2>>>(x)", "::a::b::k"),
+        ("case 1:k<<<1, 2>>>(x)", "k"),
+        ("a::" * 20_000 + "k<<<1, 2>>>(x)", "a::" * 20_000 + "k"),
+    ],
+)
+def test_a_launch_names_its_kernel_with_the_namespaces(code, named):
+    (site,) = launch_sites(code, "k")
+    assert code[slice(*site.name)] == named
+    assert (site.configuration, site.arguments) == (("1", "2"), ("x",))
+    assert not list(launch_sites(code, "other"))  # in linear time
 
 
 def test_what_many_launches_of_one_function_cost_grows_with_their_number():
