@@ -1,8 +1,12 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
+from tuner.errors import EnvironmentProblem
 from tuner.experiment.fields import PythonFunction
-from workers.reference import ReferenceFailed, ReferenceProcess
+from workers.reference import ReferenceFailed, ReferencePool, ReferenceProcess
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +83,27 @@ def test_one_that_is_killed_from_outside_is_asked_again(process) -> None:
         "    return x\n"
     )
     assert process.call(function(text), {"x": np.ones(1)})[""].tolist() == [1]
+
+
+def test_threads_that_call_at_once_have_a_process_each() -> None:
+    pool, both = ReferencePool(), threading.Barrier(2)
+    text = "import os\ndef f(x):\n    return x + os.getpid()"
+
+    def process_id(_: int) -> int:
+        with pool.taken() as process:
+            both.wait(20)
+            return int(process.call(function(text), {"x": np.zeros(1, np.int64)})[""][0])
+
+    with ThreadPoolExecutor(2) as threads:
+        used = set(threads.map(process_id, range(2)))
+    with pool.taken() as again:
+        assert int(again.call(function(text), {"x": np.zeros(1, np.int64)})[""][0]) in used
+    assert len(used) == 2
+    pool.close()
+    with pytest.raises(EnvironmentProblem, match="closed"), pool.taken():
+        pass
+
+
+def test_floats_arrive_as_float64(process) -> None:
+    found = process.call(function("def f(x):\n    return x * 1e300"), {"x": np.ones(1, np.float16)})
+    assert found[""].tolist() == [1e300]

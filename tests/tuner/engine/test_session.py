@@ -621,6 +621,10 @@ def test_of_many_finalists_those_that_lead_in_the_first_process_go_on():
     assert set(second.extra_checks) == set(second.trials) - {INCUMBENT}
     for later in (second, third, *others):
         assert {len(candidate.plan.cells) for candidate in later.finalists} == {3}
+    between = busy.submitted[busy.submitted.index(first) : busy.submitted.index(second)]
+    meanwhile = [work for work in between if isinstance(work, CompileWork)]
+    assert {work.trial for work in meanwhile} >= set(finalists)
+    assert {len(work.plan.cells) for work in meanwhile} == {3}
     assert set(winners(history)) <= set(second.trials)
     best = min(finalists, key=lambda trial: history.loss(trial))
     assert best in second.trials
