@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 from pydantic import TypeAdapter
 
 from agents.llm.port import BYTES_PER_TOKEN, Message
@@ -31,6 +30,9 @@ from tuner.report.markdown import fenced
 from tuner.results.landscape import Landscape
 from tuner.results.statistics import Comparison
 from tuner.trial import Configuration
+
+if TYPE_CHECKING:
+    import jinja2
 
 _LEAST_SOURCE_BYTES = 2_000
 _QUOTED_LENGTH = 4_000
@@ -367,7 +369,10 @@ def _types(brief: Brief) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment() -> "jinja2.Environment":
+    """Imports Jinja, which takes a tenth of a second: most commands ask no model."""
+    import jinja2
+
     environment = jinja2.Environment(  # noqa: S701 - Markdown for a model, not HTML
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "prompts"),
         undefined=jinja2.StrictUndefined,

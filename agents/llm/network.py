@@ -20,7 +20,6 @@ from agents.llm.port import ModelUnavailable, Reply, Request, Role
 from agents.llm.provider_reply import reply_of
 from agents.llm.provider_settings import parameters, secret_values
 from agents.llm.redaction import redacted
-from agents.llm.transport import bounded_session, refusals
 from tuner.errors import EnvironmentProblem, SpecError
 
 _TRANSIENT = (
@@ -127,6 +126,8 @@ class NetworkModel:
     async def _try(self, model: str, request: Request) -> Reply | str:
         """A reply, or why there is none after all retries."""
         litellm = await asyncio.to_thread(_litellm)
+        from agents.llm.transport import refusals
+
         reason, retry, refused = "", 0, list[str]()
         refusals.set(refused)
         while True:
@@ -243,6 +244,8 @@ def check_known(model: str) -> None:
 def _litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it asks the network
     import litellm
+
+    from agents.llm.transport import bounded_session
 
     litellm.suppress_debug_info = True
     litellm.telemetry = False
