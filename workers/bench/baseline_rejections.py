@@ -1,4 +1,4 @@
-"""Rejections of a baseline that cannot serve as an oracle."""
+"""Rejections of a baseline that cannot serve as an oracle, and whether its runs differ."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.bench.input_specs import InputSpec
 from workers.comparison import ArrayComparison, Expected
-from workers.elements import holding, is_float
+from workers.elements import from_storage, holding, is_float
 from workers.integrity.launch_checks import element_name
 
 POISONS = (0xFF, 0x7F)
@@ -19,6 +19,14 @@ POISONS = (0xFF, 0x7F)
 
 _LEAVES_SOME = "launch as many blocks and threads as it needs; say 'inout' if some stay unwritten"
 _READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
+
+
+def differ(argument: ResolvedArgument, one: bytes, other: bytes) -> bool:
+    """Whether two runs wrote different elements; between strided ones each has its own poison."""
+    if one == other:
+        return False
+    first, second = (from_storage(run, argument) for run in (one, other))
+    return first.tobytes() != second.tobytes()
 
 
 def unwritten(

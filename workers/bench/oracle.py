@@ -22,6 +22,7 @@ from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
 from workers.bench.baseline_rejections import (
     POISONS,
+    differ,
     disagreement,
     holds_no_number,
     holds_numbers,
@@ -206,6 +207,8 @@ class Oracle:
         once = spec.launches == 1
         reference = self._call_reference(shape, inputs, notes) if once else {}
         runs = self._runs(shape, spec, contents)
+        if isinstance(reference, SpecError):
+            raise reference
         outputs = [a for a in arguments if a.is_output]
         sources = {source for a in outputs if (source := group_source(a))}
         kept = {name: inputs[name] for name in sources & inputs.keys()}
@@ -232,7 +235,7 @@ class Oracle:
             others = [
                 found
                 for found, run in zip(after[1:], runs[1:], strict=True)
-                if _differ(argument, run[argument.name], runs[0][argument.name])
+                if differ(argument, run[argument.name], runs[0][argument.name])
             ]
             error, *noise = (
                 compare(
@@ -282,8 +285,8 @@ class Oracle:
                 runs = self._run_baseline(shape, spec, contents, POISONS)
             atomic = any("atom" in build.source for build in self._setup.baseline.plan.builds)
             outputs = [a for a in self._arguments[shape] if a.is_output]
-            differ = any(_differ(a, runs[0][a.name], runs[1][a.name]) for a in outputs)
-            if (atomic or differ) and spec.launches == 1:
+            varies = any(differ(a, runs[0][a.name], runs[1][a.name]) for a in outputs)
+            if (atomic or varies) and spec.launches == 1:
                 runs += self._run_baseline(shape, spec, contents, POISONS * (_RUNS // 2 - 1))
         return runs
 
@@ -368,7 +371,8 @@ class Oracle:
 
     def _call_reference(
         self, shape: int, inputs: Mapping[str, NDArray[Any]], notes: list[str]
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, NDArray[Any]] | SpecError:
+        """The reference's outputs, or why there are none: what the baseline does wrong is first."""
         function = self._setup.experiment.reference
         if function is None:
             notes.append("no reference: the baseline alone is the oracle")
@@ -379,16 +383,11 @@ class Oracle:
                 f"{self._bindings[shape]} is too large for the reference: the baseline alone judges"
             )
             return {}
-        with self._references.taken() as process:
-            return reference_outputs(process, function, self._arguments[shape], inputs)
-
-
-def _differ(argument: ResolvedArgument, one: bytes, other: bytes) -> bool:
-    """Whether two runs wrote different elements; between strided ones each has its own poison."""
-    if one == other:
-        return False
-    first, second = (from_storage(run, argument) for run in (one, other))
-    return first.tobytes() != second.tobytes()
+        try:
+            with self._references.taken() as process:
+                return reference_outputs(process, function, self._arguments[shape], inputs)
+        except SpecError as error:
+            return error
 
 
 def _no_wider_than_needed(want: NDArray[Any], argument: ResolvedArgument) -> NDArray[Any]:
