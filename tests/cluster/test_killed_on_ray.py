@@ -103,6 +103,7 @@ async def live(run, box, deadly):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("ray_cluster")
 def test_killed_and_resumed_it_ends_the_same_and_asks_nobody_twice(tmp_path):
     run, box = tmp_path / "run", tmp_path / "box"
