@@ -95,8 +95,8 @@ class ReferenceProcess:
             raise ReferenceFailed(f"{place}: unreadable answer: {error}") from None
 
     def close(self) -> None:
-        """End the process."""
-        self._child.close()
+        """End the process at once."""
+        self._child.close(grace=0.0)
         self._folder.remove()
 
 
