@@ -4,7 +4,13 @@ from collections.abc import Callable
 from functools import partial
 
 from tuner.experiment.model import SearchSettings
-from tuner.search.hyperopt_proposer import Algorithm, Constrained, HyperoptProposer, Shuffled
+from tuner.search.hyperopt_proposer import (
+    Algorithm,
+    Constrained,
+    HyperoptProposer,
+    Shuffled,
+    import_hyperopt,
+)
 from tuner.search.hyperopt_space import DiscreteSpace
 from tuner.search.port import Proposer
 from tuner.search.seeded import nearest
@@ -16,6 +22,7 @@ def make_proposer(search: SearchSettings, space: FeasibleSet) -> Proposer:
 
     ``auto`` is exhaustive where the budget covers the space, else ``gp``. Imports Hyperopt.
     """
+    import_hyperopt()  # another thread may be at it, and no part of SciPy is imported beside that
     strategy = search.strategy
     if strategy == "auto":
         strategy = "exhaustive" if search.trials >= space.size else "gp"
