@@ -161,7 +161,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     plain = _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT
-    style = None if plain else "|" if "\n" in text else '"'
+    block = "\n" in text and not any(one in text for one in "\x85\u2028\u2029")  # else "\n" is read
+    style = None if plain else "|" if block else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -460,7 +460,9 @@ in_float32 = st.floats(-3.4e38, 3.4e38)
 
 @given(
     rationale=texts,
-    header=st.one_of(texts, st.lists(texts).map("\n".join), st.sampled_from([" a\n", "\t", "-\n"])),
+    header=st.one_of(
+        texts, st.lists(texts).map("\n".join), st.sampled_from([" a\n", "\t", "-\n", "\n\x85"])
+    ),
     members=st.lists(st.from_regex(r"\A[a-z0-9_]{1,6}\Z"), min_size=1, unique=True),
     sizes=st.sets(st.integers(1, 65536), min_size=2),
     weight=st.floats(1e-3, 1e3),
@@ -486,6 +488,12 @@ def test_round_trip(sound, rationale, header, members, sizes, weight, value, tol
         template=template,
         shapes=replace(sound.shapes, tune=tuple(tune), held_out=(held_out,)),
     )
+    assert load_resolved(dump_resolved(experiment)) == experiment
+
+
+@pytest.mark.parametrize("text", ["\n\x85", "a\u2028\n", "\u2029\n\n"])
+def test_lines_that_yaml_breaks_elsewhere_are_kept(sound, text):
+    experiment = replace(sound, kernel=replace(sound.kernel, headers=(("a.h", text),)))
     assert load_resolved(dump_resolved(experiment)) == experiment
 
 
