@@ -15,7 +15,7 @@ from pathlib import Path
 from tuner.errors import EnvironmentProblem
 
 _POLL_SECONDS = 0.005
-_REMOVALS = 20
+_REMOVALS = 400
 """Attempts to remove a folder: a child that is being killed may still write into it."""
 
 

@@ -289,7 +289,8 @@ def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, messag
     ("metrics", "message"),
     [
         ("{GFLOP/s: flops / second}", "unknown quantity 'second'; did you mean 'seconds'?"),
-        ("{x: joules / n}", "unknown quantity 'joules'; there are: bytes, flops, n, seconds"),
+        ("{x: joules / n}", "'joules' are measured where the objective is energy or energy_delay"),
+        ("{x: watts / n}", "unknown quantity 'watts'; there are: bytes, flops, n, seconds"),
         ("{x: 1 / (n - 777)}", "'1 / (n - 777)' has no value at n=777"),
         ("{x: 1 if n else 2}", "outside the grammar of real numbers"),
         ("{'x y': n / seconds}", "'x y' is not a name that may stand here: it must match ^[A-Z"),

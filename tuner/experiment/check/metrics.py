@@ -40,7 +40,9 @@ def check_metrics(experiment: Experiment, found: list[Finding]) -> Iterator[Find
                     yield Finding(path, f"'{missing[0]}' is not known: give cost.{missing[0]}")
                     break
                 if JOULES in expression.names - numbers:
-                    yield Finding(path, "'joules' are measured with objective: energy alone")
+                    yield Finding(
+                        path, "'joules' are measured where the objective is energy or energy_delay"
+                    )
                     break
                 if unknown := sorted(expression.names - numbers):
                     there = (
