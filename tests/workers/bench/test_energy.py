@@ -122,7 +122,7 @@ def test_metrics_may_read_joules_where_they_are_measured(spec):
     assert metric_values(experiment, {"n": 8}, 1e9, 2e3) == {"elem/J": 4.0}
     assert metric_values(experiment, {"n": 8}, 1e9, None) == {"elem/J": None}
     spec.write_text(plain)
-    with pytest.raises(SpecError, match="'joules' are measured with objective: energy alone"):
+    with pytest.raises(SpecError, match="'joules' are measured where the objective is energy"):
         load_experiment(spec)
 
 
