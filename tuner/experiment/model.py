@@ -270,8 +270,9 @@ class SearchSettings:
     trials: Positive = 300
     """Configurations to try, in the whole run."""
     seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Time of the whole run, from its workers' start to its result, without waiting for models. The
-    search ends early enough to leave what confirming its best is expected to take."""
+    """Target for the whole run, from its workers' start to its result, without waiting for models.
+    The search ends early enough to leave what confirming its best is expected to take; preparing
+    and confirming are not cut short where they take longer."""
     device_seconds: Annotated[float, Field(gt=0)] | None = None
     """Busy time of all devices together."""
     seed: Annotated[int, Field(ge=0)] = 0
