@@ -323,7 +323,8 @@ def compare(
         typer.Option(
             "--fail-if",
             metavar="slower or unclear",
-            help="End with exit code 4 if B is slower on a shape; unclear: or not surely as fast.",
+            help="End with exit code 4 if B is slower on a shape or over all tune shapes; unclear: "
+            "or not surely as fast.",
         ),
     ] = None,
     as_json: Json = False,

@@ -14,7 +14,7 @@ from tuner.report.text import aligned, terminal_width, time_text
 from tuner.results.run_comparison import RunComparison, compare_runs
 
 _FAILING = {"slower": ("slower",), "unclear": ("slower", "unclear", "not timed")}
-"""The verdicts on a shape at which each value of ``--fail-if`` fails."""
+"""The verdicts, on a shape or over all, at which each value of ``--fail-if`` fails."""
 
 
 def compare(
@@ -49,9 +49,14 @@ def compare(
         mean = found.mean
         over_all = f" speedup={mean.speedup:.3f} verdict={mean.verdict}" if mean else ""
         typer.echo(f"kernelwright:{over_all}{figures} first={first} second={second}")
-    if fail_if and (bad := [kind for kind in _FAILING[fail_if] if counts[kind]]):
-        told = ", ".join(f"{counts[kind]} of {len(found.shapes)} shapes {kind}" for kind in bad)
-        raise NothingValid(f"{second} against {first}: {told}")
+    failing = _FAILING[fail_if] if fail_if else ()
+    bad = [
+        f"{counts[kind]} of {len(found.shapes)} shapes {kind}" for kind in failing if counts[kind]
+    ]
+    if found.mean and found.mean.verdict in failing:
+        bad.append(f"over all tune shapes {found.mean.verdict}")
+    if bad:
+        raise NothingValid(f"{second} against {first}: {', '.join(bad)}")
 
 
 def _finished(run: Path) -> History:

@@ -16,10 +16,11 @@ from tuner.run_directory import RunDirectory
 BASE = [1000.0, 2000.0, 4000.0]
 
 
-def run(path, factor, *, device=GPU, spec=None, processes=5):
+def run(path, factor, *, device=GPU, spec=None, processes=5, noise=0.001, seed=0):
     spec = spec or experiment()
     trials = [({"x": 0}, [time * factor for time in BASE])]
-    facts = finished_facts(spec, device, BASE, trials, noise=0.001, processes=processes)
+    options = {"noise": noise, "seed": seed, "processes": processes}
+    facts = finished_facts(spec, device, BASE, trials, **options)
     with closing(RunDirectory.create(path, spec, "")) as directory, directory.journal() as journal:
         for fact in facts:
             journal.append(Entry(fact))
@@ -42,6 +43,17 @@ def test_it_fails_for_a_slower_run_only_when_asked(tmp_path, capsys):
     compared(slow, fast, fail_if="unclear", as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert [one["comparison"]["verdict"] for one in found["shapes"]] == ["faster"] * 3
+
+
+def test_it_fails_for_a_slower_mean_of_shapes_that_are_each_unclear(tmp_path, capsys):
+    before = run(tmp_path / "before", 0.5, noise=0.015, seed=4)
+    after = run(tmp_path / "after", 0.53, noise=0.015, seed=1004)
+    compared(before, after)
+    assert "verdict=slower unclear=3 " in capsys.readouterr().out
+    with pytest.raises(NothingValid, match=r"after against .*before: over all tune shapes slower"):
+        compared(before, after, fail_if="slower")
+    with pytest.raises(NothingValid, match="3 of 3 shapes unclear, over all tune shapes slower"):
+        compared(before, after, fail_if="unclear")
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path):
