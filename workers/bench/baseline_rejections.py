@@ -17,6 +17,8 @@ from workers.integrity.launch_checks import element_name
 POISONS = (0xFF, 0x7F)
 """What outputs hold before each of the baseline's two runs."""
 
+_FAULTS = (Code.NOT_WRITTEN, Code.OUT_OF_BOUNDS, Code.INPUT_OVERWRITTEN, Code.ILLEGAL_ADDRESS)
+_DISAGREES = "the baseline disagrees with its reference: "
 _LEAVES_SOME = "launch as many blocks and threads as it needs; say 'inout' if some stay unwritten"
 _READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
 
@@ -78,7 +80,7 @@ def disagreement(
     return Rejected(
         stage=Stage.VERIFY,
         code=Code.WRONG_RESULT,
-        detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
+        detail=f"{_DISAGREES}{place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({_excess(found.error)}{found.failures} of "
         f"{argument.elements} elements; {_bound(argument, own)}); {spec.label}",
         shape=shape,
@@ -108,6 +110,16 @@ def unsteady(argument: ResolvedArgument, found: ArrayComparison, shape: int) -> 
         "unordered",
         shape=shape,
     )
+
+
+def is_wrong(rejection: Rejected) -> bool:
+    """Whether it shows an error of the baseline, rather than that nothing could be told.
+
+    A misaligned access does not: how its arrays are aligned is the spec's to say.
+    """
+    if rejection.code in _FAULTS:
+        return "misaligned" not in rejection.detail.lower()
+    return rejection.detail.startswith(_DISAGREES)
 
 
 def of_baseline(rejection: Rejected) -> Rejected:

@@ -21,6 +21,7 @@ from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Sample
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
+from workers.bench.baseline_rejections import is_wrong
 from workers.bench.energy import interleaved
 from workers.bench.input_specs import InputSpec, extra_specs
 from workers.bench.launcher import LoadedCandidate
@@ -336,11 +337,18 @@ class Confirmation:
         for (shape, spec), case in zip(wanted, self._oracle.cases(wanted), strict=True):
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
+            elif self._is_odd(shape) and is_wrong(case):
+                size = self._prep.bindings[shape]
+                detail = case.detail.replace(f"odd shape {size}, ", "")
+                notes[f"your kernel is wrong at {size}, inside shapes.domain: {detail}"] = None
             else:
                 unchecked.setdefault(case.detail, []).append(spec.label)
         for reason, labels in unchecked.items():
             notes[f"not checked ({'; '.join(labels)}): {reason}"] = None
         return found
+
+    def _is_odd(self, shape: int) -> bool:
+        return shape not in self._prep.timed and shape not in self._prep.constants
 
     @contextmanager
     def _attribute_failure(self, trial: int, shape: int | None = None) -> Iterator[None]:

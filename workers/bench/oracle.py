@@ -185,7 +185,9 @@ class Oracle:
             if isinstance(error, DeviceFailure):
                 if error.code is Code.HANG and not (self._baseline_ns or shape in self._timed):
                     raise EnvironmentProblem("how long it may take is not known yet") from None
-                found = of_baseline(rejected(error, shape))
+                found = rejected(error, shape)
+                if error.code is not Code.HANG or shape in self._timed:
+                    found = of_baseline(found)
             else:
                 found = Rejected(
                     stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error), shape=shape
@@ -353,7 +355,9 @@ class Oracle:
                 inspection, slowest_ns = seen.inspection, max(seen.times)
                 assert inspection is not None
                 if slowest_ns > limit_ns:
-                    detail = f"a launch takes {slowest_ns / 1e9:.2g} s, which is too long to check"
+                    detail = (
+                        f"the baseline takes {slowest_ns / 1e9:.2g} s, which is too long to check"
+                    )
                     raise DeviceFailure(Code.HANG, detail)
                 if inspection.damage is not None:
                     raise damaged(inspection.damage, spec.label)

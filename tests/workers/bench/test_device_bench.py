@@ -648,4 +648,62 @@ measure: {warmup: 1, repeats: 3, cache: hot}
     finally:
         laboratory.close()
     assert not confirmed.failed
-    assert any("odd shape n=8196" in note and "too long" in note for note in confirmed.notes)
+    (note,) = (note for note in confirmed.notes if "odd shape n=8196" in note)
+    assert note.startswith("not checked (odd shape n=8196")
+    assert "the baseline takes" in note
+    assert "too long to check" in note
+    assert "fails" not in note
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "reference", "said"),
+    [
+        ("if (i < n) out[i] = 2 * x[i]", "max(n // 64, 1)", "", "the baseline never writes"),
+        (
+            "if (i < n) out[i] = 2 * x[i]; if (i == 0 && n % 64) out[n] = 1",
+            "ceil_div(n, 64)",
+            "",
+            "the baseline itself fails: writes a byte behind the end of out",
+        ),
+        (
+            "if (i < n) out[i] = (2 + (n % 64 > 0)) * x[i]",
+            "ceil_div(n, 64)",
+            "2 * x",
+            "the baseline disagrees with its reference: out[",
+        ),
+        ("if (i < n) out[i] = 2 * x[i]", "ceil_div(n, 64)", "2 * x if n % 64 == 0 else 1 / 0", ""),
+    ],
+)
+def test_a_baseline_that_is_wrong_on_an_odd_shape_is_said_to_be(
+    tmp_path, kernel: str, grid: str, reference: str, said: str
+) -> None:
+    head = "kernel void twice(global float *out, global const float *x, int n)"
+    source = f"{head} {{ int i = get_global_id(0); {kernel}; }}"
+    (tmp_path / "twice.cl").write_text(source)
+    (tmp_path / "reference.py").write_text(
+        f"def twice(x, n, **_):\n    return {{'out': {reference}}}\n"
+    )
+    (tmp_path / "experiment.yaml").write_text(
+        f"""version: 1
+name: twice
+kernel:
+  {{language: opencl, source: twice.cl, entry: twice, launch: {{grid: ["{grid}"], block: [64]}}}}
+arguments:
+  - {{name: out, kind: out, dtype: float32, shape: [n]}}
+  - {{name: x, kind: in, dtype: float32, shape: [n]}}
+  - {{name: n, kind: scalar, dtype: int32, value: n}}
+shapes: {{domain: ["1 <= n", "n <= 9000"], tune: [{{n: 1024}}]}}
+{"reference: reference.py:twice" if reference else ""}
+measure: {{warmup: 1, repeats: 3, cache: hot}}
+"""
+    )
+    laboratory = Laboratory(tmp_path / "experiment.yaml")
+    try:
+        confirmed = laboratory.confirmed(laboratory.candidate(source))
+    finally:
+        laboratory.close()
+    wrong = [note for note in confirmed.notes if note.startswith("your kernel is wrong at n=")]
+    assert bool(wrong) == bool(said), confirmed.notes
+    assert all(f", inside shapes.domain: {said}" in note for note in wrong), wrong
+    assert not any("odd shape" in note for note in wrong), wrong
+    assert any("not checked (odd shape" in note for note in confirmed.notes) != bool(said)
