@@ -250,6 +250,15 @@ def _place(error: Exception, folder: str) -> str:
     return f" (line {own[-1].lineno} of {Path(own[-1].filename).name})" if own else ""
 
 
+def _said(error: Exception) -> str:
+    """An exception's message on one line; it may be the user's own class, whose ``str`` raises."""
+    try:
+        said = str(error)
+    except Exception as another:
+        return f"(its message raises {type(another).__name__})"
+    return " ".join(said.split())[:_SAID].encode(errors="replace").decode()
+
+
 def _remedy(error: Exception) -> str:
     if not isinstance(error, ModuleNotFoundError):
         return ""
@@ -270,8 +279,7 @@ def main(channel: Channel, arguments: Sequence[str]) -> None:
             found = _answer(functions, json.loads(text), blobs)
         except Exception as error:
             place, remedy = _place(error, folder), _remedy(error)
-            said = " ".join(str(error).split())[:_SAID].encode(errors="replace").decode()
-            message = {"error": f"{type(error).__name__}: {said}{place}{remedy}"}
+            message = {"error": f"{type(error).__name__}: {_said(error)}{place}{remedy}"}
             channel.send(json.dumps(message).encode())
             continue
         heads = {name: [array.dtype.str, array.shape] for name, array in found.items()}

@@ -53,6 +53,10 @@ def test_inputs_may_be_changed_in_place(process) -> None:
         ("import helper_of_mine", r"\(line 1 of reference.py\); the file runs alone: copy"),
         ("def f(x):\n    raise ValueError('\\ud800')", r"ValueError: \? \(line 2"),
         ("def f(x):\n    raise ValueError('a\\n' * 999)", r"ValueError: (a ){150} \(line 2"),
+        (
+            "class E(Exception):\n    __str__ = lambda self: 1 / 0\ndef f(x):\n    raise E",
+            r"E: \(its message raises ZeroDivisionError\) \(line 4 of reference.py\)",
+        ),
     ],
 )
 def test_whatever_it_does_is_one_message(process, text, says) -> None:
