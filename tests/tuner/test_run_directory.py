@@ -289,6 +289,28 @@ def test_a_journal_that_lost_its_end_is_told_of_though_no_trial_is_missing(tmp_p
     directory.close()
 
 
+def test_what_is_said_of_a_damaged_journal_is_enough_to_go_on(tmp_path):
+    directory = create(tmp_path / "run")
+    with directory.journal() as journal:
+        for trial in range(3):
+            fact = TrialProposed(trial=trial, configuration=Configuration.of({"x": trial}))
+            journal.append(Entry(fact))
+    directory.write("results.jsonl", "{}\n{}\n{}\n")
+    directory.write("status.json", json.dumps({"facts": 3}))
+    path = directory.path / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b"{}\n", lines[3]]))
+    advice = r":3: .* its first 2 lines and move results\.jsonl and status\.json beside it away"
+    with pytest.raises(EnvironmentProblem, match=advice):
+        directory.journal()
+    path.write_bytes(b"".join(lines[:2]))
+    for name in ("results.jsonl", "status.json"):
+        (directory.path / name).rename(tmp_path / name)
+    with directory.journal() as journal:
+        assert len(journal.entries) == 1
+    directory.close()
+
+
 def test_a_run_lost_but_for_what_it_measured_is_no_folder_without_a_run(tmp_path):
     directory = create(tmp_path / "run")
     directory.journal().close()

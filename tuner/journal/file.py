@@ -163,7 +163,8 @@ def damaged(path: Path, number: int, what: str) -> EnvironmentProblem:
     """The error for a damaged line, which counts from 1."""
     return EnvironmentProblem(
         f"{path}:{number}: the journal is damaged here ({what}); restore the file from a copy, or "
-        f"keep its first {number - 1} lines to go on from there"
+        f"keep its first {number - 1} lines and move results.jsonl and status.json beside it away "
+        "to go on from there"
     )
 
 
