@@ -36,6 +36,20 @@ class Given:
     symbols: Shape = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Equation:
+    """What an argument's extent, number of elements or value says about symbols."""
+
+    argument: str
+    given: str
+    expression: Expression
+    number: int
+
+
+class _WrongShape(SpecError):
+    """An array does not have the extents that follow from the symbols."""
+
+
 class Signature:
     """The arguments that a call passes, in the kernel's order, and the symbols of its shape.
 
@@ -110,14 +124,7 @@ class Signature:
         Raises:
             SpecError: one does not follow from the arguments.
         """
-        known: Shape = dict(given.symbols)
-        for name, view in given.arrays.items():
-            symbol = self._by_name[name].dtype
-            if symbol in self.types and view.dtype:
-                known.setdefault(symbol, view.dtype)
-        equations = list(self._equations(given))
-        while found := next(filter(None, (solve_number(*one, known) for one in equations)), None):
-            known[found[0]] = found[1]
+        known, _ = self._solved(given)
         for name in self.symbols:
             if name not in known:
                 raise SpecError(
@@ -125,17 +132,56 @@ class Signature:
                 )
         return {name: known[name] for name in self.symbols}
 
-    def _equations(self, given: Given) -> Iterator[tuple[Expression, int]]:
+    def _solved(self, given: Given) -> tuple[Shape, dict[str, _Equation]]:
+        """The symbols that follow, and the equation that each size follows from."""
+        known: Shape = dict(given.symbols)
+        origins: dict[str, _Equation] = {}
+        for name, view in given.arrays.items():
+            symbol = self._by_name[name].dtype
+            if symbol in self.types and view.dtype:
+                known.setdefault(symbol, view.dtype)
+        equations = list(self._equations(given))
+        while found := next(filter(None, (_solution(one, known) for one in equations)), None):
+            name, number, equation = found
+            known[name], origins[name] = number, equation
+        return known, origins
+
+    def _equations(self, given: Given) -> Iterator[_Equation]:
         for name, view in given.arrays.items():
             if view.dtype:
+                words = f"'{name}' of shape {view.shape}"
                 own = self._by_name[name].shape
                 if len(own) == len(view.shape):
-                    yield from zip(own, view.shape, strict=True)
-                yield self._elements[name], math.prod(view.shape)
+                    for one, extent in zip(own, view.shape, strict=True):
+                        yield _Equation(name, words, one, extent)
+                yield _Equation(name, words, self._elements[name], math.prod(view.shape))
         for name, value in given.scalars.items():
             expression = self._by_name[name].value
             if isinstance(expression, Expression):
-                yield expression, int(value)
+                yield _Equation(name, f"'{name}' of {value}", expression, int(value))
+
+    def _disagreement(self, name: str, given: Given, symbols: Shape) -> str | None:
+        """Which other argument gives a symbol another value than an array does, if one does."""
+        _, origins = self._solved(given)
+        for equation in self._equations(given):
+            if equation.argument != name:
+                continue
+            for symbol in self.symbols:
+                origin = origins.get(symbol)
+                if symbol not in equation.expression.names or not origin:
+                    continue
+                others = {other: value for other, value in symbols.items() if other != symbol}
+                found = solve_number(equation.expression, equation.number, others)
+                if origin.argument == name or found is None or found[1] == symbols[symbol]:
+                    continue
+                if equation.expression.evaluate({**symbols, symbol: found[1]}) == equation.number:
+                    first = _told(origin, symbol, symbols, origins)
+                    second = _told(equation, symbol, symbols, origins)
+                    return (
+                        f"arguments '{origin.argument}' and '{name}' disagree about '{symbol}': "
+                        f"{first} gives {symbols[symbol]}, {second} gives {found[1]}"
+                    )
+        return None
 
     def check(self, given: Given, symbols: Shape) -> None:
         """Compare the arguments with what the spec says for a shape.
@@ -146,6 +192,9 @@ class Signature:
         for name, view in given.arrays.items():
             try:
                 self._check_array(self._by_name[name], view, symbols)
+            except _WrongShape as error:
+                words = self._disagreement(name, given, symbols)
+                raise SpecError(words or f"argument '{name}': {error}") from None
             except (SpecError, ExpressionError) as error:
                 raise SpecError(f"argument '{name}': {error}") from None
         for name, data in given.structs.items():
@@ -180,7 +229,7 @@ class Signature:
         text = ", ".join(one.text for one in argument.shape)
         if view.shape != shape:
             if math.prod(view.shape) != spanned(shape, strides):
-                raise SpecError(f"its shape is {view.shape}, but [{text}] is {shape}")
+                raise _WrongShape(f"its shape is {view.shape}, but [{text}] is {shape}")
             shape, strides = view.shape, row_major(view.shape)
         steps = zip(shape, view.strides, strides, strict=True)
         if 0 not in shape and any(n > 1 and ours != theirs for n, ours, theirs in steps):
@@ -188,6 +237,25 @@ class Signature:
                 f"its strides are {view.strides} elements, but the kernel takes {strides}: pass a "
                 "contiguous copy"
             )
+
+
+def _solution(equation: _Equation, known: Shape) -> tuple[str, int, _Equation] | None:
+    """The symbol that an equation determines, its number, and the equation."""
+    found = solve_number(equation.expression, equation.number, known)
+    return None if found is None else (*found, equation)
+
+
+def _told(
+    equation: _Equation, symbol: str, symbols: Shape, origins: Mapping[str, _Equation]
+) -> str:
+    """What an equation was told, with the other symbols in it and where each is from."""
+    others = [
+        f"{name}={symbols[name]} from '{origins[name].argument}'"
+        for name in symbols
+        if name != symbol and name in equation.expression.names and name in origins
+        if origins[name].argument != equation.argument
+    ]
+    return f"{equation.given} with {' and '.join(others)}" if others else equation.given
 
 
 def own_value(argument: Argument, symbols: Shape) -> int | float:
@@ -229,5 +297,5 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _size(expression: Expression, symbols: Mapping[str, Value]) -> int:
     value = int(expression.evaluate(symbols))
     if value < 0:
-        raise SpecError(f"{expression.text} is {value}, below 0")
+        raise _WrongShape(f"{expression.text} is {value}, below 0")
     return value
