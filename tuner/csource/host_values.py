@@ -4,6 +4,7 @@ Follows local variables, constants, macros, helper functions of one statement, a
 wrapper. A name whose value depends on the input becomes a size of that name.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,9 @@ MAX_PARSES = 500
 """Expressions parsed for one value, each in about 0.1 ms."""
 
 MAX_CALLERS = 4
+
+MAX_LAUNCHED = 2**31 - 1
+"""What a launch takes along an axis, and as bytes, at most."""
 
 _CAST = re.compile(r"(?:static_cast|reinterpret_cast|const_cast|int|unsigned|float|double|\w+_t)")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|\d[\d']*)[uUlL]*")
@@ -61,15 +65,15 @@ class Scope:
         return _Evaluator(self, MAX_STEPS).text(text)
 
     def axes(self, text: str) -> tuple[Polynomial, ...] | None:
-        """The values of a ``dim3``, or of the integer that stands for one."""
+        """The values of a ``dim3``, or of the integer that stands for one.
+
+        ``None`` if one is not understood or is more than a launch takes.
+        """
         listed = _axes(text, self, MAX_STEPS)
-        if listed is None:
-            value = self.value(text)
-            return None if value is None else (value,)
-        values = [self.value(part) for part in listed]
-        if not values or any(value is None for value in values):
+        values = [self.value(part) for part in ([text] if listed is None else listed)]
+        found = [v for v in values if v is not None and (v.constant or 0) <= MAX_LAUNCHED]
+        if not values or len(found) < len(values):
             return None
-        found = [value for value in values if value is not None]
         while len(found) > 1 and found[-1].constant == 1:
             found.pop()
         return tuple(found)
@@ -197,7 +201,8 @@ class _Evaluator:
             case "number_literal":
                 if found := _NUMBER.fullmatch(text) or _WHOLE.fullmatch(text):
                     return Polynomial.number(int(found[1].replace("'", ""), 0))
-                return Polynomial.number(int(float(text))) if _POWER.fullmatch(text) else None
+                power = float(text) if _POWER.fullmatch(text) else math.inf
+                return Polynomial.number(int(power)) if math.isfinite(power) else None
             case "true" | "false":
                 return Polynomial.number(int(text == "true"))
             case "identifier" | "field_expression":

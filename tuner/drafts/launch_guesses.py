@@ -138,8 +138,8 @@ class LaunchGuesses:
         self._scope = replace(self._scope, known=known)
         grid = self._scope.axes(self._site.grid) or ()
         block = self._scope.axes(self._site.block) or ()
-        shared = self._scope.value(self._site.shared) if self._site.shared else None
-        for value in (*grid, *block, *([shared] if shared else [])):
+        shared = self._scope.axes(self._site.shared) or ()
+        for value in (*grid, *block, *shared):
             self._add_names(value)
         if not self._tune:
             self._tune["n"] = 1  # the application has one size only
@@ -169,10 +169,10 @@ class LaunchGuesses:
         return self._site.scope.axes(text) or ()
 
     def _shared(self) -> Guess | None:
-        value = self._scope.value(self._site.shared) if self._site.shared else None
-        if value is None or value == Polynomial():
+        values = self._scope.axes(self._site.shared) or ()
+        if len(values) != 1 or values[0] == Polynomial():
             return None
-        return self._launched(quoted(str(value)), self._asked(self._site.shared))
+        return self._launched(quoted(str(values[0])), self._asked(self._site.shared))
 
     def _element(self, parameter: Parameter) -> tuple[str, str | None, int]:
         """Dtype as a spec writes it, the dtype to tune for, and lanes, of a parameter's type."""

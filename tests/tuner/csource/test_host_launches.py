@@ -126,6 +126,15 @@ def test_a_case_of_a_switch_fixes_what_the_switch_asks_for():
     assert [str(site.scope.value(site.block)) for site in (one, two)] == ["64", "32"]
 
 
+@pytest.mark.parametrize("size", ["1e400", "3e9", "2147483648", "dim3(32, 1e400)", "many"])
+def test_more_than_a_launch_takes_is_no_size(size):
+    [site] = sites(f"void run() {{ long many = 1 << 31; k<<<1e3, {size}>>>(x); }}")
+    assert site.scope.axes(site.block) is None
+    assert [str(axis) for axis in site.scope.axes(site.grid)] == ["1000"]
+    [most] = sites("void run() { k<<<2147483647, 1>>>(x); }")
+    assert [str(axis) for axis in most.scope.axes(most.grid)] == ["2147483647"]
+
+
 def test_names_that_double_what_they_stand_for_are_unknown():
     doubled = " ".join(f"int q{i} = q{i - 1} + q{i - 1};" for i in range(1, 40))
     [site] = sites(f"void run() {{ int q0 = 3; {doubled} k<<<q30, q5>>>(x); }}")

@@ -199,3 +199,14 @@ def test_a_literal_that_the_launch_passes_is_a_size_unless_it_is_small(tmp_path)
     assert "name: x, kind: in, dtype: float32, shape: [n]}" in text
     assert "dtype: int32, value: n}" in text
     assert 'dtype: int32, value: "3"}' in text
+
+
+@pytest.mark.parametrize("configuration", ["1, 1e400", "3000000000, 64", "1, 64, 1e400"])
+def test_what_is_more_than_a_launch_takes_is_not_drafted(tmp_path, configuration):
+    (tmp_path / "k.cu").write_text(
+        "__global__ void k(float* p, int n) { p[threadIdx.x] = n; }\n"
+        f"void run(float* p, int n) {{ k<<<{configuration}>>>(p, n); }}\n"
+    )
+    text = draft_spec(tmp_path / "k.cu")
+    assert "3000000000" not in text
+    assert "\n    shared_bytes:" not in text
