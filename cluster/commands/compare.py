@@ -11,7 +11,7 @@ from cluster.commands.results import history_of, result_view
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.journal.history import History
 from tuner.report.text import aligned, terminal_width, time_text
-from tuner.results.run_comparison import RunComparison, compare_runs
+from tuner.results.run_comparison import Exported, RunComparison, compare_runs
 
 _FAILING = {"slower": ("slower",), "unclear": ("slower", "unclear", "not timed")}
 """The verdicts, on a shape or over all, at which each value of ``--fail-if`` fails."""
@@ -93,11 +93,16 @@ def _print(found: RunComparison, first: Path, second: Path) -> None:
     for one in found.shapes:
         judged = f"{one.comparison} {one.comparison.verdict}" if one.comparison else "not timed"
         label = one.shape + (" *" if one.held_out else "")
-        times = time_text(one.first.time_ns), time_text(one.second.time_ns)
-        rows.append((label, *times, judged))
+        rows.append((label, _time(one.first), _time(one.second), judged))
     if found.mean:
         rows.append(("all tune shapes", "", "", f"{found.mean} {found.mean.verdict}"))
     typer.echo(aligned(rows, terminal_width()))
     if any(one.held_out for one in found.shapes):
         typer.echo("(* held out in one of them)")
+    if any(one.first.baseline or one.second.baseline for one in found.shapes):
+        typer.echo("(yours: your own kernel, where that run exports nothing faster)")
     typer.echo()
+
+
+def _time(exported: Exported) -> str:
+    return time_text(exported.time_ns) + (" yours" if exported.baseline else "")

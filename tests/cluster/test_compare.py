@@ -1,6 +1,7 @@
 """``compare`` on run directories: what it prints, refuses, and fails for."""
 
 import json
+import re
 from contextlib import closing
 from dataclasses import replace
 
@@ -54,6 +55,16 @@ def test_it_fails_for_a_slower_mean_of_shapes_that_are_each_unclear(tmp_path, ca
         compared(before, after, fail_if="slower")
     with pytest.raises(NothingValid, match="3 of 3 shapes unclear, over all tune shapes slower"):
         compared(before, after, fail_if="unclear")
+
+
+def test_times_of_the_users_own_kernel_are_marked(tmp_path, capsys):
+    none, fast = run(tmp_path / "none", 1.0), run(tmp_path / "fast", 0.5)
+    compared(none, fast)
+    told = capsys.readouterr().out.splitlines()
+    assert re.match(r"n=256 +\S+ [nµ]s yours +\S+ [nµ]s +2\.\d", told[2])
+    assert "(yours: your own kernel, where that run exports nothing faster)" in told
+    compared(fast, fast)
+    assert "yours" not in capsys.readouterr().out
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path):

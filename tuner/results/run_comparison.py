@@ -1,8 +1,11 @@
 """Compares two finished runs shape by shape: what the second exports against the first.
 
 Two runs of the same kernel are compared by their speedups over it, which were measured beside it in
-the same processes: what a clock or a temperature did between the runs cancels out. Otherwise by
-their times.
+the same processes: what a clock or a temperature did between the runs cancels out. The speedup of
+the kernel itself is 1 by definition and has no noise. No interval is narrower than those which the
+runs have alone, which also allow for the choice among trials and for early stops.
+
+Runs of different kernels are compared by their times, in which the baseline has noise, too.
 """
 
 import math
@@ -14,7 +17,7 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import ShapeBinding
 from tuner.journal.history import History
 from tuner.results.evidence import MIN_PROCESSES, Evidence
-from tuner.results.statistics import Comparison, Noise, compare_apart
+from tuner.results.statistics import EXACT, Comparison, Noise, compare_apart
 from tuner.results.summary import summarise
 
 By = Literal["speedup", "time"]
@@ -25,6 +28,7 @@ class Exported:
     """What a run launches on a shape: a configuration, or the baseline."""
 
     configuration: str
+    baseline: bool
     time_ns: float | None
 
 
@@ -60,8 +64,8 @@ class _Side:
         shapes = history.experiment.shapes
         self.bindings = (*shapes.tune, *shapes.held_out)
         self.tune = len(shapes.tune)
-        portfolio = summarise(history).portfolio
-        self.serves = portfolio.serves if portfolio else (BASELINE,) * len(self.bindings)
+        self.portfolio = summarise(history).portfolio
+        self.serves = self.portfolio.serves if self.portfolio else (BASELINE,) * len(self.bindings)
 
     def index(self, binding: ShapeBinding) -> int | None:
         symbols = [one.symbols for one in self.bindings]
@@ -73,6 +77,7 @@ class _Side:
             configuration="the baseline"
             if trial == BASELINE
             else str(self.history.configuration(trial)),
+            baseline=trial == BASELINE,
             time_ns=self.evidence.time(trial, shape),
         )
 
@@ -85,8 +90,14 @@ class _Side:
             else self.evidence.inverse_times(trial, shape)
         )
 
+    def exact(self, shapes: list[int], by: By) -> bool:
+        """Whether the baseline serves all these shapes, whose speedup is 1 by definition."""
+        return by == "speedup" and all(self.serves[shape] == BASELINE for shape in shapes)
+
     def noise(self, shape: int, by: By) -> Noise:
         """Between processes, pooled over all that was timed on the shape."""
+        if self.exact([shape], by):
+            return EXACT
         if by == "speedup":
             return self.evidence.noise[shape]
         timed = (BASELINE, *self.evidence.trials)
@@ -104,6 +115,18 @@ class _Side:
             / math.fsum(weights)
             for process in sorted(common)
         ]
+
+    def noise_of_mean(self, means: list[float], shapes: list[int], by: By) -> Noise:
+        return EXACT if self.exact(shapes, by) else Noise.pooled([means])
+
+    def half_width(self, shapes: list[int], by: By) -> float:
+        """That of the run's own interval: on a single shape, or else of its mean."""
+        if self.portfolio is None or by == "time" or self.exact(shapes, by):
+            return 0.0
+        if len(shapes) > 1:
+            return self.portfolio.comparison.half_width
+        own = self.portfolio.cells[shapes[0]].comparison
+        return own.half_width if own else math.inf
 
 
 def compare_runs(first: History, second: History) -> RunComparison:
@@ -128,6 +151,7 @@ def compare_runs(first: History, second: History) -> RunComparison:
                 list(two.logs(other, by).values()),
                 (one.noise(index, by), two.noise(other, by)),
                 comparisons,
+                max(one.half_width([index], by), two.half_width([other], by)),
             ),
         )
         for index, other in pairs
@@ -137,15 +161,21 @@ def compare_runs(first: History, second: History) -> RunComparison:
         only = shapes[pairs.index(tuned[0])]
         return RunComparison(by=by, shapes=shapes, mean=only.comparison)
     weights = [one.bindings[index].weight for index, _ in tuned]
-    before = one.means([index for index, _ in tuned], weights, by)
-    after = two.means([other for _, other in tuned], weights, by)
-    noise = Noise.pooled([before]), Noise.pooled([after])
-    return RunComparison(by=by, shapes=shapes, mean=_compared(before, after, noise, comparisons))
+    firsts, seconds = [index for index, _ in tuned], [other for _, other in tuned]
+    before, after = one.means(firsts, weights, by), two.means(seconds, weights, by)
+    noise = one.noise_of_mean(before, firsts, by), two.noise_of_mean(after, seconds, by)
+    least = max(one.half_width(firsts, by), two.half_width(seconds, by))
+    mean = _compared(before, after, noise, comparisons, least)
+    return RunComparison(by=by, shapes=shapes, mean=mean)
 
 
 def _compared(
-    first: list[float], second: list[float], noise: tuple[Noise, Noise], comparisons: int
+    first: list[float],
+    second: list[float],
+    noise: tuple[Noise, Noise],
+    comparisons: int,
+    least: float,
 ) -> Comparison | None:
     if min(len(first), len(second)) < MIN_PROCESSES:
         return None
-    return compare_apart(first, second, noise, comparisons)
+    return compare_apart(first, second, noise, comparisons, least=least)

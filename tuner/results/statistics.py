@@ -65,6 +65,10 @@ class Noise:
         )
 
 
+EXACT = Noise(sigma=0.0, freedom=math.inf)
+"""The noise of what holds by definition, not by measurement."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A speedup (above 1 is faster) with its interval, from ``processes`` processes.
@@ -80,6 +84,13 @@ class Comparison:
 
     def __str__(self) -> str:
         return interval_text(self.speedup, self.low, self.high)
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval's width, as a log; infinite if that is not known."""
+        if self.low is None or self.high is None:
+            return math.inf
+        return math.log(self.high / self.low) / 2
 
     @property
     def surely_faster(self) -> bool:
@@ -135,6 +146,8 @@ def compare_apart(
     second: Sequence[float],
     noise: tuple[Noise, Noise],
     comparisons: int,
+    *,
+    least: float = 0.0,
 ) -> Comparison:
     """The verdict on ``second`` against ``first``, log speedups by process of separate runs.
 
@@ -146,6 +159,7 @@ def compare_apart(
         second: at least one.
         noise: between processes, of each run.
         comparisons: the number of verdicts in all.
+        least: the half-width, as a log, that the interval has at least.
     """
     mean = math.fsum(second) / len(second) - math.fsum(first) / len(first)
     half = math.inf
@@ -156,7 +170,7 @@ def compare_apart(
         total = math.fsum(parts)
         freedom = total**2 / squares if squares else noise[0].freedom + noise[1].freedom
         half = _quantile(1 - ERROR_RATE / max(1, comparisons) / 2, freedom) * math.sqrt(total)
-    return _judged(mean, half, min(len(first), len(second)))
+    return _judged(mean, max(half, least), min(len(first), len(second)))
 
 
 def _judged(mean: float, half: float, processes: int) -> Comparison:

@@ -8,6 +8,7 @@ from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_run
 from tuner.experiment.fields import Source
 from tuner.results.run_comparison import compare_runs
+from tuner.results.summary import summarise
 
 BASE = [1000.0, 2000.0, 4000.0]
 
@@ -55,7 +56,43 @@ def test_runs_of_different_kernels_are_compared_by_their_times():
 def test_a_run_without_gain_exports_its_baseline():
     found = compare_runs(run(BASE, noise=0.001), run([500.0, 1000.0, 2000.0], noise=0.001, seed=1))
     assert found.shapes[0].first.configuration == "the baseline"
+    assert [one.first.baseline for one in found.shapes] == [True] * 3
+    assert not any(one.second.baseline for one in found.shapes)
     assert set(verdicts(found).values()) == {"faster"}
+
+
+def test_a_baseline_that_is_exported_adds_no_noise():
+    wild = run(BASE, [1100.0, 2200.0, 4400.0], noise=0.1)
+    steady = run([500.0, 1000.0, 2000.0], noise=0.001, seed=1)
+    own = summarise(steady).portfolio
+    for found in (compare_runs(wild, steady), compare_runs(steady, wild)):
+        widths = [one.comparison.half_width for one in found.shapes]
+        assert widths == pytest.approx([cell.comparison.half_width for cell in own.cells])
+        assert found.mean.half_width == pytest.approx(own.comparison.half_width)
+    both = compare_runs(wild, wild)
+    every = [both.mean, *(one.comparison for one in both.shapes)]
+    assert {(one.low, one.speedup, one.high, one.verdict) for one in every} == {(1, 1, 1, "same")}
+
+
+def test_the_baseline_has_noise_where_times_are_compared():
+    other = experiment()
+    source = Source(name="copy.cu", text="void copy(float *o, int n) {}")
+    other = replace(other, kernel=replace(other.kernel, source=source))
+    found = compare_runs(run(BASE, noise=0.01), run(BASE, of=other, noise=0.01, seed=1))
+    assert found.by == "time"
+    assert all(one.half_width > 0.01 for one in (found.mean, found.shapes[0].comparison))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_against_itself_is_no_better_known_than_alone(seed):
+    spec = experiment(processes=5)
+    trials = [500.0, 1000.0, 2000.0], [510.0, 1010.0, 2010.0], [490.0, 990.0, 1990.0]
+    alone = run(*trials, of=spec, noise=0.01, seed=seed)
+    own, found = summarise(alone).portfolio, compare_runs(alone, alone)
+    pairs = [(found.mean, own.comparison)]
+    pairs += [(f.comparison, c.comparison) for f, c in zip(found.shapes, own.cells, strict=True)]
+    for against, by_itself in pairs:
+        assert against.half_width >= by_itself.half_width * (1 - 1e-9)
 
 
 def test_noise_of_either_run_makes_it_unclear():
