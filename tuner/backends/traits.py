@@ -112,8 +112,12 @@ class BackendTraits:
     cache_variables: tuple[str, ...] = ()
     """Environment variables that name the folder where a child process keeps compiled kernels."""
 
+    def vector_elements(self, lanes: int) -> int:
+        """How many elements a vector type takes in memory: OpenCL pads three to four."""
+        return 4 if lanes == 3 and self.grammar == "opencl" else lanes
+
     def vector_align(self, item_bytes: int, lanes: int) -> int:
         """The alignment in bytes of a vector type, such as ``float4``, of so many elements."""
         if self.grammar == "opencl":
-            return item_bytes * (4 if lanes == 3 else lanes)
+            return item_bytes * self.vector_elements(lanes)
         return item_bytes if lanes == 3 else min(16, item_bytes * lanes)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 
 from tuner.backends.registry import traits_of
 from tuner.csource.kernels import KernelSource, Parameter, element_type
@@ -56,6 +57,8 @@ def struct_guess(
     members = struct_members(kernel.tree, parameter.type)
     if parameter.dtype:
         members = (StructMember("value", parameter.dtype, parameter.lanes, parameter.lanes),)
+    if members is not None:
+        members = tuple(_padded(kernel, member) for member in members)
     fields: Mapping[str, str] = {"kind": "struct", "bytes": '"00"'}
     why = f"the bytes of '{parameter.type}', which is not understood"
     if members is not None and not _is_specifiable(members):
@@ -64,6 +67,12 @@ def struct_guess(
         listed = ", ".join(_member(kernel, member, sizes) for member in members)
         fields, why = {"kind": "struct", "fields": f"[{listed}]"}, "the values"
     return ArgumentGuess(name=name, fields=fields, why=why, confidence="low")
+
+
+def _padded(kernel: KernelSource, member: StructMember) -> StructMember:
+    """With as many elements as its vectors take in memory."""
+    elements = traits_of(kernel.language).vector_elements(member.lanes)
+    return replace(member, count=member.count // member.lanes * elements)
 
 
 def _is_specifiable(members: Sequence[StructMember]) -> bool:

@@ -8,6 +8,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import OffsetsTo, passed_bytes, resolve_argument
 from tuner.experiment.load import dump_resolved, load_experiment, load_resolved
 from tuner.experiment.problems import SpecProblems
+from tuner.export.original import original_launch
 
 KERNEL = """\
 typedef struct { int rows; double scale; float shift[3]; char flag; } params;
@@ -149,6 +150,68 @@ def test_a_draft_states_vectors_structs_and_indices(tmp_path):
     assert struct.struct_bytes == 48
     assert passed_bytes(found["pair"], {}) == 8
     assert found["other"].bytes == "00"
+
+
+THREES = """\
+struct S {{ float3 b; char c; float d; char3 e; short f; double3 g[2]; }};
+{head} k({pointer} out, {type} p, double3 v, int n) {{ out[n] = p.d + v.x; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("suffix", "words", "offsets", "sizes"),
+    [
+        (
+            "cl",
+            {"head": "__kernel void", "pointer": "__global float *", "type": "struct S"},
+            [0, 16, 20, 24, 28, 32],
+            [96, 32],
+        ),
+        (
+            "cu",
+            {"head": "__global__ void", "pointer": "float*", "type": "S"},
+            [0, 12, 16, 20, 24, 32],
+            [80, 24],
+        ),
+    ],
+)
+def test_a_draft_lays_vectors_of_three_out_as_the_language_does(
+    tmp_path, suffix, words, offsets, sizes
+):
+    kernel = tmp_path / f"k.{suffix}"
+    kernel.write_text(THREES.format(**words))
+    (tmp_path / "spec.yaml").write_text(draft_spec(kernel))
+    experiment = load_experiment(tmp_path / "spec.yaml")
+    structs = [one for one in experiment.arguments if one.kind == "struct"]
+    found = [resolve_argument(struct, {"n": 8}) for struct in structs]
+    assert [field.offset for field in found[0].fields] == offsets
+    assert [struct.struct_bytes for struct in found] == sizes
+    exported = [given for *_, given in original_launch(experiment).numbers() if "(p_, " in given]
+    for field, offset in zip(found[0].fields, offsets, strict=True):
+        assert any(given.endswith(f"(p_, {offset})") for given in exported), field.name
+
+
+def test_a_draft_gives_half3_four_values(tmp_path):
+    kernel = tmp_path / "k.cl"
+    kernel.write_text(
+        "typedef struct { half3 a; char b; } S;\n"
+        "__kernel void k(__global float *out, S p, half3 v) { out[0] = p.b; }\n"
+    )
+    (tmp_path / "spec.yaml").write_text(draft_spec(kernel))
+    _, p, v = load_experiment(tmp_path / "spec.yaml").arguments
+    assert [field.offset for field in resolve_argument(p, {}).fields] == [0, 8]
+    assert (passed_bytes(p, {}), passed_bytes(v, {})) == (16, 8)
+
+
+@pytest.mark.parametrize(("suffix", "elements"), [("cl", 4), ("cu", 3)])
+def test_a_scalar_for_a_vector_of_three_is_told_its_elements(tmp_path, suffix, elements):
+    head = {"cl": "__kernel void k(__global", "cu": "__global__ void k("}[suffix]
+    kernel = tmp_path / f"k.{suffix}"
+    kernel.write_text(f"{head} float* out, float v, int n) {{ out[n] = v; }}\n")
+    (tmp_path / "spec.yaml").write_text(draft_spec(kernel))
+    kernel.write_text(kernel.read_text().replace("float v", "float3 v"))
+    with pytest.raises(SpecProblems, match=f"pass 'v' as a struct of {elements}"):
+        load_experiment(tmp_path / "spec.yaml")
 
 
 @pytest.mark.parametrize("fields", ["int a[9999][9999];", "float a[1025];", "char a; " * 1001])

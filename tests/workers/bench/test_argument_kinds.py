@@ -1,8 +1,12 @@
 """Structs by value and unordered outputs on a device, from the spec to a trial's outcome."""
 
+import itertools
+import re
+
 import pytest
 
 from tests.workers.harness import Laboratory
+from tuner.drafts.draft_spec import draft_spec
 from tuner.trial import Measured, Rejected
 
 KERNEL = """\
@@ -98,3 +102,45 @@ def test_values_of_another_key_are_wrong(laboratory):
     outcome = laboratory.outcome(swapped)
     assert isinstance(outcome, Rejected), outcome
     assert "picked" in outcome.detail
+
+
+THREES = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double")
+
+
+def test_vectors_of_three_are_drafted_as_the_device_lays_them_out(tmp_path):
+    """A kernel returns what it finds in each field of a struct and in each bare vector."""
+    seen = [f"p.v_{one}.{axis}" for one in THREES for axis in "xyz"]
+    seen += [f"p.c_{one}" for one in THREES]
+    seen += [f"b_{one}.{axis}" for one in THREES for axis in "xyz"]
+    members = "".join(f"  {one}3 v_{one}; char c_{one};\n" for one in THREES)
+    bare = ", ".join(f"{one}3 b_{one}" for one in THREES)
+    stores = "".join(f"  out[i * {len(seen)} + {k}] = {what};\n" for k, what in enumerate(seen))
+    (tmp_path / "k.cl").write_text(
+        f"struct S {{\n{members}}};\n"
+        f"__kernel void k(__global float *out, struct S p, {bare}, int n) {{\n"
+        f"  const int i = get_global_id(0);\n{stores}}}\n"
+    )
+    drafted = [one for one in draft_spec(tmp_path / "k.cl").splitlines() if "kind: struct" in one]
+    counter = itertools.count(1)
+    numbered = re.sub(r"(?<=[ \[])0(?=[,}\]])", lambda _: str(next(counter)), "\n".join(drafted))
+    assert next(counter) == 1 + len(THREES) * (4 + 1 + 4)
+    (tmp_path / "spec.yaml").write_text(
+        "version: 1\nname: k\n"
+        "kernel: {language: opencl, source: k.cl, entry: k, launch: {grid: [n], block: [1]}}\n"
+        "arguments:\n"
+        f"  - {{name: out, kind: out, dtype: float32, shape: [n, {len(seen)}]}}\n{numbered}\n"
+        "  - {name: n, kind: scalar, dtype: int32, value: n}\n"
+        "shapes: {domain: [n > 0], tune: [{n: 16}]}\n"
+        "reference: reference.py:k\nmeasure: {warmup: 1, repeats: 3, cache: hot}\n"
+    )
+    (tmp_path / "reference.py").write_text(
+        f"import numpy as np\n\nTYPES = {THREES}\n\n\n"
+        "def k(n, p, **bare):\n"
+        '    row = [p[f"v_{one}"][axis] for one in TYPES for axis in range(3)]\n'
+        '    row += [p[f"c_{one}"] for one in TYPES]\n'
+        '    row += [bare[f"b_{one}"]["value"][axis] for one in TYPES for axis in range(3)]\n'
+        '    return {"out": np.tile(np.array(row, np.float32), (n, 1))}\n'
+    )
+    laboratory = Laboratory(tmp_path / "spec.yaml")
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected), laboratory.prepared.result

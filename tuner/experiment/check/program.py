@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tuner.backends.registry import traits_of
+from tuner.backends.traits import BackendTraits
 from tuner.csource.indices import Indices
 from tuner.csource.kernels import (
     Parameter,
@@ -133,6 +134,7 @@ def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
     subject, root = program.subject, program.root
     found = _signatures(experiment, subject)
     several = len(subject.launches) > 1
+    traits = traits_of(experiment.kernel.language)
     for path, launch in launches(root, subject):
         unknown = [name for name in launch.arguments or () if name not in program.passed]
         for name in unknown:
@@ -141,7 +143,7 @@ def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
         called = [s for s in found if s.name == _base(launch.entry or subject.entry)]
         if len(called) == 1 and called[0].certain and not unknown:
             passed = launch.arguments or program.passed
-            said = _call_problem(called[0], passed, program.arguments, several) or next(
+            said = _call_problem(called[0], passed, program.arguments, several, traits) or next(
                 _misaligned(called[0], passed, program.arguments, experiment), None
             )
             if said:
@@ -291,6 +293,7 @@ def _call_problem(
     passed: tuple[str, ...],
     arguments: dict[str, Argument | ScratchArgument],
     several: bool,
+    traits: BackendTraits,
 ) -> str | None:
     parameters = signature.parameters
     names = [parameter.name for parameter in parameters]
@@ -307,7 +310,7 @@ def _call_problem(
     if sorted(names) == sorted(passed) and names != list(passed):
         return f"{signature.name} takes its parameters in the order {listed(names)}"
     for parameter, name in zip(parameters, passed, strict=True):
-        said = _pass_problem(signature, parameter, arguments[name], several)
+        said = _pass_problem(signature, parameter, arguments[name], several, traits)
         if said:
             return f"parameter '{parameter.name}' of {signature.name} {said}"
     return None
@@ -339,6 +342,7 @@ def _pass_problem(
     parameter: Parameter,
     argument: Argument | ScratchArgument,
     several: bool,
+    traits: BackendTraits,
 ) -> str | None:
     if parameter.local:
         return "is local memory: declare it inside the kernel"
@@ -352,7 +356,8 @@ def _pass_problem(
     if kind == "struct" and parameter.dtype and parameter.lanes == 1 and not generic:
         return f"is a {parameter.type}, but '{argument.name}' is a struct"
     if scalar and parameter.lanes > 1:
-        return f"is a {parameter.type}: pass '{argument.name}' as a struct of {parameter.lanes}"
+        elements = traits.vector_elements(parameter.lanes)
+        return f"is a {parameter.type}: pass '{argument.name}' as a struct of {elements}"
     written = isinstance(argument, Argument) and argument.is_output
     if written and parameter.const and not several and not generic:
         return f"is const, so '{argument.name}' can never be written"
