@@ -46,7 +46,7 @@ from tuner.errors import (
 )
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
-from tuner.lease import read_tenure
+from tuner.lease import in_use, read_tenure
 from tuner.run_directory import RunDirectory, RunView, begun
 
 
@@ -140,11 +140,8 @@ def new_run(
         experiment = _with_budget(experiment, trials, seconds)
         place.check(experiment.kernel.language)
         folder = _run_directory(run_dir, experiment.name, settings)
-        if begun(folder) and _changed(RunView.open(folder).experiment, given):
-            raise EnvironmentProblem(
-                f"{folder} is a run of {path} before it or a file that it names was changed: name "
-                "another folder with --run-dir"
-            )
+        if begun(folder):
+            _check_same(RunView.open(folder), given, path)
         directory = RunDirectory.create(
             folder, experiment, text, fleet=fleet, origin=str(path.absolute())
         )
@@ -211,6 +208,24 @@ def _changed_since(view: RunView) -> str:
         f"{origin}, or a file that it names, has changed since this run began, which goes on with "
         "its own copy: begin a new run to tune what it says now"
     )
+
+
+def _check_same(view: RunView, given: Experiment, path: Path) -> None:
+    """Refuse a run directory that a process holds, or that is of something else than a spec.
+
+    Raises:
+        EnvironmentProblem: saying which process, or which spec.
+    """
+    if (held := results.writer(view.path)) is not None:
+        raise in_use(view.path, held)
+    if not _changed(view.experiment, given):
+        return
+    origin = view.info.origin or f"another spec, {view.info.experiment}"
+    if origin == str(path.absolute()):
+        found = f"{path} before it or a file that it names was changed"
+    else:
+        found = f"{origin}, not of {path}"
+    raise EnvironmentProblem(f"{view.path} is a run of {found}: name another folder with --run-dir")
 
 
 def _changed(before: Experiment, now: Experiment) -> bool:
