@@ -33,10 +33,10 @@ def compare(
         NothingValid: a run has confirmed nothing; or ``fail_if`` applies.
     """
     histories = [_finished(run) for run in (first, second)]
-    _check_comparable(*histories, any_device=any_device)
     found = compare_runs(*histories)
     if not found.shapes:
         raise SpecError(f"{first} and {second} have no shape in common")
+    _check_comparable(*histories, any_device=any_device)
     counts = Counter(
         one.comparison.verdict if one.comparison else "not timed" for one in found.shapes
     )

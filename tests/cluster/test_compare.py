@@ -11,6 +11,7 @@ from cluster.commands.compare import compare
 from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_facts
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.experiment.model import ShapeBinding, Shapes
 from tuner.journal.facts import Entry
 from tuner.run_directory import RunDirectory
 
@@ -79,3 +80,17 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path):
         compared(one, run(tmp_path / "hot", 0.5, spec=hot))
     with pytest.raises(NothingValid, match="confirmed nothing yet: continue it with"):
         compared(one, run(tmp_path / "begun", 0.5, processes=0))
+
+
+def test_runs_without_a_common_shape_are_told_so_before_any_setting(tmp_path):
+    spec = experiment()
+    tune = (ShapeBinding({"n": 3}), ShapeBinding({"n": 5}))
+    apart = replace(
+        spec,
+        shapes=Shapes(tune=tune, held_out=(ShapeBinding({"n": 7}),)),
+        measure=replace(spec.measure, cache="hot"),
+    )
+    device = replace(GPU, name="another GPU")
+    other = run(tmp_path / "other", 0.5, spec=apart, device=device)
+    with pytest.raises(SpecError, match=r"one and .*other have no shape in common"):
+        compared(run(tmp_path / "one", 0.5), other)
