@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tuner.backends.registry import traits_of
 from tuner.csource.indices import MAX_AXES, Axis, Indices
 from tuner.csource.kernels import KernelSource, Parameter, reachable_code
 from tuner.drafts.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
@@ -147,8 +148,9 @@ class SignatureGuesses:
             why += f"; the type '{parameter.type}' is not understood"
         *outer, last = self._extents(name)
         if parameter.lanes > 1:
-            last = f"{parameter.lanes} * {last}"
-            why += f"; in elements of {dtype}, {parameter.lanes} to a {parameter.type}"
+            elements = traits_of(self.kernel.language).vector_elements(parameter.lanes)
+            last = f"{elements} * {last}"
+            why += f"; in elements of {dtype}, {elements} to a {parameter.type}"
         shape = ", ".join(map(quoted, (*outer, last)))
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
         own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1

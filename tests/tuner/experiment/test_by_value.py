@@ -191,6 +191,18 @@ def test_a_draft_lays_vectors_of_three_out_as_the_language_does(
         assert any(given.endswith(f"(p_, {offset})") for given in exported), field.name
 
 
+@pytest.mark.parametrize(
+    ("suffix", "head", "pointer", "elements"),
+    [("cl", "__kernel void", "__global float3 *", 4), ("cu", "__global__ void", "float3 *", 3)],
+)
+def test_a_draft_counts_the_elements_of_an_array_of_vectors_of_three(
+    tmp_path, suffix, head, pointer, elements
+):
+    kernel = tmp_path / f"k.{suffix}"
+    kernel.write_text(f"{head} k({pointer}out, int n) {{ out[n - 1].x = 0; }}\n")
+    assert f'shape: ["{elements} * n"]' in draft_spec(kernel)
+
+
 def test_a_draft_gives_half3_four_values(tmp_path):
     kernel = tmp_path / "k.cl"
     kernel.write_text(
