@@ -12,6 +12,10 @@ _LOOPS = ("for_statement", "for_range_loop", "while_statement", "do_statement")
 _PRAGMA_BEFORE = re.compile(r"#[ \t]*pragma[^\n]*\n\s*(?:#[ \t]*endif[ \t]*\n\s*)?\Z")
 _BARRIER = re.compile(r"\b(?:barrier|work_group_barrier)\s*\(")
 _FACTORS = (0, 2, 4, 8)
+_NOTHING = (
+    "nothing to unroll: no innermost `for` that has no pragma, and in OpenCL no barrier, is a "
+    "statement of its own between braces"
+)
 
 
 def unroll(draft: Draft, experiment: Experiment) -> Draft:
@@ -32,10 +36,12 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
     ]
     own = {int(match[1]) for match in numeric}
     edits = {(*match.span(), pragma) for match in numeric}
-    edits |= {(at, at, f"{pragma}\n") for at in _bare_loops(kernel)}
-    if not edits:
-        return draft.noted("loops", "nothing to unroll: there is none, or each has a pragma")
     source = draft.source
+    for at in _bare_loops(kernel):
+        starts_line = at == 0 or source[at - 1] == "\n"
+        edits.add((at, at, f"{pragma}\n" if starts_line else f"\n{pragma}\n"))
+    if not edits:
+        return draft.noted("loops", _NOTHING)
     for first, last, text in sorted(edits, reverse=True):
         source = source[:first] + text + source[last:]
     values = tuple(sorted({*_FACTORS, *own}))
@@ -47,8 +53,9 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
 
 
 def _bare_loops(kernel: KernelSource) -> list[int]:
-    """The starts of lines that begin with an innermost ``for`` and follow no pragma.
+    """Where to write the pragma of each innermost ``for`` that has none.
 
+    At the start of its line, or before it where another statement or a brace precedes it there.
     A loop inside that has a pragma of its own does not count. In OpenCL loops with a barrier are
     left alone: it keeps their iterations apart, so that unrolling lets nothing overlap.
     """
@@ -60,10 +67,11 @@ def _bare_loops(kernel: KernelSource) -> list[int]:
     for loop in bare:
         line = source.rfind("\n", 0, loop.start_byte) + 1
         in_block = loop.parent is not None and loop.parent.type == "compound_statement"
-        first = in_block and not source[line : loop.start_byte].strip()
+        before = source[line : loop.start_byte].strip()
+        alone = in_block and (not before or before[-1] in "{};")
         if kernel.language == "opencl" and _BARRIER.search(source, loop.start_byte, loop.end_byte):
             continue
         inside = range(loop.start_byte + 1, loop.end_byte)
-        if first and loop.type.startswith("for") and not any(b.start_byte in inside for b in bare):
-            places.append(line)
+        if alone and loop.type.startswith("for") and not any(b.start_byte in inside for b in bare):
+            places.append(loop.start_byte if before else line)
     return places

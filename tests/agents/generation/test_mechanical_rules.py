@@ -157,7 +157,10 @@ def test_a_block_that_asks_for_its_size_may_be_smaller() -> None:
     [
         ("if (l < n) x[l] = s[0];", "no loop steps by the block size"),
         (
-            "for (; l < n; l += size) s[l] = 1; for (int w = 128; w > 0; w /= 2) s[l] += s[w];",
+            (
+                "if (n) for (; l < n; l += size) s[l] = 1;"
+                " if (n) for (int w = 128; w > 0; w /= 2) s[l] += s[w];"
+            ),
             "a number in the source may stand for its size, 256",
         ),
     ],
@@ -355,6 +358,37 @@ def test_numeric_unroll_pragmas_become_a_parameter_and_bare_ones_stay() -> None:
     assert text.count("#pragma unroll UNROLL\n") == 2
     assert text.count("#pragma unroll\n") == 1
     assert "#endif\n    for (int l" in text
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if (i < n) { for (int j = 0; j < n; ++j) x[j] = 1; }",
+        "if (i < n) { float s = 0; for (int j = 0; j < n; ++j) s += x[j]; x[i] = s; }",
+        "if (i < n) {\n    for (int j = 0; j < n; ++j) x[j] = 1;\n  }",
+    ],
+)
+def test_a_loop_inside_an_if_is_unrolled(guarded: str) -> None:
+    source = f"kernel void k(global half *x, int n) {{\n  int i = n - 1; {guarded}\n}}\n"
+    result = made(source)
+    lines = result.template.source.text.splitlines()
+    at = lines.index("#pragma unroll UNROLL")
+    assert lines[at + 1] == "#endif"
+    assert lines[at + 2].strip().startswith("for (int j = 0;")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x[n] = 1;",
+        "if (n > 1)\n    for (int j = 0; j < n; ++j) x[j] = 1;",
+        'if (n > 1) { _Pragma("unroll") for (int j = 0; j < n; ++j) x[j] = 1; }',
+    ],
+)
+def test_why_no_loop_is_unrolled_is_said(body: str) -> None:
+    subject = experiment(f"kernel void k(global half *x, int n) {{\n  {body}\n}}\n")
+    with pytest.raises(SpecError, match="nothing to unroll: no innermost `for` that has no pragma"):
+        mechanical_template(subject)
 
 
 def test_in_opencl_a_loop_with_a_barrier_is_not_unrolled() -> None:
