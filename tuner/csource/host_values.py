@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 MAX_STEPS = 24
 """Names and calls followed in a row."""
 
-MAX_PARSES = 500
-"""Expressions parsed for one value, each in about 0.1 ms."""
+MAX_WORK = 2000
+"""Expressions parsed, each in about 0.1 ms, and their nodes read, for one value."""
+
+MAX_LENGTH = 1000
+MAX_FACTOR = 2**64
+"""A value written with more characters, or with a larger number in it, is unknown."""
 
 MAX_CALLERS = 4
 
@@ -62,7 +66,10 @@ class Scope:
 
     def value(self, text: str) -> Polynomial | None:
         """The value of an expression, or ``None`` if it is not understood."""
-        return _Evaluator(self, MAX_STEPS).text(text)
+        try:
+            return _Evaluator(self, MAX_STEPS).text(text)
+        except (_BeyondBoundsError, RecursionError):
+            return None
 
     def axes(self, text: str) -> tuple[Polynomial, ...] | None:
         """The values of a ``dim3``, or of the integer that stands for one.
@@ -96,7 +103,7 @@ class Scope:
     def number(self, text: str) -> int | None:
         """The value of an expression if the application fixes it, through its callers too."""
         fixed = replace(self, known=_fixed(self.known), opaque=False)
-        value = _Evaluator(fixed, MAX_STEPS).text(text)
+        value = fixed.value(text)
         return None if value is None else value.constant
 
 
@@ -173,36 +180,65 @@ def _member(name: str, axis: str, local: str) -> str | None:
     return found[-1] if found else None
 
 
+class _BeyondBoundsError(Exception):
+    """A bound of this module is reached: the whole value is unknown."""
+
+
 class _Evaluator:
     """Evaluates in one scope, following at most ``steps`` names and calls.
 
-    All scopes of one evaluation share its ``parses``: names that double what they stand for use
-    them up, and the value is unknown.
+    All scopes of one evaluation share its ``work``; ``names`` has the values found in this one.
     """
 
-    def __init__(self, scope: Scope, steps: int, parses: Iterator[int] | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        steps: int,
+        work: Iterator[int] | None = None,
+        names: dict[str, Polynomial | None] | None = None,
+    ) -> None:
         self._scope, self._steps = scope, steps
-        self._parses = parses or iter(range(MAX_PARSES))
+        self._work = iter(range(MAX_WORK)) if work is None else work
+        self._names = {} if names is None else names
 
     def text(self, text: str) -> Polynomial | None:
-        if self._steps <= 0 or not text.strip() or len(text) > 2000:
+        if not text.strip() or len(text) > 2000:
             return None
-        if next(self._parses, None) is None:
-            return None
+        if self._steps <= 0:
+            raise _BeyondBoundsError
+        self._spend()
         parsed = parse_expression(text)
         return self._node(*parsed) if parsed else None
 
     def _inner(self, text: str, scope: Scope | None = None) -> Polynomial | None:
-        return _Evaluator(scope or self._scope, self._steps - 1, self._parses).text(text)
+        names = self._names if scope is None else None
+        return _Evaluator(scope or self._scope, self._steps - 1, self._work, names).text(text)
+
+    def _spend(self) -> None:
+        if next(self._work, None) is None:
+            raise _BeyondBoundsError
 
     def _node(self, node: "Node", tree: Tree) -> Polynomial | None:
+        self._spend()
+        value = self._read(node, tree)
+        if value is not None and (
+            any(abs(factor) > MAX_FACTOR for factor in value.terms.values())
+            or len(str(value)) > MAX_LENGTH
+        ):
+            raise _BeyondBoundsError
+        return value
+
+    def _read(self, node: "Node", tree: Tree) -> Polynomial | None:
         text = tree.text(node)
         match node.type:
             case "number_literal":
                 if found := _NUMBER.fullmatch(text) or _WHOLE.fullmatch(text):
                     return Polynomial.number(int(found[1].replace("'", ""), 0))
-                power = float(text) if _POWER.fullmatch(text) else math.inf
-                return Polynomial.number(int(power)) if math.isfinite(power) else None
+                if not _POWER.fullmatch(text):
+                    return None
+                if math.isinf(float(text)):
+                    raise _BeyondBoundsError
+                return Polynomial.number(int(float(text)))
             case "true" | "false":
                 return Polynomial.number(int(text == "true"))
             case "identifier" | "field_expression":
@@ -327,6 +363,17 @@ class _Evaluator:
         scope = self._scope
         if name in scope.known:
             return scope.known[name]
+        if name not in self._names:
+            self._names[name] = self._unresolved(name)  # what it stands for within itself
+            self._names[name] = self._resolved(name)
+        return self._names[name]
+
+    def _unresolved(self, name: str) -> Polynomial | None:
+        plain = re.sub(r"\W+", "_", name)
+        return Polynomial.atom(plain) if self._scope.opaque else None
+
+    def _resolved(self, name: str) -> Polynomial | None:
+        scope = self._scope
         definition = scope.definition(name)
         if definition is not None and definition != name and not scope.varies(name):
             value = self._inner(definition)
@@ -341,8 +388,7 @@ class _Evaluator:
                 return value
             if (value := self._axis(name)) is not None:
                 return value
-        plain = re.sub(r"\W+", "_", name)
-        return Polynomial.atom(plain) if scope.opaque else None
+        return self._unresolved(name)
 
     def _parameters(self) -> tuple[str, ...]:
         function = self._scope.function

@@ -135,10 +135,50 @@ def test_more_than_a_launch_takes_is_no_size(size):
     assert [str(axis) for axis in most.scope.axes(most.grid)] == ["2147483647"]
 
 
-def test_names_that_double_what_they_stand_for_are_unknown():
-    doubled = " ".join(f"int q{i} = q{i - 1} + q{i - 1};" for i in range(1, 40))
-    [site] = sites(f"void run() {{ int q0 = 3; {doubled} k<<<q30, q5>>>(x); }}")
-    assert site.scope.number(site.block) == 96
+def test_names_that_double_what_they_stand_for_are_evaluated_once_each():
+    doubled = " ".join(f"int q{i} = q{i - 1} + q{i - 1};" for i in range(1, 17))
+    [site] = sites(f"void run(int n) {{ int q0 = n; {doubled} k<<<q16, 256>>>(x); }}")
+    assert [str(axis) for axis in site.scope.axes(site.grid)] == ["65536 * n"]
+
+
+LOCALS = " ".join(f"int q{i} = q{i - 1} + q{i - 1};" for i in range(1, 61))
+MACROS = "".join(f"#define A_{i} A_{i - 1} + A_{i - 1}\n" for i in range(1, 61))
+CYCLE = "".join(f"#define A_{i} A_{(i + 1) % 200} + A_{(i + 1) % 200}\n" for i in range(200))
+HELPERS = "int h0(int a) { return a; }\n" + "".join(
+    f"int h{i}(int a) {{ return h{i - 1}(a) + h{i - 1}(a); }}\n" for i in range(1, 21)
+)
+SQUARES = " ".join(f"int q{i} = q{i - 1} * q{i - 1};" for i in range(1, 21))
+QUOTIENTS = " ".join(f"int q{i} = q{i - 1} / 3 + q{i - 1} % 7;" for i in range(1, 21))
+PRODUCT = " * ".join(f"(a{i} + b{i})" for i in range(60))
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "grid"),
+    [
+        ("", f"int q0 = n; {LOCALS}", "q60"),
+        (f"#define A_0 1\n{MACROS}", "", "A_60"),
+        (CYCLE, "", "A_0"),
+        (HELPERS, "", "h20(n)"),
+        ("", f"int q0 = 3; {SQUARES}", "q20"),
+        ("", f"int q0 = n + m; {SQUARES}", "q20"),
+        ("", f"int q0 = n; {QUOTIENTS}", "q20"),
+        ("", "", PRODUCT),
+        ("", "", " + ".join(["1"] * 700)),
+        ("", "int many = 1e400;", "many"),
+        ("", "", "9" * 400 + " / 3"),
+    ],
+)
+def test_a_value_beyond_the_bounds_is_given_up_whole_and_soon(before, body, grid):
+    [site] = sites(f"{before}void run(int n, int m) {{ {body} k<<<{grid}, 256>>>(x); }}")
+    start = time.thread_time()
+    assert site.scope.axes(site.grid) is None
+    assert site.scope.number(site.grid) is None
+    assert time.thread_time() - start < 2
+
+
+def test_a_name_set_to_more_of_itself_is_a_size_there():
+    [site] = sites("void run() { int q = f(); q = (q + 63) / 64; k<<<q, 256>>>(x); }")
+    assert str(site.scope.value(site.grid)) == "ceil_div(q, 64)"
     assert site.scope.number(site.grid) is None
 
 
