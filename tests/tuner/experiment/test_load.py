@@ -289,7 +289,7 @@ def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, messag
     ("metrics", "message"),
     [
         ("{GFLOP/s: flops / second}", "unknown quantity 'second'; did you mean 'seconds'?"),
-        ("{x: joules / n}", "'joules' are measured where the objective is energy or energy_delay"),
+        ("{x: joules / n}", "'joules' cannot be read: OpenCL has no energy counter"),
         ("{x: watts / n}", "unknown quantity 'watts'; there are: bytes, flops, n, seconds"),
         ("{x: 1 / (n - 777)}", "'1 / (n - 777)' has no value at n=777"),
         ("{x: 1 if n else 2}", "outside the grammar of real numbers"),
@@ -303,6 +303,17 @@ def test_a_metric_that_cannot_be_computed_is_one_clear_message(tmp_path, metrics
     assert len(problems) == 1, problems
     assert message in problems[0]
     assert problems[0].startswith(f"spec.yaml:{specs.SPEC.count(chr(10)) + 1}:")
+
+
+def test_joules_are_refused_by_the_objective_only_where_they_can_be_measured(tmp_path):
+    metrics = "metrics: {x: joules / seconds}\n"
+    (problem,) = said(specs.write(tmp_path, f"{specs.CUDA_SPEC}{metrics}"))
+    assert "'joules' are measured where the objective is energy or energy_delay" in problem
+    energy = f"{metrics}objective: energy\n"
+    load_experiment(specs.write(tmp_path, f"{specs.CUDA_SPEC}{energy}"))
+    told = "\n".join(said(specs.write(tmp_path, f"{specs.SPEC}{energy}")))
+    assert "'joules' cannot be read: OpenCL has no energy counter" in told
+    assert "OpenCL has no energy counter: set objective: time" in told
 
 
 def test_a_metric_needs_the_cost_that_it_reads(tmp_path):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.check.finding import Finding, listed
 from tuner.experiment.check.names import bindings
@@ -19,7 +20,9 @@ def check_metrics(experiment: Experiment, found: list[Finding]) -> Iterator[Find
     if not experiment.metrics:
         return
     symbols = experiment.shapes.tune[0].symbols
-    joules = None if experiment.objective == "time" else 1.0
+    traits = traits_of(experiment.kernel.language)
+    countless = "energy" in traits.unsupported
+    joules = None if countless or experiment.objective == "time" else 1.0
     for name in (SECONDS, "bytes", "flops", *([JOULES] if joules else [])):
         if name in symbols:
             message = f"metrics read '{name}' as a quantity; rename the symbol"
@@ -40,9 +43,12 @@ def check_metrics(experiment: Experiment, found: list[Finding]) -> Iterator[Find
                     yield Finding(path, f"'{missing[0]}' is not known: give cost.{missing[0]}")
                     break
                 if JOULES in expression.names - numbers:
-                    yield Finding(
-                        path, "'joules' are measured where the objective is energy or energy_delay"
+                    why = (
+                        f"'joules' cannot be read: {traits.title} has no energy counter"
+                        if countless
+                        else "'joules' are measured where the objective is energy or energy_delay"
                     )
+                    yield Finding(path, why)
                     break
                 if unknown := sorted(expression.names - numbers):
                     there = (
