@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from tuner.csource import host_locals
 from tuner.csource.arithmetic import Polynomial, applied, ceil_div, remainder
-from tuner.csource.host_program import Function, HostProgram, bound, called, closing, split
+from tuner.csource.host_program import Function, HostProgram, bound, called, split
 from tuner.csource.host_types import ITEM_BYTES, class_bindings, resolved_type
 from tuner.csource.tree import Tree, parse_expression
 
@@ -87,13 +88,11 @@ class Scope:
 
     def definition(self, name: str) -> str | None:
         """What a local variable was last set to, as written."""
-        return _definition(name, self.local)
+        return host_locals.definition(name, self.local)
 
     def varies(self, name: str) -> bool:
         """Whether a local variable is stepped, as a loop's counter is."""
-        word = re.escape(name)
-        after = rf"(?<![\w.>]){word}\s*(?:\+\+|--|(?:[-+*/|&]|<<|>>)=)"
-        return re.search(rf"{after}|(?:\+\+|--)\s*{word}\b", self.local) is not None
+        return host_locals.varies(name, self.local)
 
     def size(self, type_: str) -> int | None:
         """The bytes of a type."""
@@ -111,38 +110,6 @@ def _fixed(known: Mapping[str, Polynomial]) -> dict[str, Polynomial]:
     return {name: value for name, value in known.items() if value.constant is not None}
 
 
-def _definition(name: str, local: str) -> str | None:
-    pattern = re.compile(rf"(?<![\w.>])(?<!->){re.escape(name)}\s*(=(?!=)|[({{])")
-    found: str | None = None
-    for match in pattern.finditer(local):
-        declared = re.search(r"(?:\w|[*&>])\s+[*&]*$|[\w>)]\s*,\s*$", local[: match.start()][-80:])
-        if match[1] == "=":
-            found = local[match.end() : _statement_end(local, match.end())].strip()
-        elif declared and not re.search(r"\breturn\s+$", local[: match.start()][-10:]):
-            end = closing(local, match.end() - 1)
-            found = found if end is None else local[match.end() : end].strip()
-    return found
-
-
-def _statement_end(code: str, start: int) -> int:
-    """Where an initialiser ends: at a comma or semicolon outside brackets."""
-    place, depth = start, 0
-    while place < len(code):
-        mark = code[place]
-        if mark in "([{":
-            depth += 1
-        elif mark in ")]}":
-            depth -= 1
-        if depth < 0 or (mark in ";," and depth == 0 and not _in_template(code[start:place])):
-            break
-        place += 1
-    return place
-
-
-def _in_template(text: str) -> bool:
-    return text.count("<") > text.count(">") and re.search(r"\w<", text) is not None
-
-
 def _axes(text: str, scope: Scope, steps: int) -> list[str] | None:
     """The parts of a ``dim3``: ``None`` if the text is no such thing."""
     text = text.strip()
@@ -155,7 +122,7 @@ def _axes(text: str, scope: Scope, steps: int) -> list[str] | None:
     if not re.fullmatch(r"[A-Za-z_]\w*", text):
         return None
     local = scope.local
-    members = [_member(text, axis, local) for axis in "xyz"]
+    members = [host_locals.member(text, axis, local) for axis in "xyz"]
     whole = _whole(text, scope, steps)
     if not any(members):
         return whole
@@ -165,7 +132,7 @@ def _axes(text: str, scope: Scope, steps: int) -> list[str] | None:
 def _whole(text: str, scope: Scope, steps: int) -> list[str] | None:
     """The parts that a name of a ``dim3`` was defined with."""
     local = scope.local
-    definition = _definition(text, local)
+    definition = host_locals.definition(text, local)
     is_dim3 = re.search(rf"\bdim3\s+(?:[^;]*,\s*)?{re.escape(text)}\b", local)
     if definition is None:
         body = scope.program.definition(text)
@@ -173,11 +140,6 @@ def _whole(text: str, scope: Scope, steps: int) -> list[str] | None:
     if is_dim3:
         return _axes(definition, scope, steps - 1) or list(split(definition))
     return _axes(definition, scope, steps - 1)
-
-
-def _member(name: str, axis: str, local: str) -> str | None:
-    found = re.findall(rf"\b{re.escape(name)}\s*\.\s*{axis}\s*=(?!=)\s*([^;]+);", local)
-    return found[-1] if found else None
 
 
 class _BeyondBoundsError(Exception):
