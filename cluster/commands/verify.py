@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from cluster.cli.console import Activity, Display, display
-from cluster.commands.results import result_view
+from cluster.commands.results import exported, is_over, is_running, result_view
 from cluster.fleets.local import choose
 from tuner.candidate import Candidate
 from tuner.engine.candidates import Candidates
@@ -43,6 +43,8 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     """
     view = result_view(run_dir)
     files = _exported(run_dir / "export")
+    if not files:
+        raise _without_export(run_dir)
     if changed := _changed(files, export_files(History.of(view.experiment, view.entries()))):
         if as_json:
             typer.echo(json.dumps({"run": str(run_dir), "holds": False, "changed": changed}))
@@ -81,22 +83,32 @@ def _exported(folder: Path) -> dict[str, str]:
     """The text of every exported file, by name.
 
     Raises:
-        EnvironmentProblem: there is none, or a file cannot be read.
+        EnvironmentProblem: a file cannot be read.
     """
     try:
-        files = {
+        return {
             str(path.relative_to(folder)): path.read_text(encoding="utf-8")
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentProblem(f"cannot read the export in {folder}: {error}") from None
-    if not files:
-        raise EnvironmentProblem(
-            f"{folder} has no export, which a run writes when it ends: continue an interrupted run "
-            "with `kernelwright resume`"
-        )
-    return files
+
+
+def _without_export(run_dir: Path) -> EnvironmentProblem:
+    """What to do about a run that has no export.
+
+    Raises:
+        NothingValid: it has finished, and there is nothing to export.
+    """
+    if is_running(run_dir):
+        remedy = f"yet: wait until it ends, or stop it with `kernelwright stop {run_dir}`"
+    elif is_over(run_dir):
+        exported(run_dir)  # raises if there is nothing
+        remedy = f"any more: write it again with `kernelwright export {run_dir}`"
+    else:
+        remedy = f"yet, since it has not ended: go on with `kernelwright resume {run_dir}`"
+    return EnvironmentProblem(f"the run {run_dir} has no export {remedy}")
 
 
 def _changed(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:

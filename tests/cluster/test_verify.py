@@ -6,12 +6,16 @@ import shutil
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.kernels import ROOT, command, kernelwright
+from cluster.commands.verify import verify
+from tests.cluster.kernels import ROOT, command, kernelwright, write_experiment
+from tuner.errors import EnvironmentProblem
+from tuner.experiment.load import load_experiment
+from tuner.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -90,6 +94,32 @@ def test_a_tampered_export_is_seen(run, name):
     path.write_text(text)
     assert result.returncode == 4
     assert f"{name} was changed" in result.stderr
+
+
+def test_a_run_without_export_is_told_how_to_get_one(run, tmp_path):
+    aside = (run / "export").rename(tmp_path / "export")
+    try:
+        with pytest.raises(EnvironmentProblem) as finished:
+            verify(run, device=None, as_json=False)
+    finally:
+        aside.rename(run / "export")
+    assert str(finished.value) == (
+        f"the run {run} has no export any more: write it again with `kernelwright export {run}`"
+    )
+    begun = tmp_path / "begun"
+    held = RunDirectory.create(begun, load_experiment(write_experiment(tmp_path / "spec")), "")
+    with closing(held), pytest.raises(EnvironmentProblem) as running:
+        verify(begun, device=None, as_json=False)
+    assert str(running.value) == (
+        f"the run {begun} has no export yet: wait until it ends, or stop it with "
+        f"`kernelwright stop {begun}`"
+    )
+    with pytest.raises(EnvironmentProblem) as interrupted:
+        verify(begun, device=None, as_json=False)
+    assert str(interrupted.value) == (
+        f"the run {begun} has no export yet, since it has not ended: go on with "
+        f"`kernelwright resume {begun}`"
+    )
 
 
 def test_what_is_missing_is_named(run, tmp_path):
