@@ -342,7 +342,8 @@ class Confirmation:
                 detail = case.detail.replace(f"odd shape {size}, ", "")
                 notes[f"your kernel is wrong at {size}, inside shapes.domain: {detail}"] = None
             else:
-                unchecked.setdefault(case.detail, []).append(spec.label)
+                reason = case.detail.removesuffix(f"; {spec.label}")
+                unchecked.setdefault(reason, []).append(spec.label)
         for reason, labels in unchecked.items():
             notes[f"not checked ({'; '.join(labels)}): {reason}"] = None
         return found

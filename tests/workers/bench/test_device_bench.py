@@ -655,6 +655,23 @@ measure: {warmup: 1, repeats: 3, cache: hot}
     assert "fails" not in note
 
 
+def test_a_note_names_the_inputs_that_were_not_checked_once(tmp_path) -> None:
+    spec = changed(
+        tmp_path,
+        affine={"fma(2.0f, x[i], y[i])": "fabs(x[i]) < 90 ? fma(2.0f, x[i], y[i]) : 0.0f"},
+    )
+    laboratory = Laboratory(spec)
+    try:
+        confirmed = laboratory.confirmed(laboratory.candidate(GOOD))
+    finally:
+        laboratory.close()
+    label = "large magnitudes"
+    found = [note for note in confirmed.notes if note.startswith(f"not checked ({label}): ")]
+    assert found
+    assert all("the baseline disagrees with its reference" in note for note in found)
+    assert all(note.count(label) == 1 for note in found)
+
+
 @pytest.mark.parametrize(
     ("kernel", "grid", "reference", "said"),
     [
