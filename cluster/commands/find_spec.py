@@ -1,6 +1,7 @@
 """Finds a spec by path or by the name of a bundled experiment, and gives it a template."""
 
 import difflib
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -37,11 +38,14 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
         has_gpu: called for a bundled name only.
 
     Raises:
-        SpecError: there is neither such a file nor such an experiment.
+        SpecError: there is neither such a file nor such an experiment, or it is a kernel.
     """
     path = Path(spec)
     with suppress(OSError):
         if path.is_file():
+            if any(path.suffix in backend.suffixes for backend in backends()):
+                init = f"kernelwright init {shlex.quote(spec)}"
+                raise SpecError(f"{spec} is a kernel, not a spec: {init}")
             return path.resolve() if path.is_symlink() else path
     names = bundled_names()
     if spec in names:

@@ -190,6 +190,15 @@ def test_a_folder_is_no_spec(tmp_path):
         find_spec(str(tmp_path), lambda: False)
 
 
+@pytest.mark.parametrize("name", ["conv1d.cl", "conv1d.cu", "conv1d.cuh"])
+def test_a_kernel_is_no_spec_but_has_one_made(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("")
+    with pytest.raises(SpecError) as refused:
+        find_spec(name, lambda: False)
+    assert str(refused.value) == f"{name} is a kernel, not a spec: kernelwright init {name}"
+
+
 @pytest.mark.parametrize("wanted", [Path("runs/mine"), Path.cwd() / "mine"])
 def test_a_job_does_not_keep_its_run_in_the_folder_that_vanishes(wanted):
     with pytest.raises(SpecError, match="Ray deletes when the job ends: give an absolute path"):
