@@ -36,7 +36,7 @@ MAX_LAUNCHED = 2**31 - 1
 """What a launch takes along an axis, and as bytes, at most."""
 
 _CAST = re.compile(r"(?:static_cast|reinterpret_cast|const_cast|int|unsigned|float|double|\w+_t)")
-_NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|\d[\d']*)[uUlL]*")
+_NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|0[0-7']*|[1-9][\d']*)[uUlL]*")
 _WHOLE = re.compile(r"(\d+)\.0*[fFlL]?")
 _FLOATING = re.compile(r"\b(?:float|double)\b|(?<![\w.])(?:\d+\.|\.\d)")
 _POWER = re.compile(r"(\d+(?:\.\d*)?[eE]\d+)")
@@ -194,8 +194,10 @@ class _Evaluator:
         text = tree.text(node)
         match node.type:
             case "number_literal":
-                if found := _NUMBER.fullmatch(text) or _WHOLE.fullmatch(text):
-                    return Polynomial.number(int(found[1].replace("'", ""), 0))
+                if found := _NUMBER.fullmatch(text):
+                    return Polynomial.number(_integer(found[1].replace("'", "")))
+                if found := _WHOLE.fullmatch(text):
+                    return Polynomial.number(int(found[1]))
                 if not _POWER.fullmatch(text):
                     return None
                 if math.isinf(float(text)):
@@ -400,3 +402,9 @@ def _holds(sides: "list[int | None]", sign: str) -> bool:
     assert a is not None
     assert b is not None
     return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b}[sign]
+
+
+def _integer(digits: str) -> int:
+    """The value of a whole number as C writes it: hexadecimal, octal or decimal."""
+    octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
+    return int(digits, 8 if octal else 0)

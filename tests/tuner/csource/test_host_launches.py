@@ -126,6 +126,12 @@ def test_a_case_of_a_switch_fixes_what_the_switch_asks_for():
     assert [str(site.scope.value(site.block)) for site in (one, two)] == ["64", "32"]
 
 
+@pytest.mark.parametrize(("written", "blocks"), [("010", "8"), ("0x10u", "16"), ("010.0", "10")])
+def test_whole_numbers_are_read_as_c_reads_them(written, blocks):
+    [site] = sites(f"void run() {{ k<<<{written}, 64>>>(x); }}")
+    assert [str(axis) for axis in site.scope.axes(site.grid)] == [blocks]
+
+
 @pytest.mark.parametrize("size", ["1e400", "3e9", "2147483648", "dim3(32, 1e400)", "many"])
 def test_more_than_a_launch_takes_is_no_size(size):
     [site] = sites(f"void run() {{ long many = 1 << 31; k<<<1e3, {size}>>>(x); }}")
