@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tuner.errors import SpecError
-from tuner.experiment.redaction import hidden
+from tuner.experiment.redaction import hidden, hidden_part
 
 _WIDTH = 100
 
@@ -33,7 +33,7 @@ class Problem:
         number = f"{self.mark.line:5d}"
         column = self.mark.column - 1
         start = max(0, column - _WIDTH * 3 // 4)
-        shown = hidden(self.text)[start : start + _WIDTH].expandtabs(1).rstrip()
+        shown = hidden_part(self.text, start, start + _WIDTH).expandtabs(1).rstrip()
         return (
             f"{self.file}:{self.mark.line}:{self.mark.column}: {message}\n"
             f"{number} | {shown}\n"
