@@ -178,8 +178,8 @@ def test_a_turn_that_is_over_ends_where_it_can_if_another_waits(monkeypatch) -> 
         order.append("works on")
         first.pause()
         order.append("first")
-    other = started(lambda: take("third"))
-    queued(1)
+        other = started(lambda: take("third"))
+        queued(1)
     with first.held():
         order.append("first again")
     first.close()
