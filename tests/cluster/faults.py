@@ -15,7 +15,7 @@ TRIALS = 24
 
 
 def begin(folder):
-    """A run directory of 24 trials, which nobody works on yet."""
+    """The directory of a run of 24 trials that no process has begun."""
     text = SPEC.replace("trials: 6,", f"trials: {TRIALS},").replace("seconds: 60", "seconds: 600")
     template = TEMPLATE.replace("[1, 2, 4]", str([*range(1, 13)])).replace(
         "[16, 64]", "[16, 32, 64, 128]"

@@ -1,4 +1,4 @@
-"""A run in a child process ends in order when its parent is killed, though nobody reads it."""
+"""A run in a child process ends in order when its parent is killed and its pipe has no reader."""
 
 import re
 import subprocess

@@ -355,5 +355,5 @@ class Experiment:
     """How launches are timed."""
     objective: Objective = "time"
     """What is minimised, as a launch's mean over the tune shapes: its `time`, its `energy`, or
-    `energy_delay`, the geometric mean of both. Energy needs a whole GPU with an energy counter,
-    used by nobody else."""
+    `energy_delay`, the geometric mean of both. Energy needs a whole GPU with an energy counter
+    that no other process uses."""

@@ -1,4 +1,4 @@
-"""Cases are made once, whoever asks, and some before anybody does."""
+"""Each case is made once, however often it is asked for, and some are made ahead."""
 
 import threading
 from collections import Counter
