@@ -39,13 +39,12 @@ def arguments_of(experiment, symbols, seed):
 
 
 def cupy_graph_ns(kernel, sets: list[dict]) -> float:
-    """Per launch: the median over replays of a graph of launches on each set in turn."""
+    """Per launch: the median over replays of a graph with a launch for each entry of ``sets``."""
     kernel.variant(**sets[0])
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
-        turns = -(-LAUNCHES // len(sets))
-        for one in sets * turns:
+        for one in sets:
             kernel(**one)
         graph = stream.end_capture()
         times = []
@@ -55,7 +54,7 @@ def cupy_graph_ns(kernel, sets: list[dict]) -> float:
             graph.launch(stream)
             stop.record(stream)
             stop.synchronize()
-            times.append(1e6 * cupy.cuda.get_elapsed_time(start, stop) / len(sets) / turns)
+            times.append(1e6 * cupy.cuda.get_elapsed_time(start, stop) / len(sets))
     return statistics.median(times[REPLAYS // 4 :])
 
 
@@ -68,7 +67,7 @@ def torch_ns(kernel, sets: list[dict]) -> dict[str, float]:
     operator = kernel.torch_op("kernelwright_time::" + kernel.name.replace("-", "_"))
     given = [
         {n: torch.as_tensor(v) if isinstance(v, cupy.ndarray) else v for n, v in one.items()}
-        for one in sets * -(-LAUNCHES // len(sets))
+        for one in sets
     ]
 
     def each() -> None:
@@ -109,7 +108,7 @@ def main(runs: list[str]) -> int:
             size = sum(v.nbytes for v in first.values() if isinstance(v, cupy.ndarray))
             count = rotation_for(device, size, "cold", 1, 1).sets
             more = (arguments_of(experiment, one.shape, n) for n in range(1, count))
-            sets = [first, *more]
+            sets = [first, *more] * -(-LAUNCHES // count)
             times = {"cupy graph": cupy_graph_ns(kernel, sets)}
             if index == 0:
                 times |= torch_ns(kernel, sets)
