@@ -9,12 +9,22 @@ import typer
 
 from cluster.commands.results import history_of, result_view
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.experiment.objective import Objective
 from tuner.journal.history import History
-from tuner.report.text import aligned, terminal_width, time_text
-from tuner.results.run_comparison import Exported, RunComparison, compare_runs
+from tuner.report.text import aligned, cost_text, hanging, terminal_width
+from tuner.results.run_comparison import By, Exported, RunComparison, compare_runs
+from tuner.results.verdict import objective_text
 
 _FAILING = {"slower": ("slower",), "unclear": ("slower", "unclear", "not timed")}
 """The verdicts, on a shape or over all, at which each value of ``--fail-if`` fails."""
+
+_BY: dict[By, str] = {
+    "speedup": "by their speedups over the same kernel",
+    "time": "by their times, since their kernels differ",
+    "energy": 'by their energies, since their kernels differ ("faster" means less energy)',
+    "energy_delay": "by the geometric mean of energy and time, since their kernels differ "
+    '("faster" means that it is lower)',
+}
 
 
 def compare(
@@ -28,7 +38,8 @@ def compare(
     """Print for each shape whether the second run's kernels are faster than the first's.
 
     Raises:
-        SpecError: the runs have no shape in common, or measured in different cache states.
+        SpecError: the runs have no shape in common, minimised different objectives, or measured in
+            different cache states.
         EnvironmentProblem: they are of different devices.
         NothingValid: a run has confirmed nothing; or ``fail_if`` applies.
     """
@@ -44,10 +55,13 @@ def compare(
         runs = {"first": str(first), "second": str(second)}
         typer.echo(json.dumps({**runs, **asdict(found)}, indent=2))
     else:
-        _print(found, first, second)
+        objective = histories[0].experiment.objective
+        _print(found, objective, first, second)
         figures = "".join(f" {verdict.replace(' ', '_')}={n}" for verdict, n in counts.items())
         mean = found.mean
         over_all = f" speedup={mean.speedup:.3f} verdict={mean.verdict}" if mean else ""
+        if objective != "time":
+            over_all += f" objective={objective}"
         typer.echo(f"kernelwright:{over_all}{figures} first={first} second={second}")
     failing = _FAILING[fail_if] if fail_if else ()
     bad = [
@@ -75,6 +89,12 @@ def _check_comparable(first: History, second: History, *, any_device: bool) -> N
             f"the runs are of different devices, {devices[0]} and {devices[1]}: compare runs of "
             "one, or pass --any-device"
         )
+    objectives = [one.experiment.objective for one in (first, second)]
+    if objectives[0] != objectives[1]:
+        raise SpecError(
+            f"the first run minimised {objectives[0]}, the second {objectives[1]}: compare runs of "
+            "the same objective"
+        )
     states = [one.experiment.measure.cache for one in (first, second)]
     if states[0] != states[1]:
         raise SpecError(
@@ -83,20 +103,19 @@ def _check_comparable(first: History, second: History, *, any_device: bool) -> N
         )
 
 
-def _print(found: RunComparison, first: Path, second: Path) -> None:
-    by = {
-        "speedup": "by their speedups over the same kernel",
-        "time": "by their times, since their kernels differ",
-    }
-    typer.echo(f"{second} against {first}, {by[found.by]}:")
+def _print(found: RunComparison, objective: Objective, first: Path, second: Path) -> None:
+    width = terminal_width()
+    typer.echo(f"{second} against {first}, {_BY[found.by]}:")
+    if found.by == "speedup" and (words := objective_text(objective)):
+        typer.echo(hanging(words, width))
     rows = [("shape", "first", "second", "second is")]
     for one in found.shapes:
         judged = f"{one.comparison} {one.comparison.verdict}" if one.comparison else "not timed"
         label = one.shape + (" *" if one.held_out else "")
-        rows.append((label, _time(one.first), _time(one.second), judged))
+        rows.append((label, _cost(one.first), _cost(one.second), judged))
     if found.mean:
         rows.append(("all tune shapes", "", "", f"{found.mean} {found.mean.verdict}"))
-    typer.echo(aligned(rows, terminal_width()))
+    typer.echo(aligned(rows, width))
     if any(one.held_out for one in found.shapes):
         typer.echo("(* held out in one of them)")
     if any(one.first.baseline or one.second.baseline for one in found.shapes):
@@ -104,5 +123,7 @@ def _print(found: RunComparison, first: Path, second: Path) -> None:
     typer.echo()
 
 
-def _time(exported: Exported) -> str:
-    return time_text(exported.time_ns) + (" yours" if exported.baseline else "")
+def _cost(exported: Exported) -> str:
+    return cost_text(exported.time_ns, exported.millijoules) + (
+        " yours" if exported.baseline else ""
+    )

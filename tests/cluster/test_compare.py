@@ -4,13 +4,15 @@ import json
 import re
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from cluster.commands.compare import compare
 from tests.tuner.engine.driving import GPU, experiment
-from tests.tuner.results.runs import finished_facts
+from tests.tuner.results.runs import finished_facts, with_energy
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.experiment.fields import Source
 from tuner.experiment.model import ShapeBinding, Shapes
 from tuner.journal.facts import Entry
 from tuner.run_directory import RunDirectory
@@ -18,13 +20,13 @@ from tuner.run_directory import RunDirectory
 BASE = [1000.0, 2000.0, 4000.0]
 
 
-def run(path, factor, *, device=GPU, spec=None, processes=5, noise=0.001, seed=0):
+def run(path, factor, *, device=GPU, spec=None, processes=5, noise=0.001, seed=0, told=None):
     spec = spec or experiment()
     trials = [({"x": 0}, [time * factor for time in BASE])]
     options = {"noise": noise, "seed": seed, "processes": processes}
     facts = finished_facts(spec, device, BASE, trials, **options)
     with closing(RunDirectory.create(path, spec, "")) as directory, directory.journal() as journal:
-        for fact in facts:
+        for fact in map(told, facts) if told else facts:
             journal.append(Entry(fact))
     return path
 
@@ -80,6 +82,28 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path):
         compared(one, run(tmp_path / "hot", 0.5, spec=hot))
     with pytest.raises(NothingValid, match="confirmed nothing yet: continue it with"):
         compared(one, run(tmp_path / "begun", 0.5, processes=0))
+
+
+def test_runs_that_minimised_energy_are_compared_by_it_and_with_no_others(tmp_path, capsys):
+    spec = replace(experiment(), objective="energy")
+    slow_but_frugal, fast = (
+        run(tmp_path / name, factor, spec=spec, told=partial(with_energy, millijoules=energy))
+        for name, factor, energy in (("frugal", 0.9, 2.0), ("fast", 0.5, 4.0))
+    )
+    compared(fast, slow_but_frugal)
+    told = capsys.readouterr().out
+    assert "Objective: energy. A speedup is the baseline's energy per launch" in told
+    assert re.search(r"n=256 +\S+ ns, 4 mJ +\S+ ns, 2 mJ +2\.000× .*faster", told)
+    assert "speedup=2.000 verdict=faster objective=energy faster=3" in told
+    source = Source(name="copy.cu", text="void copy(float *o, int n) {}")
+    other = replace(spec, kernel=replace(spec.kernel, source=source))
+    third = run(tmp_path / "other", 0.5, spec=other, told=partial(with_energy, millijoules=8.0))
+    compared(fast, third)
+    told = capsys.readouterr().out
+    assert "by their energies, since their kernels differ" in told
+    assert "speedup=0.500 verdict=slower objective=energy" in told
+    with pytest.raises(SpecError, match="the first run minimised time, the second energy"):
+        compared(run(tmp_path / "time", 0.5), fast)
 
 
 def test_runs_without_a_common_shape_are_told_so_before_any_setting(tmp_path):

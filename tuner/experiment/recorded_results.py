@@ -5,10 +5,11 @@ Reads ``results.jsonl`` of a run, a cache file of Kernel Tuner, and results in t
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tuner.experiment.objective import ENERGY_SHARE
 from tuner.files import UnreadableFile, read_bounded
 from tuner.trial import Value
 
@@ -52,15 +53,16 @@ def _rows(text: str) -> Iterator[tuple[float, dict[str, Value]]]:
                 yield row["loss"], dict(row["configuration"])
     elif "cache" in document:
         names = document["tune_params_keys"]
+        minimised = _minimised([document.get("objective")])
         for entry in document["cache"].values():
-            if _is_time(entry["time"]):
-                yield float(entry["time"]), {name: _value(entry[name]) for name in names}
+            if _is_number(cost := entry.get(minimised)):
+                yield float(cost), {name: _value(entry[name]) for name in names}
     else:
         for entry in document["results"]:
-            time = _measured(entry, "time")
-            if entry["invalidity"] == "correct" and time is not None:
+            cost = _measured(entry, _minimised(entry.get("objectives", ())))
+            if entry["invalidity"] == "correct" and cost is not None:
                 found = entry["configuration"].items()
-                yield time, {name: _value(value) for name, value in found}
+                yield cost, {name: _value(value) for name, value in found}
 
 
 def _document(text: str) -> dict[str, Any] | None:
@@ -75,15 +77,22 @@ def _document(text: str) -> dict[str, Any] | None:
     return None
 
 
+def _minimised(objectives: Sequence[object]) -> str:
+    """What is to be small: an objective of our own, or else the time."""
+    return next((name for name in ENERGY_SHARE if name in objectives), "time")
+
+
 def _measured(entry: Mapping[str, Any], name: str) -> float | None:
     for one in entry.get("measurements", ()):
-        if one["name"] == name and _is_time(one["value"]):
+        if one["name"] == name and _is_number(one["value"]):
             return float(one["value"])
+    if name != "time":
+        return None
     times = entry["times"].get("runtimes") or []
     return math.fsum(times) / len(times) if times else None
 
 
-def _is_time(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

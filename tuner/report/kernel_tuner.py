@@ -1,20 +1,24 @@
 """A run's trials in the formats of Kernel Tuner: T4 results, and a cache file.
 
 T4 is the results schema 1.0.0 of the Open Autotuning formats, the cache that of Kernel Tuner 1.1.0.
-Times are in milliseconds. ``time`` is the weighted geometric mean over the tune shapes. It is left
-out where timing was cut short, since such a time may not be reported.
+``time`` is in ms. Where energy was minimised it stands beside: ``energy`` in mJ, or
+``energy_delay``, energy × time, in mJ ms. Each is the weighted geometric mean over the tune shapes,
+and is left out where timing was cut short, since such a time may not be reported.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tuner.experiment.objective import Objective
 from tuner.journal.facts import Entry, TrialCompiled, TrialFinished
 from tuner.journal.history import History, Trial
 from tuner.trial import Code, CutShort, Full, Measured, Rejected, Stage, geometric_mean
 
 T4_VERSION, CACHE_VERSION = "1.0.0", "1.1.0"
+
+UNITS: dict[Objective, str] = {"time": "ms", "energy": "mJ", "energy_delay": "mJ ms"}
 
 _CONSTRAINTS = {Code.THREADS, Code.GRID, Code.SHARED_MEMORY, Code.REGISTERS}
 _TIMEOUT = {Code.COMPILE_TIMEOUT, Code.HANG}
@@ -27,12 +31,15 @@ _OTHER_FAILURE = "RuntimeFailedConfig"
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One finished trial: its state in T4's words, and times in milliseconds."""
+    """One finished trial: its state in T4's words, and times in milliseconds.
+
+    ``costs`` are its time, and what else was minimised; ``shapes`` has those of each tune shape.
+    """
 
     trial: Trial
     state: str
-    time: float | None
-    shapes: tuple[tuple[str, float], ...]
+    costs: Mapping[Objective, float]
+    shapes: tuple[tuple[str, Mapping[Objective, float]], ...]
     cut_short: bool
     compile: float
     bench: float
@@ -41,7 +48,7 @@ class _Row:
     @property
     def times(self) -> list[float]:
         """``time``, as the list of single times that both formats have; we keep none."""
-        return [] if self.time is None else [self.time]
+        return [self.costs["time"]] if "time" in self.costs else []
 
 
 def t4_results(history: History, entries: Sequence[Entry]) -> str:
@@ -49,14 +56,17 @@ def t4_results(history: History, entries: Sequence[Entry]) -> str:
 
     ``correctness`` is 1 where every result was compared and right, else 0.
     """
+    objective = history.experiment.objective
     results = []
     for row in _rows(history, entries):
-        measurements: list[dict[str, object]] = []
-        if row.time is not None:
-            measurements.append({"name": "time", "value": row.time, "unit": "ms"})
+        measurements: list[dict[str, object]] = [
+            {"name": name, "value": cost, "unit": UNITS[name]} for name, cost in row.costs.items()
+        ]
         if len(history.experiment.shapes.tune) > 1:
             measurements += [
-                {"name": f"time {shape}", "value": time, "unit": "ms"} for shape, time in row.shapes
+                {"name": f"{name} {shape}", "value": cost, "unit": UNITS[name]}
+                for shape, costs in row.shapes
+                for name, cost in costs.items()
             ]
         if row.cut_short:
             said = "slower than the leaders, so not timed in full"
@@ -68,7 +78,7 @@ def t4_results(history: History, entries: Sequence[Entry]) -> str:
             {
                 "timestamp": row.at,
                 "configuration": row.trial.configuration.as_dict(),
-                "objectives": [] if row.time is None else ["time"],
+                "objectives": [objective] if objective in row.costs else [],
                 "times": {
                     "compilation_time": row.compile,
                     "benchmark": row.bench,
@@ -87,16 +97,17 @@ def cache_file(history: History, entries: Sequence[Entry]) -> str:
     experiment, device = history.experiment, history.device
     template = experiment.template
     parameters = {name: list(v) for name, v in template.parameters.items()} if template else {}
-    shapes = experiment.shapes.tune
+    shapes, objective = experiment.shapes.tune, experiment.objective
     sizes = [v for v in shapes[0].symbols.values() if not isinstance(v, str)]
     cache = {}
     for row in _rows(history, entries):
-        if row.time is None and row.state == "correct":
+        if objective not in row.costs and row.state == "correct":
             continue
+        failure = _CACHE_WORDS.get(row.state, _OTHER_FAILURE)
         values = row.trial.configuration.as_dict()
         cache[",".join(map(str, values.values()))] = {
             **values,
-            "time": _CACHE_WORDS.get(row.state, _OTHER_FAILURE) if row.time is None else row.time,
+            **(row.costs or dict.fromkeys(("time", objective), failure)),
             "times": row.times,
             "compile_time": row.compile,
             "verification_time": 0,
@@ -112,7 +123,7 @@ def cache_file(history: History, entries: Sequence[Entry]) -> str:
         "problem_size": sizes if len(shapes) == 1 else " | ".join(map(str, shapes)),
         "tune_params_keys": list(parameters),
         "tune_params": parameters,
-        "objective": "time",
+        "objective": objective,
         "cache": cache,
     }
     return json.dumps(document, indent=1) + "\n"
@@ -133,22 +144,39 @@ def _rows(history: History, entries: Sequence[Entry]) -> Iterator[_Row]:
             continue
         cells = outcome.cells if isinstance(outcome, Measured) else ()
         pairs = zip(history.experiment.shapes.tune, cells, strict=False)
+        objective = history.experiment.objective
         shapes = tuple(
-            (str(shape), cell.median_ns / 1e6) for shape, cell in pairs if isinstance(cell, Full)
+            (str(shape), _costs(cell, objective)) for shape, cell in pairs if isinstance(cell, Full)
         )
         whole = bool(cells) and len(shapes) == len(cells)
-        times = [time for _, time in shapes]
         at = datetime.fromtimestamp(finished.get(trial.number, 0.0), UTC)
         yield _Row(
             trial=trial,
             state=_state(outcome),
-            time=geometric_mean(times, history.weights) if whole else None,
+            costs=_means([costs for _, costs in shapes], history.weights) if whole else {},
             shapes=shapes,
             cut_short=any(isinstance(cell, CutShort) for cell in cells),
             compile=compiled.get(trial.number, 0.0),
             bench=1e3 * trial.device_seconds,
             at=at.isoformat(sep=" ", timespec="microseconds"),
         )
+
+
+def _costs(cell: Full, objective: Objective) -> dict[Objective, float]:
+    """The time of a cell, and what else was minimised, in :data:`UNITS`."""
+    time = cell.median_ns / 1e6
+    if objective == "time" or cell.energy is None:
+        return {"time": time}
+    energy = cell.energy.millijoules
+    return {"time": time, objective: energy if objective == "energy" else energy * time}
+
+
+def _means(
+    costs: Sequence[Mapping[Objective, float]], weights: Sequence[float]
+) -> dict[Objective, float]:
+    """The weighted geometric mean over shapes of each cost that all have."""
+    common = [name for name in costs[0] if all(name in each for each in costs)]
+    return {name: geometric_mean([each[name] for each in costs], weights) for name in common}
 
 
 def _state(outcome: Measured | Rejected) -> str:

@@ -49,10 +49,11 @@ class Samples:
         """By process, the log speedup of ``trial`` over ``against``."""
         return self._logs(self._taken.get((trial, shape), {}), shape, against)
 
-    def inverse_times(self, trial: int, shape: int) -> dict[int, float]:
-        """By process, the log of 1 / time, with times in nanoseconds."""
+    def inverse_costs(self, trial: int, shape: int) -> dict[int, float]:
+        """By process, the log of 1 / cost, from nanoseconds and millijoules."""
         samples = self._taken.get((trial, shape), {})
-        return {process: -math.log(sample.median_ns) for process, sample in samples.items()}
+        costs = {process: sample.cost(self._share) for process, sample in samples.items()}
+        return {process: -math.log(cost) for process, cost in costs.items() if cost}
 
     def serialised_logs(self, trial: int, shape: int) -> dict[int, float]:
         """By process, the log speedup over the baseline of a trial that was timed serialised."""

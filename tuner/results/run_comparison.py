@@ -5,7 +5,8 @@ the same processes: what a clock or a temperature did between the runs cancels o
 the kernel itself is 1 by definition and has no noise. No interval is narrower than those which the
 runs have alone, which also allow for the choice among trials and for early stops.
 
-Runs of different kernels are compared by their times, in which the baseline has noise, too.
+Runs of different kernels are compared by what they minimised, their times or energies, in which the
+baseline has noise, too.
 """
 
 import math
@@ -15,21 +16,26 @@ from typing import Literal
 from tuner.candidate import BASELINE
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import ShapeBinding
+from tuner.experiment.objective import Objective
 from tuner.journal.history import History
 from tuner.results.evidence import MIN_PROCESSES, Evidence
 from tuner.results.statistics import EXACT, Comparison, Noise, compare_apart
 from tuner.results.summary import summarise
 
-By = Literal["speedup", "time"]
+By = Literal["speedup"] | Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What a run launches on a shape: a configuration, or the baseline."""
+    """What a run launches on a shape: a configuration, or the baseline.
+
+    ``millijoules`` per launch are known where energy was measured.
+    """
 
     configuration: str
     baseline: bool
     time_ns: float | None
+    millijoules: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +51,7 @@ class ShapeComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """All shapes that both runs have.
+    """All shapes that both runs have, compared by speedups or else by what was minimised.
 
     ``mean`` is over those that are tune shapes of both, with the weights of the first.
     """
@@ -79,15 +85,16 @@ class _Side:
             else str(self.history.configuration(trial)),
             baseline=trial == BASELINE,
             time_ns=self.evidence.time(trial, shape),
+            millijoules=self.evidence.millijoules(trial, shape),
         )
 
     def logs(self, shape: int, by: By) -> dict[int, float]:
-        """By process, the log of speedup, or of 1 / time, of what is exported."""
+        """By process, the log of speedup, or of 1 / cost, of what is exported."""
         trial = self.serves[shape]
         return (
             self.evidence.logs(trial, shape)
             if by == "speedup"
-            else self.evidence.inverse_times(trial, shape)
+            else self.evidence.inverse_costs(trial, shape)
         )
 
     def exact(self, shapes: list[int], by: By) -> bool:
@@ -101,8 +108,8 @@ class _Side:
         if by == "speedup":
             return self.evidence.noise[shape]
         timed = (BASELINE, *self.evidence.trials)
-        times = [self.evidence.inverse_times(trial, shape) for trial in timed]
-        return Noise.pooled([list(each.values()) for each in times])
+        costs = [self.evidence.inverse_costs(trial, shape) for trial in timed]
+        return Noise.pooled([list(each.values()) for each in costs])
 
     def means(self, shapes: list[int], weights: list[float], by: By) -> list[float]:
         """By process, the weighted mean of the logs over shapes; only complete processes."""
@@ -121,7 +128,7 @@ class _Side:
 
     def half_width(self, shapes: list[int], by: By) -> float:
         """That of the run's own interval: on a single shape, or else of its mean."""
-        if self.portfolio is None or by == "time" or self.exact(shapes, by):
+        if self.portfolio is None or by != "speedup" or self.exact(shapes, by):
             return 0.0
         if len(shapes) > 1:
             return self.portfolio.comparison.half_width
@@ -130,10 +137,13 @@ class _Side:
 
 
 def compare_runs(first: History, second: History) -> RunComparison:
-    """The second run against the first, by what each exports; above 1 the second is faster."""
+    """The second run against the first, by what each exports; above 1 the second is faster.
+
+    Both minimise the same objective: *faster* means less of it.
+    """
     one, two = _Side(first), _Side(second)
     kernels = [kernel_digest(history.experiment.kernel) for history in (first, second)]
-    by: By = "speedup" if kernels[0] == kernels[1] else "time"
+    by: By = "speedup" if kernels[0] == kernels[1] else first.experiment.objective
     pairs = [
         (index, other)
         for index, binding in enumerate(one.bindings)

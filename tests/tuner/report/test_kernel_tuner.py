@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tuner.results.runs import finished_facts
+from tests.tuner.results.runs import finished_facts, with_energy
 from tests.tuner.space.devices import opencl_cpu
 from tuner.experiment.load import load_experiment
 from tuner.experiment.recorded_results import best_recorded
@@ -23,6 +23,9 @@ FAILURES = [
     (Stage.VERIFY, Code.WRONG_RESULT, "correctness", "RuntimeFailedConfig"),
     (Stage.TIME, Code.SLOWER_AGAIN, "correctness", "RuntimeFailedConfig"),
 ]
+
+
+OBJECTIVES = [("energy", 2.0, "mJ"), ("energy_delay", 4.0, "mJ ms")]
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,29 @@ def test_what_was_written_is_read_as_seeds(run, render, tmp_path):
     path = tmp_path / "recorded.json"
     path.write_text(render(*run[:2]))
     assert best_recorded(path) == (run[2],)
+
+
+@pytest.mark.parametrize(("objective", "cost", "unit"), OBJECTIVES)
+def test_what_was_minimised_stands_beside_the_time(objective, cost, unit, tmp_path):
+    spec = load_experiment("deploy/experiments/silu_and_mul/opencl.yaml")
+    spec = replace(spec, objective=objective)
+    parameters = spec.template.parameters
+    thrifty = {name: values[0] for name, values in parameters.items()}
+    fast = {name: values[-1] for name, values in parameters.items()}
+    facts = finished_facts(spec, opencl_cpu(), [4e6] * 4, [(fast, [1e6] * 4), (thrifty, [2e6] * 4)])
+    facts = [with_energy(fact, 2.0 if getattr(fact, "trial", 0) else 9.0) for fact in facts]
+    entries = [Entry(fact) for fact in facts]
+    history = History.of(spec, entries)
+    for render in (t4_results, cache_file):
+        (tmp_path / "recorded.json").write_text(render(history, entries))
+        assert best_recorded(tmp_path / "recorded.json") == (thrifty, fast)
+    told = json.loads(t4_results(history, entries))["results"][1]
+    assert told["objectives"] == [objective]
+    assert {"name": objective, "value": pytest.approx(cost), "unit": unit} in told["measurements"]
+    assert {"name": "time", "value": pytest.approx(2.0), "unit": "ms"} in told["measurements"]
+    cache = json.loads(cache_file(history, entries))
+    assert cache["objective"] == objective
+    assert [one[objective] for one in cache["cache"].values()][1] == pytest.approx(cost)
 
 
 def test_a_cache_without_its_end_is_read(tmp_path):

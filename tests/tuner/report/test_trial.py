@@ -4,13 +4,12 @@ import json
 from dataclasses import replace
 
 from tests.tuner.engine.driving import GPU, experiment
-from tests.tuner.results.runs import finished_facts
-from tuner.candidate import BASELINE
-from tuner.journal.facts import ConfirmationSampled, Entry, TrialFinished, WorkLost
+from tests.tuner.results.runs import finished_facts, with_energy
+from tuner.journal.facts import Entry, WorkLost
 from tuner.journal.history import History
 from tuner.plan import Binary, Usage
 from tuner.report.trial import record_json, record_text, trial_record
-from tuner.trial import Code, Energy, Rejected, Stage
+from tuner.trial import Code, Rejected, Stage
 
 BASE = [1000.0, 2000.0, 4000.0]
 WRONG = Rejected(
@@ -61,19 +60,6 @@ def test_what_failed_only_when_it_was_confirmed_is_told_with_its_times():
     text = record_text(record([({"x": 3}, BASE)], 0, failed={0: WRONG}), 80)
     assert "0, measured" in text
     assert "wrong_result on n=1024 after it was measured" in text
-
-
-def with_energy(fact):
-    """The fact of a trial that takes half of the time and a quarter of the energy."""
-    if isinstance(fact, TrialFinished):
-        energy = Energy(millijoules=2.0, baseline_mj=8.0, share=1.0)
-        cells = tuple(replace(cell, energy=energy) for cell in fact.outcome.cells)
-        return replace(fact, outcome=replace(fact.outcome, cells=cells))
-    if isinstance(fact, ConfirmationSampled):
-        energies = {BASELINE: 8.0, 0: 2.0}
-        told = (replace(one, millijoules=energies[one.trial]) for one in fact.samples)
-        return replace(fact, samples=tuple(told))
-    return fact
 
 
 def test_where_energy_counts_it_stands_beside_the_time():

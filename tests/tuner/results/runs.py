@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from tuner.journal.facts import (
     TrialProposed,
 )
 from tuner.journal.history import History
-from tuner.trial import Configuration, Full, Infeasible, Measured, Rejected, Value
+from tuner.trial import Configuration, Energy, Full, Infeasible, Measured, Rejected, Value
 
 Times = Sequence[float | None]
 """Nanoseconds per shape, tune then held-out; ``None`` where infeasible."""
@@ -48,6 +49,24 @@ def finished_run(
     ends = itertools.accumulate(isinstance(fact, TrialFinished) for fact in facts)
     entries = (Entry(told(fact), t=float(t)) for fact, t in zip(facts, ends, strict=True))
     return History.of(experiment, entries)
+
+
+def with_energy(fact: Fact, millijoules: float = 2.0) -> Fact:
+    """The fact, with the energy of trials that have measured cells; the baseline takes 8 mJ."""
+    if isinstance(fact, TrialFinished) and isinstance(fact.outcome, Measured):
+        energy = Energy(millijoules=millijoules, baseline_mj=8.0, share=1.0)
+        cells = tuple(
+            replace(cell, energy=energy) if isinstance(cell, Full) else cell
+            for cell in fact.outcome.cells
+        )
+        return replace(fact, outcome=Measured(cells=cells))
+    if isinstance(fact, ConfirmationSampled):
+        told = (
+            replace(one, millijoules=8.0 if one.trial == BASELINE else millijoules)
+            for one in fact.samples
+        )
+        return replace(fact, samples=tuple(told))
+    return fact
 
 
 def finished_facts(
