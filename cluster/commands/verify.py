@@ -33,6 +33,9 @@ from workers.checkers.examination import tools
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 
+_NAMED = 3
+"""Unclear claims that the last message names; all are printed before."""
+
 
 def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     """Measure the run's claims again, and print whether they hold.
@@ -69,10 +72,12 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             typer.echo(f"{variant} {reason}")
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
-    if counts["unclear"]:
+    if unclear := [f"{c.variant} on {c.shape}" for c in checks if c.verdict == "unclear"]:
+        more = [f"{len(unclear) - _NAMED} more"] if len(unclear) > _NAMED else []
         typer.echo(
-            f"kernelwright: {counts['unclear']} of {len(checks)} claims are unclear: intervals too "
-            "wide to decide; rerun on an idle device",
+            f"kernelwright: {len(unclear)} of {len(checks)} claims are unclear "
+            f"({'; '.join([*unclear[:_NAMED], *more])}): intervals too wide to decide; rerun on an "
+            "idle device",
             err=True,
         )
     if found == "fails":

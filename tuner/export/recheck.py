@@ -17,7 +17,8 @@ WITHIN = 0.02
 NARROW = 0.10
 """Half-width of both intervals together, as a relative difference, up to which agreement counts."""
 
-Holds = Literal["holds", "higher", "fails", "unclear"]
+Outcome = Literal["holds", "unclear", "fails"]
+"""The verdict on all claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Recheck:
     shape: str
     claimed: Claim
     measured: Comparison | None
-    verdict: Holds
+    verdict: Outcome | Literal["higher"]
     reason: str = ""
 
 
@@ -75,15 +76,15 @@ def recheck(
     return tuple(found)
 
 
-def outcome(checks: Sequence[Recheck]) -> Holds:
-    """The verdict on all claims: fails if one fails, unclear if all are, holds otherwise."""
+def outcome(checks: Sequence[Recheck]) -> Outcome:
+    """The verdict on all claims: fails if one fails, else unclear if one is, holds otherwise."""
     verdicts = {check.verdict for check in checks}
     if "fails" in verdicts:
         return "fails"
-    return "unclear" if verdicts == {"unclear"} else "holds"
+    return "unclear" if "unclear" in verdicts else "holds"
 
 
-def _verdict(claim: Claim, measured: Comparison) -> Holds:
+def _verdict(claim: Claim, measured: Comparison) -> Outcome | Literal["higher"]:
     difference = math.log(measured.speedup / claim.speedup)
     if abs(difference) <= math.log1p(WITHIN):
         return "holds"

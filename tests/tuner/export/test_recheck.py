@@ -110,12 +110,13 @@ def test_one_process_settles_nothing_and_a_failure_is_told():
     assert {check.verdict for check in once} == {"unclear"}
     assert outcome(once) == "unclear"
     sure = recheck(record, "hot", answers(record, 2.0))
-    assert outcome([*once, *sure]) == "holds"
+    assert outcome([*once, *sure]) == "unclear"
     why = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, shape=1, detail="out[0] is 3")
     wrong = recheck(record, "hot", answers(record, 2.0, failed=((0, why),)))
     assert {(check.verdict, check.reason) for check in wrong} == {
         ("fails", "at tokens=256,d=4096: out[0] is 3")
     }
+    assert outcome([*once, *sure, *wrong]) == "fails"
     assert {c.verdict for c in recheck(record, "cold", answers(record, 2.0))} == {"fails"}
 
 
