@@ -97,11 +97,10 @@ class Result:
 
     def report(self) -> str:
         """The report as text in lines of 80 columns, as ``kernelwright report`` prints it."""
-        from cluster.commands.results import history_of, result_view
+        from cluster.commands.results import result_of
         from tuner.report.text import render
-        from tuner.results.summary import summarise
 
-        return render(summarise(history_of(result_view(self.path))))
+        return render(result_of(self.path)[1])
 
     def to_dataframe(self) -> Any:
         """Trials as a ``pandas.DataFrame``: outcome, loss, parameters, times and metrics by shape.
@@ -148,14 +147,12 @@ class Result:
             tuner.errors.EnvironmentProblem: matplotlib is not installed, or the folder cannot be
                 written.
         """
-        from cluster.commands.results import history_of, result_view
+        from cluster.commands.results import result_of
         from cluster.runs.run_report import run_document
         from tuner.report.plots import write_figures
-        from tuner.results.summary import summarise
         from tuner.run_directory import RunView
 
-        history = history_of(result_view(self.path))
-        document = run_document(RunView.open(self.path), history, summarise(history))
+        document = run_document(RunView.open(self.path), *result_of(self.path))
         return write_figures(document.figures, Path(folder))
 
     def _repr_html_(self) -> str:
@@ -313,11 +310,9 @@ def load(run: str | PathLike[str]) -> Result:
         tuner.errors.NothingValid: a run with agents has searched nothing yet.
         tuner.errors.EnvironmentProblem: a file of the run is lost or damaged.
     """
-    from cluster.commands.results import history_of, result_view
-    from tuner.results.summary import summarise
+    from cluster.commands.results import result_of
 
-    history = history_of(result_view(path := Path(run).absolute()))
-    found = summarise(history)
+    history, found = result_of(path := Path(run).absolute())
     best, _ = found.tuned
     shapes = history.experiment.shapes
     return Result(

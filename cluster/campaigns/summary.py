@@ -13,14 +13,13 @@ from pathlib import Path
 from agents.rounds_summary import read_summary
 from cluster.campaigns.folder import Record
 from cluster.campaigns.plan import PlannedRun
-from cluster.commands.results import history_of, result_view, rounds_of, tried
+from cluster.commands.results import history_of, result_of, rounds_of, tried
 from tuner.errors import KernelwrightError
 from tuner.printable import printable_line
 from tuner.report.document import Document, Section, Table
 from tuner.report.markdown import markdown
 from tuner.results.result import Result
 from tuner.results.statistics import interval_text
-from tuner.results.summary import summarise
 from tuner.results.verdict import verdict_text
 from tuner.run_directory import RunView, begun
 
@@ -77,8 +76,7 @@ def _row(path: Path, run: PlannedRun, record: Record) -> Row:
             name=run.name, outcome=outcome, words=words, code=code, seconds=seconds, spec=run.spec
         )
     try:
-        history = history_of(result_view(path))
-        result, trials = summarise(history), _trials(path)
+        result, trials = result_of(path)[1], _trials(path)
     except KernelwrightError as error:
         return Row(
             name=run.name,

@@ -14,6 +14,7 @@ from agents.rounds_summary import STEPS, RoundsSummary, read_summary, summary_js
 from agents.step_journal import recorded_exchanges
 from cluster.commands.results import (
     history_of,
+    result_of,
     result_view,
     rounds_of,
     timeline_of,
@@ -66,8 +67,7 @@ def report(
     if timeline:
         _print_timeline(run_dir, as_json=as_json)
         return
-    history = history_of(result_view(run_dir))
-    result = summarise(history)
+    history, result = result_of(run_dir)
     if not (html_files or figures):
         _print(result, run_dir, as_json=as_json)
         return

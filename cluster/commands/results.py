@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import typer
@@ -22,6 +22,7 @@ from tuner.journal.timeline import Timeline, timeline
 from tuner.lease import Tenure, read_tenure
 from tuner.report.kernel_tuner import cache_file, t4_results
 from tuner.report.timeline import bench_text
+from tuner.results.result import Result
 from tuner.results.summary import summarise
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
@@ -57,6 +58,19 @@ def result_view(run_dir: Path) -> RunView:
         why = "no round has begun its search" if summary is None else summary.detail
         raise NothingValid(f"there is no result: {why}")
     return RunView.open(rounds[-1])
+
+
+def result_of(run_dir: Path) -> tuple[History, Result]:
+    """The history that holds a run's result, and that result: unfinished until the run is over.
+
+    Raises as :func:`result_view`.
+    """
+    view = result_view(run_dir)
+    history = history_of(view)
+    result = summarise(history)
+    if view.path != run_dir and not is_over(run_dir):  # a round has ended, but not the run
+        result = replace(result, outcome="unfinished")
+    return history, result
 
 
 def status(run_dir: Path, *, as_json: bool) -> None:
@@ -196,13 +210,17 @@ def stop(run_dir: Path, *, now: bool) -> None:
 
 def export(run_dir: Path, *, output: Path | None, form: str) -> None:
     """Write the tuned sources and their header, or all trials; print the paths."""
+    outcome = result_of(run_dir)[1].outcome
     if form == "sources":
         written = write_export(run_dir, output or run_dir / "export")
-        if summarise(history_of(result_view(run_dir))).outcome == "no_gain":
+        if outcome == "no_gain":
             nothing = "nothing is confirmed as faster: the header picks your kernel on every shape"
             typer.echo(f"kernelwright: {nothing}", err=True)
     else:
         written = [write_trials(run_dir, form, output or run_dir / "export" / TRIALS[form])]
+    if outcome == "unfinished":
+        again = f"export again when it has (`kernelwright status {run_dir}`)"
+        typer.echo(f"kernelwright: {run_dir} has not ended: {again}", err=True)
     for path in written:
         typer.echo(path)
 
@@ -226,7 +244,7 @@ def write_trials(run_dir: Path, form: str, path: Path) -> Path:
 
 def exported(run_dir: Path) -> dict[str, str]:
     """The files of a run's export; raises :class:`NothingValid` if nothing was confirmed."""
-    return export_files(history_of(result_view(run_dir)))
+    return export_files(*result_of(run_dir))
 
 
 def write_export(run_dir: Path, folder: Path) -> list[Path]:

@@ -20,11 +20,9 @@ from tuner.engine.progress import duration, seconds_left
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.model import Experiment
-from tuner.export.bundle import export_files
 from tuner.export.recheck import Recheck, outcome, recheck
 from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
 from tuner.journal.facts import ConfirmationSampled
-from tuner.journal.history import History
 from tuner.plan import Plan
 from tuner.results.statistics import interval_text
 from tuner.trial import Configuration, Rejected
@@ -48,7 +46,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     files = _exported(run_dir / "export")
     if not files:
         raise _without_export(run_dir)
-    if changed := _changed(files, export_files(History.of(view.experiment, view.entries()))):
+    if changed := _changed(files, exported(run_dir)):
         if as_json:
             typer.echo(json.dumps({"run": str(run_dir), "holds": False, "changed": changed}))
         raise NothingValid(

@@ -20,14 +20,13 @@ from tuner.run_directory import RunDirectory
 BASE = [1000.0, 2000.0, 4000.0]
 
 
-def run(path, factor, *, device=GPU, spec=None, processes=5, noise=0.001, seed=0, told=None):
+def run(path, factor, *, device=GPU, spec=None, told=lambda fact: fact, ended=True, **options):
     spec = spec or experiment()
     trials = [({"x": 0}, [time * factor for time in BASE])]
-    options = {"noise": noise, "seed": seed, "processes": processes}
-    facts = finished_facts(spec, device, BASE, trials, **options)
+    facts = finished_facts(spec, device, BASE, trials, **{"noise": 0.001, **options})
     with closing(RunDirectory.create(path, spec, "")) as directory, directory.journal() as journal:
-        for fact in map(told, facts) if told else facts:
-            journal.append(Entry(fact))
+        for fact in facts if ended else facts[:-1]:
+            journal.append(Entry(told(fact)))
     return path
 
 

@@ -129,6 +129,8 @@ class Export:
     def _variant(
         self, name: str, configuration: Configuration, note: str, template: Template | None
     ) -> ExportVariant:
+        if template is not None and self.result.outcome == "unfinished":
+            note += "; exported before the run had ended"
         return ExportVariant(
             name=name,
             file=f"{self.stem}_{name}.{self.suffix}",

@@ -41,6 +41,8 @@ def render(result: Result, width: int = WIDTH) -> str:
     width = max(width, WIDTH)
     prose = min(width, MOST_PROSE)
     parts = [_heading(result)]
+    if result.outcome == "unfinished" and not result.baseline_rejected:
+        parts.append(hanging(outcome_text(result), prose))
     if rejected := result.baseline_rejected:
         where = f"{rejected.stage}, {rejected.code}"
         parts.append(f"The baseline cannot be used: {rejected.detail} ({where}).")

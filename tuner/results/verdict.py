@@ -27,8 +27,7 @@ def outcome_text(result: Result) -> str:
         return f"The baseline cannot be used: {why.detail}."
     match result.outcome:
         case "unfinished":
-            best = f" Best of the search so far: {result.speedup:.2f}×." if result.speedup else ""
-            return f"The run is not finished; nothing is confirmed.{best}"
+            return _unfinished(result)
         case "nothing_valid":
             return "No configuration was valid."
         case "improved":
@@ -39,6 +38,18 @@ def outcome_text(result: Result) -> str:
                 "No configuration is faster than the baseline with certainty."
                 f"{best}{_held_out_alone(result)}"
             )
+
+
+def _unfinished(result: Result) -> str:
+    """What is known so far, and what is not."""
+    found = result.comparison
+    if found is None:
+        best = f" Best of the search so far: {result.speedup:.2f}×." if result.speedup else ""
+        return f"The run has not ended, and nothing is confirmed.{best}"
+    cells = result.general.cells if result.general else ()
+    left = [result.shapes[cell.shape].label for cell in cells if cell.comparison is None]
+    missing = f" Not confirmed: {'; '.join(left)}." if left else ""
+    return f"The run has not ended, so verdicts may change. So far: {_judged(found)}{missing}"
 
 
 def _improved(result: Result) -> str:

@@ -49,4 +49,18 @@ def test_a_held_out_shape_alone_is_no_gain_and_is_explained():
 
 def test_a_run_that_goes_on_is_not_judged():
     found = replace(result([500.0, 1000.0, 2000.0]), outcome="unfinished")
-    assert verdict_text(found).startswith("The run is not finished; nothing is confirmed.")
+    assert verdict_text(found).startswith(
+        "The run has not ended, so verdicts may change. So far: 2.0"
+    )
+    begun = replace(result([500.0, 1000.0, 2000.0], processes=0), outcome="unfinished")
+    words = "The run has not ended, and nothing is confirmed. Best of the search so far: 2.00×."
+    assert verdict_text(begun) == words
+    assert words in " ".join(render(begun).split())
+
+
+def test_shapes_that_are_not_confirmed_yet_are_named():
+    found = result([500.0, 1000.0, 2000.0])
+    *tune, held_out = found.general.cells
+    cells = (*tune, replace(held_out, comparison=None))
+    found = replace(found, outcome="unfinished", general=replace(found.general, cells=cells))
+    assert verdict_text(found).endswith("faster. Not confirmed: n=4096.")
