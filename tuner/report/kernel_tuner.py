@@ -18,7 +18,7 @@ from tuner.trial import Code, CutShort, Full, Measured, Rejected, Stage, geometr
 
 T4_VERSION, CACHE_VERSION = "1.0.0", "1.1.0"
 
-UNITS: dict[Objective, str] = {"time": "ms", "energy": "mJ", "energy_delay": "mJ ms"}
+UNITS = {"time": "ms", "energy": "mJ", "energy_delay": "mJ ms"}
 
 _CONSTRAINTS = {Code.THREADS, Code.GRID, Code.SHARED_MEMORY, Code.REGISTERS}
 _TIMEOUT = {Code.COMPILE_TIMEOUT, Code.HANG}
@@ -38,8 +38,8 @@ class _Row:
 
     trial: Trial
     state: str
-    costs: Mapping[Objective, float]
-    shapes: tuple[tuple[str, Mapping[Objective, float]], ...]
+    costs: Mapping[str, float]
+    shapes: tuple[tuple[str, Mapping[str, float]], ...]
     cut_short: bool
     compile: float
     bench: float
@@ -104,10 +104,11 @@ def cache_file(history: History, entries: Sequence[Entry]) -> str:
         if objective not in row.costs and row.state == "correct":
             continue
         failure = _CACHE_WORDS.get(row.state, _OTHER_FAILURE)
+        costs: Mapping[str, float | str] = row.costs or dict.fromkeys(("time", objective), failure)
         values = row.trial.configuration.as_dict()
         cache[",".join(map(str, values.values()))] = {
             **values,
-            **(row.costs or dict.fromkeys(("time", objective), failure)),
+            **costs,
             "times": row.times,
             "compile_time": row.compile,
             "verification_time": 0,
@@ -162,7 +163,7 @@ def _rows(history: History, entries: Sequence[Entry]) -> Iterator[_Row]:
         )
 
 
-def _costs(cell: Full, objective: Objective) -> dict[Objective, float]:
+def _costs(cell: Full, objective: Objective) -> dict[str, float]:
     """The time of a cell, and what else was minimised, in :data:`UNITS`."""
     time = cell.median_ns / 1e6
     if objective == "time" or cell.energy is None:
@@ -171,9 +172,7 @@ def _costs(cell: Full, objective: Objective) -> dict[Objective, float]:
     return {"time": time, objective: energy if objective == "energy" else energy * time}
 
 
-def _means(
-    costs: Sequence[Mapping[Objective, float]], weights: Sequence[float]
-) -> dict[Objective, float]:
+def _means(costs: Sequence[Mapping[str, float]], weights: Sequence[float]) -> dict[str, float]:
     """The weighted geometric mean over shapes of each cost that all have."""
     common = [name for name in costs[0] if all(name in each for each in costs)]
     return {name: geometric_mean([each[name] for each in costs], weights) for name in common}
