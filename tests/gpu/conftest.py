@@ -1,5 +1,6 @@
 """The tests of this folder need an NVIDIA GPU, and are left out where there is none."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason:
         for item in ours:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def ray_here():
+    """A Ray of this machine with its GPUs."""
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    import ray
+
+    ray.init(address="local", namespace="kernelwright", include_dashboard=False)
+    yield ray
+    ray.shutdown()

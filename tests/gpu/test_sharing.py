@@ -17,17 +17,6 @@ pytestmark = pytest.mark.gpu
 SPEC = Path(__file__).parent / "data" / "silu_space" / "cuda.yaml"
 
 
-@pytest.fixture
-def ray_here():
-    """A Ray of this machine with its GPUs."""
-    os.environ["RAY_AUTH_MODE"] = "disabled"
-    import ray
-
-    ray.init(address="local", namespace="kernelwright", include_dashboard=False)
-    yield ray
-    ray.shutdown()
-
-
 def begin(path):
     experiment = load_experiment(SPEC)
     text = SPEC.read_text()

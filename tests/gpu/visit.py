@@ -23,6 +23,8 @@ DATA = "tests/gpu/data"
 TAIL_LINES = 25
 OWN_STEP = ("test_sequences", "test_mechanical")
 """Tests that bench whole experiments: a step of their own."""
+APART = ("test_exploits", "test_honest_kernels", "test_sharing", "test_two_gpus", *OWN_STEP)
+"""What the step that runs all other tests leaves to steps of its own."""
 RUNS_LOADED = ("runs/silu", "runs/rmsnorm", "runs/merge")
 """Runs whose kernels are launched from an application, and timed there."""
 RUNNING: list[int] = []
@@ -82,10 +84,7 @@ def steps() -> dict[str, Step]:
             180,
             tests(
                 "tests/gpu",
-                *(
-                    f"--ignore=tests/gpu/{one}.py"
-                    for one in ("test_exploits", "test_honest_kernels", "test_sharing", *OWN_STEP)
-                ),
+                *(f"--ignore=tests/gpu/{one}.py" for one in APART),
             ),
         ),
         "sequences": Step(300, tests(*map("tests/gpu/{}.py".format, OWN_STEP), "-s")),
@@ -119,6 +118,7 @@ def steps() -> dict[str, Step]:
                 "--against-one",
             ),
         ),
+        "two_faults": Step(180, tests("tests/gpu/test_two_gpus.py", "-s")),
         "campaign": Step(  # with two GPUs, two runs side by side
             450,
             python("-m", "cluster", "campaign", f"{DATA}/campaign.yaml", "-o", out("campaign")),
