@@ -1,79 +1,209 @@
-"""How often the bench rejects honest kernels: every bundled OpenCL experiment, many secret seeds.
+"""How often the bench rejects honest kernels: every bundled experiment, many secret seeds.
 
-Run as ``python -m tests.benchmarks.false_alarms [SEEDS]``. For each seed the baseline runs against
-itself and a few random configurations of the template against it, all the way through the harder
-checks of a first confirmation. Prints one line per experiment and exits with 1 if there was any
-false alarm.
+``python -m tests.benchmarks.false_alarms [SEEDS [opencl|cuda]]`` takes, for each seed and each
+experiment, the baseline as its own candidate, a few random configurations of the template, and the
+first configuration that each template of the recorded transcripts names. All go through every check
+of a first confirmation, the thousand repeats on a GPU among them; they are timed no longer than
+that takes. CUDA adds the honest kernels of unusual kinds.
+
+Prints a line for each experiment and seed, and each rejection. Exits with 1 if there was one, or if
+not all was tried.
 """
 
+import argparse
 import random
 import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from agents.generation.admission import usable_seeds
+from agents.llm.replay import read_transcript
+from agents.replies import GeneratedTemplate, read_template
+from agents.settings import Mode
+from tests.exploits.turns import add_options, share, tried
 from tests.workers.harness import Laboratory
 from tuner.candidate import Candidate
+from tuner.errors import KernelwrightError
+from tuner.experiment.load import load_experiment
+from tuner.experiment.model import Experiment, Template
 from tuner.experiment.odd_shapes import every_shape
 from tuner.plan import CellPlan
 from tuner.space.lower import lower
-from tuner.trial import Configuration, Rejected
+from tuner.trial import Code, Configuration, Rejected, Stage
 from workers.bench.deadlines import Deadlines
 
-ROOT = Path(__file__).parent.parent.parent
-SPECS = [
-    *sorted((ROOT / "deploy" / "experiments").glob("*/opencl.yaml")),
-    *sorted((ROOT / "tests" / "experiments" / "data").glob("*/opencl.yaml")),
-]
+ROOT = Path(__file__).parents[2]
+SPECS = {
+    "opencl": ("deploy/experiments/*/opencl.yaml",),
+    "cuda": ("deploy/experiments/*/cuda*.yaml", "tests/gpu/data/honest/*.yaml"),
+}
 CONFIGURATIONS = 3
+LAUNCHES = 10
+"""Timed launches at most."""
 
 
-def configurations(laboratory: Laboratory, rng: random.Random) -> list[Candidate]:
-    """Random configurations of its template, if any, that can run on every tune shape."""
-    experiment, found = laboratory.experiment, []
-    if experiment.template is None:
-        return []
-    shapes = experiment.shapes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Honest:
+    """The kernels of one experiment under one secret; ``alone``: nothing else uses the device."""
+
+    spec: Path
+    secret: int
+    alone: bool
+
+    @property
+    def name(self) -> str:
+        """The folder and the file of the spec."""
+        return f"{self.spec.parent.name}/{self.spec.stem}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarms:
+    """How many kernels were tried, what was rejected, and the notes of preparation and checks."""
+
+    unit: Honest
+    kernels: int
+    found: tuple[str, ...]
+    notes: tuple[str, ...]
+    by_time: bool
+    seconds: float
+
+
+def templates(experiment: Experiment, spec: Path) -> Iterator[tuple[Template, Configuration]]:
+    """Each recorded template, and what its author would try first."""
+    modes: dict[str, Mode] = {"": "template", "_direct": "direct"}
+    for suffix, mode in modes.items():
+        path = spec.parent / f"transcript_{spec.stem}{suffix}.jsonl"
+        for exchange in read_transcript(path).exchanges if path.exists() else ():
+            found = read_template(exchange.reply, experiment.kernel.source.name, mode)
+            if isinstance(found, GeneratedTemplate):
+                template = found.template
+                values = {name: values[0] for name, values in template.parameters.items()}
+                seed = next(iter(usable_seeds(template, found.seeds)), values)
+                yield template, Configuration.of(seed)
+
+
+def candidates(laboratory: Laboratory, spec: Path, rng: random.Random) -> list[Candidate]:
+    """The honest kernels that can run on every tune shape."""
+    experiment = laboratory.experiment
     bindings = every_shape(experiment)
-    while len(found) < CONFIGURATIONS:
-        values = {name: rng.choice(v) for name, v in experiment.template.parameters.items()}
-        chosen = Configuration.of(values)
-        plan = lower(experiment, experiment.template, chosen, bindings, laboratory.device)
-        if all(isinstance(cell, CellPlan) for cell in plan.cells[: len(shapes.tune)]):
-            found.append(laboratory.compiled(len(found) + 1, plan))
+    (build, *_) = laboratory.plan.builds
+    twin = laboratory.candidate(f"{build.source}\n")
+    assert isinstance(twin, Candidate), twin
+    found = [twin]
+
+    def add(template: Template, configuration: Configuration) -> None:
+        plan = lower(experiment, template, configuration, bindings, laboratory.device)
+        if all(isinstance(cell, CellPlan) for cell in plan.cells[: len(experiment.shapes.tune)]):
+            found.append(laboratory.compiled(len(found), plan))
+
+    for template, configuration in templates(experiment, spec):
+        add(template, configuration)
+    recorded = len(found)
+    while (template := experiment.template) and len(found) < recorded + CONFIGURATIONS:
+        values = {name: rng.choice(v) for name, v in template.parameters.items()}
+        add(template, Configuration.of(values))
     return found
 
 
-def alarms(spec: Path, seed: int) -> list[str]:
-    """Every rejection of an honest kernel under one secret seed."""
-    laboratory = Laboratory(spec, secret=seed, deadlines=Deadlines())
+def try_kernels(unit: Honest, binaries: Path) -> Alarms:
+    """Try the kernels; compiled ones are kept in ``binaries``."""
+    began = time.monotonic()
+    experiment = load_experiment(unit.spec)
+    measure = replace(
+        experiment.measure,
+        warmup=1,
+        repeats=min(experiment.measure.repeats, LAUNCHES),
+        at_most=min(experiment.measure.at_most, LAUNCHES),
+    )
+    rejected: list[tuple[str, Rejected]] = []
+    notes: set[str] = set()
+    errors: list[str] = []
+    kernels: list[Candidate] = []
     try:
-        if isinstance(laboratory.prepared.result, Rejected):
-            return [f"baseline: {laboratory.prepared.result.detail}"]
-        candidates = configurations(laboratory, random.Random(seed))
-        outcomes = [(c, laboratory.bench.run(c).outcome) for c in candidates]
-        found = [f"{c.plan.builds[0].defines}: {o.detail}" for c, o in outcomes
-                 if isinstance(o, Rejected)]  # fmt: skip
-        confirmed = laboratory.confirmed(*candidates)
-        found += [f"confirm: {reason.detail}" for _, reason in confirmed.failed]
-        examined = laboratory.examined(*candidates)
-        found += [f"examine: {reason.detail}" for _, reason in examined.failed]
-        notes = {*laboratory.prepared.notes, *confirmed.notes} if seed == 1 else ()
-        found += [f"note: {note}" for note in sorted(notes)]
-        return found
-    finally:
-        laboratory.close()
+        with closing(
+            Laboratory(
+                replace(experiment, measure=measure),
+                secret=unit.secret,
+                deadlines=Deadlines(),
+                binaries=binaries,
+            )
+        ) as laboratory:
+            notes |= {*laboratory.prepared.notes}
+            if isinstance(laboratory.prepared.result, Rejected):
+                rejected.append(("baseline", laboratory.prepared.result))
+            else:
+                kernels = candidates(laboratory, unit.spec, random.Random(unit.secret))
+                names = {one.trial: str(one.plan.builds[0].defines) for one in kernels}
+                outcomes = {one.trial: laboratory.bench.run(one).outcome for one in kernels}
+                rejected += [
+                    (names[n], out) for n, out in outcomes.items() if isinstance(out, Rejected)
+                ]
+                confirmed = laboratory.confirmed(*kernels)
+                examined = laboratory.examined(*kernels)
+                failed = (*confirmed.failed, *examined.failed)
+                rejected += [(names[trial], reason) for trial, reason in failed]
+                notes |= {*confirmed.notes}
+    except (AssertionError, KernelwrightError) as error:
+        errors.append(f"not tried: {error}")
+    return Alarms(
+        unit=unit,
+        kernels=len(kernels),
+        found=(*(f"{name}: {r.code}: {r.detail}" for name, r in rejected), *errors),
+        notes=tuple(sorted(notes)),
+        by_time=bool(errors)
+        or any(r.stage is Stage.TIME or r.code == Code.HANG for _, r in rejected),
+        seconds=time.monotonic() - began,
+    )
+
+
+def again(result: Alarms) -> list[Honest]:
+    """The experiment alone, if it was rejected by its time while others used the device."""
+    return [replace(result.unit, alone=True)] if result.by_time else []
 
 
 def main() -> int:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    total = 0
-    for spec in SPECS:
-        found = [alarm for seed in range(1, seeds + 1) for alarm in alarms(spec, seed)]
-        notes = [text for text in found if text.startswith("note: ")]
-        total += len(found) - len(notes)
-        print(f"{spec.parent.name}: {seeds} seeds, {len(found) - len(notes)} false alarms")
-        for text in found:
-            print(f"  {text}", flush=True)
-    return 1 if total else 0
+    """Print what was rejected; fail if anything was."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", type=int, nargs="?", default=20)
+    parser.add_argument("language", choices=SPECS, nargs="?", default="opencl")
+    parser.add_argument("specs", type=Path, nargs="*", help="instead of the bundled ones")
+    add_options(parser)
+    given = parser.parse_args()
+    specs = given.specs or [p for each in SPECS[given.language] for p in sorted(ROOT.glob(each))]
+    rounds = [
+        share(
+            [Honest(spec=s, secret=secret, alone=given.language == "opencl") for s in specs],
+            given.part,
+        )
+        for secret in range(1, given.seeds + 1)
+    ]
+    tries: dict[Honest, Alarms] = {}
+    with tempfile.TemporaryDirectory() as binaries:
+        work = partial(try_kernels, binaries=Path(binaries))
+        for result in tried(work, rounds, again, jobs=given.jobs, seconds=given.seconds):
+            unit = result.unit
+            tries[replace(unit, alone=False)] = result
+            print(f"{unit.name}, seed {unit.secret}: {result.kernels} kernels, {len(result.found)} "
+                  f"alarms, {result.seconds:.1f} s", flush=True)  # fmt: skip
+            notes = result.notes if unit.secret == 1 else ()
+            for text in (*result.found, *(f"note: {note}" for note in notes)):
+                print(f"  {text}", flush=True)
+    kernels, seeds, alarms = Counter[str](), Counter[str](), Counter[str]()
+    for result in tries.values():
+        name = result.unit.name
+        kernels[name] += result.kernels
+        seeds[name] += 1
+        alarms[name] += len(result.found)
+    for name in sorted(seeds):
+        print(f"{name}: {kernels[name]} kernels in {seeds[name]} seeds, {alarms[name]} alarms")
+    print(f"{sum(alarms.values())} false alarms")
+    return int(bool(sum(alarms.values())) or len(tries) < sum(map(len, rounds)))
 
 
 if __name__ == "__main__":

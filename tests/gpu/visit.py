@@ -4,7 +4,8 @@
 time-out and its own log in ``$OUT``; what a step prints last is shown, and the exit code says
 whether all went well. Steps joined by ``+`` run side by side: whoever times holds the device, and
 the others compile and make oracles meanwhile. Runs need no Ray and are kept under ``$OUT/runs``.
-With ``PEER``, a command that prints its own figure, ``throughput`` runs that beside us.
+With ``PEER``, a command that prints its own figure, ``throughput`` runs that beside us. With
+``PART=1/2`` another device takes the other half of ``seeds`` and ``false_alarms``.
 """
 
 import contextlib
@@ -76,6 +77,7 @@ def steps() -> dict[str, Step]:
     bundled = "deploy/experiments"
     peer = ("--peer", os.environ["PEER"]) if "PEER" in os.environ else ()
     replay, template = ("--model", "replay"), ("--model", "none")
+    share = ("--jobs", "12", "--part", os.environ.get("PART", "1/1"), "--seconds")
     return {
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
@@ -91,7 +93,10 @@ def steps() -> dict[str, Step]:
         "sharing": Step(400, tests("tests/gpu/test_sharing.py", "-s")),  # best on two GPUs
         "exploits": Step(300, tests("tests/gpu/test_exploits.py", "-s")),
         "seeds": Step(
-            590, python("-m", "tests.exploits.seeds", "10", "tests/gpu/exploits", "4[58]*", "51*")
+            330, python("-m", "tests.exploits.seeds", "10", "tests/gpu/exploits", *share, "300")
+        ),
+        "false_alarms": Step(
+            180, python("-m", "tests.benchmarks.false_alarms", "10", "cuda", *share, "150")
         ),
         "honest": Step(590, tests("tests/gpu/test_honest_kernels.py")),
         "storm": Step(500, python("-m", "tests.benchmarks.storm", "--backend", "cuda")),

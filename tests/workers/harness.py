@@ -39,21 +39,31 @@ QUICK = Deadlines(launch=1.0, first=4.0)
 
 
 @cache
-def compiler(device: Device) -> CompileWorker:
+def compiler(device: Device, kept: Path | None = None) -> CompileWorker:
     """A compile process for all laboratories on a device; it ends with this process."""
-    return CompileWorker(device)
+    return CompileWorker(device, kept)
 
 
 class Laboratory:
-    """A bench for an experiment's language, with its baseline ready."""
+    """A bench for an experiment's language, with its baseline ready.
 
-    def __init__(self, spec: Path, *, secret: int = 7, deadlines: Deadlines = QUICK) -> None:
-        self.experiment: Experiment = load_experiment(spec)
+    Binaries are kept in the folder ``binaries``, if any, for other processes.
+    """
+
+    def __init__(
+        self,
+        spec: Path | Experiment,
+        *,
+        secret: int = 7,
+        deadlines: Deadlines = QUICK,
+        binaries: Path | None = None,
+    ) -> None:
+        self.experiment = spec if isinstance(spec, Experiment) else load_experiment(spec)
         self.bench = DeviceBench(
             self.experiment.kernel.language, 0, deadlines=deadlines, rng=np.random.default_rng(1)
         )
         self.device: Device = self.bench.device()
-        self.compiler = compiler(self.device)
+        self.compiler = compiler(self.device, binaries)
         self.plan: Plan = lower(
             self.experiment,
             None,
