@@ -9,6 +9,7 @@ The text may be hostile: no pattern scans past the start of its next match, so t
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,10 @@ _REACHES = {
     "a clock": re.compile(r"%(?:clock|globaltimer|pm\d)"),
     "printf": re.compile(r"\bvprintf\b"),
     "the launch of another kernel": re.compile(r"\bcuda(?:LaunchDevice|GraphLaunch|GetParameter)"),
+    "the device's heap, which outlasts a launch": re.compile(
+        r"\.extern\s+\.func[^;{]*?\b(?:malloc|free)\b"
+    ),
+    "the number of its launch": re.compile(r"%gridid"),
 }
 _PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
 _BOUND = re.compile(
@@ -36,8 +41,11 @@ _GLOBAL = re.compile(
     r"\.global\s+(?:\.attribute\([^()]*\)\s+)?(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d{1,9})\s+"
     r"(?P<name>[\w$]+)(?:\[(?P<count>\d{1,18})\])?\s*(?P<end>[=;])"
 )
+_INITIAL = re.compile(r"=([^;]*);")
+_WORD = re.compile(r"[\w$]+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
 _STATEMENT = re.compile(r"([^;{}]*+)([;{}]|\Z)")
+_OPERATION = re.compile(r"[a-z][a-z0-9_]*(?:[.:]+[\w]+)*")
 _CALL = re.compile(r"call[\w.]*\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)(?:\s*,\s*\(([^()]*)\))?")
 _SMALL = 1 << 20
 _HALF = "32"
@@ -69,6 +77,7 @@ class _Function:
     moves: list[_Move] = field(default_factory=list)
     reads: list[_Key] = field(default_factory=list)
     writes: list[_Key] = field(default_factory=list)
+    escapes: list[_Key] = field(default_factory=list)
     calls: list[tuple[str, tuple[_Key, ...], tuple[_Key, ...]]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
 
@@ -104,13 +113,14 @@ def variable_bytes(ptx: str) -> Mapping[str, int]:
 def lasting_variables(ptx: str) -> Mapping[str, int]:
     """The sizes in bytes of variables that keep what a launch writes to them, by name.
 
-    One with an initial value is left out where no write to it is found.
+    One with an initial value is a table where its address is only added to and read from. Beside a
+    variable that is none, tables count too: a write behind its end reaches them.
     """
     text = _VECTOR.sub(_joined, uncommented(ptx))
     declared = {found["name"]: found for found in _GLOBAL.finditer(text)}
     if not declared:
         return {}
-    functions = {function.name: function for _, function in _functions(text)}
+    functions = {function.name: function for _, function in _functions(text, doubtful=True)}
     held = _held(
         functions,
         {
@@ -119,16 +129,18 @@ def lasting_variables(ptx: str) -> Mapping[str, int]:
             for function in functions
         },
     )
-    written = _origins(held, (key for one in functions.values() for key in one.writes))
-    return {
-        name: _bytes(found)
-        for number, (name, found) in enumerate(declared.items())
-        if number in written
-        or (
-            found["end"] == ";"
-            and len(re.findall(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text)) > 1
-        )
+    changed = _origins(
+        held, (key for one in functions.values() for key in (*one.writes, *one.escapes))
+    )
+    often = Counter(_WORD.findall(text))
+    used = [name for name in declared if often[name] > 1]
+    pointed_to = set(_WORD.findall(" ".join(_INITIAL.findall(text))))
+    tables = {
+        name
+        for number, name in enumerate(declared)
+        if number not in changed and declared[name]["end"] == "=" and name not in pointed_to
     }
+    return {} if tables.issuperset(used) else {name: _bytes(declared[name]) for name in used}
 
 
 def _bytes(declared: re.Match[str]) -> int:
@@ -211,12 +223,13 @@ def _held(
     return held
 
 
-def _functions(text: str) -> Iterator[tuple[str, _Function]]:
+def _functions(text: str, *, doubtful: bool = False) -> Iterator[tuple[str, _Function]]:
+    """The functions with their kinds; see :class:`_Body`."""
     heads = [*_FUNCTION.finditer(text)]
     ends = [*(head.start() for head in heads), len(text)][1:]
     for head, end in zip(heads, ends, strict=True):
         function = _Function(head[3], _formals(head[4] or ""), results=_formals(head[2] or ""))
-        _Body(function).read(text, head.end(), end)
+        _Body(function, doubtful=doubtful).read(text, head.end(), end)
         yield head[1], function
 
 
@@ -227,10 +240,16 @@ def _formals(text: str) -> list[str]:
 
 
 class _Body:
-    """One function's statements; parameters of calls get names of their own in each call."""
+    """One function's statements; parameters of calls get names of their own in each call.
 
-    def __init__(self, function: _Function) -> None:
+    A pointer is followed where it certainly remains one. In ``doubtful`` use any number made of it
+    may be one too, and it escapes where it is stored in global memory, decides something, or is
+    passed to a function that is not known.
+    """
+
+    def __init__(self, function: _Function, *, doubtful: bool) -> None:
         self._function = function
+        self._doubtful = doubtful
         self._renamed: dict[str, str] = {}
         self._count = 0
 
@@ -252,8 +271,9 @@ class _Body:
         elif call := _CALL.match(text):
             self._call(call)
         elif text and not text.startswith("."):
-            operation, _, rest = text.partition(" ") if " " in text else text.partition("\t")
-            self._instruction(operation.strip(), rest)
+            operation = _OPERATION.match(text)
+            if operation:
+                self._instruction(operation[0], text[operation.end() :])
 
     def _key(self, name: str) -> _Key:
         return self._function.name, self._renamed.get(name, name)
@@ -275,6 +295,8 @@ class _Body:
             self._load(kind, modifiers, space, values, places)
         elif kind in ("st", "red", "atom") or "bulk" in modifiers or kind == "multimem":
             self._store(kind, modifiers, space, values, places)
+        elif self._doubtful:
+            self._doubt(kind, values)
         elif len(values) > 1:
             self._compute(kind, modifiers, values)
 
@@ -305,6 +327,15 @@ class _Body:
             self._function.moves.extend(_Move(key, stored) for key in self._memory(space))
         elif not space:
             self._function.writes.extend(address)
+            self._function.escapes.extend(stored)
+
+    def _doubt(self, kind: str, values: list[str]) -> None:
+        """What may become of a pointer in any instruction that is no load and no store."""
+        sources = tuple(key for value in values[1:] for key in self._keys(value))
+        if kind in ("setp", "set", "call", "vote", "match"):
+            self._function.escapes.extend(sources)
+        for value in values[:1]:
+            self._function.moves.extend(_Move(target, sources) for target in self._keys(value))
 
     def _compute(self, kind: str, modifiers: list[str], values: list[str]) -> None:
         """What an instruction makes of pointers: sums keep them, numbers got from them do not."""
