@@ -6,8 +6,8 @@ OpenCL compiler changes the process's current folder meanwhile.
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ from tuner.experiment.arguments import item_bytes
 from tuner.experiment.model import ITEM_BYTES, Argument
 from tuner.export.manifest import NAME, Served, check_manifest, read_manifest
 from tuner.files import UnreadableFile, inside, read_bounded
-from tuner.plan import Build, Shape
+from tuner.plan import Build
 from tuner.trial import Rejected
 from workers.backends.registry import adapter_of
 from workers.devices.port import DeviceFailure, StagedScalar
@@ -34,14 +34,16 @@ _KEPT_CALLS = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What one kind of call launches; ``code`` is loaded. Without code nothing is launched."""
+    """What one kind of call launches; without ``launches`` that is nothing.
+
+    ``values`` has the bytes of the scalars that such a call leaves out, ``dtypes`` the type of each
+    argument.
+    """
 
     variant: str
-    symbols: Shape
-    served: Served | None = None
-    code: Any = None
-    sizes: Mapping[str, int] | None = None
-    scratch: Mapping[str, int] | None = None
+    launches: Any = None
+    values: Mapping[str, bytes] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
 class TunedKernel:
@@ -73,6 +75,12 @@ class TunedKernel:
         passed = self._signature.arguments
         self._by_name = {argument.name: argument for argument in passed}
         self._outputs = frozenset(argument.name for argument in passed if argument.is_output)
+        buffers = [a.name for a in passed if a.kind not in ("scalar", "struct")]
+        self._arrays = tuple(buffers)
+        self._aligned = tuple((a.name, a.align) for a in passed if a.name in buffers and a.align)
+        self._apart = tuple(
+            pair for pair in combinations(buffers, 2) if not self._outputs.isdisjoint(pair)
+        )
         self._free = frozenset(
             a.name for a in passed if a.kind == "scalar" and not self._signature.may_lack(a)
         )
@@ -115,11 +123,13 @@ class TunedKernel:
             tuner.errors.EnvironmentProblem: the kernel cannot be compiled or launched here.
         """
         given, place, prepared = self._prepared(arguments, stream, by_name)
-        if prepared.served is None:
+        if prepared.launches is None:
             return
-        bound = self._bound(given, prepared)
+        values = {**prepared.values, **given.structs}
+        for name, value in given.scalars.items():
+            values[name] = _packed(prepared.dtypes[name], value)
         try:
-            place.launch(prepared.code, bound)
+            place.launch(prepared.launches, given.arrays, values)
         except DeviceFailure as failure:
             raise EnvironmentProblem(f"{self.name}: {prepared.variant}: {failure}") from None
 
@@ -201,29 +211,25 @@ class TunedKernel:
 
     def _kind(self, given: Given) -> Hashable:
         """What decides how a call is checked and what it launches."""
+        arrays = given.arrays
         return (
-            tuple((v.dtype, v.shape, v.strides, v.size, v.writable) for v in given.arrays.values()),
-            tuple(given.arrays),
-            tuple((n, v) for n, v in given.scalars.items() if n not in self._free),
-            tuple((name, len(data)) for name, data in given.structs.items()),
+            tuple([arrays[name].layout for name in self._arrays]),
+            tuple([(n, v) for n, v in given.scalars.items() if n not in self._free]),
+            tuple([(name, len(data)) for name, data in given.structs.items()]),
             tuple(given.symbols.items()),
             self._suits_tuned(given),
         )
 
     def _suits_tuned(self, given: Given) -> bool:
         """Whether the arguments are as those with which tuned variants were tested."""
-        for argument in self._signature.arguments:
-            view = given.arrays.get(argument.name)
-            if view is not None and argument.align and view.address % argument.align:
+        arrays, scalars = given.arrays, given.scalars
+        for name, align in self._aligned:
+            if arrays[name].address % align:
                 return False
         for name, argument in self._signature.fixed.items():
-            if name in given.scalars and not _same(argument, given.scalars[name]):
+            if name in scalars and not _same(argument, scalars[name]):
                 return False
-        return not any(
-            _overlap(one, other)
-            for (name, one), (its, other) in combinations(given.arrays.items(), 2)
-            if name in self._outputs or its in self._outputs
-        )
+        return not any(_overlap(arrays[one], arrays[other]) for one, other in self._apart)
 
     def _prepare(self, given: Given, place: Place) -> _Prepared:
         signature = self._signature
@@ -236,15 +242,32 @@ class TunedKernel:
             if a.is_buffer
         }
         if not any(sizes[name] for name in self._outputs):
-            return _Prepared("", symbols)
+            return _Prepared("")
         served = self._manifest.serve(symbols, place.device, tuned=self._suits_tuned(given))
         if isinstance(served, str):
             at = ", ".join(f"{name}={value}" for name, value in symbols.items())
             raise SpecError(f"{self.name} cannot be launched at {at}: {served}")
         own = {a.name: sizes[a.name] for a in self._manifest.arguments if a.kind == "scratch"}
         added = {s.name: s.elements * item_bytes(s.dtype) for s in served.cell.scratch}
-        code = self._code(place, served)
-        return _Prepared(served.variant.name, symbols, served, code, sizes, own | added)
+        scalars = [a for a in self._manifest.arguments if a.kind == "scalar"]
+        own_values = {
+            a.name: _packed(dtypes[a.name], own_value(a, symbols))
+            for a in scalars
+            if a.name not in given.scalars
+        }
+        bound = BoundCell(
+            cell=served.cell,
+            widths={a.name: item_bytes(dtypes[a.name]) for a in scalars}
+            | {name: len(data) for name, data in given.structs.items()},
+            nulls=self._nulls,
+            sizes=sizes,
+            scratch=own | added,
+            constants={
+                a.name: a.symbol or a.name for a in signature.arguments if a.kind == "constant"
+            },
+        )
+        launches = place.bind(self._code(place, served), bound)
+        return _Prepared(served.variant.name, launches, own_values, dtypes)
 
     def _code(self, place: Place, served: Served) -> Any:
         key = place.key, served.build
@@ -260,31 +283,6 @@ class TunedKernel:
                 )
             self._codes[key] = place.load(compiled)
         return self._codes[key]
-
-    def _bound(self, given: Given, prepared: _Prepared) -> BoundCell:
-        assert prepared.served is not None
-        symbols, values = prepared.symbols, dict(given.structs)
-        for argument in self._manifest.arguments:
-            if argument.kind == "scalar":
-                dtype = str(symbols.get(argument.dtype, argument.dtype))
-                value = given.scalars.get(argument.name)
-                if value is None:
-                    value = own_value(argument, symbols)
-                scalar = StagedScalar(name=argument.name, dtype=dtype, value=value)
-                values[argument.name] = value_bytes(scalar)
-        return BoundCell(
-            cell=prepared.served.cell,
-            arrays=given.arrays,
-            values=values,
-            nulls=self._nulls,
-            sizes=prepared.sizes or {},
-            scratch=prepared.scratch or {},
-            constants={
-                a.name: a.symbol or a.name
-                for a in self._signature.arguments
-                if a.kind == "constant"
-            },
-        )
 
 
 def _text(folder: Path, name: str) -> str:
@@ -303,11 +301,17 @@ def _same(argument: Argument, given: float) -> bool:
     own = own_value(argument, {})
     if own == given or argument.dtype not in ITEM_BYTES:  # a type symbol has no one size
         return own == given
+    return _packed(argument.dtype, own) == _packed(argument.dtype, given)
 
-    def stored(value: float) -> bytes:
-        return value_bytes(StagedScalar(name="", dtype=argument.dtype, value=value))
 
-    return stored(own) == stored(given)
+@lru_cache(maxsize=_KEPT_CALLS)
+def _kept_bytes(dtype: str, value: float) -> bytes:
+    return value_bytes(StagedScalar(name="", dtype=dtype, value=value))
+
+
+def _packed(dtype: str, value: float) -> bytes:
+    """A scalar's bytes, which are kept, but for those of zeros: 0.0 and -0.0 are equal as keys."""
+    return _kept_bytes(dtype, value) if value else _kept_bytes.__wrapped__(dtype, value)
 
 
 def _overlap(one: ArrayView, other: ArrayView) -> bool:

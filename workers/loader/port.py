@@ -5,15 +5,14 @@ Unlike the bench it runs in the application's own process, on buffers that it do
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayView:
-    """One array or buffer of the application.
+class ArrayView(NamedTuple):
+    """One array or buffer of the application: a tuple, since every call makes some.
 
     Attributes:
         given: the object itself, or what stands for it on the device; keeps the memory.
@@ -24,6 +23,7 @@ class ArrayView:
         shape: extents; empty for a bare buffer.
         strides: in elements.
         writable: whether it may be an output.
+        home: the number of its device, if the array tells that.
     """
 
     given: Any
@@ -34,16 +34,21 @@ class ArrayView:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     writable: bool = True
+    home: int | None = None
+
+    @property
+    def layout(self) -> Hashable:
+        """All but the object and where it lies."""
+        return self[3:8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundCell:
-    """The launches of one shape, and what they are given.
+    """The launches of one shape, and what all calls for it have in common.
 
     Attributes:
         cell: the launches.
-        arrays: by argument.
-        values: the bytes of each argument that is passed by value.
+        widths: the number of bytes of each argument that is passed by value.
         nulls: arguments that are null pointers.
         sizes: the bytes of each array that the kernel may use.
         scratch: the bytes of each work buffer, to be allocated.
@@ -51,8 +56,7 @@ class BoundCell:
     """
 
     cell: CellPlan
-    arrays: Mapping[str, ArrayView]
-    values: Mapping[str, bytes]
+    widths: Mapping[str, int]
     nulls: frozenset[str]
     sizes: Mapping[str, int]
     scratch: Mapping[str, int]
@@ -71,10 +75,21 @@ class Place(Protocol):
         """Equal for places that can share loaded code."""
 
     def load(self, binary: Binary) -> Any:
-        """Load code; the result is only passed to :meth:`launch` of a place of the same key."""
+        """Load code; the result is only passed to :meth:`bind` of a place of the same key."""
 
-    def launch(self, code: Any, bound: BoundCell) -> None:
-        """Put the launches into the stream, without waiting for them."""
+    def bind(self, code: Any, bound: BoundCell) -> Any:
+        """Prepare launches; the result is only passed to :meth:`launch` of such a place."""
+
+    def launch(
+        self, launches: Any, arrays: Mapping[str, ArrayView], values: Mapping[str, bytes]
+    ) -> None:
+        """Put the launches into the stream, without waiting for them.
+
+        Args:
+            launches: what :meth:`bind` returned.
+            arrays: by argument.
+            values: the bytes of each argument that is passed by value.
+        """
 
 
 class Runtime(Protocol):

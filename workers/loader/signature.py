@@ -7,6 +7,7 @@ rest is then compared with what the spec says for that shape.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tuner.errors import SpecError
 from tuner.experiment.arguments import integer_limits, item_bytes, passed_bytes
@@ -79,6 +80,8 @@ class Signature:
         Raises:
             SpecError: one is unknown, given twice, or missing.
         """
+        if len(positional) == len(self.names) and not by_name:
+            return dict(zip(self.names, positional, strict=True))
         call = ", ".join(self.names)
         if len(positional) > len(self.names):
             raise SpecError(f"{len(positional)} arguments are given; the kernel takes ({call})")
@@ -289,6 +292,7 @@ def spanned(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
+@lru_cache(maxsize=4096)
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a contiguous array."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -75,10 +75,10 @@ def test_a_launch_has_arrays_values_null_pointers_and_constants_in_their_places(
             arguments=("out", "x", "factor", "none"),
         ),
     )
+    views = {name: seen.view(HostArray(array)) for name, array in arrays.items()}
     bound = BoundCell(
         cell=CellPlan(build=0, steps=steps),
-        arrays={name: seen.view(HostArray(array)) for name, array in arrays.items()},
-        values={"factor": np.float32(3).tobytes()},
+        widths={"factor": 4},
         nulls=frozenset({"none"}),
         sizes=dict.fromkeys(arrays, 16),
         scratch={},
@@ -87,10 +87,17 @@ def test_a_launch_has_arrays_values_null_pointers_and_constants_in_their_places(
     runtime.getDevice = lambda: 0
     place = CudaPlace(wrapped, 0, DEVICE, STREAM, None)
     runtime.streamBeginCapture(STREAM)
-    place.launch(place.load(binary("scale")), bound)
+    launches = place.bind(place.load(binary("scale")), bound)
+    place.launch(launches, views, {"factor": np.float32(3).tobytes()})
     assert out.tolist() == [9.0] * 4  # only captured so far
     runtime.graphLaunch(runtime.streamEndCapture(STREAM), 0)
     assert out.tolist() == [11.0] * 4
+    other = np.full(4, 4.0, np.float32)
+    runtime.streamBeginCapture(STREAM)
+    again = views | {"x": seen.view(HostArray(other))}
+    place.launch(launches, again, {"factor": np.float32(1).tobytes()})
+    runtime.graphLaunch(runtime.streamEndCapture(STREAM), 0)
+    assert out.tolist() == [9.0] * 4  # what the call before left is gone
     assert driver.attributes[0][2] == 65536
 
 

@@ -59,6 +59,10 @@ def test_another_call_of_the_same_shape_takes_its_own_scalars_and_arrays(kernel,
         out, x = made(queue, 4, 64)
         kernel(out, x, factor=np.float32(factor))
         np.testing.assert_array_equal(out.get(), factor * x.get())
+    for factor in (0.0, -0.0):  # equal, but not the same
+        out, x = made(queue, 3, 41)
+        kernel(out, x, factor=factor)
+        np.testing.assert_array_equal(np.signbit(out.get()), np.signbit(factor * x.get()))
 
 
 def test_flat_arrays_and_bare_buffers_are_taken_where_the_sizes_are_told(kernel, queue):

@@ -6,23 +6,26 @@ launches can be captured in a graph.
 """
 
 import contextlib
-import math
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
+from contextlib import AbstractContextManager
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.plan import Binary, KernelStep, MemsetStep
-from workers.backends.cuda.attributes import AttributedLaunch
-from workers.backends.cuda.driver import ON_DEVICE, Cuda, described, import_cuda
+from tuner.plan import Binary, KernelStep
+from workers.backends.cuda.argument_blocks import CudaLaunches
+from workers.backends.cuda.driver import Cuda, described, import_cuda
 from workers.loader.port import ArrayView, BoundCell
+from workers.loader.signature import row_major
 
-_SLOT = 16
-"""Arguments by value are aligned to this many bytes, which suits every type."""
+_KEPT_LAYOUTS = 4096
+"""Distinct extents of arrays whose sizes are remembered."""
+
+_AS_IT_IS = contextlib.nullcontext()
 
 
 def open_runtime() -> "CudaRuntime":
@@ -41,12 +44,15 @@ class CudaRuntime:
         """See :class:`workers.loader.port.Runtime`."""
         if _is_tensor(given):
             return _tensor(given)
+        loaded: Any = sys.modules.get("cupy")
+        if loaded is not None and isinstance(given, loaded.ndarray):
+            return _cupy_array(given)
         if not hasattr(given, "__cuda_array_interface__"):
             if not hasattr(given, "__dlpack__") or isinstance(given, np.ndarray):
                 return None
             import cupy
 
-            given = cupy.from_dlpack(given)
+            return _cupy_array(cupy.from_dlpack(given))
         return _array(given)
 
     def place(self, arrays: Mapping[str, ArrayView], stream: object) -> "CudaPlace":
@@ -55,7 +61,10 @@ class CudaRuntime:
         found: dict[int, str] = {}
         for name, view in arrays.items():
             if view.size:
-                found.setdefault(runtime.pointerGetAttributes(view.address).device, name)
+                home = view.home
+                if home is None:
+                    home = runtime.pointerGetAttributes(view.address).device
+                found.setdefault(home, name)
         if len(found) > 1:
             (one, first), (other, second), *_ = found.items()
             raise SpecError(
@@ -65,8 +74,9 @@ class CudaRuntime:
         if index not in self._devices:
             properties = runtime.getDeviceProperties(index)
             self._devices[index] = described(properties, runtime.driverGetVersion())
-        tensors = [view.given for view in arrays.values() if _is_tensor(view.given)]
-        torch: Any = sys.modules["torch"] if tensors else None
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and not any(_is_tensor(view.given) for view in arrays.values()):
+            torch = None
         address = _stream(stream, index, torch)
         return CudaPlace(self._cuda, index, self._devices[index], address, torch)
 
@@ -109,48 +119,32 @@ class CudaPlace:
         with self._current(), self._cuda.translated():
             return CudaCode(self._cuda, binary)
 
-    def launch(self, code: CudaCode, bound: BoundCell) -> None:
-        """Copy constants, then launch each step on the stream."""
-        runtime = self._cuda.runtime
+    def bind(self, code: CudaCode, bound: BoundCell) -> CudaLaunches:
+        """The launches with room for their arguments."""
         with self._current(), self._cuda.translated():
-            kept = {name: self._scratch(size) for name, size in bound.scratch.items()}
-            addresses = {name: address for name, (_, address) in kept.items()}
-            addresses |= {name: view.address for name, view in bound.arrays.items()}
-            sizes = {**bound.sizes, **bound.scratch}
-            for name, variable in bound.constants.items():
-                target, size = code.variable(variable), sizes[name]
-                runtime.memcpyAsync(target, addresses[name], size, ON_DEVICE, self._stream)
-            for step in bound.cell.steps:
-                if isinstance(step, MemsetStep):
-                    place, size = addresses[step.argument], sizes[step.argument]
-                    runtime.memsetAsync(place, step.byte, size, self._stream)
-                else:
-                    self._launch(code.function(step), step, addresses, bound)
+            functions = [
+                code.function(step) if isinstance(step, KernelStep) else 0
+                for step in bound.cell.steps
+            ]
+            variables = {name: code.variable(symbol) for name, symbol in bound.constants.items()}
+        return CudaLaunches(self._cuda, bound, functions, variables)
 
-    def _launch(
-        self, function: int, step: KernelStep, addresses: Mapping[str, int], bound: BoundCell
+    def launch(
+        self,
+        launches: CudaLaunches,
+        arrays: Mapping[str, ArrayView],
+        values: Mapping[str, bytes],
     ) -> None:
-        parts, places, end = [], [], 0
-        for name in step.arguments:
-            data = bound.values.get(name)
-            if data is None:
-                data = (0 if name in bound.nulls else addresses[name]).to_bytes(8, sys.byteorder)
-            places.append(end)
-            parts.append(data.ljust(-(-len(data) // _SLOT) * _SLOT, b"\0"))
-            end += len(parts[-1])
-        held = np.zeros(end + _SLOT, np.uint8)
-        start = -held.ctypes.data % _SLOT
-        held[start : start + end] = np.frombuffer(b"".join(parts), np.uint8)
-        table = np.array([held.ctypes.data + start + place for place in places or [0]], np.uint64)
-        arguments: int = table.ctypes.data
-        if step.dependent or math.prod(step.cluster) > 1:
-            AttributedLaunch(function, step, self._stream)(arguments)
-            return
-        sizes = (*step.grid, *step.block, step.shared_bytes, self._stream)
-        if step.cooperative:
-            self._cuda.driver.launchCooperativeKernel(function, *sizes, arguments)
-        else:
-            self._cuda.driver.launchKernel(function, *sizes, arguments, 0)
+        """Copy constants, then launch each step on the stream."""
+        given: dict[str, int | bytes] = {**launches.nulls, **values}
+        for name, view in arrays.items():
+            given[name] = view.address
+        with self._current(), self._cuda.translated():
+            kept = []
+            for name, size in launches.bound.scratch.items():
+                memory, given[name] = self._scratch(size)
+                kept.append(memory)
+            launches.launch(given, self._stream)
 
     def _scratch(self, size: int) -> tuple[object, int]:
         """Work space and its address, from an allocator that orders reuse by the stream."""
@@ -171,18 +165,18 @@ class CudaPlace:
             memory = cupy.cuda.alloc(max(1, size))
         return memory, memory.ptr
 
+    def _current(self) -> AbstractContextManager[None]:
+        """Makes the device current, if it is not."""
+        before: int = self._cuda.runtime.getDevice()
+        return _AS_IT_IS if before == self._index else self._switched(before)
+
     @contextlib.contextmanager
-    def _current(self) -> Iterator[None]:
-        runtime = self._cuda.runtime
-        before = runtime.getDevice()
-        if before == self._index:
-            yield
-            return
-        runtime.setDevice(self._index)
+    def _switched(self, before: int) -> Iterator[None]:
+        self._cuda.runtime.setDevice(self._index)
         try:
             yield
         finally:
-            runtime.setDevice(before)
+            self._cuda.runtime.setDevice(before)
 
 
 def _is_tensor(given: object) -> bool:
@@ -193,45 +187,38 @@ def _is_tensor(given: object) -> bool:
 def _tensor(given: Any) -> ArrayView:
     if given.device.type != "cuda":
         raise SpecError(f"is on {given.device}: move it to the GPU with .cuda()")
-    return _viewed(
-        given, given.data_ptr(), tuple(given.shape), tuple(given.stride()), given.element_size()
+    shape, strides, dtype = tuple(given.shape), tuple(given.stride()), _type_name(given.dtype)
+    size = _size(shape, strides, given.element_size())
+    return ArrayView(
+        given, 0, given.data_ptr(), size, dtype, shape, strides, home=given.get_device()
     )
+
+
+def _cupy_array(given: Any) -> ArrayView:
+    shape, item, memory = given.shape, given.itemsize, given.data
+    strides = tuple([step // item for step in given.strides])
+    size, dtype = _size(shape, strides, item), _type_name(given.dtype)
+    return ArrayView(given, 0, memory.ptr, size, dtype, shape, strides, home=memory.device_id)
 
 
 def _array(given: Any) -> ArrayView:
     told = given.__cuda_array_interface__
     address, read_only = told["data"]
     item = np.dtype(told["typestr"]).itemsize
-    shape = tuple(told["shape"])
-    steps = told.get("strides")
-    if steps is None:
-        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    else:
-        strides = tuple(step // item for step in steps)
-    return _viewed(given, address or 0, shape, strides, item, writable=not read_only)
+    shape, steps = tuple(told["shape"]), told.get("strides")
+    strides = row_major(shape) if steps is None else tuple([step // item for step in steps])
+    dtype = getattr(given, "dtype", None) or np.dtype(told["typestr"])
+    size = _size(shape, strides, item)
+    return ArrayView(given, 0, address or 0, size, _type_name(dtype), shape, strides, not read_only)
 
 
-def _viewed(
-    given: Any,
-    address: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    item: int,
-    *,
-    writable: bool = True,
-) -> ArrayView:
+@lru_cache(maxsize=_KEPT_LAYOUTS)
+def _size(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> int:
+    """Bytes from the first element to the end of the last one; strides are in elements."""
+    if 0 in shape:
+        return 0
     last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    dtype = getattr(given, "dtype", None) or np.dtype(given.__cuda_array_interface__["typestr"])
-    return ArrayView(
-        given=given,
-        base=0,
-        address=address,
-        size=0 if 0 in shape else (last + 1) * item,
-        dtype=_type_name(dtype),
-        shape=shape,
-        strides=strides,
-        writable=writable,
-    )
+    return (last + 1) * item
 
 
 @cache

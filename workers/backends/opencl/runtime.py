@@ -98,11 +98,23 @@ class OpenCLPlace:
         with translated(self._cl):
             return self._cl.Program(queue.context, [queue.device], [binary.code]).build()
 
-    def launch(self, code: Any, bound: BoundCell) -> None:
+    def bind(self, code: Any, bound: BoundCell) -> tuple[Any, BoundCell]:
+        """Both: a kernel object keeps its arguments, so that each launch makes its own."""
+        return code, bound
+
+    def launch(
+        self,
+        launches: tuple[Any, BoundCell],
+        arrays: Mapping[str, ArrayView],
+        values: Mapping[str, bytes],
+    ) -> None:
         """Enqueue each step after the one before, also in a queue that is out of order."""
         cl, queue = self._cl, self._queue
+        code, bound = launches
         with translated(cl):
-            buffers = {name: self._region(name, view) for name, view in bound.arrays.items()}
+            given: dict[str, Any] = dict.fromkeys(bound.nulls)
+            given |= {name: np.frombuffer(data, np.uint8) for name, data in values.items()}
+            buffers = {name: self._region(name, view) for name, view in arrays.items()}
             for name, size in bound.scratch.items():
                 flags = cl.mem_flags.READ_WRITE
                 buffers[name] = cl.Buffer(queue.context, flags, max(1, size))
@@ -115,14 +127,10 @@ class OpenCLPlace:
                     size = sizes[step.argument]
                     event = cl.enqueue_fill_buffer(queue, buffer, byte, 0, size, wait_for=after)
                 else:
-                    event = self._enqueue(code, step, bound, buffers, after)
+                    event = self._enqueue(code, step, given | buffers, after)
 
-    def _enqueue(
-        self, code: Any, step: KernelStep, bound: BoundCell, buffers: Mapping[str, Any], after: Any
-    ) -> Any:
-        values: dict[str, Any] = dict.fromkeys(bound.nulls)
-        values |= {name: np.frombuffer(data, np.uint8) for name, data in bound.values.items()}
-        arguments = [buffers[name] if name in buffers else values[name] for name in step.arguments]
+    def _enqueue(self, code: Any, step: KernelStep, given: Mapping[str, Any], after: Any) -> Any:
+        arguments = [given[name] for name in step.arguments]
         kernel = self._cl.Kernel(code, step.entry)
         kernel.set_args(*arguments)
         size = tuple(g * b for g, b in zip(step.grid, step.block, strict=True))
