@@ -26,6 +26,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._timeout = sock.gettimeout()
         self._unread = bytearray()
 
     def send(
@@ -40,11 +41,14 @@ class Channel:
             ChannelClosed: the other end is gone.
             TimeoutError: it does not read.
         """
-        lengths = b"".join(_LENGTH.pack(len(blob)) for blob in blobs)
-        self._sock.settimeout(timeout)
+        head = _HEADER.pack(len(text), len(blobs))
+        if blobs:
+            head += b"".join(_LENGTH.pack(len(blob)) for blob in blobs)
+        self._limit(timeout)
         try:
-            for part in (_HEADER.pack(len(text), len(blobs)) + lengths + text, *blobs):
-                self._sock.sendall(part)
+            self._sock.sendall(head + text)
+            for blob in blobs:
+                self._sock.sendall(blob)
         except TimeoutError:
             raise
         except OSError as error:
@@ -57,7 +61,7 @@ class Channel:
             ChannelClosed: end of stream.
             ValueError: lengths out of bounds.
         """
-        self._sock.settimeout(POLL_SECONDS if check else None)
+        self._limit(POLL_SECONDS if check else None)
         size, count = _HEADER.unpack(self._read(_HEADER.size, check))
         if size > _MAX_TEXT or count > _MAX_BLOBS:
             raise ValueError(f"a frame of {size} bytes and {count} blobs")
@@ -72,7 +76,14 @@ class Channel:
         """Close the socket."""
         self._sock.close()
 
+    def _limit(self, timeout: float | None) -> None:
+        if timeout != self._timeout:
+            self._sock.settimeout(timeout)
+            self._timeout = timeout
+
     def _read(self, size: int, check: Callable[[], None] | None) -> bytes:
+        if not size:
+            return b""
         while (missing := size - len(self._unread)) > 0:
             if check is not None:
                 check()

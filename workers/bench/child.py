@@ -13,6 +13,7 @@ from tuner.trial import Code
 from workers.backends.port import BackendAdapter
 from workers.backends.registry import load
 from workers.bench.protocol import (
+    MARK,
     REPEATS,
     Bind,
     Broken,
@@ -24,7 +25,6 @@ from workers.bench.protocol import (
     Failed,
     InspectSet,
     Load,
-    Mark,
     MeasureEnergy,
     PlanRotation,
     Refill,
@@ -217,8 +217,7 @@ def _inspection(
 def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
     module, index = arguments
-    mark = encode_reply(Mark())
-    server = _Server(load(module), int(index), lambda: channel.send(mark))
+    server = _Server(load(module), int(index), lambda: channel.send(MARK))
     channel.send(b"ready")
     while True:
         try:

@@ -1,17 +1,16 @@
 """The messages between supervisor and bench child, and their encoding.
 
 A frame holds one or more requests, each answered by a frame of its own; after a failure the rest
-are dropped. Requests mirror the device port. Handles (``buffer_sets``, ``module``, ``launchable``)
-are numbers that the supervisor chooses. Replies come from a process in which candidate code has
-run, so they are validated like any outside input.
+are dropped. A burst's answer follows two :data:`MARK`. Requests mirror the device port. Handles
+(``buffer_sets``, ``module``, ``launchable``) are numbers that the supervisor chooses. Replies come
+from a process in which candidate code has run, so they are validated like any outside input.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from tuner.device import Device
 from tuner.experiment.model import Cache
@@ -31,6 +30,13 @@ from workers.devices.port import (
 
 REPEATS = 4
 """How often a burst is repeated to measure energy, at least, however long it takes."""
+
+
+MARK = b""
+"""Sent when a burst's launches begin, and when they have ended, for the supervisor's clock."""
+
+_NUMBERS = ConfigDict(ser_json_inf_nan="constants")
+"""NaN and infinities are kept in JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,18 +210,10 @@ class Rotated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """Sent when a burst's launches begin, and when they have ended, for the supervisor's clock."""
-
-    kind: Literal["mark"] = "mark"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BurstReply:
     """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order.
 
-    Two :class:`Mark` come before it. ``host_ns`` is the burst's duration on the host's clock, until
-    the device was idle.
+    ``host_ns`` is the burst's duration on the host's clock, until the device was idle.
     """
 
     kind: Literal["burst"] = "burst"
@@ -264,25 +262,17 @@ class Broken:
 
 
 Reply = Annotated[
-    Done
-    | Described
-    | Rotated
-    | Mark
-    | BurstReply
-    | EnergyMeasured
-    | SetInspected
-    | Failed
-    | Broken,
+    Done | Described | Rotated | BurstReply | EnergyMeasured | SetInspected | Failed | Broken,
     Field(discriminator="kind"),
 ]
 
-_REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request])
-_REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)
+_REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request], config=_NUMBERS)
+_REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply, config=_NUMBERS)
 
 
 def encode_requests(requests: Sequence[Request]) -> bytes:
-    """Requests as JSON; NaN and infinities are kept."""
-    return json.dumps(_REQUESTS.dump_python(list(requests), mode="json")).encode()
+    """Requests as JSON."""
+    return _REQUESTS.dump_json(list(requests))
 
 
 def decode_requests(text: bytes) -> list[Request]:
@@ -292,7 +282,7 @@ def decode_requests(text: bytes) -> list[Request]:
 
 def encode_reply(reply: Reply) -> bytes:
     """A reply as JSON."""
-    return json.dumps(_REPLIES.dump_python(reply)).encode()
+    return _REPLIES.dump_json(reply)
 
 
 def decode_reply(text: bytes) -> Reply:

@@ -19,6 +19,7 @@ from workers.backends.registry import module_of, preloaded_modules
 from workers.bench import protocol
 from workers.bench.burst_requests import BurstRequest, BurstResult
 from workers.bench.deadlines import Deadlines
+from workers.channel import Frame
 from workers.confinement import device_sandbox
 from workers.devices.port import (
     DeviceFailure,
@@ -351,9 +352,10 @@ class Supervisor:
         """The reply to a burst, its outputs, and the nanoseconds between its marks."""
         read: list[int] = []
         for _ in range(2):
-            mark, _ = self._receive(deadline)
+            text, _ = self._frame(deadline)
             read.append(time.perf_counter_ns())
-            if not isinstance(mark, protocol.Mark):
+            if text != protocol.MARK:
+                self._decoded(text)
                 raise self._lost(_WRONG_REPLY)
         reply, blobs = self._receive(deadline)
         if not isinstance(reply, protocol.BurstReply):
@@ -361,11 +363,19 @@ class Supervisor:
         return reply, blobs, float(read[1] - read[0])
 
     def _receive(self, deadline: float) -> tuple[protocol.Reply, list[bytes]]:
+        text, answers = self._frame(deadline)
+        return self._decoded(text), answers
+
+    def _frame(self, deadline: float) -> Frame:
         try:
-            text, answers = self._child.receive(timeout=deadline, limit=_REPLY_LIMIT)
-            reply = protocol.decode_reply(text)
+            return self._child.receive(timeout=deadline, limit=_REPLY_LIMIT)
         except ChildFailed as failure:
             raise _dead(failure) from None
+
+    def _decoded(self, text: bytes) -> protocol.Reply:
+        """The reply in a frame; a failure is raised."""
+        try:
+            reply = protocol.decode_reply(text)
         except ValueError as error:
             raise self._lost(f"the bench child sent {error}") from None
         if isinstance(reply, protocol.Broken):
@@ -374,7 +384,7 @@ class Supervisor:
             if reply.sticky:
                 self._child.kill()
             raise DeviceFailure(reply.code, reply.detail, sticky=reply.sticky)
-        return reply, answers
+        return reply
 
     def _lost(self, detail: str) -> DeviceFailure:
         self._child.kill()
