@@ -30,7 +30,7 @@ def view(address: int, count: int, dtype="u1") -> np.ndarray:
 
 
 _ARGUMENTS = {
-    "restore_sets": 4,
+    "restore_sets": 5,
     "find_damage": 2,
     "digest": 2,
     "compare": 12,
@@ -204,8 +204,8 @@ class FakeDriver:
         return view(int(view(table + 8 * place, 1, "u8")[0]), 1, dtype)[0]
 
     def restore_sets(self, grid, block, table) -> None:
-        base, image, words, ids = (int(self.argument(table, k)) for k in range(4))
-        numbers = view(ids, grid[1], "i4") if ids else np.arange(grid[1])
+        base, image, words, ids, count = (int(self.argument(table, k)) for k in range(5))
+        numbers = view(ids, count, "i4") if ids else np.arange(count)
         for number in numbers:
             ctypes.memmove(base + int(number) * words * 16, image, words * 16)
 

@@ -21,11 +21,15 @@ __device__ Word nanoseconds() {
   return now;
 }
 
-// Copies the image of one set (words 16-byte words) over set ids[y], or over set y without ids.
-extern "C" __global__ void restore_sets(uint4* sets, const uint4* image, Int words, const int* ids) {
-  uint4* to = sets + (ids ? ids[blockIdx.y] : blockIdx.y) * words;
+// Copies the image of a set (words 16-byte words) over count sets, those of ids if it is given. What is
+// read of the image is written to many sets, since reading costs as much as writing.
+extern "C" __global__ void restore_sets(uint4* sets, const uint4* image, Int words, const int* ids,
+                                        Int count) {
   const Int stride = Int(gridDim.x) * blockDim.x;
-  for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += stride) to[i] = image[i];
+  for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += stride) {
+    const uint4 word = image[i];
+    for (Int n = blockIdx.y; n < count; n += gridDim.y) sets[(ids ? ids[n] : n) * words + i] = word;
+  }
 }
 
 // Lets the next kernel begin, waits, and only then copies words of 16 bytes to two places.

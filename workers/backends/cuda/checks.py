@@ -9,6 +9,7 @@ import os
 import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,18 +103,15 @@ def checks_build() -> Build:
 
 
 class Arguments:
-    """The arguments of one launch of the bench's kernels; kept until it is captured.
-
-    ``values`` is their packed form.
-    """
+    """The arguments of one launch of the bench's kernels; kept until it is captured."""
 
     def __init__(self, *values: int | float) -> None:
         types = "".join("d" if isinstance(value, float) else "q" for value in values)
-        self.values = struct.pack(types, *values)
+        self._packed = struct.pack(types, *values)
 
     def pointers(self) -> NDArray[np.uint64]:
         """The address of each value, as the driver reads them."""
-        slots = np.frombuffer(self.values, np.uint64)
+        slots = np.frombuffer(self._packed, np.uint64)
         places: NDArray[np.uint64] = slots.ctypes.data + 8 * np.arange(slots.size, dtype=np.uint64)
         return places
 
@@ -176,15 +174,14 @@ class Checks:
             numbers = np.array(sets, np.int32)
             ids = self._place(numbers.nbytes)
             self._cuda.runtime.memcpy(ids, numbers.ctypes.data, numbers.nbytes, TO_DEVICE)
-        words = stride // 16
-        blocks = max(1, min(-(-words // _THREADS), self._blocks * 4 // len(sets) + 1))
-        self._launch("restore_sets", (blocks, len(sets)), Arguments(base, image, words, ids))
+        words, most = stride // 16, 4 * self._blocks
+        blocks = min(-(-words // _THREADS), most)
+        parts = max(1, min(len(sets), most // blocks))
+        self._launch("restore_sets", (blocks, parts), base, image, words, ids, len(sets))
 
     def spoil(self) -> None:
         """Fill shared memory with noise; in stream order."""
-        self._launch(
-            "spoil_shared", (2 * self._units, 1), Arguments(self._shared_bytes // 4, NOISE)
-        )
+        self._launch("spoil_shared", (2 * self._units, 1), self._shared_bytes // 4, NOISE)
 
     def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
         """The first changed stretch of the memory at this address, and the distance into it."""
@@ -216,12 +213,13 @@ class Checks:
 
     def sweep(self) -> None:
         """Evict what was written from the cache; in stream order."""
-        arguments = Arguments(self._swept, self._sweep_bytes // 16, self._results)
-        self._launch("sweep", (self._blocks, 1), arguments)
+        self._launch(
+            "sweep", (self._blocks, 1), self._swept, self._sweep_bytes // 16, self._results
+        )
 
     def busy(self, nanoseconds: int, blocks: int) -> None:
         """Keep so many blocks busy for so long; in stream order."""
-        self._launch("busy", (blocks, 1), Arguments(nanoseconds, self._results))
+        self._launch("busy", (blocks, 1), nanoseconds, self._results)
 
     def write_late(self, copies: Sequence[LateCopy], stream: int) -> None:
         """Launch, on a stream that is captured, a kernel that lets the next begin and then copies.
@@ -245,15 +243,16 @@ class Checks:
         self._cuda.runtime.free(self._swept)
         self._cuda.driver.moduleUnload(self._module)
 
-    def _launch(self, name: str, grid: tuple[int, int], arguments: Arguments) -> None:
-        shape = (*grid, 1, _THREADS, 1, 1, self._shared(name), self._streams.capture)
-
-        def launch() -> None:
-            pointers = arguments.pointers()
-            self._cuda.driver.launchKernel(self._functions[name], *shape, pointers.ctypes.data, 0)
-
-        graph = self._graphs.get((name, grid, arguments.values), launch)
+    def _launch(self, name: str, grid: tuple[int, int], *values: int | float) -> None:
+        key = name, grid, values
+        graph = self._graphs.get(key, partial(self._capture, *key))
         self._cuda.runtime.graphLaunch(graph, self._streams.run)
+
+    def _capture(self, name: str, grid: tuple[int, int], values: tuple[int | float, ...]) -> None:
+        shape = (*grid, 1, _THREADS, 1, 1, self._shared(name), self._streams.capture)
+        arguments = Arguments(*values)
+        pointers = arguments.pointers()
+        self._cuda.driver.launchKernel(self._functions[name], *shape, pointers.ctypes.data, 0)
 
     def _compare(
         self, at: int, buffer: StagedBuffer, expected: Expected, poison: int | None
@@ -269,7 +268,7 @@ class Checks:
             self._pinned.copy(bounded, place)
         runtime = self._cuda.runtime
         blocks = max(1, min(-(-count // _THREADS), self._blocks, _MAX_BLOCKS))
-        arguments = Arguments(
+        values = (
             at,
             DTYPES.index(buffer.dtype),
             want,
@@ -283,7 +282,7 @@ class Checks:
             -1 if poison is None else poison,
             self._results,
         )
-        self._launch("compare", (blocks, 1), arguments)
+        self._launch("compare", (blocks, 1), *values)
         runtime.memsetAsync(place, _SCRUB, size, self._streams.run)
         self._wait()
         found = np.empty(blocks, WORST)
@@ -304,7 +303,7 @@ class Checks:
         runtime.memcpy(place, asked.ctypes.data, asked.nbytes, TO_DEVICE)
         longest = max(s.length for s in stretches)
         blocks = max(1, min(-(-longest // (16 * _THREADS)), self._blocks))
-        self._launch(name, (blocks, len(stretches)), Arguments(place, other))
+        self._launch(name, (blocks, len(stretches)), place, other)
         self._wait()
         runtime.memcpy(asked.ctypes.data, place, 8, TO_HOST)
         return int(asked[0])
