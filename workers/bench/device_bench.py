@@ -286,7 +286,8 @@ class DeviceBench:
         note_untested(prep, oracle)
         with self._lock().held():
             prep.ceilings = self._ceilings(server, oracle, kernels)
-            oracle.end_children()
+            if prep.ceilings is None or prep.device.is_cpu:  # idle on a GPU it disturbs nothing
+                oracle.end_children()
             try:
                 self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
                 if not prep.device.is_cpu:
