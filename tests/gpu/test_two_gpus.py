@@ -82,4 +82,4 @@ def test_a_kernel_hangs_and_a_bench_is_killed_and_both_gpus_work_again(tmp_path,
     assert [fact.kind for fact in facts].count("bench.lost") == 1
     assert facts[-1].kind == "run.finished"
     assert result.best["FAULT"] == "none"
-    assert result.speedup.low is not None
+    assert result.speedup.verdict != "unconfirmed"
