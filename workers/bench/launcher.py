@@ -68,8 +68,9 @@ class LoadedCandidate:
         """How much more unreported time a launch takes than another's, in nanoseconds; 0 at least.
 
         A busy host delays the reading of either mark. So medians are compared, and what the other's
-        bursts scatter is subtracted. Bursts slower than the median by the device's clock are left
-        out, since the timing does not rest on them.
+        bursts scatter is subtracted, in proportion to the time of a launch where this one's takes
+        longer. Bursts slower than the median by the device's clock are left out, since the timing
+        does not rest on them.
         """
         own, others = self.clocks.get(shape), other.clocks.get(shape)
         if not own or not others:
@@ -78,7 +79,8 @@ class LoadedCandidate:
         found = statistics.median(more for reported, more in own if reported <= middle)
         usual = statistics.median(more for _, more in others)
         scatter = statistics.median(abs(more - usual) for _, more in others)
-        return max(0.0, found - usual - _SCATTERS * scatter)
+        longer = max(1.0, middle / statistics.median(reported for reported, _ in others))
+        return max(0.0, found - usual - _SCATTERS * scatter * longer)
 
     def late_writes(self, shape: int) -> list[LateWrite]:
         """The late writes that its dependent launches on a shape must wait for."""

@@ -44,3 +44,11 @@ def test_bursts_that_are_reported_as_slow_do_not_excuse_the_others() -> None:
     cheat = recorded([5e3, 5e3, 5e3, 20e3] * 4, [16e3, 16e3, 16e3, 1e3] * 4)
     assert cheat.unreported_more(baseline, 0) == pytest.approx(15e3)
     assert cheat.unreported_more(recorded([], []), 0) == 0.0
+
+
+def test_launches_that_take_longer_than_the_baselines_may_scatter_more() -> None:
+    baseline = recorded([5e3] * 16, [-2e3, 0.0] * 8)
+    honest = recorded([3e6] * 16, [300e3] * 16)
+    cheat = recorded([5e3] * 16, [300e3] * 16)
+    assert honest.unreported_more(baseline, 0) == 0.0
+    assert cheat.unreported_more(baseline, 0) > 250e3
