@@ -176,13 +176,14 @@ def main() -> int:
     add_options(parser)
     given = parser.parse_args()
     specs = given.specs or [p for each in SPECS[given.language] for p in sorted(ROOT.glob(each))]
-    rounds = [
+    first, *others = (
         share(
             [Honest(spec=s, secret=secret, alone=given.language == "opencl") for s in specs],
             given.part,
         )
         for secret in range(1, given.seeds + 1)
-    ]
+    )
+    rounds = [first, [unit for units in others for unit in units]]
     tries: dict[Honest, Alarms] = {}
     with tempfile.TemporaryDirectory() as binaries:
         work = partial(try_kernels, binaries=Path(binaries))
