@@ -83,6 +83,7 @@ class Code(StrEnum):
     HANG = "hang"
     OUT_OF_MEMORY = "out_of_memory"
     WRONG_RESULT = "wrong_result"
+    DISAGREES = "disagrees_with_reference"
     NOT_WRITTEN = "not_written"
     INPUT_OVERWRITTEN = "input_overwritten"
     OUT_OF_BOUNDS = "out_of_bounds"

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
-from workers.bench.input_specs import InputSpec
 from workers.comparison import ArrayComparison, Expected
 from workers.elements import from_storage, holding, is_float
 from workers.integrity.launch_checks import element_name
@@ -17,8 +16,13 @@ from workers.integrity.launch_checks import element_name
 POISONS = (0xFF, 0x7F)
 """What outputs hold before each of the baseline's two runs."""
 
-_FAULTS = (Code.NOT_WRITTEN, Code.OUT_OF_BOUNDS, Code.INPUT_OVERWRITTEN, Code.ILLEGAL_ADDRESS)
-_DISAGREES = "the baseline disagrees with its reference: "
+_ERRORS = (
+    Code.DISAGREES,
+    Code.NOT_WRITTEN,
+    Code.OUT_OF_BOUNDS,
+    Code.INPUT_OVERWRITTEN,
+    Code.ILLEGAL_ADDRESS,
+)
 _LEAVES_SOME = "launch as many blocks and threads as it needs; say 'inout' if some stay unwritten"
 _READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
 
@@ -73,16 +77,16 @@ def overflow(argument: ResolvedArgument, shape: int) -> Rejected:
 
 
 def disagreement(
-    argument: ResolvedArgument, found: ArrayComparison, own: Expected, shape: int, spec: InputSpec
+    argument: ResolvedArgument, found: ArrayComparison, own: Expected, shape: int
 ) -> Rejected:
     """The rejection of a baseline that its reference contradicts."""
     place = element_name(argument, found.index)
     return Rejected(
         stage=Stage.VERIFY,
-        code=Code.WRONG_RESULT,
-        detail=f"{_DISAGREES}{place} is {found.got:.6g}, "
+        code=Code.DISAGREES,
+        detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({_excess(found.error)}{found.failures} of "
-        f"{argument.elements} elements; {_bound(argument, own)}); {spec.label}",
+        f"{argument.elements} elements; {_bound(argument, own)})",
         shape=shape,
     )
 
@@ -117,17 +121,20 @@ def is_wrong(rejection: Rejected) -> bool:
 
     A misaligned access does not: how its arrays are aligned is the spec's to say.
     """
-    if rejection.code in _FAULTS:
-        return "misaligned" not in rejection.detail.lower()
-    return rejection.detail.startswith(_DISAGREES)
+    return rejection.code in _ERRORS and not _misaligned(rejection)
 
 
 def of_baseline(rejection: Rejected) -> Rejected:
     """A rejection, said of the baseline."""
     remedy = ""
-    if "misaligned" in rejection.detail.lower():
+    if _misaligned(rejection):
         remedy = (
             "; its arrays are aligned to their elements and no more: where your application's "
             "are (those of cudaMalloc and PyTorch are), give them `align: 16`"
         )
     return replace(rejection, detail=f"the baseline itself fails: {rejection.detail}{remedy}")
+
+
+def _misaligned(rejection: Rejected) -> bool:
+    """Whether the driver says so: its code is that of any illegal address."""
+    return rejection.code is Code.ILLEGAL_ADDRESS and "misaligned" in rejection.detail.lower()

@@ -338,12 +338,10 @@ class Confirmation:
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
             elif self._is_odd(shape) and is_wrong(case):
-                size = self._prep.bindings[shape]
-                detail = case.detail.replace(f"odd shape {size}, ", "")
-                notes[f"your kernel is wrong at {size}, inside shapes.domain: {detail}"] = None
+                place = f"{self._prep.bindings[shape]}, inside shapes.domain"
+                notes[f"your kernel is wrong at {place}: {case.detail}"] = None
             else:
-                reason = case.detail.removesuffix(f"; {spec.label}")
-                unchecked.setdefault(reason, []).append(spec.label)
+                unchecked.setdefault(case.detail, []).append(spec.label)
         for reason, labels in unchecked.items():
             notes[f"not checked ({'; '.join(labels)}): {reason}"] = None
         return found

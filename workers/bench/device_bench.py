@@ -275,9 +275,9 @@ class DeviceBench:
         if isinstance(first := oracle.case(*wanted[0]), Rejected):
             oracle.close()
             return first
-        for case in oracle.cases(wanted):
+        for (_, spec), case in zip(wanted, oracle.cases(wanted), strict=True):
             if isinstance(case, Rejected):
-                return case
+                return replace(case, detail=f"{case.detail}; inputs: {spec.label}")
             prep.cases[case.shape] = (*prep.cases.get(case.shape, ()), case)
         if refused := trivial_answer_rejection(
             {shape: prep.arguments[shape] for shape in prep.tune}, prep.cases

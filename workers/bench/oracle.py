@@ -249,7 +249,7 @@ class Oracle:
                 for found in (after[0], *others)
             )
             if error.failures:
-                return disagreement(argument, error, own, shape, spec)
+                return disagreement(argument, error, own, shape)
             if not once and any(one.failures for one in noise):
                 continue  # differences grow too fast to compare
             for one in noise:
@@ -360,7 +360,7 @@ class Oracle:
                     )
                     raise DeviceFailure(Code.HANG, detail)
                 if inspection.damage is not None:
-                    raise damaged(inspection.damage, spec.label)
+                    raise damaged(inspection.damage)
                 runs.append(inspection.outputs)
             server.release(launchable, buffers)
         except DeviceFailure:

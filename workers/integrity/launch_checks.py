@@ -185,18 +185,19 @@ def _wanted(case: VerificationCase, arguments: Mapping[str, ResolvedArgument], n
     return from_storage(Path(case.contents[name]).read_bytes(), arguments[name])
 
 
-def damaged(damage: Damage, label: str) -> DeviceFailure:
-    """The failure for damaged memory; ``label`` names the inputs."""
+def damaged(damage: Damage, inputs: str = "") -> DeviceFailure:
+    """The failure for damaged memory, with the label of the inputs if there is one."""
+    on = f"; {inputs}" if inputs else ""
     if damage.where == "input":
         detail = f"overwrites its input {damage.argument} (byte {damage.offset})"
-        return DeviceFailure(Code.INPUT_OVERWRITTEN, f"{detail}; {label}")
+        return DeviceFailure(Code.INPUT_OVERWRITTEN, f"{detail}{on}")
     if damage.where == "idle":
         detail = f"writes {damage.argument} of a launch that has not begun"
-        return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}; {label}")
+        return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}{on}")
     side = "before" if damage.where == "front" else "behind the end of"
     far = "a byte" if damage.offset == 1 else f"{damage.offset} bytes"
     detail = f"writes {far} {side} {damage.argument}"
-    return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}; {label}")
+    return DeviceFailure(Code.OUT_OF_BOUNDS, f"{detail}{on}")
 
 
 def _wrong(

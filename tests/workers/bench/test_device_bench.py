@@ -152,7 +152,7 @@ def test_inputs_differ_between_runs(laboratory, runtime_folder) -> None:
     [
         (
             {"reference": {"2 * x + y": "2 * x + y + 1"}},
-            Code.WRONG_RESULT,
+            Code.DISAGREES,
             r"the baseline disagrees with its reference: out\[\d+\] is .*, expected ",
         ),
         (
