@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 MAX_DEPTH = 4
 """Functions that are followed in a row."""
 
+MAX_NAME = 1000
+"""Characters of the name in a call, with template arguments; longer ones are not understood."""
+
+MAX_CALLS = 50
+"""Calls that are followed in all."""
+
 Kind = Literal["read", "write", "update"]
 _LOADS = re.compile(r"_*(?:ld|load)\w*|VLLM_LDG", re.IGNORECASE)
 _STORES = re.compile(r"_*(?:st|store)\w*", re.IGNORECASE)
@@ -80,11 +86,12 @@ def accesses(
             bounds[f"{of}Idx.{axis}"] = extent
     scope = Scope(program, None, body, known, launched.types, opaque=False)
     pointers = {name: _Pointer(name, Polynomial(), launched.lanes.get(name, 1)) for name in arrays}
-    return tuple(_Reader(scope, bounds, arrays, pointers, MAX_DEPTH).accesses())
+    calls = iter(range(MAX_CALLS))
+    return tuple(_Reader(scope, bounds, arrays, pointers, MAX_DEPTH, calls).accesses())
 
 
 class _Reader:
-    """Reads one function's body."""
+    """Reads one function's body; all readers of one kernel share its ``calls``."""
 
     def __init__(
         self,
@@ -93,10 +100,11 @@ class _Reader:
         arrays: Mapping[str, int],
         pointers: Mapping[str, _Pointer],
         depth: int,
+        calls: Iterator[int],
     ) -> None:
         self._scope, self._known, self._arrays = scope, bounds, arrays
         self._bounds = IndexBounds(scope, bounds)
-        self._pointers, self._depth = dict(pointers), depth
+        self._pointers, self._depth, self._calls = dict(pointers), depth, calls
         self._tree = parse(f"void _() {{{scope.local}\n}}", "cuda")
 
     def accesses(self) -> Iterator[Access]:
@@ -210,10 +218,12 @@ class _Reader:
         function, listed = (node.child_by_field_name(part) for part in ("function", "arguments"))
         if function is None or listed is None:
             return
-        text = re.sub(r"<.*", "", self._tree.text(function), flags=re.DOTALL)
-        name = re.split(r"::|\.|->", text)[-1].strip()
         given = [(one, self._pointer(one)) for one in listed.named_children]
-        if _CASTS.match(name) or not any(pointer for _, pointer in given):
+        text = self._tree.text(function)
+        if len(text) > MAX_NAME or not any(pointer for _, pointer in given):
+            return
+        name = re.split(r"::|\.|->", text.partition("<")[0])[-1].strip()
+        if _CASTS.match(name):
             return
         kind: Kind = "read"
         if name.startswith("atomic"):
@@ -238,7 +248,7 @@ class _Reader:
             if function.name == name and len(function.parameters) >= len(given)
         )
         function = next(fitting, None) if self._depth else None
-        if function is None:
+        if function is None or next(self._calls, None) is None:
             return
         pointers, bounds = {}, dict(self._known)
         known = {key: value for key, value in self._scope.known.items() if "Dim." in key}
@@ -253,7 +263,8 @@ class _Reader:
                 bounds[parameter] = extent
         body = program.code[function.file][function.body[0] + 1 : function.body[1] - 1]
         scope = replace(self._scope, local=body, known=known)
-        yield from _Reader(scope, bounds, self._arrays, pointers, self._depth - 1).accesses()
+        depth, calls = self._depth - 1, self._calls
+        yield from _Reader(scope, bounds, self._arrays, pointers, depth, calls).accesses()
 
 
 def _parts(node: "Node") -> "tuple[Node | None, Node | None]":

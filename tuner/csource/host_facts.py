@@ -84,7 +84,7 @@ def _callers(scope: Scope) -> Iterator[tuple[Scope, dict[str, str]]]:
     function = scope.function
     if function is None:
         return
-    for call in list(scope.program.calls(function.name))[:MAX_CALLERS]:
+    for call in scope.program.calls(function.name)[:MAX_CALLERS]:
         around = scope.program.enclosing(call.file, call.place)
         if around is None or around == function:
             continue

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from tuner.csource.tree import Tree, parse, without_comments
@@ -20,7 +20,11 @@ _MACRO = re.compile(
 )
 _CONSTANT = re.compile(r"\b(?:const|constexpr)\b[^;(){}=]*?(?=\b\w+\s*(?:=[^=]|\{))")
 _DECLARATOR = re.compile(r"[*&\s]*(\w+)\s*(?:=\s*(.+)|\{(.*)\})", re.DOTALL)
-_OPENING, _CLOSING = "([{<", ")]}>"
+_WORD_END = re.compile(r"\w")
+_OPENING = "([{<"
+_BRACKETS, _ANGLES = re.compile(r"[][(){}]"), re.compile(r"[][(){}<]|(?<!-)>")
+_NEAR = 100
+"""Characters in which a bracket is mostly closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,11 @@ class HostProgram:
             for file, code in self.code.items()
         }
 
+    @cached_property
+    def _calls(self) -> dict[str, tuple[Call, ...]]:
+        """The calls of each name that was looked up so far."""
+        return {}
+
     def constant(self, name: str) -> str | None:
         """What a constant is initialised with, in the first file that has one of this name."""
         return next((file[name] for file in self._constants.values() if name in file), None)
@@ -124,7 +133,7 @@ class HostProgram:
             return self
         view = copy(self)
         view.code = {file: self.code[file], **self.code}
-        for ordered in ("macros", "_constants"):
+        for ordered in ("macros", "_constants", "_calls"):
             view.__dict__.pop(ordered, None)
         return view
 
@@ -140,9 +149,14 @@ class HostProgram:
                 return macro
         return None
 
-    def calls(self, name: str) -> Iterator[Call]:
+    def calls(self, name: str) -> tuple[Call, ...]:
         """The calls of a function or a macro."""
-        pattern = re.compile(rf"(?<![\w.>])(?:\w+::)*{re.escape(name)}\b(?!\s*::)")
+        if name not in self._calls:
+            self._calls[name] = tuple(self._called(name))
+        return self._calls[name]
+
+    def _called(self, name: str) -> Iterator[Call]:
+        pattern = re.compile(rf"(?<![\w.>])(?<!::)(?:::)?(?:\w+::)*{re.escape(name)}\b(?!\s*::)")
         for file, code in self.code.items():
             for found in pattern.finditer(code):
                 if re.search(r"#[ \t]*define[ \t]+$", code[: found.start()][-40:]):
@@ -166,7 +180,7 @@ def joined_lines(text: str) -> str:
 def after_template(code: str, place: int) -> tuple[int, tuple[str, ...]]:
     """Where the code goes on behind template arguments, and these; spaces are skipped."""
     place = _skip(code, place)
-    if code[place : place + 1] == "<" and code[place : place + 3] != "<<<":
+    if code[place : place + 1] == "<" and code[place : place + 2] != "<<":
         end = closing(code, place)
         if end is not None and not re.search(r"[;{}]", code[place:end]):
             return _skip(code, end + 1), split(code[place + 1 : end])
@@ -193,18 +207,27 @@ def closing(code: str, opening: int) -> int | None:
 
     Angles count as brackets only if the first is one.
     """
-    angles = code[opening] == "<"
-    marks = (_OPENING, _CLOSING) if angles else (_OPENING[:3], _CLOSING[:3])
-    depth = 0
-    for place in range(opening, min(len(code), opening + 20_000)):
-        mark = code[place]
-        if mark in marks[0]:
-            depth += 1
-        elif mark in marks[1] and not (mark == ">" and code[place - 1] == "-"):
-            depth -= 1
-            if depth == 0:
-                return place
-    return None
+    marks = _ANGLES if code[opening] == "<" else _BRACKETS
+    near = _partners(code[opening : opening + _NEAR], marks).get(0)
+    if near is not None or len(code) <= opening + _NEAR:
+        return None if near is None else opening + near
+    return _all_partners(code, marks).get(opening)
+
+
+def _partners(code: str, marks: re.Pattern[str]) -> dict[int, int]:
+    """The place of each bracket that is closed, with that of the one that closes it."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for at in marks.finditer(code):
+        if at[0] in _OPENING:
+            opened.append(at.start())
+        elif opened:
+            found[opened.pop()] = at.start()
+    return found
+
+
+_all_partners = lru_cache(maxsize=8)(_partners)
+"""Of a long text, found once: else many brackets that nothing closes would take too long."""
 
 
 def split(listed: str) -> tuple[str, ...]:
@@ -215,7 +238,7 @@ def split(listed: str) -> tuple[str, ...]:
             depth += 1
         elif mark in ")]}":
             depth -= 1
-        elif mark == "<" and re.search(r"\w$", listed[:place]) and closing(listed, place):
+        elif mark == "<" and _WORD_END.match(listed, place - 1) and closing(listed, place):
             depth += 1
         elif mark == ">" and depth and listed[place - 1] != "-":
             depth -= 1

@@ -380,7 +380,7 @@ class _Evaluator:
         function = scope.function
         if function is None or scope.opaque:
             return None
-        for call in list(scope.program.calls(function.name))[:MAX_CALLERS]:
+        for call in scope.program.calls(function.name)[:MAX_CALLERS]:
             caller = scope.program.enclosing(call.file, call.place)
             for names, given in (
                 (function.parameters, call.arguments),

@@ -5,7 +5,7 @@ Reads the code of the kernel and of what it calls with regular expressions: no t
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -126,12 +126,19 @@ class Indices:
                 used.setdefault(name, f"{array}[{index.strip()}]")
         return used
 
+    @cached_property
+    def _of_array(self) -> Mapping[str, Sequence[str]]:
+        """The indices of each array."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for name, index in _INDEX.findall(self._code):
+            found[name].append(index)
+        return found
+
     def factors(self, array: str) -> frozenset[str]:
         """The names and numbers that something is multiplied by in an array's indices."""
         found = {
             word
-            for name, index in _INDEX.findall(self._code)
-            if name == array
+            for index in self._of_array[array]
             for word in re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
         }
         return frozenset(map(self._number, found))
@@ -141,7 +148,7 @@ class Indices:
 
         Each index is a variable that is compared with it, or a remainder of division by it.
         """
-        indices = {index.strip() for name, index in _INDEX.findall(self._code) if name == array}
+        indices = {index.strip() for index in self._of_array[array]}
         bounds = {self._remainder(index) or self._bounds.get(index) for index in indices - {""}}
         return bounds.pop() if len(bounds) == 1 else None
 

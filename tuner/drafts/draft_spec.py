@@ -4,7 +4,7 @@ Owns which files are read for it, and how guesses are written down.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tuner.backends.registry import backends
@@ -25,6 +25,8 @@ from tuner.files import plain_name
 _GUESS = re.compile(r"#\s*guess\b")
 _HOST_SUFFIXES = frozenset({".cu", ".cuh", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp"})
 _MAX_HOST_FILES = 40
+_MAX_BYTES_BESIDE = 64 << 20
+"""Read of all files beside the kernel's, to find those that may launch it."""
 
 
 def draft_spec(kernel: Path, entry: str | None = None) -> str:
@@ -115,18 +117,24 @@ def _headers(path: Path, source: str, folders: tuple[str, ...]) -> dict[str, str
         return {}  # validate tells what is wrong with them
 
 
-def _beside(names: Iterable[str], path: Path, files: Mapping[str, str]) -> dict[str, str]:
+def _beside(names: Collection[str], path: Path, files: Mapping[str, str]) -> dict[str, str]:
     """Files beside the kernel's that name one of these functions, and may call it."""
     found: dict[str, str] = {}
-    words = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b") if names else None
+    if not names:
+        return found
+    words = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    left = _MAX_BYTES_BESIDE
     for each in sorted(path.parent.iterdir()):
-        if each.suffix not in _HOST_SUFFIXES or each.name in files or len(found) >= _MAX_HOST_FILES:
+        if each.suffix not in _HOST_SUFFIXES or each.name in files:
             continue
         try:
             text = read_text(each)
         except ValueError:
             continue
-        if words and words.search(text):
+        left -= len(text)
+        if left < 0 or len(found) >= _MAX_HOST_FILES:
+            break
+        if words.search(text):
             found[each.name] = text
     return found
 

@@ -5,11 +5,12 @@ launch depends on. What the application fixes becomes the shape to tune.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from tuner.csource.accesses import Launched, accesses
+from tuner.csource.accesses import Access, Launched, accesses
 from tuner.csource.arithmetic import Polynomial, quotients
 from tuner.csource.host_facts import allocated, asserted_divisions, float_constant, without_casts
 from tuner.csource.host_launches import HostLaunch
@@ -202,13 +203,15 @@ class LaunchGuesses:
             lanes={name: lanes for name, (_, _, lanes) in elements.items()},
         )
         body = self._kernel.code(self._kernel.body)
-        found = accesses(self._program, body, sizes, launched)
+        found: dict[str, list[Access]] = defaultdict(list)
+        for access in accesses(self._program, body, sizes, launched):
+            found[access.array].append(access)
         strides = set(_FACTOR.findall(self._code))
         order = sorted(self._tune, key=lambda name: name in strides)
         return {
             name: array_guess(
                 parameter,
-                [access for access in found if access.array == name],
+                found[name],
                 allocated(self._scope, without_casts(self._passed.get(name, "")), sizes[name]),
                 self._tune,
                 threads,

@@ -1,6 +1,7 @@
 """Guesses about a kernel whose launch is not found: from its signature and its indices."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from tuner.backends.registry import traits_of
 from tuner.csource.indices import MAX_AXES, Axis, Indices
@@ -15,7 +16,7 @@ multiples of any block that is guessed."""
 _DIM = "n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SignatureGuesses:
     """The guesses about one kernel."""
 
@@ -51,7 +52,7 @@ class SignatureGuesses:
     def _parameters(self) -> tuple[Parameter, ...]:
         return self.kernel.signature.parameters
 
-    @property
+    @cached_property
     def _names(self) -> tuple[str, ...]:
         return tuple(p.name or f"arg{i}" for i, p in enumerate(self._parameters))
 
@@ -70,7 +71,7 @@ class SignatureGuesses:
         values = [f"{{{n}}}" if n in self._types else "1" for n, _ in signature.template]
         return f'"{name}<{", ".join(values)}>"'
 
-    @property
+    @cached_property
     def _sizes(self) -> tuple[str, ...]:
         """The symbols that sizes are guessed from: the integers that the kernel is given."""
         pairs = zip(self._names, self._parameters, strict=True)
@@ -96,6 +97,10 @@ class SignatureGuesses:
             size = bound or (left.pop(0) if left and (axis.thread or axis.block) else "1")
             grid.append(quoted(size) if threads == 1 else f'"ceil_div({size}, {threads})"')
         return ", ".join(grid), ", ".join(map(str, block))
+
+    @cached_property
+    def _cast_align(self) -> int:
+        return cast_align(self.kernel, reachable_code(self.kernel))
 
     def _block(self, axes: tuple[Axis, ...]) -> tuple[int, ...]:
         threaded = [axis for axis in axes if axis.thread]
@@ -154,7 +159,7 @@ class SignatureGuesses:
         shape = ", ".join(map(quoted, (*outer, last)))
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
         own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1
-        why += aligned(fields, own, cast_align(self.kernel, reachable_code(self.kernel)))
+        why += aligned(fields, own, self._cast_align)
         if kind != "out" and dtype in INDEX_DTYPES and name in self.indices.used_as_index:
             key = "values" if kind == "in" else "initial"
             fields[key] = f'{{integers: [0, "{self._shape[0]} - 1"]}}'

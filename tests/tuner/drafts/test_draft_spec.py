@@ -1,6 +1,7 @@
 """``init`` on an application's files: launch, sizes, arrays, constants and domain, as guesses."""
 
 import re
+import time
 
 import pytest
 
@@ -210,3 +211,37 @@ def test_what_is_more_than_a_launch_takes_is_not_drafted(tmp_path, configuration
     text = draft_spec(tmp_path / "k.cu")
     assert "3000000000" not in text
     assert "\n    shared_bytes:" not in text
+
+
+@pytest.mark.parametrize(
+    ("kernel", "host"),
+    [
+        ("", "a::" * 3000),
+        ("", "k<<" * 1500),
+        ("k<<<1, 2>>>(x, y, n);" * 60, ""),
+        ("()" * 2000, ""),
+        ("", "k<" * 1500),
+    ],
+)
+def test_what_is_repeated_without_end_takes_no_long_time(tmp_path, kernel, host):
+    (tmp_path / "k.cu").write_text(
+        f"__global__ void k(const float* x, float* y, int n) {{ y[0] = x[0]; {kernel} }}\n"
+        f"int main() {{ float *x, *y; int n = 8; {host} k<<<n, 256>>>(x, y, n); }}\n"
+    )
+    began = time.thread_time()
+    draft_spec(tmp_path / "k.cu")
+    assert time.thread_time() - began < 2
+
+
+@pytest.mark.parametrize("launch", ["", "int main() {{ int n = 8; k<<<n, 256>>>({}, n); }}"])
+def test_hundreds_of_pointers_are_drafted_soon(tmp_path, launch):
+    names = [f"p{number}" for number in range(400)]
+    listed = ", ".join(f"float* {name}" for name in names)
+    body = "".join(f"{name}[i] = 1; " for name in names)
+    (tmp_path / "k.cu").write_text(
+        f"__global__ void k({listed}, int n) {{ int i = blockIdx.x; {body} }}\n"
+        + launch.format(", ".join(names))
+    )
+    began = time.thread_time()
+    assert draft_spec(tmp_path / "k.cu").count("kind: out") == 400
+    assert time.thread_time() - began < 2
