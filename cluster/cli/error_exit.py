@@ -20,6 +20,7 @@ import typer
 
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.printable import printable
+from tuner.report.wrapping import fitting
 
 _EXHAUSTED = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
@@ -114,13 +115,17 @@ def _message() -> Iterator[None]:
         typer.echo("kernelwright: interrupted", err=True)
         raise
     except KernelwrightError as error:
-        typer.echo(f"kernelwright: error: {error}", err=True)
+        _say(f"kernelwright: error: {error}")
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and (remedy := _remedy(error)):
-            typer.echo(f"kernelwright: error: {error}: {remedy}", err=True)
+            _say(f"kernelwright: error: {error}: {remedy}")
             sys.exit(EnvironmentProblem.exit_code)
         _end_with_bug(error)
+
+
+def _say(words: str) -> None:
+    typer.echo(fitting(words, sys.stderr), err=True)
 
 
 def _remedy(error: OSError) -> str:
@@ -137,9 +142,7 @@ def _end_with_bug(error: Exception) -> NoReturn:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.writelines(traceback.format_exception(error))
     words = str(error).partition("\n")[0]
-    typer.echo(
-        f"kernelwright: bug: {type(error).__name__}: {words} (traceback in {path})", err=True
-    )
+    _say(f"kernelwright: bug: {type(error).__name__}: {words} (traceback in {path})")
     sys.exit(1)
 
 

@@ -19,7 +19,7 @@ from cluster.settings import Settings, child_environment, environment_for_ray
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.files import write_whole
 from tuner.printable import printable
-from tuner.report.text import terminal_width
+from tuner.report.wrapping import terminal_width
 
 MARKDOWN, CSV = "report.md", "report.csv"
 

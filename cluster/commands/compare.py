@@ -11,7 +11,8 @@ from cluster.commands.results import history_of, result_view
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.objective import Objective
 from tuner.journal.history import History
-from tuner.report.text import aligned, cost_text, hanging, terminal_width
+from tuner.report.text import aligned, cost_text
+from tuner.report.wrapping import hanging, terminal_width
 from tuner.results.run_comparison import By, Exported, RunComparison, compare_runs
 from tuner.results.verdict import objective_text
 

@@ -35,8 +35,9 @@ from tuner.report.html import html
 from tuner.report.markdown import markdown
 from tuner.report.plots import write_figures
 from tuner.report.tables import TABLES
-from tuner.report.text import MOST_PROSE, hanging, render, terminal_width
+from tuner.report.text import render
 from tuner.report.timeline import timeline_json, timeline_text
+from tuner.report.wrapping import MOST_PROSE, hanging, terminal_width
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
 from tuner.results.summary import summarise

@@ -13,8 +13,9 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.model import Template
 from tuner.plan import Binary, Plan
-from tuner.report.text import MOST_PROSE, labelled, terminal_width
+from tuner.report.text import labelled
 from tuner.report.trial import record_json, record_text, trial_record
+from tuner.report.wrapping import MOST_PROSE, terminal_width
 from tuner.run_directory import SPEC, RunView
 from tuner.trial import Rejected
 from workers.compilers.worker import CompileWorker

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +30,7 @@ from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.experiment.odd_shapes import odd_shapes
 from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
+from tuner.report.wrapping import fitting
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.trial import Configuration, Rejected, Stage
 from workers.backends.registry import device_for_target
@@ -148,41 +150,46 @@ def validate(
         }
         typer.echo(json.dumps(report, indent=2))
     else:
-        typer.echo(f"{experiment.name}: {_verdict(guesses)}")
+        _say(experiment.name)
         if experiment.kernel.binary:
-            typer.echo(f"  {_binary(experiment)}")
+            _say(f"  {_binary(experiment)}")
         for output, bound in tolerances.items():
-            typer.echo(f"  {output}: {bound}")
+            _say(f"  {output}: {bound}")
         if experiment.cost is None or experiment.cost.bytes is None:
-            typer.echo("  cost.bytes is not given: the report cannot compare with the roofline")
+            _say("  cost.bytes is not given: the report cannot compare with the roofline")
         if unaligned := _unaligned(experiment):
-            typer.echo(f"  {unaligned}")
+            _say(f"  {unaligned}")
         if reference is not None:
-            typer.echo(f"  {reference}")
+            _say(f"  {reference}")
         if space is not None and model is not None:
             _print_space(space, model)
         elif model is None:
-            typer.echo(f"space: not counted, and nothing compiled: {why_not}; or pass --target")
+            _say(f"space: not counted, and nothing compiled: {why_not}; or pass --target")
         elif nothing_to_vary:
-            typer.echo(f"space: none: {nothing_to_vary}, or run with a model")
+            _say(f"space: none: {nothing_to_vary}, or run with a model")
         if rounds:
             aside = "; --model none searches the spec's own" if experiment.template else ""
-            typer.echo(f"space of a run: unknown until {asked} writes a template{aside}")
+            _say(f"space of a run: unknown until {asked} writes a template{aside}")
         if model is not None:
             agents = f", in {rounds} rounds with model {asked}" if rounds else ""
             expected = _estimate(experiment, model, space, rounds)
-            typer.echo(f"estimated run: {expected}{agents}{expected.shortage}")
+            _say(f"estimated run: {expected}{agents}{expected.shortage}")
         for line in _compiled(attempts):
-            typer.echo(f"  {line}")
+            _say(f"  {line}")
         if tried is not None and tried.problem is None:
-            typer.echo(f"  {tried}")
+            _say(f"  {tried}")
     failed = [one for one in attempts if one.problem and not one.over_limit]
     if attempts and attempts[0].problem:
         raise NothingValid("the baseline did not compile; nothing else was tried")
     if tried is not None and tried.problem is not None:
-        raise NothingValid(f"{tried}; check kind, shape, launch and values against your kernel")
+        look = f"; {guesses_left(guesses)}" if guesses else ""
+        raise NothingValid(
+            f"{tried}; check kind, shape, launch and values against your kernel{look}"
+        )
     if failed:
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
+    if not as_json:
+        _say(f"{experiment.name}: {_verdict(guesses, attempts, tried)}")
 
 
 def _all(checks: Sequence[Callable[[], None]]) -> None:
@@ -234,10 +241,18 @@ def guesses_left(lines: tuple[int, ...]) -> str:
     return f"{need} review: {where} {', '.join(map(str, lines))}"
 
 
-def _verdict(guesses: tuple[int, ...]) -> str:
-    if not guesses:
-        return "no errors found"
-    return f"no errors found, but {guesses_left(guesses)}"
+def _verdict(
+    guesses: tuple[int, ...], attempts: Sequence[Attempt], tried: BaselineTried | None
+) -> str:
+    """The last line: that nothing is wrong, with what was not checked."""
+    skipped = " (nothing was compiled or run)"
+    if attempts:
+        skipped = "" if tried else " (compiled, not run)"
+    return f"no errors found{skipped}{f', but {guesses_left(guesses)}' if guesses else ''}"
+
+
+def _say(line: str) -> None:
+    typer.echo(fitting(line, sys.stdout))
 
 
 def _binary(experiment: Experiment) -> str:
@@ -338,14 +353,14 @@ def _general(space: FeasibleSet) -> int:
 
 def _print_space(space: FeasibleSet, device: Device) -> None:
     about = "" if space.estimate is None else "about "
-    typer.echo(
+    _say(
         f"space on {device.name}: {about}{space.size:,} of {space.cartesian:,} configurations are "
         f"feasible on some tune shape, {about}{_general(space):,} on every tune shape"
     )
     if space.estimate is not None:
-        typer.echo(f"  too many to list: the search begins with a sample of {len(space):,}")
+        _say(f"  too many to list: the search begins with a sample of {len(space):,}")
     for rejection in space.rejections:
-        typer.echo(f"  {rejection.points:,} rejected by {rejection.condition}")
+        _say(f"  {rejection.points:,} rejected by {rejection.condition}")
 
 
 def _estimate(

@@ -3,9 +3,11 @@
 import io
 import sys
 
+import pytest
 import typer
 
-from cluster.cli.error_exit import open_standard_streams
+from cluster.cli.error_exit import exit_with_message, open_standard_streams
+from tuner.errors import SpecError
 
 
 def test_control_characters_are_escaped_wherever_they_come_from(monkeypatch):
@@ -34,3 +36,19 @@ def test_bytes_are_written_as_they_are(monkeypatch):
     open_standard_streams()
     typer.echo(b"a diff\r\n", nl=False)
     assert stream.buffer.getvalue() == b"a diff\r\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_error_fits_the_terminal_and_is_one_line_elsewhere(monkeypatch, terminal):
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "80")
+    long, code = f"spec.yaml:3:1: {'word ' * 40}", "  x[i]   =  0;"
+    with pytest.raises(SystemExit), exit_with_message():
+        raise SpecError(f"{long}\n{code}")
+    first, *more, last = stream.getvalue().splitlines()
+    assert first.startswith("kernelwright: error: spec.yaml:3:1: word")
+    assert last == code
+    assert all(line.startswith("  word") for line in more)
+    assert (max(map(len, (first, *more))) <= 80) == bool(more) == terminal

@@ -65,11 +65,17 @@ def test_buffers_without_alignment_are_named_with_what_to_write(tmp_path, capsys
 
 def test_a_baseline_that_differs_from_its_reference_is_an_error(tmp_path, capsys):
     wrong = write_experiment(tmp_path, reference=REFERENCE.replace("3.0", "2.0"))
-    with pytest.raises(NothingValid, match=r"n=777: the baseline disagrees with its reference"):
+    wrong.write_text(f"{wrong.read_text()}# guess: this line\n")
+    line = len(wrong.read_text().splitlines())
+    said = rf"n=777: the baseline disagrees with its reference.*; 1 guess needs review: line {line}"
+    with pytest.raises(NothingValid, match=rf"(?s){said}"):
         validate(str(wrong), target=None, fast=False, device=None, as_json=False)
+    assert "no errors found" not in capsys.readouterr().out
     right = write_experiment(tmp_path)
     validate(str(right), target=None, fast=False, device=None, as_json=False)
-    assert "the baseline equals the reference, at n=777 and n=773" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the baseline equals the reference, at n=777 and n=773" in shown
+    assert shown.endswith(": no errors found\n")
 
 
 def test_a_missing_bounds_check_is_found_at_sizes_just_below(tmp_path):

@@ -1,21 +1,15 @@
 """The result as plain text for a terminal of 80 columns or more."""
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from shutil import get_terminal_size
 
 from tuner.candidate import BASELINE, INCUMBENT
+from tuner.report.wrapping import MOST_PROSE, WIDTH, hanging, wrapped
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
 from tuner.results.statistics import Comparison
 from tuner.results.verdict import objective_text, outcome_text
 from tuner.trial import geometric_mean
 
-WIDTH = 80
-"""Columns that are filled by default, and at least."""
-
 _INDENT = 13
-MOST_PROSE = 110
-"""Columns that wrapped text fills at most: longer lines are hard to read."""
 
 _ENDED = {
     "trials": "trial budget spent",
@@ -61,31 +55,6 @@ def render(result: Result, width: int = WIDTH) -> str:
         if lines:
             parts.append("\n".join(hanging(line, prose) for line in lines))
     return "\n\n".join(parts) + "\n"
-
-
-def terminal_width() -> int:
-    """Columns of the terminal, at least :data:`WIDTH`, and so many where there is none."""
-    return max(get_terminal_size((WIDTH, 24)).columns, WIDTH)
-
-
-def hanging(text: str, width: int, deeper: int = 2) -> str:
-    """Text wrapped to ``width`` columns, with each line's own indent, in the next lines deeper."""
-    lines = []
-    for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()))
-        lines.append(_wrapped(line.lstrip(), width, indent, indent + " " * deeper))
-    return "\n".join(lines)
-
-
-def _wrapped(text: str, width: int, first: str, rest: str) -> str:
-    return textwrap.fill(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _nothing(result: Result) -> str:
@@ -259,7 +228,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int) -> str:
 def labelled(width: int, label: str, *paragraphs: str) -> str:
     """Wrapped paragraphs behind a label."""
     indent = " " * _INDENT
-    lines = [_wrapped(paragraph, width, indent, indent) for paragraph in paragraphs]
+    lines = [wrapped(paragraph, width, indent, indent) for paragraph in paragraphs]
     return label.ljust(_INDENT) + "\n".join(lines)[_INDENT:]
 
 

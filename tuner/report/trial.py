@@ -23,7 +23,8 @@ from tuner.journal.facts import (
 from tuner.journal.history import History
 from tuner.journal.timeline import spans
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Plan, Step, Usage
-from tuner.report.text import cost_text, hanging, labelled, time_text
+from tuner.report.text import cost_text, labelled, time_text
+from tuner.report.wrapping import hanging
 from tuner.space.lower import lower
 from tuner.trial import Cell, CutShort, Full, Infeasible, Measured, Rejected, Value
 
