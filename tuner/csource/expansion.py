@@ -54,14 +54,23 @@ class _Macro:
     body: Line
 
 
+def source_lines(text: str) -> list[Line]:
+    """The words of each line, without comments and spaces."""
+    return [tuple(_line(line)) for line in "".join(words(spliced(text))).split("\n")]
+
+
 def expanded(text: str) -> tuple[Line, ...]:
+    """:func:`expanded_lines` of a text."""
+    return expanded_lines(source_lines(text))
+
+
+def expanded_lines(lines: Sequence[Line]) -> tuple[Line, ...]:
     """The code less its directives, expanded with the last definitions, and with each earlier set.
 
     Raises:
-        SpecError: it grows beyond :data:`MAX_WORDS` words or :data:`MAX_DEPTH` nested macros, or a
-            macro has more than :data:`MAX_DEFINITIONS` definitions.
+        SpecError: it grows beyond :data:`MAX_WORDS` words or :data:`MAX_DEPTH` nested macros, a
+            macro has more than :data:`MAX_DEFINITIONS` definitions, or one joins words to a brace.
     """
-    lines = [tuple(_line(line)) for line in "".join(words(spliced(text))).split("\n")]
     found: list[Line] = []
     most = 1
     while len(found) < most:
@@ -166,6 +175,8 @@ class _Expander:
                 new = self._expand(given[word])
             if pasting and new:
                 joined = out.pop()[0] + new.pop(0)[0]
+                if joined in _DIGRAPHS:
+                    raise SpecError(f"a macro joins words to '{joined}'")
                 out += [(part, frozenset[str]()) for part in _line(joined)]
             pasting = False
             out += new

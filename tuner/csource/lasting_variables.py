@@ -7,7 +7,7 @@ a prototype of a function that is defined, counts as a variable.
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 
-from tuner.csource.expansion import expanded
+from tuner.csource.conditionals import balanced_readings
 
 _CONSTANT = {"constant", "__constant"}
 _TAGGED = {"struct", "union", "enum"}
@@ -17,13 +17,16 @@ _OPENING, _CLOSING = {"{", "["}, {"}", "]"}
 
 
 def lasting_variables(source: str) -> tuple[str, ...]:
-    """Their names, sorted.
+    """Their names, sorted; ``?`` alone if braces match in no way to read the conditionals.
 
     Raises:
         SpecError: the code does not end to expand.
     """
     found: set[str] = set()
-    for line in expanded(source):
+    readings = tuple(balanced_readings(source))
+    if not readings:
+        return ("?",)
+    for line in readings:
         words = _without_parenthesised(line)
         declarations, functions = _of_file(words)
         for declared in (*declarations, *_static(words)):

@@ -3,6 +3,7 @@
 import pytest
 
 from tuner.csource.lasting_variables import lasting_variables
+from tuner.errors import SpecError
 
 KERNEL = "kernel void k(global int *x) { int y[2]; for (int i = 0; i < 3; i++) { y[0] += i; } }"
 
@@ -37,7 +38,7 @@ KERNEL = "kernel void k(global int *x) { int y[2]; for (int i = 0; i < 3; i++) {
         ),
         ("kernel void k(global int *x) { static int (a)[7]; x[0] = a[1]++; }", ("a",)),
         (
-            "void f(int y[static 4]) { static constant int b[2 * 3] = {1}; } void f(int[]); ) { }",
+            "void f(int y[static 4]) { static constant int b[2 * 3] = {1}; } void f(int[]); )",
             (),
         ),
         ("kernel __attribute__((reqd_work_group_size(64, 1, 1))) void k() { local int a[4]; }", ()),
@@ -45,3 +46,42 @@ KERNEL = "kernel void k(global int *x) { int y[2]; for (int i = 0; i < 3; i++) {
 )
 def test_variables_that_outlast_a_launch_are_found(source, names) -> None:
     assert lasting_variables(source) == names
+
+
+OPEN_LOOP = """
+#if UNROLL > 1
+for (int i = 0; i < UNROLL; i++) {
+#else
+{
+#endif
+    x[0] += 1; int y = 2;
+#ifdef LATE
+}
+#endif
+#ifndef LATE
+}
+#endif
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("#if 0\n{\n#endif\nglobal int a;\n#if 0\n}\n#endif", ("a",)),
+        ("#if 0\n{\n#endif\n#if 1\n#else\n{\n#endif\nglobal int a;", ("a",)),
+        ("#define SOME {\n#define ONE SOME\n#if 0\nONE\n#endif\nglobal int a;", ("a",)),
+        ("#define SOME(a, b) a\n#if 0\nSOME({, })\n#endif\nglobal int a;", ("a",)),
+        ("#define X 0\n#if X\n{\n#endif\nglobal int a;\n#define X 1\n#if X\n#endif", ("a",)),
+        (f"kernel void k(global int *x) {{ {OPEN_LOOP} int z = 3; }}", ()),
+        ("#if A\nkernel void k() {\n#else\nkernel void k(int n) {\n#endif\nint z = 3; }", ()),
+        ("".join(f"#if A{n}\n{{\n#endif\n" for n in range(7)), ("?",)),
+        ("{", ("?",)),
+    ],
+)
+def test_braces_that_do_not_match_within_a_branch_hide_nothing(source, names) -> None:
+    assert lasting_variables(f"{source}\n{KERNEL}") == names
+
+
+def test_words_joined_to_a_brace_are_refused() -> None:
+    with pytest.raises(SpecError, match="joins words"):
+        lasting_variables(f"#define OPEN(a, b) a##b\nOPEN(<, %)\nglobal int a;\n{KERNEL}")
