@@ -17,6 +17,7 @@ from tuner.plan import Binary, Build
 from workers.backends.opencl.compiler import OpenCLCompiler
 from workers.backends.opencl.device import OpenCLDevice, open_device
 from workers.backends.opencl.memory import DeviceRegion, HostRegion, canary
+from workers.backends.opencl.native_code import has_lasting_memory
 from workers.backends.opencl.platforms import opencl_devices
 from workers.devices.port import GUARD_BYTES, DeviceFailure
 
@@ -188,3 +189,27 @@ def test_what_reads_past_an_input_crashes(size: int, align: int, read_only: bool
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGSEGV
+
+
+@pytest.mark.parametrize(
+    ("hidden", "found"),
+    [
+        ("#ifdef NEVER\nvoid never() {\n#endif\nint a;\n#ifdef NEVER\n}\n#endif", True),
+        pytest.param("#define V(...) __VA_OPT__({)\nV() int a;", True, marks=pytest.mark.slow),
+        ("constant int b[] = {1, 2}, *constant c[] = {b, b + 1};\n#define a (*c[n & 1])", False),
+    ],
+)
+def test_variables_that_outlast_a_launch_are_seen_in_the_machine_code(hidden, found) -> None:
+    change = "a += n;" if found else ""
+    source = f"{hidden}\nkernel void k(global int *x, int n) {{ {change} x[n] = a; }}"
+    code = OpenCLCompiler(opencl_devices()[0]).compile(
+        build(source, "k", options=("-cl-std=CL2.0",))
+    )
+    assert isinstance(code, Binary), code
+    assert code.reaches == (("variables that outlast a launch",) if found else ())
+
+
+def test_a_constant_that_looks_like_a_library_is_none() -> None:
+    assert not has_lasting_memory(
+        b"\x7fELF\x02\x01" + bytes(9) + b"\x7fELF\x02\x01" + b"\xff" * 200
+    )

@@ -19,6 +19,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
+from workers.backends.opencl.native_code import has_lasting_memory
 from workers.backends.opencl.platforms import opencl_devices
 
 _MESSAGE = re.compile(
@@ -77,7 +78,8 @@ class OpenCLCompiler:
                 found = ", ".join(filter(None, names)) or "none"
                 return _rejected(f"{build.file} has no kernel named {entry!r}; found: {found}")
         (code,) = program.get_info(cl.program_info.BINARIES)
-        lasting = any(lasting_variables(text) for text in (source, *headers.values()))
+        texts = (source, *headers.values())
+        lasting = has_lasting_memory(code) or any(map(lasting_variables, texts))
         return Binary(
             build=build.digest,
             code=code,
