@@ -256,7 +256,8 @@ def test_a_broken_experiment_ends_with_its_reason(tmp_path, changed, code, words
 
 def test_without_a_template_one_is_made_from_the_kernel(tmp_path):
     spec = write_experiment(tmp_path / "spec", spec=SPEC.replace("template: template.yaml\n", ""))
-    result = kernelwright("run", spec, "--fleet", "local", "--run-dir", tmp_path / "run")
+    options = ("--fleet", "local", "--run-dir", tmp_path / "run", "--trials", 2)
+    result = kernelwright("run", spec, *options)
     assert result.returncode == 0, result.stderr
     assert "deriving one from the kernel" in result.stderr
     assert last_line(result).startswith("kernelwright: outcome=")
@@ -271,6 +272,7 @@ HAZARDS = """
 """
 
 
+@pytest.mark.slow
 def test_a_crash_and_an_endless_loop_cost_a_trial_each_and_are_named(tmp_path):
     head, rest = FAMILY.split("\n", 1)
     spec = write_experiment(
@@ -392,7 +394,7 @@ def finished(run):
     ("number", "code"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
 )
-def test_interrupted_killed_and_stopped_it_loses_and_repeats_no_trial(
+def test_interrupted_and_stopped_it_loses_and_repeats_no_trial(
     tmp_path, begin, long_run, number, code
 ):
     run = tmp_path / "run"
@@ -404,32 +406,42 @@ def test_interrupted_killed_and_stopped_it_loses_and_repeats_no_trial(
     assert "Traceback" not in errors
 
     first = finished(run)
-    process = begin(run, "resume", run, finished=len(first) + 1)
-    process.kill()
-    _, errors = process.communicate()
-    assert "starting Ray" not in errors
-    assert f"then {396 - len(first)} of 396 configurations" in errors
-    second = finished(run)
-    assert second[: len(first)] == first
     cut_short = last_line(kernelwright("report", run))
     assert re.match(r"kernelwright: outcome=unfinished unconfirmed=\d", cut_short)
     assert "speedup=" not in cut_short
 
-    process = begin(run, "resume", run, finished=len(second) + 1)
+    process = begin(run, "resume", run, finished=len(first) + 1)
     assert kernelwright("stop", run).returncode == 0
     result, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert re.search(r"taking the run directory over: process \d+ on .* ended without", errors)
+    assert "starting Ray" not in errors
+    assert f"then {396 - len(first)} of 396 configurations" in errors
     assert re.match("kernelwright: outcome=.* speedup=[0-9]", result.strip().splitlines()[-1])
     assert [f.reason for f in RunView.open(run).facts() if f.kind == "search.ended"] == ["stopped"]
-    third = finished(run)
-    assert third[: len(second)] == second
-    assert len({fact.trial for fact in third}) == len(third)
+    second = finished(run)
+    assert second[: len(first)] == first
+    assert len({fact.trial for fact in second}) == len(second)
     environment = json.loads((run / "environment" / "000.json").read_text())
     assert set(environment["compilers"]) <= {"pyopencl", "pocl-binary-distribution"}
     too_late = kernelwright("stop", run)
     assert too_late.returncode == 0
     assert "has finished" in too_late.stdout
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_taken_over_and_loses_no_trial(tmp_path, begin, long_run):
+    run = tmp_path / "run"
+    process = begin(run, *long_run)
+    process.kill()
+    process.communicate()
+    first = finished(run)
+    process = begin(run, "resume", run, finished=len(first) + 1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert re.search(r"taking the run directory over: process \d+ on .* ended without", errors)
+    second = finished(run)
+    assert second[: len(first)] == first
+    assert len({fact.trial for fact in second}) == len(second)
 
 
 def test_an_option_beats_the_fleet_that_a_run_was_begun_with(tmp_path, monkeypatch):
@@ -456,6 +468,7 @@ def test_with_closed_streams_it_ends_as_it_would(tmp_path, closed):
     assert any(fact.kind == "run.finished" for fact in RunView.open(run).facts())
 
 
+@pytest.mark.slow
 def test_stopped_before_anything_was_measured_it_goes_on_later(tmp_path, begin, long_run):
     run = tmp_path / "run"
     process = begin(run, *long_run, finished=0)

@@ -54,6 +54,7 @@ def holds_key(folder, result):
     return any(KEY in text for text in texts)
 
 
+@pytest.mark.slow
 def test_faults_on_the_way_and_a_right_account_at_the_end(tmp_path):
     broken = FAMILY.replace("3.0f", "undeclared")
     faults = [fails(429, f"slow down, {KEY}", retry_after="0"), drops]

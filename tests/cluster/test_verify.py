@@ -61,7 +61,10 @@ def living_with(folder):
 
 @pytest.mark.parametrize(
     ("number", "code", "at"),
-    [(signal.SIGINT, 130, "process 1 of 2"), (signal.SIGTERM, 143, "compiling")],
+    [
+        (signal.SIGINT, 130, "process 1 of 2"),
+        pytest.param(signal.SIGTERM, 143, "compiling", marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_ends_it_and_all_that_it_started(run, tmp_path, number, code, at):
     process = subprocess.Popen(
