@@ -4,7 +4,7 @@
 experiment, the baseline as its own candidate, a few random configurations of the template, and the
 first configuration that each template of the recorded transcripts names. All go through every check
 of a first confirmation, the thousand repeats on a GPU among them; they are timed no longer than
-that takes. CUDA adds the honest kernels of unusual kinds.
+that takes, and not on the largest held-out shapes. CUDA adds the honest kernels of unusual kinds.
 
 Prints a line for each experiment and seed, and each rejection. Exits with 1 if there was one, or if
 not all was tried.
@@ -30,6 +30,7 @@ from tests.exploits.turns import add_options, share, tried
 from tests.workers.harness import Laboratory
 from tuner.candidate import Candidate
 from tuner.errors import KernelwrightError
+from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
 from tuner.experiment.odd_shapes import every_shape
@@ -37,11 +38,12 @@ from tuner.plan import CellPlan
 from tuner.space.lower import lower
 from tuner.trial import Code, Configuration, Rejected, Stage
 from workers.bench.deadlines import Deadlines
+from workers.bench.input_specs import is_large
 
 ROOT = Path(__file__).parents[2]
 SPECS = {
     "opencl": ("deploy/experiments/*/opencl.yaml",),
-    "cuda": ("deploy/experiments/*/cuda*.yaml", "tests/gpu/data/honest/*.yaml"),
+    "cuda": ("tests/gpu/data/honest/*.yaml", "deploy/experiments/*/cuda*.yaml"),
 }
 CONFIGURATIONS = 3
 LAUNCHES = 10
@@ -72,6 +74,24 @@ class Alarms:
     notes: tuple[str, ...]
     by_time: bool
     seconds: float
+
+
+def quick(experiment: Experiment) -> Experiment:
+    """The experiment with short timings, without held-out shapes whose inputs take seconds."""
+    measure, shapes = experiment.measure, experiment.shapes
+    held_out = (
+        one for one in shapes.held_out if not is_large(resolve_arguments(experiment, one.symbols))
+    )
+    return replace(
+        experiment,
+        shapes=replace(shapes, held_out=tuple(held_out)),
+        measure=replace(
+            measure,
+            warmup=1,
+            repeats=min(measure.repeats, LAUNCHES),
+            at_most=min(measure.at_most, LAUNCHES),
+        ),
+    )
 
 
 def templates(experiment: Experiment, spec: Path) -> Iterator[tuple[Template, Configuration]]:
@@ -114,13 +134,6 @@ def candidates(laboratory: Laboratory, spec: Path, rng: random.Random) -> list[C
 def try_kernels(unit: Honest, binaries: Path) -> Alarms:
     """Try the kernels; compiled ones are kept in ``binaries``."""
     began = time.monotonic()
-    experiment = load_experiment(unit.spec)
-    measure = replace(
-        experiment.measure,
-        warmup=1,
-        repeats=min(experiment.measure.repeats, LAUNCHES),
-        at_most=min(experiment.measure.at_most, LAUNCHES),
-    )
     rejected: list[tuple[str, Rejected]] = []
     notes: set[str] = set()
     errors: list[str] = []
@@ -128,7 +141,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
     try:
         with closing(
             Laboratory(
-                replace(experiment, measure=measure),
+                quick(load_experiment(unit.spec)),
                 secret=unit.secret,
                 deadlines=Deadlines(),
                 binaries=binaries,

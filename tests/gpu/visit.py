@@ -77,7 +77,7 @@ def steps() -> dict[str, Step]:
     bundled = "deploy/experiments"
     peer = ("--peer", os.environ["PEER"]) if "PEER" in os.environ else ()
     replay, template = ("--model", "replay"), ("--model", "none")
-    share = ("--jobs", "12", "--part", os.environ.get("PART", "1/1"), "--seconds")
+    share = ("--jobs", "6", "--part", os.environ.get("PART", "1/1"), "--seconds")
     return {
         "machine": Step(60, ("nvidia-smi",)),
         "doctor": Step(90, python("-m", "cluster", "doctor")),
