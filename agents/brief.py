@@ -26,6 +26,7 @@ from tuner.errors import SpecError
 from tuner.experiment.contents import FromFile, FromPython, Integers, Offsets
 from tuner.experiment.model import Argument, Experiment, Template
 from tuner.experiment.tolerances import comparison_rules
+from tuner.printable import visible
 from tuner.report.markdown import fenced
 from tuner.results.landscape import Landscape
 from tuner.results.statistics import Comparison
@@ -263,13 +264,9 @@ def inline(text: str, limit: int = 300) -> str:
 
 
 def scrubbed(text: str) -> str:
-    """The text without control characters, except line ends and tabs, and without bidi marks."""
+    """The text without control sequences and what readers do not see, except ends and tabs."""
     text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n"))
-    return re.sub(
-        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]",
-        "",
-        text,
-    )
+    return visible(text)
 
 
 def shortened(text: str, limit: int) -> str:

@@ -24,5 +24,10 @@ def printable_line(text: str) -> str:
     return _IN_LINE.sub(_escaped, text)
 
 
+def visible(text: str) -> str:
+    """Text of several lines, without anything hidden in it: for readers that escapes mislead."""
+    return _IN_TEXT.sub("", text)
+
+
 def _escaped(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")

@@ -65,6 +65,12 @@ def test_a_complaint_is_one_short_line() -> None:
     assert len(line) < 250
 
 
+def test_what_readers_do_not_see_reaches_no_model() -> None:
+    smuggled = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
+    said = f"\ufeffint\u2060 a;{smuggled}\u202e\xad\r\n\tint b;\r"
+    assert quoted(said) == "```\nint a;\n\tint b;\n```"
+
+
 def test_it_is_a_pure_function() -> None:
     assert planning_messages(full_brief(), budget_tokens=9_000) == planning_messages(
         full_brief(), budget_tokens=9_000

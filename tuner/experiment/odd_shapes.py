@@ -23,7 +23,7 @@ _PERIOD, _LARGER, _FAR, _SMALL, _VECTORS = 32, 2, 4, 6, 8
 """Remainders, modulo the period, of the size above the largest known one, of the one far above, of
 a small one, and of one with whole vectors. Kernels that read several elements at a time can be
 wrong at each of these alone."""
-_TILES: tuple[Value, ...] = (3 * 16, 3 * 64)
+_TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages."""
 _KEPT = 64
 _kept: dict[tuple[object, ...], tuple[ShapeBinding, ...]] = {}
