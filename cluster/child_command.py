@@ -1,21 +1,21 @@
 """Commands in child processes that end with this process, however that ends.
 
-Owns how a child is begun and ended. A child runs this module, which has the kernel send it SIGTERM
-when its parent dies: a parent that is killed can tell it nothing. A run that gets SIGTERM ends in
-order and can be resumed.
+Owns how a child is begun and ended. A child runs this module, which sends it SIGTERM when its
+parent dies: a parent that is killed can tell it nothing. A run that gets SIGTERM ends in order and
+can be resumed.
 """
 
 import asyncio
 import os
+import select
 import signal
 import sys
+import threading
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
-
-from workers.fork_server import tie_to_parent
 
 _HOME = Path(__file__).parents[1]
 """Where ``python -m cluster`` finds this package, and no package of the user's."""
@@ -73,8 +73,25 @@ async def end(children: Collection[Process], seconds: float | None = None) -> No
             await child.wait()
 
 
+def _end_with(parent: int) -> None:
+    """Send this process one SIGTERM when its parent ends; exit at once if that is gone already.
+
+    The kernel's own signal (``PR_SET_PDEATHSIG``) comes for several threads of a killed parent,
+    and a second SIGTERM ends a run at once.
+    """
+    ended = os.pidfd_open(parent)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+    def wait() -> None:
+        select.select([ended], [], [])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
 def _main(parent: str, words: Sequence[str]) -> None:
-    tie_to_parent(int(parent), signal.SIGTERM)
+    _end_with(int(parent))
     from cluster.cli.main import main
 
     sys.argv = ["kernelwright", *words]

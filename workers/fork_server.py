@@ -158,9 +158,9 @@ class _ForkServer:
                 self._children.remove(one)
 
 
-def tie_to_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Have this process signalled when its parent ends; exit at once if that is gone already."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
+def tie_to_parent(parent: int) -> None:
+    """Have this process killed when its parent ends; exit at once if that is gone already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
 

@@ -3,6 +3,7 @@
 Messages name work, workers and reasons. They hold no API key, and no text of a prompt or reply.
 """
 
+import asyncio
 import logging
 import os
 import platform
@@ -50,6 +51,9 @@ def logged(run: Path, took_over: str = "") -> Iterator[None]:
     try:
         yield
         _log.info("process %d ends", os.getpid())
+    except (asyncio.CancelledError, GeneratorExit):  # a second signal, or nobody reads its output
+        _log.warning("process %d is ended before it can end the run in order", os.getpid())
+        raise
     except KernelwrightError as error:
         _log.error("process %d ends: %s", os.getpid(), error)
         raise

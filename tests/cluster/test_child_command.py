@@ -12,7 +12,7 @@ from tests.cluster.kernels import ROOT, SPEC, kernelwright, write_experiment
 from tuner.run_directory import RunView, begun
 
 PARENT = """
-import asyncio, sys
+import asyncio, sys, threading, time
 from asyncio.subprocess import PIPE, STDOUT
 
 from cluster import child_command
@@ -21,6 +21,8 @@ async def follow():
     words = (*child_command.kernelwright_command(), *sys.argv[1:])
     await (await child_command.begin(words, output=PIPE, errors=STDOUT)).wait()
 
+for _ in range(8):  # a killed process loses its threads one after the other
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 asyncio.run(follow())
 """
 
@@ -46,6 +48,8 @@ def test_a_run_ends_with_its_killed_parent_and_is_resumed(tmp_path):
     while is_running(run):
         assert time.monotonic() < until
         time.sleep(0.05)
+    told = (run / "log.txt").read_text()
+    assert "ends by" not in told, "what ended it is said in words"
     before = RunView.open(run).facts()
     assert before[-1].kind != "run.finished"
     again = kernelwright("resume", run)
