@@ -98,7 +98,7 @@ def validate(
     """Print the tolerances, space and estimate of a correct spec, for a device or an architecture.
 
     Raises:
-        SpecError: all errors of the spec; or its space is empty.
+        SpecError: all errors of the spec; or its space is empty, or its budget too small.
         ModelUnavailable: the spec wants a transcript, and there is none.
         NothingValid: unless ``fast``, something did not compile, or the baseline fails its checks
             on a device of this machine.
@@ -133,6 +133,7 @@ def validate(
         attempts = _compile(experiment, space, model)
         if index is not None and attempts[0].problem is None:
             tried = _try_baseline(experiment, model, index)
+    expected = None if model is None else _estimate(experiment, model, space, rounds)
     if as_json:
         report = {
             "experiment": experiment.name,
@@ -141,9 +142,7 @@ def validate(
             "guesses": guesses,
             "tolerances": tolerances,
             "space": None if space is None else _space_report(space),
-            "estimate": None
-            if model is None
-            else asdict(_estimate(experiment, model, space, rounds)),
+            "estimate": expected and asdict(expected),
             "reference": reference and asdict(reference),
             "compiled": [asdict(one) for one in attempts],
             "baseline": tried and asdict(tried),
@@ -170,10 +169,9 @@ def validate(
         if rounds:
             aside = "; --model none searches the spec's own" if experiment.template else ""
             _say(f"space of a run: unknown until {asked} writes a template{aside}")
-        if model is not None:
+        if expected is not None:
             agents = f", in {rounds} rounds with model {asked}" if rounds else ""
-            expected = _estimate(experiment, model, space, rounds)
-            _say(f"estimated run: {expected}{agents}{expected.shortage}")
+            _say(f"estimated run: {expected}{agents}")
         for line in _compiled(attempts):
             _say(f"  {line}")
         if tried is not None and tried.problem is None:
@@ -188,6 +186,8 @@ def validate(
         )
     if failed:
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
+    if expected is not None:
+        expected.require_time()
     if not as_json:
         _say(f"{experiment.name}: {_verdict(guesses, attempts, tried)}")
 

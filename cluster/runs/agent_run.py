@@ -148,8 +148,9 @@ class AgentRun:
             async def first() -> Baseline:
                 await model.ready()
                 expected = run_estimate(experiment, await engine.fleet(), rounds=agents.rounds)
+                expected.require_time()
                 words = f"compiling, checking and timing the baseline; then {expected}"
-                shown.put_nowait(Activity(round=1, words=f"{words}{expected.shortage}"))
+                shown.put_nowait(Activity(round=1, words=words))
                 return await evaluator.baseline()
 
             baseline = await Steps(steps, time.monotonic).take(BASELINE_STEP, BASELINES, first)

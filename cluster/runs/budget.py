@@ -21,7 +21,8 @@ class RoundsBudget:
     """What the rounds of a run have spent in this process, and what its end will take."""
 
     def __init__(self) -> None:
-        self._spent = 0.0
+        self.spent = 0.0
+        """Seconds that this process counted; those of earlier ones too, once they are known."""
         self._final = 0.0
         self.confirming = 0.0
         """Seconds that confirming a round's search will take."""
@@ -33,7 +34,7 @@ class RoundsBudget:
         try:
             yield
         finally:
-            self._spent += time.monotonic() - began
+            self.spent += time.monotonic() - began
 
     def expect(
         self,
@@ -49,8 +50,9 @@ class RoundsBudget:
         self.confirming = expected.confirm_seconds * pace - self._final
 
     def committed(self, known: float) -> float:
-        """Seconds that are spent, of which so many are ``known``, or that the end will take."""
-        return max(known, self._spent) + self._final
+        """Seconds that are spent, at least those ``known``, or that the end will take."""
+        self.spent = max(known, self.spent)
+        return self.spent + self._final
 
 
 def run_estimate(
@@ -98,7 +100,7 @@ def _trials_left(history: History, space: int | None) -> int:
 
 
 def reserve_for(fleet: Fleet, opening: float, *, rest: bool) -> Callable[[History], float]:
-    """The seconds of a budget that a search must leave for confirming, at its trials' pace.
+    """The seconds of a budget to leave for confirming, or for what is left of it.
 
     Args:
         fleet: confirms.
@@ -110,9 +112,7 @@ def reserve_for(fleet: Fleet, opening: float, *, rest: bool) -> Callable[[Histor
     def reserve(history: History) -> float:
         if not known:
             known.append(run_estimate(history.experiment, fleet, history.baseline))
-        (expected,) = known
-        left_out = 0.0 if rest else expected.final_seconds
-        return opening + (expected.confirm_seconds - left_out) * expected.pace(history)
+        return opening + known[0].confirming(history, rest=rest)
 
     return reserve
 

@@ -250,6 +250,9 @@ class EngineEvaluator:
         """
         view = RunView.open(round_path(self._directory.path, best.round, best.suffix))
         path = round_path(self._directory.path, best.round, suffix)
+        before = History.of(view.experiment, view.entries()).spent
+        left = self._directory.experiment.search.seconds - self._budget.spent
+        search = replace(view.experiment.search, seconds=max(1e-3, before + left))
         facts = (
             EpochOpened,
             BaselinePrepared,
@@ -259,7 +262,8 @@ class EngineEvaluator:
             SearchEnded,
             ConfirmationSampled,
         )
-        copy_search(view, path, view.experiment, facts, self._directory.secret)
+        further = replace(view.experiment, search=search)
+        copy_search(view, path, further, facts, self._directory.secret)
         verdict = await self._search(path, best.round, suffix, self._asked, (), rest=True)
         if verdict is None:
             raise StopRequested

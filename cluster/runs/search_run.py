@@ -131,16 +131,20 @@ async def run_search(
             run under the checkers.
         profile: whether hardware counters of the best are read, for a model.
         opening: seconds of the budget that bringing up the fleet took.
+
+    Raises:
+        SpecError: the budget cannot hold a whole run.
     """
     fleet = await engine.fleet()
     with directory.journal() as journal:
         history, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
+        if rest and not history.spent:
+            expected.require_time()
         reserve = reserve_for(fleet, opening, rest=rest)
         session = Session(history, directory.secret, rest=rest, profile=profile, reserve=reserve)
         assert expected.space is not None, "there is a template"
         due, pace = 0.0, Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
-        words = f"{expected}{expected.shortage if rest else ''}"
         checkers = rest and checker_bytes(fleet.device) > 0
         try:
             async with aclosing(engine.drive(session, journal, proposer)) as steps:
@@ -161,7 +165,7 @@ async def run_search(
                     progress = replace(
                         RunProgress.of(session, t),
                         trials=most,
-                        estimate=words,
+                        estimate=str(expected),
                         lost=lost or "",
                         missing=fleet.benches_missing,
                     )

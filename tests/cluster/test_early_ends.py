@@ -15,7 +15,7 @@ from tests.cluster.kernels import SPEC, write_experiment
 from tuner.engine.engine import LOST_SECONDS
 from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.engine.work import MeasureWork
-from tuner.errors import EnvironmentProblem, Preempted, RunInterrupted
+from tuner.errors import EnvironmentProblem, Preempted, RunInterrupted, SpecError
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 
@@ -119,6 +119,20 @@ def test_it_ends_with_its_time_and_names_what_was_lost(tmp_path):
     path = begin(tmp_path, 20)
     with pytest.raises(RunInterrupted, match=rf"\({WHY}\)"):
         follow(path)
+
+
+def test_a_budget_that_is_too_small_is_refused_before_anything_is_done(tmp_path):
+    async def opener(_backend):
+        return SimulatedFleet(device=CPU, baseline_ns=(1e4,) * 9, cost=lambda *_: 1e4)
+
+    async def go():
+        async for _ in SearchRun(RunProcess(path, opener)).progress():
+            pass
+
+    path = begin(tmp_path, 1)
+    with pytest.raises(SpecError, match=r"search.seconds is 1, .* give --seconds \d+ or more"):
+        asyncio.run(go())
+    assert [fact.kind for fact in RunView.open(path).facts()] == ["epoch.opened"]
 
 
 def test_it_does_not_wait_for_ever(tmp_path):

@@ -63,6 +63,13 @@ def test_buffers_without_alignment_are_named_with_what_to_write(tmp_path, capsys
     assert "no align" not in capsys.readouterr().out
 
 
+def test_a_budget_that_cannot_hold_a_run_is_an_error(tmp_path, capsys):
+    path = write_experiment(tmp_path, spec=SCALE.replace("seconds: 60", "seconds: 1"))
+    with pytest.raises(SpecError, match=r"search.seconds is 1, and preparing and confirming"):
+        validate(str(path), target=None, fast=True, device=None, as_json=False)
+    assert "estimated run: 6 of 6 configurations" in capsys.readouterr().out
+
+
 def test_a_baseline_that_differs_from_its_reference_is_an_error(tmp_path, capsys):
     wrong = write_experiment(tmp_path, reference=REFERENCE.replace("3.0", "2.0"))
     wrong.write_text(f"{wrong.read_text()}# guess: this line\n")

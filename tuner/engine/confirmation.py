@@ -63,6 +63,7 @@ class ConfirmationQueue:
     ) -> None:
         self._history = history
         self.benches = benches
+        self._hurried = False
         self._rest = rest
         self._profile = profile
         self._compiled: dict[int, Candidate] = {}
@@ -82,7 +83,7 @@ class ConfirmationQueue:
     def processes(self) -> int:
         """How many processes it takes at most if nothing fails."""
         first = self._fewest if self._has_rest and not self._alone else 0
-        return first + self._at_most
+        return first + self._wanted
 
     @property
     def examining(self) -> bool:
@@ -95,6 +96,12 @@ class ConfirmationQueue:
             self._processes.pop(fact.process, None)
         elif isinstance(fact, WinnersExamined):
             self._examining = False
+
+    def hurry(self, seconds_left: float) -> None:
+        """Begin no process that a verdict can do without, unless there is time for one."""
+        known = self._history.confirmations
+        taken = [one.span.seconds for one in known if one.span and not one.extra_checks]
+        self._hurried = seconds_left < max(taken, default=0.0)
 
     def add(self, candidate: Candidate) -> None:
         """Note that a trial is compiled: for every shape, or only for the tune shapes."""
@@ -204,6 +211,11 @@ class ConfirmationQueue:
         return min(FEWEST, self._at_most)
 
     @property
+    def _wanted(self) -> int:
+        """In how many processes a winner is timed whose verdict is undecided."""
+        return self._fewest if self._hurried else self._at_most
+
+    @property
     def _alone(self) -> bool:
         """Whether the winner is known and has a rest: one finalist, and no incumbent."""
         return self._has_rest and len(self._finalists()) == 1 and not self._history.incumbents
@@ -254,7 +266,7 @@ class ConfirmationQueue:
         winning = tuple(n for n in winning if n not in self._refused)
         if not self._has_rest:  # what is nearly as fast is compared beside it
             return self._lacking(
-                "tune", self._contenders(winning if tune else ()), self._at_most
+                "tune", self._contenders(winning if tune else ()), self._wanted
             ), []
         more = self._contenders([n for n in winning if n in tune])
         serving = [n for n in winning if self._serves_rest(n)]
@@ -262,9 +274,9 @@ class ConfirmationQueue:
         rest = {
             *self._lacking("rest", new, CONFIRM_ROUNDS * self._at_most),
             *self._lacking("rest", serving, self._fewest),
-            *self._lacking("rest", unsure, self._at_most),
+            *self._lacking("rest", unsure, self._wanted),
         }
-        return self._lacking("tune", more, self._at_most), [n for n in winning if n in rest]
+        return self._lacking("tune", more, self._wanted), [n for n in winning if n in rest]
 
     def _contenders(self, winning: Sequence[int]) -> list[int]:
         """Those that may go on: once some finalists do, no others that come near them later."""

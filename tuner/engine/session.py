@@ -58,8 +58,8 @@ class Session:
         rest: whether winners are timed on all that is reported and run under the checkers, or only
             timed on what makes them winners.
         profile: whether to read hardware counters of the best.
-        reserve: the seconds of the budget to leave for what follows the search, once something was
-            measured.
+        reserve: the seconds of the budget to leave for what must still follow the search, once
+            something was measured.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Session:
         return self.history.searched_until(t)
 
     def seconds_left(self, t: float) -> float:
-        """Seconds that the search may still take, so that its confirmation is within the budget."""
+        """Seconds of the budget that what must follow the search leaves, at ``t``."""
         left = self.experiment.search.seconds - self.history.spent_until(t)
         return left - self._reserve(self.history) if self.history.outcomes["measured"] else left
 
@@ -241,6 +241,8 @@ class Session:
         """
         if self._stop == "interrupted" or self.history.finished:
             return [Finish()]
+        if self.history.ended is not None:
+            self._confirmation.hurry(self.seconds_left(t))
         commands: list[Command] = [*(self._take_due() or self._follows(t))]
         if commands:
             return commands

@@ -270,9 +270,10 @@ class SearchSettings:
     trials: Positive = 300
     """Configurations to try, in the whole run."""
     seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Target for the whole run, from its workers' start to its result, without waiting for models.
-    The search ends early enough to leave what confirming its best is expected to take; preparing
-    and confirming are not cut short where they take longer."""
+    """Time of the whole run, from its workers' start to its result, without waiting for models. The
+    search ends early enough to confirm its best, in three processes where no time is left for more.
+    A time too short for preparing and confirming is refused before anything starts; on a busy
+    machine they may take longer than expected, which the report says."""
     device_seconds: Annotated[float, Field(gt=0)] | None = None
     """Busy time of all devices together."""
     seed: Annotated[int, Field(ge=0)] = 0

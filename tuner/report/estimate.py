@@ -1,12 +1,15 @@
 """Estimates of the duration of a run, or of what is left of it."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.engine.progress import duration
+from tuner.errors import SpecError
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.objective import TAKEN_SECONDS
@@ -14,6 +17,7 @@ from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.history import History
 from tuner.results.screening import leading_at_most
 from tuner.results.statistics import FEWEST
+from tuner.trial import Measured
 
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
 """Checking the outputs of one candidate on a shape, by ``is_cpu``: a GPU compares on the device."""
@@ -25,20 +29,27 @@ which the baseline is the reference; how many are computed in parallel at most."
 TEST_CASES, EXTRA_CASES = 2, 3
 """Test cases of each shape in the search, and further ones for finalists."""
 
-BEGIN_SECONDS = 4.0
-"""Finding devices, compiling the baseline, measuring ceilings."""
+BEGIN_SECONDS = {True: 2.0, False: 4.0}
+"""Finding devices, compiling the baseline, measuring ceilings; by ``is_cpu``."""
 
-PROCESS_SECONDS = 0.5
-"""Start of a bench process."""
+PROCESS_SECONDS = {True: 0.2, False: 0.5}
+"""Start of a bench process, by ``is_cpu``."""
 
-CONFIRMED = 2
-"""Confirming a candidate on a shape, as a multiple of what the search takes for it."""
+CONFIRMED = {True: 1, False: 2}
+"""Confirming a candidate on a shape, as a multiple of what the search takes for it, by ``is_cpu``:
+what the search has compiled for a processor is kept."""
 
 LAUNCH_SECONDS = 20e-6
 """Launch of a small kernel, with overhead."""
 
+RECENT = 50
+"""The number of last trials that tell the pace."""
+
 MOST_TIMES = 20.0
 """By which factor the pace of trials corrects an estimate at most."""
+
+LEAST_BUDGET = 1.5
+"""The budget to ask for, as a multiple of what preparing and confirming take."""
 
 BYTES_PER_SECOND = {True: 5e9, False: 1e12}
 """Memory throughput of a kernel, by ``is_cpu``."""
@@ -49,7 +60,8 @@ class Estimate:
     """Number of trials, and seconds of preparation, search and confirmation on an idle machine.
 
     Rough: it assumes a memory-bound kernel, unless the baseline's times are known, and that no
-    configuration is cut short. Of the confirmation, ``final_seconds`` come after the last round;
+    configuration is cut short. ``confirm_seconds`` are those of the fewest processes. Of them
+    ``final_seconds`` come after the last round, and of these ``checker_seconds`` at last;
     ``trial_seconds`` are those of one trial on a bench. ``budget_seconds`` hold all of it, with
     fewer rounds if need be, but not less than ``least_seconds``.
     """
@@ -60,29 +72,49 @@ class Estimate:
     search_seconds: float
     confirm_seconds: float
     final_seconds: float
+    checker_seconds: float
     trial_seconds: float
     budget_seconds: float
     least_seconds: float
 
     def pace(self, history: History) -> float:
-        """How many times as long as estimated the trials of a search have taken on benches."""
-        trials = history.outcomes.total() - history.merged
-        if not trials or not self.trial_seconds:
-            return 1.0
-        most = math.log(MOST_TIMES)
-        times = max(history.device_seconds, 1e-6) / trials / self.trial_seconds
-        return math.exp(min(most, max(-most, math.log(times))))
+        """How many times as long as estimated a run takes, on a busy machine; 1 on an idle one.
 
-    @property
-    def shortage(self) -> str:
-        """What to say, behind the estimate, of a budget too small to search much in."""
-        if not self.trials or self.least_seconds < self.budget_seconds:
-            return ""
-        given = duration(self.budget_seconds)
-        return (
-            f": preparing and confirming take longer than the {given} of search.seconds, so only "
-            "few configurations are tried; allow more"
-        )
+        By the median of the last trials on benches: the first ones find nothing loaded.
+        """
+        last = islice(reversed(history.trials.values()), RECENT)
+        taken = [
+            one.device_seconds
+            for one in last
+            if one.device_seconds and isinstance(one.outcome, Measured)
+        ]
+        if not taken or not self.trial_seconds:
+            return 1.0
+        return min(MOST_TIMES, max(1.0, statistics.median(taken) / self.trial_seconds))
+
+    def confirming(self, history: History, *, rest: bool) -> float:
+        """Seconds that confirming must still take, at the pace of the trials.
+
+        Args:
+            history: what is done already.
+            rest: whether what comes after the last round is to come too.
+        """
+        left = 0.0 if history.confirmations else self.confirm_seconds - self.final_seconds
+        if rest:
+            few = min(FEWEST, history.experiment.confirm.processes)
+            done = sum(one.scope != "tune" for one in history.confirmations) / few
+            timing = self.final_seconds - self.checker_seconds
+            left += max(0.0, 1 - done) * timing + self.checker_seconds
+        return left * self.pace(history)
+
+    def require_time(self) -> None:
+        """Raise :class:`SpecError` if the budget cannot hold preparing and the least confirming."""
+        if self.least_seconds > self.budget_seconds:
+            raise SpecError(
+                f"search.seconds is {self.budget_seconds:g}, and preparing and confirming alone "
+                f"take roughly {duration(self.least_seconds)}: give --seconds "
+                f"{math.ceil(LEAST_BUDGET * self.least_seconds)} or more, or smaller shapes"
+            )
 
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
@@ -162,7 +194,7 @@ def estimate(
     on_rest = on_held_out if device.is_cpu else on_tune + 2 * on_held_out
 
     def confirmed_in(processes: int, candidates: int, each: float) -> float:
-        one = PROCESS_SECONDS + CONFIRMED * (1 + candidates) * each
+        one = PROCESS_SECONDS[device.is_cpu] + CONFIRMED[device.is_cpu] * (1 + candidates) * each
         return max(0, processes) * one / bench_slots
 
     screening = confirmed_in(1 - confirmed, finalists, on_tune)
@@ -172,15 +204,17 @@ def estimate(
         extra = max(0.0, extra - trials * trial)
     one_round = screening + further + leading * (on_tune + check(odd))
     confirming = rounds * one_round + extra
-    final = 0.0
+    final = checking = 0.0
     if held_out or not device.is_cpu:
         final = confirmed_in(few, winning, on_rest) + winning * on_held_out
     seen = max((size for size in tune + held_out + odd if size <= checker_bytes), default=0)
     if seen:
-        final += backend.checker_seconds + backend.checker_seconds_per_mib * seen / 2**20
-    preparing = BEGIN_SECONDS + TEST_CASES * oracle(tune + held_out) + on_tune + on_held_out
-    if baseline_ns:
-        preparing = 0.0
+        checking = backend.checker_seconds + backend.checker_seconds_per_mib * seen / 2**20
+        final += checking
+    preparing = 0.0
+    if not baseline_ns:
+        preparing = BEGIN_SECONDS[device.is_cpu] + TEST_CASES * oracle(tune + held_out)
+        preparing += on_tune + on_held_out
     left = experiment.search.seconds - spent - preparing - confirming - final
     return Estimate(
         trials=trials,
@@ -189,6 +223,7 @@ def estimate(
         search_seconds=min(trials * trial, max(0.0, left)),
         confirm_seconds=confirming + final,
         final_seconds=final,
+        checker_seconds=checking,
         trial_seconds=on_tune,
         budget_seconds=experiment.search.seconds - spent,
         least_seconds=preparing + one_round + extra + final,

@@ -23,7 +23,7 @@ from tuner.engine.work import (
     Propose,
 )
 from tuner.experiment.fields import Source
-from tuner.experiment.model import ConfirmSettings, Experiment, Template
+from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
@@ -320,6 +320,7 @@ def test_however_small_a_time_budget_is_something_is_tried_and_confirmed():
     session = Run(experiment(trials=1000, seconds=0.5), reserve=12.0).drive(fleet())
     assert session.history.ended == "seconds"
     assert winners(session.history)
+    assert "s longer than search.seconds allows" in summarise(session.history).advice[0]
 
 
 def test_a_space_smaller_than_the_budget_ends_the_search():
@@ -605,6 +606,19 @@ def test_only_winners_go_on_and_no_longer_than_they_may():
     for trial in winners(history):  # an incumbent had those of the tune shapes when it won
         given = (works[0].extra_checks + works[3].extra_checks).count(trial)
         assert given == (1 if trial == INCUMBENT else 2)
+
+
+def test_without_time_left_confirmation_takes_the_fewest_processes_and_says_so():
+    busy = {"noise": 0.2, "durations": Durations(confirm=1.0)}
+    ample = Run(at_most(5)).drive(fleet(**busy)).history
+    hurried = replace(at_most(5), search=SearchSettings(trials=20, seconds=ample.spent))
+    history = Run(hurried, reserve=20.0).drive(fleet(**busy)).history
+    assert scopes(ample) == ["tune"] * 3 + ["rest", "all", "all", "rest", "rest"]
+    assert scopes(history) == ["tune"] * 3 + ["rest"] * 3
+    assert history.spent < hurried.search.seconds
+    (said,) = summarise(history).advice
+    assert said.startswith("no time was left to confirm in more than 3 of 5 processes")
+    assert not summarise(ample).advice
 
 
 def test_of_many_finalists_those_that_lead_in_the_first_process_go_on():

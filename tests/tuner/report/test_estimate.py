@@ -1,5 +1,6 @@
 """The estimate: bounded by budgets, and growing with what there is to do."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from tests.tuner.engine.driving import CPU, GPU, Run, experiment, fleet
 from tuner.engine.progress import seconds_left
 from tuner.engine.simulated_fleet import Durations
+from tuner.errors import SpecError
 from tuner.experiment.model import Cost
 from tuner.expressions import Expression
+from tuner.journal.facts import ConfirmationSampled
 from tuner.journal.history import History
 from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate
 
@@ -39,11 +42,13 @@ def test_trials_are_bounded_by_the_space_and_seconds_by_the_budget():
     assert whole == pytest.approx(30.0)
 
 
-def test_a_budget_that_preparing_and_confirming_take_whole_is_called_too_small():
-    found = of(seconds=5.0)
-    assert found.search_seconds == 0.0
-    assert "take longer than the 5 s of search.seconds" in found.shortage
-    assert not of(seconds=60.0).shortage
+def test_a_budget_that_cannot_hold_preparing_and_confirming_is_refused_with_the_one_needed():
+    least = of().least_seconds
+    with pytest.raises(SpecError, match=r"search.seconds is 5, .* alone take roughly") as refused:
+        of(seconds=5.0).require_time()
+    needed = int(re.search(r"--seconds (\d+) or more", str(refused.value)).group(1))
+    assert 1.5 * least <= needed < 1.5 * least + 1
+    of(seconds=float(needed)).require_time()
 
 
 def test_measured_times_of_the_baseline_replace_what_is_assumed():
@@ -58,8 +63,21 @@ def test_the_pace_of_trials_corrects_an_estimate():
         for bench in (0.01, 0.1)
     )
     expected = of()
-    assert expected.pace(slow) == pytest.approx(10 * expected.pace(quick))
+    assert expected.pace(slow) == pytest.approx(0.1 / expected.trial_seconds, rel=0.01)
+    assert expected.pace(quick) < expected.pace(slow)
     assert expected.pace(History.of(experiment(), [])) == 1.0
+    assert of(baseline_ns=[1e9, 1e9, 1e9]).pace(slow) == 1.0
+
+
+def test_what_confirming_must_still_take_goes_down_with_its_processes():
+    run, expected = Run(experiment(trials=20)), of(checker_bytes=8 << 20)
+    run.drive(fleet(durations=Durations(bench=0.01)))
+    kinds = [type(fact) for fact in run.facts]
+    before = History.of(run.experiment, run.entries[: kinds.index(ConfirmationSampled)])
+    at_end = History.of(run.experiment, run.entries)
+    assert expected.confirming(before, rest=True) == expected.confirm_seconds
+    assert expected.confirming(at_end, rest=True) == expected.checker_seconds > 0
+    assert expected.confirming(at_end, rest=False) == 0
 
 
 def test_more_work_takes_longer_and_more_workers_less():
