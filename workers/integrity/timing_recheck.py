@@ -144,9 +144,12 @@ def accept_or_retime(
 
 
 def _noise(baseline_ns: Sequence[float], launch_ns: float) -> float:
-    """How much a launch of ``launch_ns`` varies, from launches of the baseline, in nanoseconds."""
+    """How much a launch of ``launch_ns`` varies, from launches of the baseline, in nanoseconds.
+
+    No more than it takes: a baseline that takes long may vary by many launches of a fast kernel.
+    """
     least, middle = min(baseline_ns), statistics.median(baseline_ns)
-    return (middle - least) * max(1.0, launch_ns / least)
+    return min((middle - least) * max(1.0, launch_ns / least), max(launch_ns, SINGLE_NS))
 
 
 @contextmanager

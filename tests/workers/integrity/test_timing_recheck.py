@@ -169,3 +169,11 @@ def test_what_a_function_makes_is_drawn_by_another_seed_or_moved_a_little(tmp_pa
     assert (first != made(7)).all()
     assert (first != second).any()
     assert np.allclose(first, made(7), rtol=1e-6) is not seeded
+
+
+def test_a_slow_baseline_that_varies_excuses_no_fast_kernel() -> None:
+    slow = [2e6, 3e6, 4e6, 2.5e6, 5e6]
+    with pytest.raises(DeviceFailure, match="remembers its inputs"):
+        asked([20e3], [900e3], baseline_ns=slow)
+    assert asked([20e3], [39e3], baseline_ns=slow) == 0
+    assert asked([8e6], [12e6], samples=[8e6] * 8, baseline_ns=slow) == 0
