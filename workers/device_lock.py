@@ -25,6 +25,8 @@ TURN_SECONDS = 1.0
 """After this a turn ends where it can, if another bench waits."""
 KEPT_SECONDS = 0.02
 """How long a turn goes on with nothing to do."""
+PATIENCE_SECONDS = 10.0
+"""How long what is needed later waits, at most, for a pause of what is needed now."""
 _POLL_SECONDS = 0.005
 
 _log = logging.getLogger(__name__)
@@ -48,23 +50,34 @@ class DeviceLock:
         self._depth = 0
         self._descriptor: int | None = None
         self._taken_at = self._idle_since = 0.0
+        self._urgent: int | None = None
+        self._urgent_until = -math.inf
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, *, patience: float = 0.0) -> Iterator[None]:
         """Hold the device; a thread that holds it may ask again.
+
+        A thread with ``patience`` waits so many seconds, at most, for a pause of those without.
 
         Raises:
             EnvironmentProblem: aborted while waiting.
         """
+        latest = time.monotonic() + patience
+        while self._urgently_used() and time.monotonic() < latest:
+            self._stop_if_aborted()
+            time.sleep(_POLL_SECONDS)
         with self._mutex:
             if self._depth == 0:
                 self._begin()
+                self._urgent = None if patience else threading.get_ident()
             self._depth += 1
             try:
                 yield
             finally:
                 self._depth -= 1
                 self._idle_since = time.monotonic()
+                if self._depth == 0 and self._urgent is not None:
+                    self._urgent, self._urgent_until = None, self._idle_since
 
     def pause(self) -> None:
         """Let others have their turn if this one is over; called while the device is held.
@@ -81,6 +94,16 @@ class DeviceLock:
             if self._depth == 0:
                 self._end()
             self._mutex.release()
+
+    def _urgently_used(self) -> bool:
+        """Whether another thread without patience holds the device, or did a moment ago."""
+        if self._urgent is not None:
+            return self._urgent != threading.get_ident()
+        return time.monotonic() < self._urgent_until + KEPT_SECONDS
+
+    def _stop_if_aborted(self) -> None:
+        if self._abort.is_set():
+            raise EnvironmentProblem(f"closed while waiting for {self._path.name}")
 
     def _begin(self) -> None:
         """Take the device, or go on with the turn."""
@@ -127,8 +150,7 @@ class DeviceLock:
             fcntl.flock(made, fcntl.LOCK_EX)
             Path(name).rename(ticket)
             while not (self._is_first(ticket) and lock_taken(held)):
-                if self._abort.is_set():
-                    raise EnvironmentProblem(f"closed while waiting for {self._path.name}")
+                self._stop_if_aborted()
                 if time.monotonic() > long:
                     long = math.inf
                     self._log_holder()

@@ -195,3 +195,35 @@ def test_a_turn_ends_when_nothing_is_done() -> None:
     began = time.monotonic()
     with lock().held():
         assert time.monotonic() - began >= KEPT_SECONDS / 2
+
+
+def test_a_thread_with_patience_waits_for_a_pause_of_one_without():
+    device, taken = lock(), []
+
+    def patient() -> None:
+        with device.held(patience=60):
+            taken.append(time.monotonic())
+
+    with device.held():
+        thread = started(patient)
+        with device.held(patience=60):
+            pass  # one that holds it need not wait for itself
+    ended = time.monotonic()
+    thread.join(30)
+    assert taken[0] - ended >= 0.9 * KEPT_SECONDS
+
+
+def test_patience_ends_though_there_is_no_pause():
+    device, taken = lock(), threading.Event()
+
+    def patient() -> None:
+        with device.held(patience=0.001):
+            taken.set()
+
+    thread = started(patient)
+    ends = time.monotonic() + 30
+    while not taken.is_set() and time.monotonic() < ends:
+        with device.held():
+            pass
+    thread.join(30)
+    assert taken.is_set()

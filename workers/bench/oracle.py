@@ -41,7 +41,7 @@ from workers.bench.preparation import Preparation
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bounds import local_bounds, magnitude, output_bound, widened
 from workers.comparison import Expected, compare, errors_of_each
-from workers.device_lock import DeviceLock
+from workers.device_lock import PATIENCE_SECONDS, DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
 from workers.elements import dtype_name, from_storage, is_float, to_storage
@@ -67,7 +67,7 @@ class Oracle:
         server: a child of its own for the baseline.
         files: where inputs and expected outputs are kept.
         deadlines: how long the baseline may take.
-        lock: held while the baseline runs; inputs and the reference need no device.
+        lock: held while the baseline runs; inputs and the reference need none.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class Oracle:
         self, shape: int, spec: InputSpec, contents: Mapping[str, str]
     ) -> list[dict[str, bytes]]:
         """The baseline's outputs of two runs, or of more if these differ or may differ."""
-        with self._lock.held(), self._running:
+        with self._lock.held(patience=PATIENCE_SECONDS), self._running:
             try:
                 runs = self._run_baseline(shape, spec, contents, POISONS)
             except ChildLost:
