@@ -156,9 +156,12 @@ class Launcher:
         poisons = [None if one.burst.keep_outputs else self._poison() for one in placed]
         results = self._server.run_bursts(
             [
-                replace(
-                    self._request(loaded, one, poison, baseline_ns),
-                    expected={} if self._device.is_cpu or one.burst.inspect is None else expected,
+                self._request(
+                    loaded,
+                    one,
+                    poison,
+                    baseline_ns,
+                    {} if self._device.is_cpu or one.burst.inspect is None else expected,
                     read_telemetry=read_telemetry and one is placed[-1],
                 )
                 for one, poison in zip(placed, poisons, strict=True)
@@ -185,7 +188,7 @@ class Launcher:
         Raises:
             EnvironmentProblem: it has none.
         """
-        request = self._request(loaded, placed, self._poison(), baseline_ns)
+        request = self._request(loaded, placed, self._poison(), baseline_ns, {})
         slowest_ns = loaded.slowest_ns.get(placed.key[0], 0.0)
         found = self._server.measure_energy(request, settle, seconds, slowest_ns)
         self.vitals = found.vitals
@@ -200,11 +203,18 @@ class Launcher:
             deque(self.run(loaded, baseline_ns, [placed], {}), maxlen=0)
             return
         poison = None if placed.burst.keep_outputs else self._poison()
-        request = self._request(loaded, placed, poison, baseline_ns)
+        request = self._request(loaded, placed, poison, baseline_ns, {})
         self._server.launch_ahead(request, loaded.slowest_ns.get(placed.key[0], 0.0))
 
     def _request(
-        self, loaded: LoadedCandidate, one: PlacedBurst, poison: int | None, baseline_ns: float
+        self,
+        loaded: LoadedCandidate,
+        one: PlacedBurst,
+        poison: int | None,
+        baseline_ns: float,
+        expected: Mapping[str, Expected],
+        *,
+        read_telemetry: bool = False,
     ) -> BurstRequest:
         return BurstRequest(
             launchable=self._bound(loaded, one.key),
@@ -212,6 +222,8 @@ class Launcher:
             poison=poison,
             deadline=self._deadline(loaded, one.key[0], baseline_ns),
             inspect=one.burst.inspect,
+            expected=expected,
+            read_telemetry=read_telemetry,
             idle=one.burst.idle,
             decoy_sets=() if poison is None else self._decoy(one),
             late=one.burst.late,
