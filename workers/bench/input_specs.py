@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tuner.experiment.arguments import ResolvedArgument
 from workers.bench.preparation import Preparation
-from workers.inputs import REACHES, Distribution, applies
+from workers.inputs import REACHES, Distribution, applies, stream
 
 REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
@@ -89,6 +89,7 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
 
     The second seed is on every timed shape, each other case on every second tune shape and every
     second held-out one: what a kernel makes of a distribution seldom depends on the size as well.
+    With which shape a case begins is secret, for kernels in which it does.
     """
     arguments = prep.arguments[shape]
     specs = _extra([a for a in arguments if a.kind in ("in", "constant", "inout")])
@@ -101,7 +102,7 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         return [
             spec
             for number, spec in enumerate(specs)
-            if number == 0 or (number + turn) % min(2, len(alike)) == 0
+            if number == 0 or (turn + _first_turn(prep, spec)) % min(2, len(alike)) == 0
         ]
     if shape in prep.constants:
         small = [spec for spec in specs if spec.distribution == "small"]
@@ -111,6 +112,11 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
     other = [spec for spec in specs if spec.distribution == "outliers"] or specs
     spec = (other[0], FIRST)[shape % 2]
     return [replace(spec, label=f"odd shape {prep.bindings[shape]}, {spec.label}")]
+
+
+def _first_turn(prep: Preparation, spec: InputSpec) -> int:
+    """0 or 1, by the secret."""
+    return int(stream(prep.setup.secret, "turn", spec.label).integers(2))
 
 
 def narrower(spec: InputSpec) -> InputSpec | None:

@@ -1,6 +1,7 @@
 """Which further test cases finalists have on which shape."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tuner.candidate import BASELINE, Candidate
@@ -30,6 +31,17 @@ def test_every_case_is_made_on_half_of_the_tune_shapes_and_the_second_seed_on_al
     assert made.pop("second seed") == 6
     assert set(made.values()) == {3}
     assert {"exact zeros", "ends of the range", "values of the type's whole range"} <= set(made)
+
+
+def test_which_cases_a_shape_has_is_secret() -> None:
+    prep = prepared()
+    labels = [
+        {spec.label for spec in extra_specs(replace(prep, setup=setup), prep.tune[1])}
+        for setup in (replace(prep.setup, secret=secret) for secret in range(1, 9))
+    ]
+    everywhere = {spec.label for shape in prep.tune for spec in extra_specs(prep, shape)}
+    assert set.union(*labels) == everywhere
+    assert set.intersection(*labels) == {"second seed"}
 
 
 def test_an_odd_shape_has_one_case() -> None:
