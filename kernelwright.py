@@ -37,7 +37,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Speedup:
     """The baseline's time ÷ that of the tuned kernel (above 1 is faster), with its interval.
 
@@ -55,7 +55,7 @@ class Speedup:
         return f"{interval_text(self.value, self.low, self.high)} {self.verdict}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShapeSpeedup:
     """The tuned kernel on one shape; ``held_out`` shapes are confirmed, but never searched.
 
@@ -76,9 +76,9 @@ class ShapeSpeedup:
     millijoules: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
-    """The result of a run: what won, and how much faster it is.
+    """The result of a run: what won, and how much faster it is. Printed or in a notebook: a table.
 
     Attributes:
         path: the run directory; the methods read it again.
@@ -108,18 +108,9 @@ class Result:
         Raises:
             tuner.errors.EnvironmentProblem: pandas is not installed.
         """
-        import io
+        from cluster.commands.results import data_frame
 
-        from cluster.commands.results import history_of, result_view
-        from tuner.errors import EnvironmentProblem
-        from tuner.report.tables import results_csv
-
-        try:
-            import pandas
-        except ImportError:
-            raise EnvironmentProblem("a data frame needs pandas: pip install pandas") from None
-        text = results_csv(history_of(result_view(self.path)))
-        return pandas.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
+        return data_frame(self.path)
 
     def export(self, folder: str | PathLike[str]) -> list[Path]:
         """Write the tuned sources and their C header to a folder; return the files' paths.
@@ -147,20 +138,37 @@ class Result:
             tuner.errors.EnvironmentProblem: matplotlib is not installed, or the folder cannot be
                 written.
         """
-        from cluster.commands.results import result_of
-        from cluster.runs.run_report import run_document
-        from tuner.report.plots import write_figures
-        from tuner.run_directory import RunView
+        from cluster.commands.report import write_plots
 
-        document = run_document(RunView.open(self.path), *result_of(self.path))
-        return write_figures(document.figures, Path(folder))
+        return write_plots(self.path, Path(folder))
+
+    def __repr__(self) -> str:
+        return f"<Result {self._caption()}; {self.path}>"
+
+    def __str__(self) -> str:
+        from tuner.report.text import aligned
+        from tuner.report.wrapping import WIDTH
+
+        return f"{self._caption()}\n{aligned(self._rows(), WIDTH)}\nrun: {self.path}"
 
     def _repr_html_(self) -> str:
-        """A table for notebooks, with a row for each shape."""
+        """A table for notebooks."""
         from tuner.report.html import plain_table
+
+        head, *rows = self._rows()
+        return plain_table(self._caption(), head, rows)
+
+    def _caption(self) -> str:
+        best = f" with {_words(self.best)}" if self.best else ""
+        return f"{self.outcome}: {self.speedup or 'no configuration'}{best}"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """The head of a table, and a row for each shape."""
         from tuner.report.text import cost_text, figure_text
 
-        rows = [
+        names = self.speedups[0].metrics if self.speedups else ()
+        head = ("shape", "baseline", "time", "speedup", *names)
+        return [head] + [
             (
                 _words(one.shape) + " (held out)" * one.held_out,
                 cost_text(one.baseline_ns, one.baseline_mj),
@@ -170,10 +178,6 @@ class Result:
             )
             for one in self.speedups
         ]
-        best = _words(self.best or {}) or "no configuration"
-        names = self.speedups[0].metrics if self.speedups else ()
-        head = ("shape", "baseline", "time", "speedup", *names)
-        return plain_table(f"{self.outcome}: {self.speedup or '-'} with {best}", head, rows)
 
 
 def tune(

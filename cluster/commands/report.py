@@ -86,6 +86,16 @@ def _write_files(run_dir: Path, document: Document, result: Result) -> list[Path
     return [run_dir / name for name in FILES]
 
 
+def write_plots(run_dir: Path, folder: Path) -> list[Path]:
+    """Write the figures of a run's report as PNG and SVG; return their paths.
+
+    Raises:
+        EnvironmentProblem: matplotlib is not installed, or the folder cannot be written.
+    """
+    document = run_document(RunView.open(run_dir), *result_of(run_dir))
+    return write_figures(document.figures, folder)
+
+
 def _write_tables(run_dir: Path) -> list[Path]:
     """Write the tables of all trials, of each search that has finished."""
     written = []

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -21,6 +23,7 @@ from tuner.journal.history import History
 from tuner.journal.timeline import Timeline, timeline
 from tuner.lease import Tenure, read_tenure
 from tuner.report.kernel_tuner import cache_file, t4_results
+from tuner.report.tables import results_csv
 from tuner.report.timeline import bench_text
 from tuner.results.result import Result
 from tuner.results.summary import summarise
@@ -240,6 +243,20 @@ def write_trials(run_dir: Path, form: str, path: Path) -> Path:
     make_folder(path.absolute().parent)
     write_whole(path, (t4_results if form == "t4" else cache_file)(history, entries))
     return path
+
+
+def data_frame(run_dir: Path) -> Any:
+    """All trials of a run as a ``pandas.DataFrame``.
+
+    Raises:
+        EnvironmentProblem: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise EnvironmentProblem("a data frame needs pandas: pip install pandas") from None
+    text = results_csv(history_of(result_view(run_dir)))
+    return pandas.read_csv(StringIO(text), keep_default_na=False, na_values=[""])
 
 
 def exported(run_dir: Path) -> dict[str, str]:

@@ -90,6 +90,18 @@ def test_the_table_of_a_notebook_is_escaped(tmp_path):
     assert "1.500× [1.400, 1.600] faster" in shown
 
 
+def test_a_printed_result_is_a_table_and_its_name_one_line(loaded):
+    lines = str(loaded).splitlines()
+    caption = f"{loaded.outcome}: {loaded.speedup} with ITEMS={loaded.best['ITEMS']} "
+    assert lines[0].startswith(caption)
+    assert lines[-5].split() == ["shape", "baseline", "time", "speedup"]
+    assert [line.split()[0] for line in lines[-4:]] == ["n=1000", "n=4096", "n=777", "run:"]
+    assert max(map(len, lines[:-1])) <= 80
+    assert repr(loaded).startswith(f"<Result {caption}")
+    nothing = Result(loaded.path, "nothing_valid", None, None, ())
+    assert repr(nothing) == f"<Result nothing_valid: no configuration; {loaded.path}>"
+
+
 def test_tuning_works_inside_an_event_loop(tmp_path):
     metrics = "metrics: {GB/s: 8 * n / seconds / 1e9}\n"
     spec = write_experiment(tmp_path / "spec", spec=SPEC + metrics)
