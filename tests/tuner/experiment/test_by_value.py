@@ -203,6 +203,32 @@ def test_a_draft_counts_the_elements_of_an_array_of_vectors_of_three(
     assert f'shape: ["{elements} * n"]' in draft_spec(kernel)
 
 
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('"3 * n"', "'x' of k points to float3, which takes 4 elements in memory, the last unused"),
+        ("n - 2", "'x' of k points to float3, which takes 4 elements in memory, the last unused"),
+        ("[1, 2, 3]", "'p' of k is a float3, which takes 4 elements in memory, the last unused"),
+    ],
+)
+def test_vectors_of_three_with_three_elements_are_refused(tmp_path, new, said):
+    kernel = "__kernel void k(__global float3 *x, const float3 p) { x[get_global_id(0)] = p; }\n"
+    right = """\
+version: 1
+name: k
+kernel: {language: opencl, source: k.cl, entry: k, launch: {grid: n, block: 1}}
+arguments:
+  - {name: x, kind: out, dtype: float32, shape: "4 * n", align: 16}
+  - {name: p, kind: struct, fields: [{name: value, dtype: float32, value: [1, 2, 3, 0]}]}
+shapes: {tune: [{n: 64}]}
+"""
+    load_experiment(specs.write(tmp_path, right, k__cl=kernel))
+    old = "[1, 2, 3, 0]" if new.startswith("[") else '"4 * n"'
+    with pytest.raises(SpecProblems) as problems:
+        load_experiment(specs.write(tmp_path, right.replace(old, new), k__cl=kernel))
+    assert said in str(problems.value)
+
+
 def test_a_draft_gives_half3_four_values(tmp_path):
     kernel = tmp_path / "k.cl"
     kernel.write_text(

@@ -22,6 +22,7 @@ from tuner.csource.tree import without_comments
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.check.expressions import launches
 from tuner.experiment.check.finding import Finding, listed
+from tuner.experiment.check.vectors import vector_problems
 from tuner.experiment.contents import FromPython
 from tuner.experiment.fields import PythonFunction
 from tuner.experiment.model import (
@@ -144,7 +145,7 @@ def _calls(experiment: Experiment, program: _Program) -> Iterator[Finding]:
         if len(called) == 1 and called[0].certain and not unknown:
             passed = launch.arguments or program.passed
             said = _call_problem(called[0], passed, program.arguments, several, traits) or next(
-                _misaligned(called[0], passed, program.arguments, experiment), None
+                vector_problems(called[0], passed, program.arguments, experiment), None
             )
             if said:
                 yield Finding(path if launch.arguments else (*root, "entry"), said)
@@ -314,27 +315,6 @@ def _call_problem(
         if said:
             return f"parameter '{parameter.name}' of {signature.name} {said}"
     return None
-
-
-def _misaligned(
-    signature: Signature,
-    passed: tuple[str, ...],
-    arguments: dict[str, Argument | ScratchArgument],
-    experiment: Experiment,
-) -> Iterator[str]:
-    """Pointers to vectors whose arguments promise less alignment than these need."""
-    for parameter, name in zip(signature.parameters, passed, strict=True):
-        argument = arguments[name]
-        kind = argument.kind if isinstance(argument, Argument) else "scratch"
-        if kind == "null" or not parameter.pointer or not parameter.dtype:
-            continue
-        item = item_bytes(parameter.dtype)
-        needed = traits_of(experiment.kernel.language).vector_align(item, parameter.lanes)
-        if parameter.lanes > 1 and (argument.align or item) < needed:
-            yield (
-                f"parameter '{parameter.name}' of {signature.name} points to {parameter.type}:"
-                f" give '{name}' align: {needed}, if your application's pointers have it"
-            )
 
 
 def _pass_problem(
