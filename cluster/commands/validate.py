@@ -347,8 +347,7 @@ def _space_report(space: FeasibleSet) -> dict[str, object]:
 
 def _general(space: FeasibleSet) -> int:
     """How many configurations are feasible on every tune shape; an estimate from a sample."""
-    share = np.count_nonzero(space.mask.all(axis=1)) / len(space.mask)
-    return round(share * space.size)
+    return round(np.count_nonzero(space.mask.all(axis=1)) / len(space.mask) * space.size)
 
 
 def _print_space(space: FeasibleSet, device: Device) -> None:
@@ -367,12 +366,11 @@ def _estimate(
     experiment: Experiment, device: Device, space: FeasibleSet | None, rounds: int
 ) -> Estimate:
     """The estimate for one such device, compiling on this machine's cores."""
-    cores = max(1, (os.cpu_count() or 2) - 1)
     return estimate(
         experiment,
         device,
         None if rounds or space is None else space.size,
-        compile_slots=cores,
+        compile_slots=max(1, (os.cpu_count() or 2) - 1),
         bench_slots=1,
         rounds=max(1, rounds),
         checker_bytes=checker_bytes(device),

@@ -28,6 +28,7 @@ from tuner.results.result import (
     ShapeOfRun,
 )
 from tuner.results.statistics import Comparison, Noise
+from tuner.results.time_advice import time_advice
 from tuner.telemetry import Telemetry
 from tuner.trial import Full, Measured, Rejected, geometric_mean
 
@@ -46,9 +47,6 @@ def least_ns(history: History, shape: ShapeBinding) -> float | None:
 
 _LUCK = 1.05
 """Factor that the search's best may lose in confirmation without a remark."""
-
-EXCEEDED = 1.1
-"""Times the budget that a run may take without a remark."""
 
 
 def winners(history: History) -> tuple[int, ...]:
@@ -176,7 +174,7 @@ class _Summary:
                 *advise(rejections, len(trials), [str(binding) for binding in self.shapes]),
                 *self._failed_incumbents(),
                 *self._search_optimism(general),
-                *self._short_of_time(general),
+                *time_advice(history, general.comparison if general else None),
             ),
             notes=history.notes,
             baseline_rejected=history.refused,
@@ -216,23 +214,6 @@ class _Summary:
             yield (
                 f"trial {leader} ({searched.configuration}) was the search's best at "
                 f"{searched.speedup:.2f}×, but is {confirmed.speedup:.3f}× confirmed"
-            )
-
-    def _short_of_time(self, general: General | None) -> Iterator[str]:
-        """Lines if the budget left verdicts undecided, or was exceeded."""
-        history, given = self.history, self.history.experiment.search.seconds
-        if not history.finished:
-            return
-        if history.spent > EXCEEDED * given:
-            yield (
-                f"the run took {history.spent - given:.0f} s longer than search.seconds allows: "
-                "preparing and the fewest checks and timings took longer than expected"
-            )
-        comparison, most = general and general.comparison, history.experiment.confirm.processes
-        if comparison and comparison.processes < most and not comparison.decided:
-            yield (
-                f"no time was left to confirm in more than {comparison.processes} of {most} "
-                "processes: a longer search.seconds may decide what is unclear"
             )
 
     def _baseline(self, shape: int) -> float | None:
