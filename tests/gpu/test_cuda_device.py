@@ -5,6 +5,7 @@ Everything that leaves a device in a bad state runs in a child of its own.
 
 import math
 import struct
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -385,3 +386,11 @@ def test_devices_describe_themselves_like_the_table(rig):
     assert device.memory_bytes > 1 << 30
     assert open_compiler(device)
     assert Path("/", rig.device.identity).name == rig.device.identity
+
+
+def test_a_burst_waits_for_no_delay_of_the_host(rig, doubling):
+    buffer_sets, _ = doubling
+    bound = launchable(rig, buffer_sets, DOUBLE, kernel(("out", "x", "n"), grid=(40, 1, 1)))
+    bound.burst((0, 1, 2))
+    (late,) = bound.burst((0, 1, 2), lambda: time.sleep(0.005))
+    assert late < 1e5

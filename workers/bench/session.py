@@ -26,7 +26,7 @@ from workers.bench.deadlines import Deadlines
 from workers.bench.energy import millijoules_per_launch
 from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
-from workers.bench.stopping import LEAST_BURSTS, LEAST_LAUNCHES, precise_enough, surely_slower
+from workers.bench.stopping import least_bursts, precise_enough, surely_slower
 from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
 from workers.devices.port import Rotation
@@ -307,16 +307,15 @@ class BenchSession:
                 samples.extend(times if burst.timed else ())
                 raced.extend([(min(times), len(burst.order))] if burst.raced else ())
 
-        while ahead:
-            # Double the number each time: few bursts are wasted, and the device seldom waits.
-            racing = math.isfinite(cutoff_ns)
-            least = max(LEAST_BURSTS, -(-LEAST_LAUNCHES // len(order)))
-            count = max(least, len(raced)) if racing else len(ahead)
-            planned = [PlacedBurst(key, burst) for burst in ahead[:count]]
-            run([*before, *planned])
-            before, ahead = (), ahead[count:]
-            if surely_slower(raced, cutoff_ns, cpu=self._device.is_cpu):
-                return samples or [raced[-1][0]]
+        planned = [PlacedBurst(key, burst) for burst in ahead]
+        first = len(planned)
+        if math.isfinite(cutoff_ns):
+            first = least_bursts([len(burst.order) if burst.raced else 0 for burst in ahead])
+        run([*before, *planned[:first]])
+        if surely_slower(raced, cutoff_ns, cpu=self._device.is_cpu):
+            return samples or [raced[-1][0]]
+        if first < len(planned):  # one was within the margin: it is not given up any more
+            run(planned[first:])
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not precise_enough(samples, measure.until):
             run([PlacedBurst(key, another_burst(order, self._rng))])

@@ -13,12 +13,6 @@ Medians of one kernel on an H100 lie within 5 % of each other from process to pr
 small kernels, hot; 1 % and less for large ones), on two shared cores within 70 %.
 """
 
-HOST_DELAY_NS = 100_000
-"""Delay that the host may add to a burst: 70–110 µs were seen on an H100, three bursts in a row."""
-
-UNDELAYED_BURSTS = 16
-"""Of so many bursts one at least had no delay. A cache that holds few sets has so many."""
-
 LEAST_BURSTS, LEAST_LAUNCHES = 2, 8
 """With fewer, a candidate is not given up."""
 
@@ -40,16 +34,25 @@ def precise_enough(samples: Sequence[float], until: float | None) -> bool:
     return upper - lower <= until * ordered[count // 2]
 
 
+def least_bursts(launches: Sequence[int]) -> int:
+    """After how many bursts, of so many raced launches each, a candidate may be given up."""
+    raced = 0
+    for number, count in enumerate(launches, 1):
+        raced += count > 0
+        if raced >= LEAST_BURSTS and sum(launches[:number]) >= LEAST_LAUNCHES:
+            return number
+    return len(launches)
+
+
 def surely_slower(bursts: Sequence[tuple[float, int]], cutoff_ns: float, *, cpu: bool) -> bool:
     """Whether every burst so far, warm-up included, was above the cut-off by more than noise.
 
-    Noise makes launches slower rather than faster, so the fastest burst counts. A kernel as fast as
-    the cut-off is given up only if each of at least two bursts was slower by the margin *and*,
-    where launches are timed together, by a delay of the host, unless there are so many that it
-    cannot have delayed all. On noise recorded on an H100, with delays in runs of three, the best
-    configuration was not lost once in 18,000 searches. The margin
-    also covers the luck of the configuration that set the cut-off, and where buffers lie, which is
-    common to all timings of a kernel in one process.
+    Noise makes launches slower rather than faster, so the fastest burst counts. The host delays
+    none: a device begins a burst once all of it is queued. A kernel as fast as the cut-off is given
+    up only if each of at least two bursts was slower by the margin. On noise recorded on an H100
+    the best of 100 configurations was not lost once in 1,440 searches. The margin also covers the
+    luck of the configuration that set the cut-off, and where buffers lie, which is common to all
+    timings of a kernel in one process.
 
     Args:
         bursts: nanoseconds of the fastest launch, or the mean of all, and how many were launched.
@@ -59,5 +62,4 @@ def surely_slower(bursts: Sequence[tuple[float, int]], cutoff_ns: float, *, cpu:
     if len(bursts) < LEAST_BURSTS or sum(count for _, count in bursts) < LEAST_LAUNCHES:
         return False
     limit = cutoff_ns * (1 + MARGIN[cpu])
-    delay = 0.0 if cpu or len(bursts) >= UNDELAYED_BURSTS else HOST_DELAY_NS
-    return all(time > limit + delay / launches for time, launches in bursts)
+    return all(time > limit for time, _ in bursts)

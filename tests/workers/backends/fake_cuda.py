@@ -36,6 +36,7 @@ _ARGUMENTS = {
     "compare": 12,
     "sweep": 3,
     "busy": 2,
+    "hold": 2,
     "spoil_shared": 2,
     "write_late": 7,
 }
@@ -152,6 +153,7 @@ class FakeDriver:
             "spoil_shared": lambda grid, block, table: None,
             "sweep": lambda grid, block, table: None,
             "busy": lambda grid, block, table: None,
+            "hold": lambda grid, block, table: None,
             "write_late": self.write_late,
         }
         self.functions: dict[int, str] = {}

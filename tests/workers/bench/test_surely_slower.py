@@ -1,8 +1,8 @@
 """When a timing is given up, on noise as recorded: what is bounded is the loss of the best one.
 
-Per-process medians of one kernel on an H100 lie within so much of each other, and delays of the
-host last so long (``tests/tuner/results/test_recorded_noise.py`` and
-``workers/bench/stopping.py``); timings of a kernel on two shared cores are 118 to 202 µs.
+Per-process medians of one kernel on an H100 lie within so much of each other
+(``tests/tuner/results/test_recorded_noise.py``); timings of a kernel on two shared cores are 118 to
+202 µs.
 """
 
 import numpy as np
@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from tests.tuner.results.test_recorded_noise import RANGES, WITHIN
 from workers.bench.stopping import (
-    HOST_DELAY_NS,
     LEAST_BURSTS,
     LEAST_LAUNCHES,
     MARGIN,
-    UNDELAYED_BURSTS,
     surely_slower,
 )
 
@@ -35,7 +33,7 @@ def given_up(bursts: np.ndarray, launches: int, cutoff: float, *, cpu: bool) -> 
     return None
 
 
-def race(key, seed: int, bursts: int, launches: int, delays) -> tuple[int, int]:
+def race(key, seed: int, bursts: int, launches: int) -> tuple[int, int]:
     """Race each configuration against the fifth best before it, in whole searches.
 
     Each has an offset of its own, as if it ran in a process of its own. Returns how often the best
@@ -49,9 +47,8 @@ def race(key, seed: int, bursts: int, launches: int, delays) -> tuple[int, int]:
         offsets = np.exp(random.uniform(-0.5, 0.5, SPACE) * RANGES[key])
         measured: list[float] = []
         for each in range(SPACE):
-            late = delays(random)
             noise = np.exp(random.normal(0, WITHIN, bursts))
-            times = true[each] * offsets[each] * noise + late / launches
+            times = true[each] * offsets[each] * noise
             cutoff = sorted(measured)[PLACES - 1] if len(measured) >= PLACES else np.inf
             if given_up(times, launches, cutoff, cpu=False):
                 lost += each == best
@@ -61,32 +58,12 @@ def race(key, seed: int, bursts: int, launches: int, delays) -> tuple[int, int]:
     return lost, shortened
 
 
-def in_runs_of_three(random, bursts: int, share: float) -> np.ndarray:
-    """Nanoseconds by which bursts are late: a share of the runs by a delay."""
-    return np.repeat(random.random(bursts // 3) < share, 3) * random.uniform(70e3, 110e3, bursts)
-
-
+@pytest.mark.parametrize(("bursts", "launches"), [(BURSTS, LAUNCHES), (24, 1)])
 @pytest.mark.parametrize("key", RANGES, ids=" ".join)
-def test_the_best_of_a_space_is_not_lost_on_the_noise_of_a_gpu(key):
-    """One burst in ten is late."""
-    lost, shortened = race(
-        key, 5, BURSTS, LAUNCHES, lambda random: in_runs_of_three(random, BURSTS, 0.1)
-    )
+def test_the_best_of_a_space_is_not_lost_on_the_noise_of_a_gpu(key, bursts, launches):
+    lost, shortened = race(key, 5, bursts, launches)
     assert lost == 0
     assert shortened > 0.15 * RUNS * SPACE
-
-
-@pytest.mark.parametrize("key", RANGES, ids=" ".join)
-def test_the_best_is_not_lost_where_bursts_are_of_one_launch(key):
-    """One burst in five is late."""
-    lost, shortened = race(key, 7, 24, 1, lambda random: in_runs_of_three(random, 24, 0.2))
-    assert lost == 0
-    assert shortened > 0.15 * RUNS * SPACE
-
-
-def test_sixteen_single_launches_prove_what_fewer_do_not():
-    slower = np.full(50, 2_000.0)
-    assert given_up(slower, 1, 1_600.0, cpu=False) == UNDELAYED_BURSTS
 
 
 def test_on_shared_cores_a_kernel_is_not_given_up_for_its_neighbours():
@@ -102,12 +79,6 @@ def test_what_is_much_too_slow_is_given_up_as_soon_as_anything_is_proved(cpu, la
     bursts = np.full(50, 1e7)
     after = given_up(bursts, launches, 1e6, cpu=cpu)
     assert after == max(LEAST_BURSTS, -(-LEAST_LAUNCHES // launches))
-
-
-def test_two_bursts_late_by_a_delay_prove_nothing():
-    rival = 1_600.0
-    late = rival + HOST_DELAY_NS / LAUNCHES
-    assert given_up(np.full(6, late), LAUNCHES, rival, cpu=False) is None
 
 
 @given(

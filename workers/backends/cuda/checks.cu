@@ -343,3 +343,9 @@ extern "C" __global__ void busy(Word duration, float* sink) {
   }
   if (x < 0.0f) *sink = x;
 }
+
+// Holds what is queued behind it until the host says go, or for so long at most.
+extern "C" __global__ void hold(const volatile int* go, Word most) {
+  const Word end = nanoseconds() + most;
+  while (threadIdx.x == 0 && !*go && nanoseconds() < end) {}
+}

@@ -5,6 +5,7 @@ for one comparison only; their copy is scrubbed afterwards. Compares exactly as
 :mod:`workers.comparison`.
 """
 
+import ctypes
 import os
 import struct
 from collections.abc import Hashable, Sequence
@@ -42,6 +43,7 @@ _ENTRIES = (
     "compare",
     "sweep",
     "busy",
+    "hold",
     "write_late",
 )
 _THREADS = 256
@@ -52,6 +54,8 @@ _LATE_NS = 20_000
 """How late a late write begins: a kernel that does not wait for it has begun by then."""
 _LATE_SHARE = 4
 """It occupies one multiprocessor in so many, so that the next kernel finds room."""
+_HOLD_NS = 10_000_000
+"""What is held back goes on after so long if the host does not say so."""
 _COMPARED = 4096
 """Comparisons remembered, at most."""
 
@@ -158,11 +162,13 @@ class Checks:
             self._results: int = cuda.runtime.malloc(_MAX_BLOCKS * WORST.itemsize)
             self._sweep_bytes = 2 * device.l2_bytes
             self._swept: int = cuda.runtime.malloc(self._sweep_bytes)
+            self._go: int = cuda.runtime.hostAlloc(4, 0)
         self._units, self._shared_bytes = device.multiprocessors, device.max_shared_bytes_per_block
         self._functions = {
             name: cuda.function(self._module, symbol, self._shared(name))
             for name, symbol in symbols.items()
         }
+        self._goes = ctypes.c_int.from_address(self._go)
         self._room = (0, 0)
         self._compared: dict[Hashable, ArrayComparison] = {}
         self._key = int.from_bytes(os.urandom(8)) >> 1
@@ -221,6 +227,15 @@ class Checks:
         """Keep so many blocks busy for so long; in stream order."""
         self._launch("busy", (blocks, 1), nanoseconds, self._results)
 
+    def hold(self) -> None:
+        """Hold back what is queued from now on until :meth:`go`."""
+        self._goes.value = 0
+        self._launch("hold", (1, 1), self._go, _HOLD_NS)
+
+    def go(self) -> None:
+        """Let go on what :meth:`hold` holds back."""
+        self._goes.value = 1
+
     def write_late(self, copies: Sequence[LateCopy], stream: int) -> None:
         """Launch, on a stream that is captured, a kernel that lets the next begin and then copies.
 
@@ -241,6 +256,7 @@ class Checks:
         self._cuda.runtime.free(self._room[0])
         self._cuda.runtime.free(self._results)
         self._cuda.runtime.free(self._swept)
+        self._cuda.runtime.freeHost(self._go)
         self._cuda.driver.moduleUnload(self._module)
 
     def _launch(self, name: str, grid: tuple[int, int], *values: int | float) -> None:
@@ -284,7 +300,6 @@ class Checks:
         )
         self._launch("compare", (blocks, 1), *values)
         runtime.memsetAsync(place, _SCRUB, size, self._streams.run)
-        self._wait()
         found = np.empty(blocks, WORST)
         runtime.memcpy(found.ctypes.data, self._results, found.nbytes, TO_HOST)
         return worst_of(found)
@@ -304,16 +319,12 @@ class Checks:
         longest = max(s.length for s in stretches)
         blocks = max(1, min(-(-longest // (16 * _THREADS)), self._blocks))
         self._launch(name, (blocks, len(stretches)), place, other)
-        self._wait()
         runtime.memcpy(asked.ctypes.data, place, 8, TO_HOST)
         return int(asked[0])
 
     def _shared(self, name: str) -> int:
         """Bytes of dynamic shared memory that a kernel takes."""
         return self._shared_bytes if name == "spoil_shared" else 0
-
-    def _wait(self) -> None:
-        self._cuda.runtime.streamSynchronize(self._streams.run)
 
     def _place(self, size: int) -> int:
         """Temporary device memory, at least this large."""
