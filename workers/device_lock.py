@@ -62,22 +62,20 @@ class DeviceLock:
         Raises:
             EnvironmentProblem: aborted while waiting.
         """
-        latest = time.monotonic() + patience
-        while self._urgently_used() and time.monotonic() < latest:
-            self._stop_if_aborted()
-            time.sleep(_POLL_SECONDS)
-        with self._mutex:
+        self._enter(patience)
+        try:
             if self._depth == 0:
                 self._begin()
-                self._urgent = None if patience else threading.get_ident()
             self._depth += 1
             try:
                 yield
             finally:
                 self._depth -= 1
                 self._idle_since = time.monotonic()
-                if self._depth == 0 and self._urgent is not None:
-                    self._urgent, self._urgent_until = None, self._idle_since
+        finally:
+            if self._depth == 0 and self._urgent == threading.get_ident():
+                self._urgent, self._urgent_until = None, time.monotonic()
+            self._mutex.release()
 
     def pause(self) -> None:
         """Let others have their turn if this one is over; called while the device is held.
@@ -95,8 +93,20 @@ class DeviceLock:
                 self._end()
             self._mutex.release()
 
+    def _enter(self, patience: float) -> None:
+        """Take the mutex, but with patience before nobody who asks without."""
+        latest = time.monotonic() + patience
+        while time.monotonic() < latest:
+            if not self._urgently_used() and self._mutex.acquire(blocking=False):
+                return
+            self._stop_if_aborted()
+            time.sleep(_POLL_SECONDS)
+        if not patience:
+            self._urgent = threading.get_ident()
+        self._mutex.acquire()
+
     def _urgently_used(self) -> bool:
-        """Whether another thread without patience holds the device, or did a moment ago."""
+        """Whether another thread without patience wants the device, or held it a moment ago."""
         if self._urgent is not None:
             return self._urgent != threading.get_ident()
         return time.monotonic() < self._urgent_until + KEPT_SECONDS
