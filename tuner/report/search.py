@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from tuner.experiment.objective import Objective
 from tuner.journal.history import History
 from tuner.report.convergence import Search, convergence
 from tuner.report.document import Part, Section, Table
@@ -17,6 +18,12 @@ _MOST_VALUES = 40
 _MOST_LEVELS = 16
 _CONFIDENCE = {"high": "p < 1 %", "some": "p < 10 %", "none": "not significant"}
 
+_COST: dict[Objective, str] = {
+    "time": "time",
+    "energy": "energy",
+    "energy_delay": "mean of energy and time",
+}
+
 
 def convergence_section(searches: Sequence[Search]) -> Section:
     """Best speedup against trials and seconds."""
@@ -25,7 +32,7 @@ def convergence_section(searches: Sequence[Search]) -> Section:
 
 
 def parameters_section(history: History) -> Section:
-    """What each parameter did to the time, and which depend on each other."""
+    """What each parameter did to what is minimised, and which depend on each other."""
     template = history.experiment.template
     if template is None:
         return Section(title="Parameters", parts=("There is no template.",))
@@ -33,10 +40,11 @@ def parameters_section(history: History) -> Section:
     found = landscape(template.parameters, seen)
     if not found.measured:
         return Section(title="Parameters", parts=("Nothing was measured yet.",))
-    return Section(title="Parameters", parts=tuple(_parameters(found, seen)))
+    cost = _COST[history.experiment.objective]
+    return Section(title="Parameters", parts=tuple(_parameters(found, seen, cost)))
 
 
-def _parameters(found: Landscape, seen: Sequence[Observation]) -> Iterator[Part]:
+def _parameters(found: Landscape, seen: Sequence[Observation], cost: str) -> Iterator[Part]:
     yield (
         f"From {found.measured} measured configurations. A search tries good values more often, so "
         "these figures are hints."
@@ -44,7 +52,7 @@ def _parameters(found: Landscape, seen: Sequence[Observation]) -> Iterator[Part]
     yield Bars(
         name="sensitivity",
         title="Variance explained by each parameter",
-        caption="ω² of log time, alone. Small or not significant: the parameter hardly matters.",
+        caption=f"ω² of log {cost}, alone. Small or not significant: the parameter hardly matters.",
         axis="variance explained (%)",
         series=("alone",),
         rows=tuple(
@@ -65,9 +73,9 @@ def _parameters(found: Landscape, seen: Sequence[Observation]) -> Iterator[Part]
         yield Bars(
             name="parameters",
             title="Effect of each parameter's values",
-            caption="Median time over the configurations with the value, above that of the "
+            caption=f"Median {cost} over the configurations with the value, above that of the "
             "parameter's best value.",
-            axis="slower than the parameter's best value (%)",
+            axis="above the parameter's best value (%)",
             series=("median",),
             rows=tuple(rows),
         )

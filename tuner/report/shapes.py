@@ -12,20 +12,27 @@ from tuner.results.statistics import ERROR_RATE
 
 def shapes_section(result: Result) -> Section:
     """Speedups per shape with their intervals, in each cache state that was timed."""
-    rows = [_row(result, shape) for shape in result.shapes]
+    special = any(_own_best(result, shape) for shape in result.shapes)
+    series = ("general", "specialised") if special else ("general",)
+    rows = [_row(result, shape, len(series)) for shape in result.shapes]
     shown = any(bar for row in rows for bar in row.bars)
+    caption = (
+        f"{result.cache.capitalize()} cache. Whiskers: intervals that all hold together in "
+        f"{1 - ERROR_RATE:.0%} of runs."
+    )
+    if special:
+        caption += " Specialised: the shape's own best, where it is another."
     figure = Bars(
         name="speedups",
         title="Speedup by shape",
-        caption=f"{result.cache.capitalize()} cache. Whiskers: intervals that all hold together in "
-        f"{1 - ERROR_RATE:.0%} of runs. Specialised: the shape's own best, where it is another.",
+        caption=caption,
         axis="speedup over the baseline (×)",
-        series=("general", "specialised"),
+        series=series,
         rows=tuple(rows),
         reference=(1.0, "baseline"),
     )
     parts: list[Part] = [figure] if shown else []
-    parts.append(_table(result))
+    parts.append(_table(result, special=special))
     if result.metrics:
         parts += [Heading(text="Metrics"), _metrics(result)]
     if other := result.other_cache:
@@ -98,9 +105,10 @@ def _configurations(result: Result) -> Iterator[Part]:
     )
 
 
-def _row(result: Result, shape: ShapeOfRun) -> BarRow:
+def _row(result: Result, shape: ShapeOfRun, bars: int) -> BarRow:
     general = _at(result.general.cells if result.general else (), shape.index)
-    return BarRow(label=_label(shape), bars=(_bar(general), _bar(_own_best(result, shape))))
+    both = (_bar(general), _bar(_own_best(result, shape)))
+    return BarRow(label=_label(shape), bars=both[:bars])
 
 
 def _own_best(result: Result, shape: ShapeOfRun) -> Cell | None:
@@ -123,7 +131,8 @@ def _bar(cell: Cell | None) -> Bar | None:
     )
 
 
-def _table(result: Result) -> Table:
+def _table(result: Result, *, special: bool) -> Table:
+    """A row for each shape; the last two columns are for other configurations than the general."""
     rows = []
     for shape in result.shapes:
         general = _at(result.general.cells if result.general else (), shape.index)
@@ -138,7 +147,9 @@ def _table(result: Result) -> Table:
             )
         )
     columns = ("shape", "baseline", "scatter", "general", "speedup", "specialised", "speedup")
-    return Table(head=columns, rows=tuple(rows), numbers=frozenset({1, 2, 3, 5}))
+    shown = len(columns) if special else len(columns) - 2
+    numbers = frozenset({1, 2, 3, 5}) & frozenset(range(shown))
+    return Table(head=columns[:shown], rows=tuple(row[:shown] for row in rows), numbers=numbers)
 
 
 def _metrics(result: Result) -> Table:

@@ -5,12 +5,13 @@ import io
 import re
 import warnings
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from tests.tuner.engine.driving import GPU, experiment
-from tests.tuner.results.runs import finished_facts, finished_run
+from tests.tuner.results.runs import finished_facts, finished_run, with_energy
 from tuner.errors import EnvironmentProblem
 from tuner.journal.facts import Entry
 from tuner.journal.timeline import timeline
@@ -216,3 +217,22 @@ def test_ticks_are_round_numbers_inside_the_range():
     assert ticks(0.93, 1.33) == pytest.approx([1.0, 1.1, 1.2, 1.3])
     assert ticks(0, 0.0007) == pytest.approx([0, 0.0002, 0.0004, 0.0006])
     assert ticks(3, 3) == [3]
+
+
+def test_a_page_has_no_column_for_configurations_that_there_are_none_of():
+    alone = summarise(finished_run(experiment(), GPU, BASE, TRIALS[:1]))
+    figure, table = shapes_section(alone).parts
+    assert (figure.series, table.head[-2:]) == (("general",), ("general", "speedup"))
+    assert all(len(row) == len(table.head) for row in table.rows)
+    figure, table = shapes_section(summarise(finished_run(experiment(), GPU, BASE, TRIALS))).parts
+    assert (figure.series[-1], table.head[-2:]) == ("specialised", ("specialised", "speedup"))
+
+
+def test_effects_of_parameters_are_those_on_what_is_minimised():
+    spec = replace(experiment(), objective="energy")
+    history = finished_run(spec, GPU, BASE, TRIALS, told=with_energy)
+    figures = [part for part in parameters_section(history).parts if isinstance(part, Bars)]
+    assert [figure.caption.split(",")[0] for figure in figures] == [
+        "ω² of log energy",
+        "Median energy over the configurations with the value",
+    ]
