@@ -48,16 +48,29 @@ _CHANGES = ((1, (1 << 13) - 1), (2, 1 << 13), (3, _TRUNCATE))
 _TCP, _SCOPES = 0b11, 0b11
 """Bind and connect (version 4); abstract sockets and signals outside (version 6)."""
 
+# fmt: off
 _MACHINES = {
-    "x86_64": (0xC000003E, 41, (101, 310, 311, 438, 425, 165, 272, 308, 321, 298, 323, 250)),
-    "aarch64": (0xC00000B7, 198, (117, 270, 271, 438, 425, 40, 97, 268, 280, 241, 282, 219)),
+    "x86_64": (0xC000003E, 41, 53, (
+        101, 310, 311, 438, 425, 165, 272, 308, 321, 298, 323, 250, 29, 30, 64, 68, 240,
+    )),
+    "aarch64": (0xC00000B7, 198, 199, (
+        117, 270, 271, 438, 425, 40, 97, 268, 280, 241, 282, 219, 194, 196, 190, 186, 180,
+    )),
 }
-"""Seccomp's name of the architecture, the number of ``socket``, and those of what is refused:
-ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, io_uring_setup, mount, unshare, setns,
-bpf, perf_event_open, userfaultfd, keyctl."""
+# fmt: on
+"""Seccomp's name of the architecture, the numbers of ``socket`` and ``socketpair``, and those of
+what is refused: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, io_uring_setup, mount,
+unshare, setns, bpf, perf_event_open, userfaultfd, keyctl, shmget, shmat, semget, msgget, mq_open.
+The last five reach memory and queues that outlast a process."""
+_STREAMS = tuple(
+    socket.SOCK_STREAM | close | block
+    for close in (0, socket.SOCK_CLOEXEC)
+    for block in (0, socket.SOCK_NONBLOCK)
+)
+"""Kinds of a pair that can be connected to nothing else."""
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-"""Where a filter finds them, in bytes."""
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24)
+"""Where a filter finds them, in bytes: the first two arguments."""
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _X32_BIT = 0x40000000
 """Above it are second numbers of the same calls, on x86-64."""
@@ -77,6 +90,7 @@ class Sandbox:
     writable: tuple[str, ...] = ()
     listed: str = str(_ROOT)
     environment: Mapping[str, str] = field(default_factory=dict)
+    unix_sockets: bool = False
 
     @property
     def variables(self) -> dict[str, str]:
@@ -90,7 +104,8 @@ def device_sandbox(
 ) -> Sandbox:
     """A sandbox in which a backend's driver works; creates the folders to write to.
 
-    A backend for GPUs alone may use all of ``/dev``: its kernels run on the device, not here.
+    A backend for GPUs alone may use all of ``/dev``, and sockets, by which its driver shares a
+    GPU: its kernels run on the device, not here.
     """
     environment = private_environment(backend, folder)
     places = [folder, *writable, *map(Path, environment.values())]
@@ -104,6 +119,7 @@ def device_sandbox(
         writable=(*map(str, places), *driver),
         listed="/",  # hwloc, with which PoCL finds out about the processor, opens it
         environment=environment,
+        unix_sockets=traits_of(backend).gpu_only,
     )
 
 
@@ -116,7 +132,9 @@ def enter(sandbox: Sandbox) -> None:
     if version:
         _restrict_files(libc, version, sandbox)
     if machine := _MACHINES.get(platform.machine()):
-        _filter_calls(libc, *machine)
+        architecture, one, pair, refused = machine
+        families = [socket.AF_NETLINK, *([socket.AF_UNIX] if sandbox.unix_sockets else [])]
+        _filter_calls(libc, architecture, refused, ((one, 0, families), (pair, 1, _STREAMS)))
 
 
 def unprotected() -> tuple[str, ...]:
@@ -208,23 +226,36 @@ def _named_paths(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _filter_calls(
-    libc: ctypes.CDLL, architecture: int, socket_call: int, refused: Sequence[int]
+    libc: ctypes.CDLL,
+    architecture: int,
+    refused: Sequence[int],
+    limited: Sequence[tuple[int, int, Sequence[int]]],
 ) -> None:
-    """Refuse sockets other than of this machine, and calls that reach other processes."""
-    refuse, allow = len(refused) + 8, len(refused) + 9
+    """Refuse calls, and those that are ``limited`` but for some values of one of their arguments.
+
+    Args:
+        libc: the C library.
+        architecture: as seccomp names it.
+        refused: numbers of calls.
+        limited: number, argument from 0, and its values that are allowed.
+    """
+    refuse = 4 + len(refused) + sum(3 + len(values) for _, _, values in limited) + 1
+    allow = refuse - 1
     program: list[tuple[int, int, int | None, int | None]] = [
         (_LOAD, _ARCHITECTURE, None, None),
         (_EQUAL, architecture, None, refuse),
         (_LOAD, _NUMBER, None, None),
         (_AT_LEAST, _X32_BIT, refuse, None),
         *((_EQUAL, number, refuse, None) for number in refused),
-        (_EQUAL, socket_call, None, allow),
-        (_LOAD, _FIRST_ARGUMENT, None, None),
-        (_EQUAL, socket.AF_UNIX, allow, None),
-        (_EQUAL, socket.AF_NETLINK, allow, None),
-        (_RETURN, _ERROR | errno.EPERM, None, None),
-        (_RETURN, _ALLOW, None, None),
     ]
+    for number, argument, values in limited:
+        program += [
+            (_EQUAL, number, None, len(program) + 3 + len(values)),
+            (_LOAD, _ARGUMENTS[argument], None, None),
+            *((_EQUAL, value, allow, None) for value in values),
+            (_RETURN, _ERROR | errno.EPERM, None, None),
+        ]
+    program += [(_RETURN, _ALLOW, None, None), (_RETURN, _ERROR | errno.EPERM, None, None)]
     lines = b"".join(
         struct.pack("=HBBI", code, *((to or at + 1) - at - 1 for to in (yes, no)), value)
         for at, (code, value, yes, no) in enumerate(program)

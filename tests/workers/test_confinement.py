@@ -112,7 +112,20 @@ def test_there_is_no_network(attempt) -> None:
         assert attempt(f"socket.create_connection(('127.0.0.1', {port}), 5)") == "PermissionError"
     assert attempt("socket.socket(socket.AF_INET, socket.SOCK_DGRAM)") == "PermissionError"
     assert attempt("socket.socket(socket.AF_INET6, socket.SOCK_RAW)") == "PermissionError"
-    assert attempt("socket.socketpair()") == "done"
+
+
+def test_no_service_of_this_machine_can_be_reached(attempt, tmp_path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service:
+        service.bind(place := str(tmp_path / "service"))
+        assert attempt(f"socket.socket(socket.AF_UNIX).connect({place!r})") == "PermissionError"
+        pair = "socket.socketpair(type=socket.SOCK_DGRAM)"
+        assert attempt(f"{pair}[0].sendto(b'x', {place!r})") == "PermissionError"
+    assert attempt("got = os.read(socket.socketpair()[0].detach(), 0).hex() or 'done'") == "done"
+
+
+def test_no_memory_outlasts_its_processes(attempt) -> None:
+    for call in ("shmget(77, 4096, 0o1600)", "semget(77, 1, 0o1600)", "msgget(77, 0o1600)"):
+        assert attempt(f"got = str(ctypes.CDLL(None).{call})") == "-1"
 
 
 def test_no_other_process_can_be_signalled(attempt, victim) -> None:
