@@ -50,6 +50,16 @@ def test_an_array_is_seen_with_its_type_extents_and_strides(cuda):
         assert runtime.view(other) is None
 
 
+@pytest.mark.slow  # importing CuPy takes a second
+def test_an_array_of_cupy_tells_its_device_and_is_not_asked_for_its_interface(cuda):
+    cupy = pytest.importorskip("cupy")
+    memory = cupy.cuda.UnownedMemory(4096, 96, None, device_id=3)
+    whole = cupy.ndarray((4, 6), np.float32, cupy.cuda.MemoryPointer(memory, 0))
+    seen = CudaRuntime(cuda[0]).view(whole[::2, 1:3])
+    assert (seen.address, seen.dtype, seen.home) == (4096 + 4, "float32", 3)
+    assert (seen.shape, seen.strides, seen.size) == ((2, 2), (12, 1), 56)
+
+
 def test_a_launch_has_arrays_values_null_pointers_and_constants_in_their_places(cuda):
     wrapped, runtime, driver = cuda
     out, x, table, variable = (np.full(4, fill, np.float32) for fill in (9.0, 2.0, 5.0, 0.0))
