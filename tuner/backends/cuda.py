@@ -1,6 +1,6 @@
 """CUDA: C++ kernels for NVIDIA GPUs."""
 
-from tuner.backends.traits import BackendTraits, RegisterAllocation
+from tuner.backends.traits import COMPILED_ELSEWHERE, BackendTraits, RegisterAllocation
 
 CHECKS_FOLDER = "KERNELWRIGHT_CHECKS"
 """The environment variable that names where the bench's own kernels are kept for its children."""
@@ -68,6 +68,9 @@ CUDA = BackendTraits(
         "clock64": _CLOCK,
         "globaltimer": _CLOCK,
         "main": "only device code is compiled",
+        "__CUDACC_RTC__": "what another compiler sees is not measured",
+        "__NVCC__": "what another compiler sees is not measured",
+        **COMPILED_ELSEWHERE,
     },
     forbidden_patterns={
         r"cu(?:da)?(?:Launch|Graph|Stream|Event|Malloc|Free|Memcpy|Memset|Ctx)\w*": (

@@ -1,6 +1,6 @@
 """OpenCL C: on a CPU through PoCL, or on any other platform."""
 
-from tuner.backends.traits import BackendTraits
+from tuner.backends.traits import COMPILED_ELSEWHERE, BackendTraits
 
 _CLOCK = "a kernel that reads a clock can tell when it is timed"
 _OUTSIDE = "it reaches code outside the kernel"
@@ -66,6 +66,7 @@ OPENCL = BackendTraits(
         "enqueue_kernel": "it may finish after the timing ends",
         "printf": "a kernel's text is never a result",
         "extern": _OUTSIDE,
+        **COMPILED_ELSEWHERE,
         **dict.fromkeys(("__asm", "__asm__", "asm"), "inline assembly is not allowed in OpenCL"),
     },
     forbidden_patterns={

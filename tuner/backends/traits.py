@@ -13,6 +13,14 @@ Feature = Literal[
 """Features of the spec that a backend may lack."""
 
 
+COMPILED_ELSEWHERE = dict.fromkeys(
+    """__DATE__ __TIME__ __TIMESTAMP__ __FILE__ __FILE_NAME__ __BASE_FILE__ __LINE__
+    __INCLUDE_LEVEL__""".split(),
+    "an export, compiled elsewhere, could be another kernel than the one measured",
+)
+"""Macros that differ where the same source is compiled again, with the reason to refuse them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterAllocation:
     """How a multiprocessor hands out registers and shared memory.
