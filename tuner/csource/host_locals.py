@@ -8,15 +8,15 @@ from tuner.csource.host_program import closing
 def definition(name: str, local: str) -> str | None:
     """What a variable was last set to, as written."""
     pattern = re.compile(rf"(?<![\w.>])(?<!->){re.escape(name)}\s*(=(?!=)|[({{])")
-    found: str | None = None
-    for match in pattern.finditer(local):
+    for match in reversed(list(pattern.finditer(local))):
         declared = re.search(r"(?:\w|[*&>])\s+[*&]*$|[\w>)]\s*,\s*$", local[: match.start()][-80:])
         if match[1] == "=":
-            found = local[match.end() : _statement_end(local, match.end())].strip()
-        elif declared and not re.search(r"\breturn\s+$", local[: match.start()][-10:]):
+            return local[match.end() : _statement_end(local, match.end())].strip()
+        if declared and not re.search(r"\breturn\s+$", local[: match.start()][-10:]):
             end = closing(local, match.end() - 1)
-            found = found if end is None else local[match.end() : end].strip()
-    return found
+            if end is not None:
+                return local[match.end() : end].strip()
+    return None
 
 
 def _statement_end(code: str, start: int) -> int:

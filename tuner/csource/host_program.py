@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^()\n]*)\))?[ \t]*([^\n]*)$", re.MULTILINE
 )
-_CONSTANT = re.compile(r"\b(?:const|constexpr)\b[^;(){}=]*?(?=\b\w+\s*(?:=[^=]|\{))")
+_CONSTANT = re.compile(r"\b(?:const|constexpr)\b[^;(){}=]{0,200}?(?=\b\w+\s*(?:=[^=]|\{))")
 _DECLARATOR = re.compile(r"[*&\s]*(\w+)\s*(?:=\s*(.+)|\{(.*)\})", re.DOTALL)
 _WORD_END = re.compile(r"\w")
 _OPENING = "([{<"

@@ -20,6 +20,7 @@ MAX_NAMES = 12
 """Names set to names that are followed in a row."""
 
 ONE = Polynomial.number(1)
+_LEAVING = re.compile(r"[^;{}]{0,500}\)\s*\{?\s*(?:return|continue|break)\b")
 _TRANSPARENT = frozenset("min static_cast int int64_t size_t uint32_t uint64_t __umul24".split())
 
 
@@ -141,15 +142,19 @@ class IndexBounds:
         leaves = rf"{word}(?P<sign>>=)\s*{bound}"
         for found in (*re.finditer(stays, code), *re.finditer(leaves, code)):
             text = _balanced(found["bound"])
-            if code[found.start("bound") + len(text) :].lstrip(" )")[:1] == "?":
+            end = found.start("bound") + len(text)
+            if code[end:].lstrip(" )")[:1] == "?":
                 continue  # a choice guards one of its sides only
+            if "<" in found["sign"] and _LEAVING.match(code, end):
+                continue  # what stays is not below this
             value = self._scope.value(text)
             if value is not None and value.constant == 0:
                 continue
             if value is not None:
                 return self._stepped(name, value + ONE if found["sign"] == "<=" else value)
-            if found["sign"] == "<=":
-                return self.of_text(text)
+            largest = self.of_text(text)
+            if largest is not None and "<" in found["sign"]:
+                return largest if found["sign"] == "<=" else largest - ONE
         return None
 
     def _stepped(self, name: str, bound: Polynomial) -> Polynomial:

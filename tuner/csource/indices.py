@@ -24,7 +24,12 @@ _NESTED = re.compile(r"\b(\w+)\s*\[((?:[^\[\];{}]|\[[^\[\];{}]*\])*)\]")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ATOMIC = re.compile(r"\batomic\w*\s*\(\s*(?:\([^()]*\)\s*)?&?\s*(\w+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=(?!=)\s*([^;,]*)")
-_COMPARED = re.compile(r"\b(\w+)\s*(?:<|>=)\s*(\w+)\s*(?=[);&|?])")
+_COMPARED = re.compile(
+    r"\b(\w+)\s*(?:<(?![^;{}]{0,500}\)\s*\{?\s*(?:return|continue|break)\b)|>=)\s*(\w+)\s*"
+    r"(?:-\s*\w+\s*)?(?=[);&|?])"
+)
+"""A variable and what it stays below, or leaves from on: the number of elements or of those within
+a border."""
 _INTEGER = re.compile(r"\(?(\d+)[uUlL]*\)?")
 _REQUIRED = re.compile(r"\breqd_work_group_size(?:__)?\s*\(([^()]*)\)")
 
@@ -52,6 +57,7 @@ class Indices:
             for name, (body, *others) in object_macros(kernel.source).items()
             if not others and (value := _INTEGER.fullmatch(body))
         }
+        self._compared = dict(_COMPARED.findall(self._code))
         self._bounds = _single(
             (variable, self._number(bound)) for variable, bound in _COMPARED.findall(self._code)
         )
@@ -134,6 +140,30 @@ class Indices:
             found[name].append(index)
         return found
 
+    @cached_property
+    def offsets(self) -> dict[str, str]:
+        """Names of index arrays that hold where segments begin, each with an index of theirs.
+
+        Of two elements in a row, one is where a segment begins and one where it ends.
+        """
+        found = {}
+        for array in self.used_as_index:
+            indices = {re.sub(r"\s", "", index) for index in self._of_array[array]}
+            followed = (index for index in indices if {f"{index}+1", f"1+{index}"} & indices)
+            if (index := next(followed, None)) is not None:
+                found[array] = index
+        return found
+
+    @property
+    def subscripted(self) -> frozenset[str]:
+        """Names of arrays that an index stands behind."""
+        return frozenset(name for name, _, _ in _elements(self._code))
+
+    def certain(self, array: str) -> bool:
+        """Whether no variable in an array's indices is compared with several bounds."""
+        words = {word for index in self._of_array[array] for word in _WORD.findall(index)}
+        return not words & self._compared.keys() - self._bounds.keys()
+
     def factors(self, array: str) -> frozenset[str]:
         """The names and numbers that something is multiplied by in an array's indices."""
         found = {
@@ -148,7 +178,8 @@ class Indices:
 
         Each index is a variable that is compared with it, or a remainder of division by it.
         """
-        indices = {index.strip() for index in self._of_array[array]}
+        segment = self.offsets.get(array)
+        indices = {segment or index.strip() for index in self._of_array[array]}
         bounds = {self._remainder(index) or self._bounds.get(index) for index in indices - {""}}
         return bounds.pop() if len(bounds) == 1 else None
 

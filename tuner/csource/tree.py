@@ -32,6 +32,7 @@ _QUALIFIERS = {
     r"|__(?:global|device|host|shared|constant|managed|grid_constant|restrict|noinline"
     r"|forceinline|inline_hint)__|__restrict",
 }
+_OPENCL = re.compile(rf"\b(?:{_QUALIFIERS['opencl']})(?!\w)")
 _ATTRIBUTE = r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)"
 _ALIGNED = r"(?:__align__|alignas)\s*\([^()]*\)"
 _SPECIFIER = r"inline|static|extern|const|volatile|__inline|__restrict"
@@ -58,6 +59,12 @@ def without_comments(source: str) -> str:
 def without_directives(source: str) -> str:
     """:func:`without_comments`, and preprocessor directives turned to spaces too."""
     return _DIRECTIVE.sub(_spaces, without_comments(source))
+
+
+def without_qualifiers(source: str, language: str) -> str:
+    """The source as CUDA's grammar reads it: OpenCL's qualifiers turned to spaces."""
+    grammar = traits_of(language).grammar
+    return source if grammar == "cuda" else _OPENCL.sub(_spaces, source)
 
 
 def object_macros(source: str) -> dict[str, frozenset[str]]:

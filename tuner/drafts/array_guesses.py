@@ -1,5 +1,6 @@
 """Guesses about one array of a kernel: how it is used, and how long it is."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ class ArrayGuess:
 
     def elements(self, shape: Mapping[str, int]) -> int:
         """How many elements it has at these sizes; 0 if that is not known."""
-        return _size(self.length, shape) or 0
+        return size_of(self.length, shape) or 0
 
 
 def array_guess(
@@ -45,12 +46,12 @@ def array_guess(
         threads: how many the launch has, the length where nothing else is known.
         order: the symbols from the outermost extent to the innermost.
     """
-    kind, why, sure = _use(parameter, found)
+    kind, why, sure = use(parameter, found)
     length, whence, known, exact = _length(found, allocated, tune, threads)
     length, more = without_remainders(length)
     return ArrayGuess(
         kind,
-        _shape(length, order),
+        ", ".join(map(quoted, extents(length, order))),
         f"{why}; {whence}",
         least(sure, known),
         (*exact, *more),
@@ -58,7 +59,8 @@ def array_guess(
     )
 
 
-def _use(parameter: Parameter, found: Sequence[Access]) -> tuple[str, str, Confidence]:
+def use(parameter: Parameter, found: Sequence[Access]) -> tuple[str, str, Confidence]:
+    """Kind, reason and confidence from all accesses to an array, in order."""
     if parameter.const:
         return "in", "const, so read", "high"
     kinds = [access.kind for access in found]
@@ -80,12 +82,12 @@ def _length(
     threads: Polynomial,
 ) -> tuple[Polynomial, str, Confidence, tuple[tuple[Polynomial, Polynomial], ...]]:
     """Length, reason, confidence, and the divisions that must leave no rest for it."""
-    extents = [access.extent for access in found]
-    known = [e for e in extents if e is not None and e.names <= tune.keys()]
-    measured = [(size, e) for e in known if (size := _size(e, tune)) is not None and size > 0]
+    reached = [access.extent for access in found]
+    known = [e for e in reached if e is not None and e.names <= tune.keys()]
+    measured = [(size, e) for e in known if (size := size_of(e, tune)) is not None and size > 0]
     longest = max(measured, key=lambda one: one[0])[1] if measured else None
-    size = None if allocated is None or allocated.names - tune.keys() else _size(allocated, tune)
-    if longest is not None and size == _size(longest, tune):
+    size = None if allocated is None or allocated.names - tune.keys() else size_of(allocated, tune)
+    if longest is not None and size == size_of(longest, tune):
         return longest, "as long as it is allocated", "high", ()
     fixed = longest is not None and longest.names and allocated and allocated.constant is not None
     if allocated is not None and size and not fixed:
@@ -97,12 +99,13 @@ def _length(
             tuple((one.numerator, one.denominator) for one in rounded),
         )
     if longest is not None:
-        sure: Confidence = "medium" if len(known) == len(extents) else "low"
+        sure: Confidence = "medium" if len(known) == len(reached) else "low"
         return longest, "its indices stay below this", sure, ()
     return threads, "its indices are not understood: an element for each thread", "low", ()
 
 
-def _size(extent: Polynomial, tune: Mapping[str, int]) -> int | None:
+def size_of(extent: Polynomial, tune: Mapping[str, int]) -> int | None:
+    """The value at these sizes, if it is a whole number."""
     try:
         value = Expression.parse(str(extent)).evaluate(tune)
     except ExpressionError:
@@ -110,12 +113,16 @@ def _size(extent: Polynomial, tune: Mapping[str, int]) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _shape(length: Polynomial, order: Sequence[str]) -> str:
-    """A length as extents: a product of names is one extent each."""
+def extents(length: Polynomial, order: Sequence[str]) -> tuple[str, ...]:
+    """A length as extents: a product of names is one extent each.
+
+    ``order`` has the names from the outermost extent to the innermost.
+    """
     if len(length.terms) == 1:
         ((atoms, factor),) = length.terms.items()
         if 1 < len(atoms) <= 4 and factor == 1:
             places = {name: place for place, name in enumerate(order)}
-            listed = sorted(map(str, atoms), key=lambda atom: places.get(atom, -1))
-            return ", ".join(map(quoted, listed))
-    return quoted(str(length))
+            words = {str(atom): re.findall(r"\w+", str(atom)) for atom in atoms}
+            last = {atom: max(places.get(w, -1) for w in of) for atom, of in words.items()}
+            return tuple(sorted(map(str, atoms), key=last.__getitem__))
+    return (str(length),)

@@ -17,11 +17,12 @@ from tuner.csource.host_launches import HostLaunch
 from tuner.csource.host_program import HostProgram
 from tuner.csource.host_types import resolved_type
 from tuner.csource.host_values import Scope
+from tuner.csource.index_bounds import ONE
 from tuner.csource.indices import Indices
 from tuner.csource.kernels import KernelSource, Parameter, reachable_code
 from tuner.drafts.array_guesses import ArrayGuess, array_guess
 from tuner.drafts.guesses import ArgumentGuess, Guess, SpecGuesses
-from tuner.drafts.symbols import INDEX_DTYPES, free_name, quoted, usual_size
+from tuner.drafts.symbols import END, INDEX_DTYPES, free_name, quoted, usual_size
 from tuner.drafts.template_guesses import TemplateGuesses
 from tuner.drafts.value_guesses import aligned, cast_align, struct_guess, vector_align
 from tuner.experiment.model import ITEM_BYTES
@@ -38,6 +39,7 @@ _LEAST_SIZE = 32
 
 _THREADS = 256
 _TILE = 16
+_PER_SEGMENT = 8
 """Threads along an axis of a block whose size the application leaves open: of one, of several."""
 
 
@@ -192,8 +194,11 @@ class LaunchGuesses:
         threads = Polynomial.number(1)
         for axis in (*self._grid, *self._block):
             threads = threads * axis
-        *_, last = self._tune
-        indices = {f"{name}[]": Polynomial.atom(last) for name in self._index_arrays}
+        indices = {f"{name}[]": Polynomial.atom(self._last) for name in self._index_arrays}
+        if self._offsets and END not in self._tune:
+            self._tune[END] = _PER_SEGMENT * self._tune.get(self._last, _LEAST_SIZE)
+            self._free.add(END)
+        indices |= {f"{name}[]": Polynomial.atom(END) + ONE for name in self._offsets}
         launched = Launched(
             grid=self._grid,
             block=self._block,
@@ -307,6 +312,19 @@ class LaunchGuesses:
                 found.setdefault(array, moved[1])
         return found
 
+    @cached_property
+    def _last(self) -> str:
+        """The size that indices stay below, where nothing else is known."""
+        *_, last = self._tune
+        return last
+
+    @cached_property
+    def _offsets(self) -> Mapping[str, str]:
+        """Arrays of where segments begin, each with an index of theirs."""
+        inputs = {p.name for p in self._parameters if p.const and p.dtype in INDEX_DTYPES}
+        found = self._indices.offsets.items()
+        return {name: index for name, index in found if name in inputs}
+
     def _array(
         self, parameter: Parameter, guess: ArrayGuess, dtype: str, lanes: int
     ) -> ArgumentGuess:
@@ -314,10 +332,12 @@ class LaunchGuesses:
         own = vector_align(self._kernel, dtype, lanes) if lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
         used = self._index_arrays.get(parameter.name)
-        if used and guess.kind != "out" and dtype in INDEX_DTYPES:
-            *_, last = self._tune
+        if index := self._offsets.get(parameter.name):
+            fields["values"] = f"{{offsets: {END}}}"
+            why += f"; where segments begin and end: {parameter.name}[{index} + 1]"
+        elif used and guess.kind != "out" and dtype in INDEX_DTYPES:
             key = "values" if guess.kind == "in" else "initial"
-            fields[key] = f'{{integers: [0, "{last} - 1"]}}'
+            fields[key] = f'{{integers: [0, "{self._last} - 1"]}}'
             why += f"; an index: {used}"
         return ArgumentGuess(
             name=parameter.name, fields=fields, why=why, confidence=guess.confidence

@@ -1,19 +1,29 @@
 """Guesses about a kernel whose launch is not found: from its signature and its indices."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tuner.backends.registry import traits_of
+from tuner.csource.accesses import Access, Launched, accesses
+from tuner.csource.arithmetic import Polynomial
+from tuner.csource.host_program import HostProgram
+from tuner.csource.index_bounds import ONE
 from tuner.csource.indices import MAX_AXES, Axis, Indices
 from tuner.csource.kernels import KernelSource, Parameter, reachable_code
+from tuner.csource.tree import without_qualifiers
+from tuner.drafts.array_guesses import extents, size_of, use
 from tuner.drafts.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
-from tuner.drafts.symbols import INDEX_DTYPES, free_name, quoted
+from tuner.drafts.symbols import END, INDEX_DTYPES, free_name, quoted
 from tuner.drafts.value_guesses import aligned, cast_align, struct_guess, vector_align
 
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
 multiples of any block that is guessed."""
 _DIM = "n"
+_PER_SEGMENT = 8
+"""Elements of a segment."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,7 @@ class SignatureGuesses:
         grid, block = self._launch
         size, small = _SIZES[self._dimensions]
         types = dict.fromkeys(self._types, "float16")
+        ends = self._symbols[len(self._sizes) :]
         return SpecGuesses(
             entry=Guess(self._entry, "which instance", "low"),
             grid=Guess(f"[{grid}]", "no launch was found", "low"),
@@ -38,12 +49,20 @@ class SignatureGuesses:
                 for name, parameter in zip(self._names, self._parameters, strict=True)
             ),
             domain=Guess(
-                f"[{', '.join(quoted(f'1 <= {name}') for name in self._sizes)}]",
+                f"[{', '.join(quoted(f'1 <= {name}') for name in self._symbols)}]",
                 "every positive size",
                 "low",
             ),
-            tune={**dict.fromkeys(self._sizes, str(size)), **types},
-            held_out={**dict.fromkeys(self._sizes, str(small)), **types},
+            tune={
+                **dict.fromkeys(self._sizes, str(size)),
+                **dict.fromkeys(ends, str(_PER_SEGMENT * size)),
+                **types,
+            },
+            held_out={
+                **dict.fromkeys(self._sizes, str(small)),
+                **dict.fromkeys(ends, str(_PER_SEGMENT * small)),
+                **types,
+            },
             sizes_why="sizes that matter to you",
             sizes_confidence="low",
         )
@@ -76,6 +95,18 @@ class SignatureGuesses:
         """The symbols that sizes are guessed from: the integers that the kernel is given."""
         pairs = zip(self._names, self._parameters, strict=True)
         return tuple(free_name(name, self._types) for name, p in pairs if p.is_integer) or (_DIM,)
+
+    @cached_property
+    def _symbols(self) -> tuple[str, ...]:
+        """The sizes, and where the last segment ends unless that is one of them."""
+        return tuple(dict.fromkeys((*self._sizes, END))) if self._offsets else self._sizes
+
+    @cached_property
+    def _offsets(self) -> Mapping[str, str]:
+        """Arrays of where segments begin, each with an index of theirs."""
+        inputs = {p.name for p in self._parameters if p.const and p.dtype in INDEX_DTYPES}
+        found = self.indices.offsets.items()
+        return {name: index for name, index in found if name in inputs}
 
     @property
     def _launch(self) -> tuple[str, str]:
@@ -118,9 +149,60 @@ class SignatureGuesses:
         return min(MAX_AXES, max(map(len, shapes)))
 
     def _extents(self, array: str) -> tuple[str, ...]:
-        """An array's shape; of a matrix, what a row is multiplied by in its index is the last."""
+        """An array's shape: where its indices surely need another length, that length."""
+        shape = self._multiplied(array)
+        reached = [access.extent for access in self._accesses[array]]
+        if array in self._offsets or None in reached:
+            return shape
+        # Unlike sizes, so that products of different ones differ.
+        sizes = {name: 4096 + 9 * place for place, name in enumerate(self._sizes)}
+        sizes[END] = _PER_SEGMENT * 4096
+        elements = [size_of(one, sizes) or 0 for one in reached if one is not None]
+        guessed = size_of(_product(shape), sizes) or 0
+        longest = max(elements, default=0)
+        too_long = self.indices.certain(array) and 2 * longest <= guessed
+        if not longest or (guessed >= longest and not too_long):
+            return shape
+        length = reached[elements.index(longest)]
+        strides = self.indices.factors(array)
+        order = sorted(self._symbols, key=lambda name: name in strides)
+        return extents(length, order) if length else shape
+
+    @cached_property
+    def _accesses(self) -> Mapping[str, Sequence[Access]]:
+        """The accesses to each array whose pointer is one to numbers."""
+        kernel = self.kernel
+        pairs = zip(self._names, self._parameters, strict=True)
+        unknown = (Polynomial.atom("(unknown)"),) * MAX_AXES
+        launched = Launched(
+            grid=unknown,
+            block=unknown,
+            known={
+                name: Polynomial.atom(free_name(name, self._types))
+                for name, p in pairs
+                if p.is_integer
+            },
+            elements={
+                f"{name}[]": Polynomial.atom(END) + ONE
+                if name in self._offsets
+                else Polynomial.atom(self._shape[0])
+                for name in self.indices.used_as_index
+            },
+        )
+        source, body = (
+            without_qualifiers(text, kernel.language)
+            for text in (kernel.source, kernel.code(kernel.body))
+        )
+        arrays = {p.name: 1 for p in self._parameters if p.pointer and p.lanes == 1}
+        found: dict[str, list[Access]] = defaultdict(list)
+        for access in accesses(HostProgram({"": source}), body, arrays, launched):
+            found[access.array].append(access)
+        return found
+
+    def _multiplied(self, array: str) -> tuple[str, ...]:
+        """Of a matrix, what a row is multiplied by in its index is the last extent."""
         if length := self._size(self.indices.length(array)):
-            return (length,)
+            return (f"{length} + 1",) if array in self._offsets else (length,)
         found = list(map(self._size, self.indices.factors(array)))
         named = [size for size in found if size in self._shape]
         multiplied = named or [size for size in found if size]
@@ -160,7 +242,10 @@ class SignatureGuesses:
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
         own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
-        if kind != "out" and dtype in INDEX_DTYPES and name in self.indices.used_as_index:
+        if name in self._offsets:
+            fields["values"] = f"{{offsets: {self._symbols[-1]}}}"
+            why += f"; where segments begin and end: {name}[{self._offsets[name]} + 1]"
+        elif kind != "out" and dtype in INDEX_DTYPES and name in self.indices.used_as_index:
             key = "values" if kind == "in" else "initial"
             fields[key] = f'{{integers: [0, "{self._shape[0]} - 1"]}}'
             why += f"; an index: {self.indices.used_as_index[name]}"
@@ -169,6 +254,17 @@ class SignatureGuesses:
     def _use(self, name: str, parameter: Parameter) -> tuple[str, str, Confidence]:
         if parameter.const:
             return "in", "const, so read", "medium"
+        if name not in self.indices.subscripted and self._accesses[name]:
+            return use(parameter, self._accesses[name])
         if name in self.indices.updated:
             return "inout", "updated in place, so read and written", "medium"
         return "out", "not const, so written; 'inout' if also read", "low"
+
+
+def _product(shape: Sequence[str]) -> Polynomial:
+    """The number of elements of a shape of names, or of one length."""
+    length = Polynomial.number(1)
+    for extent in shape:
+        one = Polynomial.number(int(extent)) if extent.isdigit() else Polynomial.atom(extent)
+        length = length * one
+    return length

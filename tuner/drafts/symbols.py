@@ -21,6 +21,8 @@ _USUAL = (
     (r"n|len\w*|size|\w*count|num\w*|\w*elements", 1 << 20),
 )
 _OTHER_SIZE = 512
+END = "nnz"
+"""The symbol of where the last segment ends."""
 INDEX_DTYPES = frozenset({"int32", "int64", "uint32", "uint64", "int16", "uint16"})
 """Element types of arrays that may hold indices."""
 

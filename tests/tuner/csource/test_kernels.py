@@ -185,7 +185,7 @@ def test_what_a_row_is_multiplied_by_is_the_last_extent(tmp_path, index, shape):
     kernel = tmp_path / "f.cl"
     kernel.write_text(
         "__kernel void f(__global const float* in, __global float* out, int rows, int cols) "
-        f"{{ int x = 1, y = 2, i = 3; out[{index}] = in[y * cols + x]; }}"
+        f"{{ int x = at(0), y = at(1), i = at(2); out[{index}] = in[y * cols + x]; }}"
     )
     text = draft_spec(kernel)
     assert f"{{name: out, kind: out, dtype: float32, shape: {shape}}}" in text
@@ -303,7 +303,7 @@ def test_a_row_as_long_as_a_macro_says(tmp_path):
     spec.write_text(draft_spec(kernel))
     text = spec.read_text()
     assert 'grid: ["ceil_div(512, 256)"]' in text
-    assert "{name: sums, kind: inout, dtype: int32, shape: [rows]}" in text
+    assert '{name: sums, kind: inout, dtype: int32, shape: ["512"]}' in text
     assert '{name: mat, kind: in, dtype: int32, shape: [rows, "512"]}' in text
     assert "    - {rows: 512}" in text
     load_experiment(spec)

@@ -245,3 +245,103 @@ def test_hundreds_of_pointers_are_drafted_soon(tmp_path, launch):
     began = time.thread_time()
     assert draft_spec(tmp_path / "k.cu").count("kind: out") == 400
     assert time.thread_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sizes", "body", "drafted"),
+    [
+        (
+            "o, x",
+            "w, h",
+            (
+                "int j = get_global_id(0), i = get_global_id(1); if (i < h && j < w)"
+                " o[i * w + j] = x[i * (w + 2) + j] + x[(i + 2) * (w + 2) + j + 2];"
+            ),
+            {"o": "h, w", "x": '"h * w + 2 * h + 2 * w + 4"'},
+        ),
+        (
+            "o, x",
+            "w, h",
+            (
+                "int j = get_global_id(0), i = get_global_id(1);"
+                " if (i < 1 || j < 1 || i >= h - 1 || j >= w - 1) return;"
+                " o[i * w + j] = x[(i + 1) * w + j] + x[(i - 1) * w + j];"
+            ),
+            {"o": "h, w", "x": "h, w"},
+        ),
+        (
+            "o, x, v, c, s",
+            "rows",
+            (
+                "int i = get_global_id(0); if (i >= rows) return; float t = 0;"
+                " for (int e = s[i]; e < s[i + 1]; e++) t += v[e] * x[c[e]]; o[i] = t;"
+            ),
+            {"o": "rows", "x": "rows", "v": "nnz", "c": "nnz", "s": '"rows + 1"'},
+        ),
+        (
+            "o, x, s",
+            "rows, d",
+            (
+                "int i = get_global_id(0), k = get_global_id(1); int end = s[i + 1]; float t = 0;"
+                " if (i < rows && k < d) { for (int e = s[i]; e < end; e++) t += x[e * d + k];"
+                " o[i * d + k] = t; }"
+            ),
+            {"o": "rows, d", "x": "nnz, d", "s": '"rows + 1"'},
+        ),
+        (
+            "o, x",
+            "b, m",
+            (
+                "int i = get_global_id(0), z = get_global_id(1); if (i >= m || z >= b) return;"
+                " for (int k = 0; k < m; k++) o[(z * m + i) * m + k] = x[(z * m + k) * m + i];"
+            ),
+            {"o": "b, m, m", "x": "b, m, m"},
+        ),
+        (
+            "o, x",
+            "rows, cols",
+            (
+                "int i = get_global_id(0); if (i >= rows) return;"
+                " for (int k = 0; k < 4; k++) o[i * 4 + k] = x[i * cols + k * 2];"
+            ),
+            {"o": '"4 * rows"'},
+        ),
+        (
+            "o, x",
+            "t, d",
+            (
+                "int k = get_global_id(0), i = get_global_id(1); if (k >= d / 2 || i >= t) return;"
+                " __global float* p = o + i * d; p[k] = p[k + d / 2] * x[i * (d / 2) + k];"
+            ),
+            {"o": "t, d", "x": 't, "d // 2"'},
+        ),
+    ],
+    ids=["halo", "border", "csr", "segments", "matrices", "first few", "halves"],
+)
+def test_without_a_launch_arrays_are_as_long_as_their_indices_reach(
+    tmp_path, arrays, sizes, body, drafted
+):
+    types = {"o": "float*", "s": "const int*", "c": "const int*"}
+    listed = [f"__global {types.get(name, 'const float*')} {name}" for name in arrays.split(", ")]
+    listed += [f"int {name}" for name in sizes.split(", ")]
+    (tmp_path / "k.cl").write_text(f"__kernel void k({', '.join(listed)}) {{ {body} }}\n")
+    text = draft_spec(tmp_path / "k.cl")
+    for name, shape in drafted.items():
+        assert re.search(rf"name: {name}, .*shape: \[{re.escape(shape)}\]", text), text
+    assert ("offsets: nnz" in text) == ("nnz" in drafted.get("x", "") + drafted.get("v", ""))
+    assert "ceil_div(1," not in text
+    (tmp_path / "spec.yaml").write_text(text)
+    load_experiment(tmp_path / "spec.yaml")
+
+
+def test_with_a_launch_too_segments_have_their_offsets(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "__global__ void k(float* o, const float* x, const int* s, int rows) {\n"
+        "  int begin = s[blockIdx.x], end = s[blockIdx.x + 1]; float t = 0;\n"
+        "  for (int e = begin; e < end; e++) t += x[e];\n  o[blockIdx.x] = t;\n}\n"
+        "void run(float* o, float* x, int* s, int rows) { k<<<rows, 1>>>(o, x, s, rows); }\n"
+    )
+    text = draft_spec(tmp_path / "k.cu")
+    assert 'shape: ["rows + 1"], values: {offsets: nnz}}' in text
+    assert "{name: x, kind: in, dtype: float32, shape: [nnz]}" in text
+    assert re.search(r"tune: .*\n    - {rows: 1024, nnz: 8192}", text)
