@@ -264,7 +264,8 @@ class EngineEvaluator:
         )
         further = replace(view.experiment, search=search)
         copy_search(view, path, further, facts, self._directory.secret)
-        verdict = await self._search(path, best.round, suffix, self._asked, (), rest=True)
+        with self._budget.counted():
+            verdict = await self._search(path, best.round, suffix, self._asked, (), rest=True)
         if verdict is None:
             raise StopRequested
         return verdict
