@@ -7,9 +7,10 @@ import pytest
 
 from cluster.commands.runs import resume, run
 from tests.cluster.kernels import SPEC, write_experiment
+from tests.tuner.space.devices import opencl_cpu
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.load import load_experiment
-from tuner.journal.facts import BaselinePrepared, Entry, RunFinished, SearchEnded
+from tuner.journal.facts import BaselinePrepared, Entry, EpochOpened, RunFinished, SearchEnded
 from tuner.run_directory import RunDirectory
 from tuner.trial import Code, Rejected, Stage
 
@@ -26,6 +27,7 @@ def failed_run(spec, path):
     made = RunDirectory.create(path, experiment, "", origin=str(spec))
     with closing(made), made.journal() as journal:
         for fact in (
+            EpochOpened(device=opencl_cpu(), environment="one"),
             BaselinePrepared(result=FAILED),
             SearchEnded(reason="baseline"),
             RunFinished(),

@@ -1,4 +1,4 @@
-"""Whether the facts of a journal fit its experiment: the numbers of cells, trials and shapes."""
+"""Whether the facts of a journal fit its experiment and each other: numbers, and their order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,8 +9,11 @@ from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
     Entry,
+    EpochOpened,
     Fact,
     IncumbentEntered,
+    RunFinished,
+    SearchEnded,
     TrialFinished,
     TrialProposed,
     WinnersExamined,
@@ -24,7 +27,8 @@ def check_references(path: Path, experiment: Experiment, entries: Sequence[Entry
 
     Raises:
         EnvironmentProblem: an outcome has another number of cells than the experiment has shapes,
-            or a fact names a trial or a shape that there is not.
+            a fact names a trial or a shape that there is not, comes before the first epoch, or ends
+            what has ended.
     """
     references = References(path, experiment)
     for entry in entries:
@@ -40,10 +44,14 @@ class References:
         self._every = self._tune + len(experiment.shapes.held_out)
         self._line = 1
         self._proposed = self._incumbents = 0
+        self._opened = False
+        self._ended: set[str] = set()
 
     def check(self, entry: Entry) -> None:
         """Check the next entry; raises :class:`EnvironmentProblem`."""
         self._line += 1
+        for what in self._disordered(entry.fact):
+            raise damaged(self._path, self._line, what)
         match entry.fact:
             case TrialProposed():
                 self._proposed += 1
@@ -57,6 +65,22 @@ class References:
                 )
                 for what in wrong:
                     raise damaged(self._path, self._line, what)
+
+    def _disordered(self, fact: Fact) -> Iterator[str]:
+        """What no writer does: answer before the first epoch, end a search or a run twice."""
+        match fact:
+            case EpochOpened():
+                self._opened = True
+            case (
+                BaselinePrepared() | TrialFinished() | ConfirmationSampled() | WinnersExamined()
+            ) if not self._opened:
+                yield f"{fact.kind} before the first epoch.opened"
+            case SearchEnded() | RunFinished():
+                if fact.kind in self._ended:
+                    yield f"a second {fact.kind}"
+                self._ended.add(fact.kind)
+            case _:
+                pass
 
 
 def _miscounted(fact: Fact, tune: int, every: int) -> Iterator[str]:

@@ -4,16 +4,19 @@ import pytest
 
 from cluster.commands.report import report
 from cluster.commands.results import status
-from tests.tuner.engine.driving import Run, experiment, fleet
+from tests.tuner.engine.driving import GPU, Run, experiment, fleet
 from tests.tuner.results.runs import full
 from tuner.errors import EnvironmentProblem
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
     Entry,
+    EpochOpened,
     IncumbentEntered,
     Profile,
+    RunFinished,
     Sample,
+    SearchEnded,
     TrialFinished,
     TrialProposed,
     WinnersExamined,
@@ -26,6 +29,7 @@ from tuner.trial import Code, Configuration, Measured, Rejected, Stage
 EXPERIMENT = experiment()
 CELL = full(500.0, 1000.0)
 FAILED = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="")
+OPENED = EpochOpened(device=GPU, environment="one")
 
 
 def sampled(**fields):
@@ -60,9 +64,8 @@ def test_what_does_not_fit_the_experiment_names_the_journal_and_the_line(tmp_pat
     directory = RunDirectory.create(path, EXPERIMENT, "")
     proposed = TrialProposed(trial=0, configuration=Configuration.of({"x": 1}))
     with Journal(path / JOURNAL) as journal:
-        journal.append(Entry(proposed))
-        journal.append(Entry(fact))
-    named = rf"run/journal\.jsonl:3: the journal is damaged here \(.*{complaint}"
+        journal.append(Entry(OPENED), Entry(proposed), Entry(fact))
+    named = rf"run/journal\.jsonl:4: the journal is damaged here \(.*{complaint}"
     for use in (
         directory.journal,
         lambda: report(path, as_json=False),
@@ -87,3 +90,16 @@ def test_what_a_run_with_an_incumbent_journals_fits(tmp_path):
         for sample in entry.fact.samples
     ]
     assert -2 in samples
+
+
+@pytest.mark.parametrize(
+    ("facts", "complaint"),
+    [
+        ((BaselinePrepared(result=FAILED),), "2: .*baseline.prepared before the first epoch"),
+        ((SearchEnded(reason="trials"),) * 2, "3: .*a second search.ended"),
+        ((OPENED, RunFinished(), OPENED, RunFinished()), "5: .*a second run.finished"),
+    ],
+)
+def test_what_comes_before_an_epoch_or_ends_twice_is_named(tmp_path, facts, complaint):
+    with pytest.raises(EnvironmentProblem, match=complaint):
+        check_references(tmp_path / JOURNAL, EXPERIMENT, [Entry(fact) for fact in facts])
