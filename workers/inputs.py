@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,31 +16,17 @@ from numpy.typing import NDArray
 from tuner.errors import SpecError
 from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument, integer_limits
 from tuner.experiment.contents import FromFile, FromPython
+from workers.distributions import (
+    REACHES,
+    Distribution,
+    at_end,
+    end,
+    few,
+    one_sided,
+    reaching,
+    wide,
+)
 from workers.elements import is_float, numpy_dtype
-
-Distribution = Literal[
-    "default",
-    "large",
-    "small",
-    "outliers",
-    "zeros",
-    "few",
-    "ends",
-    "low",
-    "high",
-    "specials",
-    "whole",
-    "most",
-    "half",
-]
-"""``large``, ``small``: magnitudes :data:`LARGE` or :data:`SMALL` times as great.
-
-``outliers``: a few elements far larger than others, ends of rows among them; ``zeros``: nothing but
-zeros; ``few``: the same few values again and again; ``ends``: only the ends of the range;
-``low``, ``high``: all far below zero, or above, or near an end of the range;
-``whole``, ``most``, ``half``: values of the type's whole range, or of so much of it: magnitudes of
-every exponent, denormals and zeros of both signs; integers of every length.
-"""
 
 LARGE = 32.0
 """The exponential of some element overflows, a product of two does not."""
@@ -48,25 +34,8 @@ SMALL = 2.0**-12
 """A constant added for stability, such as the epsilon of a norm, matters."""
 OUTLIER = 64.0
 """The exponential of an outlier's distance from others overflows, a product of two does not."""
-FAR, _FAR_INTEGER = 16.0, 96
-"""A maximum that begins at zero is wrong this far below it, and a variance that is the difference
-of two means loses eight of its bits."""
 _OUTLIER_SHARE = 1 / 64
-_FEW = 9
-"""Values from -2 to 2 in steps of a half: rounding the halves tells how ties are rounded."""
 _SPECIAL_SHARE = 0.01
-REACHES: dict[Distribution, tuple[float, float]] = {
-    "whole": (1.0, 1.0),
-    "most": (0.85, 0.45),
-    "half": (0.5, 0.2),
-}
-"""Shares of the bits of integers, and of the exponents of floats, from the widest on.
-
-Integers of 0.85 of the bits are not held by a float of as many, and few sums of them overflow.
-Squares of 0.45 of the exponents can be summed, and four floats of 0.2 multiplied."""
-_HEADROOM = 8
-"""Exponents left above the largest float, at most a quarter of all: constant factors fit."""
-_DENORMAL_SHARE, _ZERO_SHARE = 1 / 32, 1 / 32
 _BLOCK = 2_097_143
 """Elements drawn individually; a prime, so that rows do not repeat from block to block."""
 _FLIPS = 2
@@ -190,6 +159,8 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return True
         case "specials":
             return bool(argument.specials)
+        case "lowest" | "lower" | "highest" | "higher":
+            return at_end(argument, distribution) is not None
         case "whole" | "most" | "half":
             if is_float(argument.dtype):
                 return _may_be_zero(argument)
@@ -239,8 +210,8 @@ def _values(
         if distribution == "ends":
             return np.where(rng.random(shape) < 0.5, lo, hi)
         if distribution in ("low", "high"):
-            lo, hi = _end(lo, hi, distribution)
-        return rng.integers(lo, hi, size=shape, endpoint=True, dtype=_wide(argument))
+            lo, hi = end(lo, hi, distribution)
+        return rng.integers(lo, hi, size=shape, endpoint=True, dtype=wide(argument))
     if argument.fill == "permutation":
         return rng.permutation(argument.elements).reshape(shape)
     if isinstance(argument.fill, OffsetsTo):
@@ -250,12 +221,14 @@ def _values(
     if distribution == "ends" and argument.range is not None:
         return np.where(rng.random(shape) < 0.5, *argument.range)
     if distribution in ("low", "high"):
-        part = _one_sided(argument, distribution)
+        side = one_sided(argument, distribution)
+        return _numbers(replace(argument, fill="uniform", range=side), rng, 1.0)
+    if (part := at_end(argument, distribution)) is not None:
         return _numbers(replace(argument, fill="uniform", range=part), rng, 1.0)
     if distribution in REACHES:
-        return _reaching(argument, rng, *REACHES[distribution])
+        return reaching(argument, rng, *REACHES[distribution])
     if distribution == "few":
-        return np.asarray(rng.choice(_few(argument), shape))
+        return np.asarray(rng.choice(few(argument), shape))
     if distribution == "outliers":
         chosen = np.asarray(rng.random(shape) < _OUTLIER_SHARE)
         if shape:
@@ -264,80 +237,13 @@ def _values(
     return _numbers(argument, rng, {"large": LARGE, "small": SMALL}.get(distribution, 1.0))
 
 
-def _one_sided(argument: ResolvedArgument, side: Literal["low", "high"]) -> tuple[float, float]:
-    """A part of the range that is far from zero on one side, or as far as the range allows."""
-    if is_float(argument.dtype):
-        low, high = argument.range or (0.0 if argument.fill == "uniform" else -np.inf, np.inf)
-        part = min((high - low) / 16, FAR / 4)
-        if side == "low":
-            low = float(np.clip(-FAR, low, high - part))
-            return low, low + part
-        high = float(np.clip(FAR, low + part, high))
-        return high - part, high
-    least, most = (int(end) for end in argument.range or integer_limits(argument.dtype))
-    if argument.fill == "normal" and argument.range is None:
-        least, most = max(least, -_FAR_INTEGER), min(most, _FAR_INTEGER)
-    return _end(least, most, side)
-
-
-def _end(low: int, high: int, side: Literal["low", "high"]) -> tuple[int, int]:
-    """A sixteenth of some integers at one of their ends, at least the last one."""
-    part = (high - low) // 16
-    return (low, low + part) if side == "low" else (high - part, high)
-
-
-def _reaching(
-    argument: ResolvedArgument, rng: np.random.Generator, bits: float, exponents: float
-) -> NDArray[Any]:
-    """Values of a share of the type's range, within the argument's."""
-    shape = argument.shape
-    if not is_float(argument.dtype):
-        lowest, highest = integer_limits(argument.dtype)
-        length = int(highest).bit_length()
-        highest >>= length - round(length * bits)
-        low = -highest - 1 if lowest else 0
-        drawn = rng.integers(low, highest, size=shape, endpoint=True, dtype=_wide(argument))
-        shift = rng.integers(0, 1 + round(length * bits), size=shape).astype(drawn.dtype)
-        return np.where(rng.random(shape) < 0.5, drawn, drawn >> shift)
-    most, least, denormal = _magnitudes(argument.dtype)
-    reach = (most - min(_HEADROOM, most / 4)) * exponents
-    first, last = argument.range or (-np.inf, np.inf)
-    reach = min(reach, float(np.log2(max(abs(first), abs(last), 2.0**least))))
-    powers = rng.uniform(max(least, -most) * exponents, reach, shape)
-    tiny = rng.random(shape) < _DENORMAL_SHARE
-    powers[tiny] = rng.uniform(denormal, least, np.count_nonzero(tiny))
-    signs = rng.choice([-1.0, 1.0], shape) if argument.fill == "normal" else np.ones(shape)
-    found = np.where(rng.random(shape) < _ZERO_SHARE, 0.0, np.exp2(powers)) * signs
-    return np.clip(found, first, last)
-
-
-def _magnitudes(dtype: str) -> tuple[float, float, float]:
-    """Exponents of base 2: of the largest float, the least normal one, the least denormal one."""
-    import ml_dtypes
-
-    info = ml_dtypes.finfo(numpy_dtype(dtype))
-    numbers = (float(info.max), float(info.smallest_normal), float(info.smallest_subnormal))
-    most, least, denormal = (float(np.log2(number)) for number in numbers)
-    return most, least, denormal
-
-
-def _few(argument: ResolvedArgument) -> NDArray[Any]:
-    """Evenly spaced values, in halves but for other ranges; zero among them if it may."""
-    low, high = argument.range or ((0, 1) if argument.fill == "uniform" else (-2, 2))
-    if not is_float(argument.dtype):
-        lowest, highest = integer_limits(argument.dtype)
-        low, high = max(low, lowest), min(high, highest)
-        return np.unique(np.rint(np.linspace(low, high, _FEW)))
-    return np.append(np.linspace(low, high, _FEW), 0.0 if low <= 0 <= high else low)
-
-
 def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float) -> NDArray[Any]:
     shape, limits = argument.shape, argument.range
     if not is_float(argument.dtype):
         lowest, highest = integer_limits(argument.dtype)
         low, high = (int(limits[0]), int(limits[1])) if limits else (lowest, highest)
         if argument.fill == "uniform" or argument.dtype == "bool":
-            return rng.integers(low, high, size=shape, endpoint=True, dtype=_wide(argument))
+            return rng.integers(low, high, size=shape, endpoint=True, dtype=wide(argument))
         return np.clip(np.rint(10 * rng.standard_normal(shape)), low, high)
     precision = np.float64 if argument.dtype == "float64" else np.float32
     if argument.fill == "uniform":
@@ -345,10 +251,6 @@ def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float)
         return (first + (last - first) * rng.random(shape, precision)) * scale
     drawn = rng.standard_normal(shape, precision) * precision(scale)
     return np.clip(drawn, *limits) if limits else drawn
-
-
-def _wide(argument: ResolvedArgument) -> type[np.int64 | np.uint64]:
-    return np.uint64 if argument.dtype == "uint64" else np.int64
 
 
 def _offsets(argument: ResolvedArgument, last: int, rng: np.random.Generator) -> NDArray[Any]:

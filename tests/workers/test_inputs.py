@@ -6,8 +6,9 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
 from tuner.experiment.contents import FromFile, FromPython
 from tuner.experiment.fields import PythonFunction
+from workers.distributions import REACHES
 from workers.elements import dtype_name, numpy_dtype
-from workers.inputs import _BLOCK, LARGE, REACHES, SMALL, applies, fill, flipped, nudged, stream
+from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
 
 
 def argument(fill="normal", dtype="float32", shape=(64, 32), **fields) -> ResolvedArgument:
@@ -144,6 +145,29 @@ def test_numbers_are_low_or_high_throughout(given, low, high) -> None:
         if ends is not None:
             values = drawn(given, distribution).astype(np.float64)
             assert ends[0] <= values.min() <= values.max() <= ends[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "low", "high"),
+    [
+        (argument(), (-(2.0**120), -(2.0**119)), (2.0**119, 2.0**120)),
+        (argument(dtype="float16"), (-4096, -3072), (3072, 4096)),
+        (argument(range=(-1000, 5)), (-1000, -750), None),
+        (argument(range=(100, 5000)), None, (3750, 5000)),
+        (argument("uniform"), None, None),
+        (argument(dtype="int32"), (-(2**31), -(2**30)), (2**30, 2**31)),
+        (argument(dtype="uint8"), None, (239, 255)),
+        (argument(dtype="int32", range=(2, 4)), None, None),
+    ],
+)
+def test_numbers_are_near_an_end_of_the_type_throughout(given, low, high) -> None:
+    for distribution, ends in (("lowest", low), ("highest", high)):
+        assert applies(given, distribution) == (ends is not None)
+        if ends is not None:
+            values = drawn(given, distribution).astype(np.float64)
+            assert ends[0] <= values.min() < values.max() <= ends[1]
+            nearer = drawn(given, {"lowest": "lower", "highest": "higher"}[distribution])
+            assert np.abs(nearer.astype(np.float64)).max() <= np.abs(values).max()
 
 
 def test_zeros_are_exact() -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from tuner.experiment.arguments import ResolvedArgument
 from workers.bench.preparation import Preparation
-from workers.inputs import REACHES, Distribution, applies, stream
+from workers.distributions import NARROWER, WIDE, Distribution
+from workers.inputs import applies, stream
 
 REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
@@ -24,6 +25,10 @@ _DISTRIBUTIONS: dict[Distribution, str] = {
     "whole": "values of the type's whole range",
     "most": "values of most of the type's range",
     "half": "values of half of the type's range",
+    "lowest": "lowest numbers",
+    "lower": "lower numbers",
+    "highest": "highest numbers",
+    "higher": "higher numbers",
 }
 """Labels by distribution, which are the keys of their random streams as well."""
 
@@ -49,6 +54,11 @@ class InputSpec:
     def digest(self) -> str:
         """Twelve hex digits of its fields."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:12]
+
+    @property
+    def wide(self) -> bool:
+        """Whether results may not be finite though the inputs are."""
+        return self.distribution in WIDE
 
     def stream_key(self, argument: str) -> str:
         """The key of an argument's random stream."""
@@ -121,10 +131,9 @@ def _first_turn(prep: Preparation, spec: InputSpec) -> int:
 
 def narrower(spec: InputSpec) -> InputSpec | None:
     """The case in place of one on which the baseline is undefined, if there is one."""
-    reaches = list(REACHES)
-    if spec.distribution not in reaches[:-1]:
+    distribution = NARROWER.get(spec.distribution)
+    if distribution is None:
         return None
-    distribution = reaches[reaches.index(spec.distribution) + 1]
     label = _DISTRIBUTIONS[distribution]
     return InputSpec(label=label, key=label, distribution=distribution)
 
@@ -137,7 +146,7 @@ def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
     """
     specs = [InputSpec(label="second seed", key="second")]
     for distribution, label in _DISTRIBUTIONS.items():
-        if distribution in list(REACHES)[1:]:
+        if distribution in NARROWER.values():
             continue  # in place of the widest, where that is too wide
         if any(applies(argument, distribution) for argument in arguments):
             specs.append(InputSpec(label=label, key=label, distribution=distribution))

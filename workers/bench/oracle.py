@@ -46,7 +46,7 @@ from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
 from workers.elements import dtype_name, from_storage, is_float, to_storage
 from workers.groups import group_source, groups
-from workers.inputs import REACHES, PythonFill, fill, flipped, stream
+from workers.inputs import PythonFill, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
 from workers.reference import ReferencePool, reference_outputs
 
@@ -223,7 +223,7 @@ class Oracle:
                 return replace(problem, shape=shape)
             if once and spec.distribution == "default" and holds_no_number(argument, first):
                 return no_number(argument, shape)
-            if spec.distribution in REACHES and not holds_numbers(argument, first):
+            if spec.wide and not holds_numbers(argument, first):
                 return overflow(argument, shape)
             want = reference.get(argument.name, first)
             if argument.compare == "exact":

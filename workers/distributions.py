@@ -1,0 +1,176 @@
+"""Which numbers a distribution draws: how far from zero, on which side, of what type.
+
+Owns the intervals and magnitudes; :mod:`workers.inputs` decides which argument gets which.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.experiment.arguments import ResolvedArgument, integer_limits
+from workers.elements import is_float, numpy_dtype
+
+Distribution = Literal[
+    "default",
+    "large",
+    "small",
+    "outliers",
+    "zeros",
+    "few",
+    "ends",
+    "low",
+    "high",
+    "specials",
+    "whole",
+    "most",
+    "half",
+    "lowest",
+    "lower",
+    "highest",
+    "higher",
+]
+"""``large``, ``small``: magnitudes :data:`LARGE` or :data:`SMALL` times as great.
+
+``outliers``: a few elements far larger than others, ends of rows among them; ``zeros``: nothing but
+zeros; ``few``: the same few values again and again; ``ends``: only the ends of the range;
+``low``, ``high``: all far below zero, or above, or near an end of the range;
+``whole``, ``most``, ``half``: values of the type's whole range, or of so much of it: magnitudes of
+every exponent, denormals and zeros of both signs; integers of every length;
+``lowest``, ``lower``, ``highest``, ``higher``: all near one end of the type, or less far from zero.
+"""
+
+FAR, _FAR_INTEGER = 16.0, 96
+"""A maximum that begins at zero is wrong this far below it, and a variance that is the difference
+of two means loses eight of its bits."""
+_FEW = 9
+"""Values from -2 to 2 in steps of a half: rounding the halves tells how ties are rounded."""
+REACHES: dict[Distribution, tuple[float, float]] = {
+    "whole": (1.0, 1.0),
+    "most": (0.85, 0.45),
+    "half": (0.5, 0.2),
+}
+"""Shares of the bits of integers, and of the exponents of floats, from the widest on.
+
+Integers of 0.85 of the bits are not held by a float of as many, and few sums of them overflow.
+Squares of 0.45 of the exponents can be summed, and four floats of 0.2 multiplied."""
+_ENDS: dict[Distribution, tuple[Literal["low", "high"], float]] = {
+    "lowest": ("low", 1.0),
+    "lower": ("low", 0.3),
+    "highest": ("high", 1.0),
+    "higher": ("high", 0.3),
+}
+"""Sides of zero, and shares of the bits of integers and of the exponents of floats.
+
+A maximum that begins at any number but the least one is wrong somewhere. Cubes of the exponents of
+0.3 can be summed."""
+NARROWER: dict[Distribution, Distribution] = {
+    "whole": "most",
+    "most": "half",
+    "lowest": "lower",
+    "highest": "higher",
+}
+"""What stands for a distribution on which the baseline is undefined."""
+WIDE = frozenset({*NARROWER, *NARROWER.values()})
+"""Distributions on which finite inputs may have results that are not."""
+_HEADROOM = 8
+"""Exponents left above the largest float, at most a quarter of all: constant factors fit."""
+_DENORMAL_SHARE, _ZERO_SHARE = 1 / 32, 1 / 32
+
+
+def one_sided(argument: ResolvedArgument, side: Literal["low", "high"]) -> tuple[float, float]:
+    """A part of the range that is far from zero on one side, or as far as the range allows."""
+    if is_float(argument.dtype):
+        low, high = argument.range or (0.0 if argument.fill == "uniform" else -np.inf, np.inf)
+        part = min((high - low) / 16, FAR / 4)
+        if side == "low":
+            low = float(np.clip(-FAR, low, high - part))
+            return low, low + part
+        high = float(np.clip(FAR, low + part, high))
+        return high - part, high
+    least, most = (int(end) for end in argument.range or integer_limits(argument.dtype))
+    if argument.fill == "normal" and argument.range is None:
+        least, most = max(least, -_FAR_INTEGER), min(most, _FAR_INTEGER)
+    return end(least, most, side)
+
+
+def end(low: int, high: int, side: Literal["low", "high"]) -> tuple[int, int]:
+    """A sixteenth of some integers at one of their ends, at least the last one."""
+    part = (high - low) // 16
+    return (low, low + part) if side == "low" else (high - part, high)
+
+
+def at_end(argument: ResolvedArgument, distribution: Distribution) -> tuple[float, float] | None:
+    """An interval near one end of the argument's type, or of its range, for one of :data:`_ENDS`.
+
+    None for other distributions, and where that is no farther from zero than :func:`one_sided`.
+    """
+    if distribution not in _ENDS or argument.fill != "normal" or argument.dtype == "bool":
+        return None
+    side, share = _ENDS[distribution]
+    if not is_float(argument.dtype):
+        lowest, highest = integer_limits(argument.dtype)
+        if argument.range is not None or (side == "low" and not lowest):
+            return None
+        bits = int(highest).bit_length()
+        most = int(highest) >> (bits - round(bits * share))
+        return end(-most - 1, 0, side) if side == "low" else end(0, most, side)
+    exponents, *_ = _magnitudes(argument.dtype)
+    low, high = argument.range or (-np.inf, np.inf)
+    most = max(FAR, 2.0 ** ((exponents - min(_HEADROOM, exponents / 4)) * share))
+    most = min(most, -low if side == "low" else high)
+    if most < FAR:
+        return None
+    if side == "low":
+        return -most, min(-most * 0.75, high)
+    return max(most * 0.75, low), most
+
+
+def reaching(
+    argument: ResolvedArgument, rng: np.random.Generator, bits: float, exponents: float
+) -> NDArray[Any]:
+    """Values of a share of the type's range, within the argument's."""
+    shape = argument.shape
+    if not is_float(argument.dtype):
+        lowest, highest = integer_limits(argument.dtype)
+        length = int(highest).bit_length()
+        highest >>= length - round(length * bits)
+        low = -highest - 1 if lowest else 0
+        drawn = rng.integers(low, highest, size=shape, endpoint=True, dtype=wide(argument))
+        shift = rng.integers(0, 1 + round(length * bits), size=shape).astype(drawn.dtype)
+        return np.where(rng.random(shape) < 0.5, drawn, drawn >> shift)
+    most, least, denormal = _magnitudes(argument.dtype)
+    reach = (most - min(_HEADROOM, most / 4)) * exponents
+    first, last = argument.range or (-np.inf, np.inf)
+    reach = min(reach, float(np.log2(max(abs(first), abs(last), 2.0**least))))
+    powers = rng.uniform(max(least, -most) * exponents, reach, shape)
+    tiny = rng.random(shape) < _DENORMAL_SHARE
+    powers[tiny] = rng.uniform(denormal, least, np.count_nonzero(tiny))
+    signs = rng.choice([-1.0, 1.0], shape) if argument.fill == "normal" else np.ones(shape)
+    found = np.where(rng.random(shape) < _ZERO_SHARE, 0.0, np.exp2(powers)) * signs
+    return np.clip(found, first, last)
+
+
+def _magnitudes(dtype: str) -> tuple[float, float, float]:
+    """Exponents of base 2: of the largest float, the least normal one, the least denormal one."""
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(numpy_dtype(dtype))
+    numbers = (float(info.max), float(info.smallest_normal), float(info.smallest_subnormal))
+    most, least, denormal = (float(np.log2(number)) for number in numbers)
+    return most, least, denormal
+
+
+def few(argument: ResolvedArgument) -> NDArray[Any]:
+    """Evenly spaced values, in halves but for other ranges; zero among them if it may."""
+    low, high = argument.range or ((0, 1) if argument.fill == "uniform" else (-2, 2))
+    if not is_float(argument.dtype):
+        lowest, highest = integer_limits(argument.dtype)
+        low, high = max(low, lowest), min(high, highest)
+        return np.unique(np.rint(np.linspace(low, high, _FEW)))
+    return np.append(np.linspace(low, high, _FEW), 0.0 if low <= 0 <= high else low)
+
+
+def wide(argument: ResolvedArgument) -> type[np.int64 | np.uint64]:
+    """The type that holds all integers of the argument's."""
+    return np.uint64 if argument.dtype == "uint64" else np.int64
