@@ -109,7 +109,7 @@ def templates(experiment: Experiment, spec: Path) -> Iterator[tuple[Template, Co
 
 
 def candidates(laboratory: Laboratory, spec: Path, rng: random.Random) -> list[Candidate]:
-    """The honest kernels that can run on every tune shape."""
+    """The honest kernels that compile and can run on every tune shape."""
     experiment = laboratory.experiment
     bindings = every_shape(experiment)
     (build, *_) = laboratory.plan.builds
@@ -120,7 +120,9 @@ def candidates(laboratory: Laboratory, spec: Path, rng: random.Random) -> list[C
     def add(template: Template, configuration: Configuration) -> None:
         plan = lower(experiment, template, configuration, bindings, laboratory.device)
         if all(isinstance(cell, CellPlan) for cell in plan.cells[: len(experiment.shapes.tune)]):
-            found.append(laboratory.compiled(len(found), plan))
+            binaries = laboratory.compiler.compile(plan.builds)
+            if not isinstance(binaries, Rejected):
+                found.append(replace(twin, trial=len(found), plan=plan, binaries=binaries))
 
     for template, configuration in templates(experiment, spec):
         add(template, configuration)

@@ -14,9 +14,6 @@ Constants = Literal["scalars", "contents"]
 """What is changed together: a kernel that is undefined for other contents is still checked with
 other scalars. Flags are changed with the contents."""
 
-_MODERATE_BYTES = 1 << 23
-"""Buffers of so many bytes are drawn in a tenth of a second."""
-
 
 def constant_scalars(experiment: Experiment) -> tuple[Argument, ...]:
     """The scalars whose values do not follow from the shape."""
@@ -83,27 +80,15 @@ def changed_with(argument: ResolvedArgument) -> Constants | None:
 
 
 def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constants], ...]:
-    """The smallest tune shape for each kind of constants that there is, and what is changed on it.
+    """Each tune shape for each kind of constants that there is, and what is changed on it.
 
-    Scalars are changed on the largest one of a few megabytes too: kernels for small and for large
-    sizes often are two.
+    On all of them, since kernels for some sizes often are others.
     """
-    by_bytes = sorted(
-        (_bytes(experiment, shape), number) for number, shape in enumerate(experiment.shapes.tune)
-    )
-    smallest, *others = (ShapeBinding(experiment.shapes.tune[n].symbols) for _, n in by_bytes)
+    tune = [ShapeBinding(shape.symbols) for shape in experiment.shapes.tune]
     constant = constant_names(experiment)
-    arguments = resolve_arguments(experiment, smallest.symbols)
+    arguments = resolve_arguments(experiment, tune[0].symbols)
     found = {changed_with(a) for a in arguments if a.kind != "scalar" or a.name in constant}
     if any(changed_fields(argument, constant) for argument in arguments):
         found.add("scalars")
     kinds: tuple[Constants, ...] = ("scalars", "contents")
-    changed = [(smallest, kind) for kind in kinds if kind in found]
-    moderate = [one for one in others if _bytes(experiment, one) <= _MODERATE_BYTES]
-    if "scalars" in found and moderate:
-        changed.append((moderate[-1], "scalars"))
-    return tuple(changed)
-
-
-def _bytes(experiment: Experiment, shape: ShapeBinding) -> int:
-    return sum(a.size for a in resolve_arguments(experiment, shape.symbols) if a.is_buffer)
+    return tuple((shape, kind) for kind in kinds if kind in found for shape in tune)

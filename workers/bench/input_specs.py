@@ -103,8 +103,10 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
     """
     arguments = prep.arguments[shape]
     specs = _extra([a for a in arguments if a.kind in ("in", "constant", "inout")])
+    small = [spec for spec in specs if spec.distribution == "small"]
+    small = [spec for spec in small if spec.spare is not None] or small
     if is_large(arguments):
-        specs = specs[:1]
+        specs, small = specs[:1], small[-1:]
     if shape in prep.timed:
         part = [n for n in prep.timed if (n in prep.tune) == (shape in prep.tune)]
         alike = [n for n in part if not is_large(prep.arguments[n])]
@@ -115,10 +117,9 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
             if number == 0 or (turn + _first_turn(prep, spec)) % min(2, len(alike)) == 0
         ]
     if shape in prep.constants:
-        small = [spec for spec in specs if spec.distribution == "small"]
-        small = [spec for spec in small if spec.spare is not None] or small
         changed = prep.constants[shape]
-        return [replace(spec, label=f"{changed}, {spec.label}") for spec in (FIRST, *small)]
+        wanted = small if small and is_large(arguments) else (FIRST, *small)
+        return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]
     other = [spec for spec in specs if spec.distribution == "outliers"] or specs
     spec = (other[0], FIRST)[shape % 2]
     return [replace(spec, label=f"odd shape {prep.bindings[shape]}, {spec.label}")]

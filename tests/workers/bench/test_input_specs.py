@@ -55,8 +55,7 @@ def test_an_odd_shape_has_one_case() -> None:
 
 def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_small() -> None:
     prep = prepared()
-    small, large = (sum(a.size for a in prep.arguments[shape]) for shape in prep.constants)
-    assert 2 * small < large <= 1 << 23
+    assert len(prep.constants) == len(prep.tune)
     for shape, words in prep.constants.items():
         assert words.startswith("eps=")
         assert words.endswith(" in place of 1e-06")
@@ -66,6 +65,17 @@ def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_sma
         assert {spec.spare for spec in specs} == {None, "input", "residual", "weight"}
         assert all(spec.label.startswith(words) for spec in specs)
     assert prepared(secret=2).constants != prep.constants
+
+
+def test_large_shapes_have_the_one_case_in_which_constants_matter_most() -> None:
+    prep = prepared()
+    last = max(prep.constants)
+    prep.arguments[last] = tuple(
+        replace(argument, shape=(4096, 8192)) if argument.is_buffer else argument
+        for argument in prep.arguments[last]
+    )
+    (spec,) = extra_specs(prep, last)
+    assert (spec.distribution, spec.spare) == ("small", "weight")
 
 
 def test_where_the_widest_range_is_undefined_narrower_ones_follow() -> None:
