@@ -96,12 +96,13 @@ class JobServer:
     async def follow(self, job: str, tell: Callable[[str], None]) -> AsyncGenerator[str, None]:
         """Yield what a job prints, from its beginning to its end, over lost connections.
 
-        ``tell`` is called with a line when a connection is lost.
+        ``tell`` is called with a line when a connection is lost, and with Ray's words about the
+        job's end if the log is lost with its node.
 
         Raises:
             EnvironmentProblem: there is no such job, or the server stays out of reach.
         """
-        await asyncio.to_thread(self.end, job)
+        ended = await asyncio.to_thread(self.end, job)
         yielded, broken, reached = 0, 0, time.monotonic()
         while True:
             seen, whole = 0, False
@@ -121,10 +122,14 @@ class JobServer:
                 broken += 1
                 if broken == 1:
                     tell(f"lost the connection ({ray_problem(error)}); trying again")
+            # A log that was read before the end lacks the last lines where the node left with it.
+            if ended is not None and whole:
+                return
+            if ended is not None and broken >= _LOG_IS_GONE:
+                tell(f"the end of its log is lost. {ended.message}")
+                return
             try:
-                ended = await asyncio.to_thread(self.end, job) is not None
-                if ended and (whole or broken >= _LOG_IS_GONE):
-                    return
+                ended = await asyncio.to_thread(self.end, job)
                 reached = time.monotonic()
             except EnvironmentProblem:
                 if time.monotonic() > reached + LOST_SECONDS:

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -64,6 +65,18 @@ def start_ray(*, dashboard=False):
     )
     cluster.wait_for_nodes(timeout=START_SECONDS)
     return cluster
+
+
+def drain(cluster, node_id, seconds=120):
+    """What ``ray drain-node`` does: the node is taken away after so many seconds at most."""
+    from ray._raylet import GcsClient
+    from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION
+
+    deadline = int((time.time() + seconds) * 1000)
+    told = GcsClient(address=cluster.address).drain_node(
+        node_id, DRAIN_NODE_REASON_PREEMPTION, "preempted", deadline
+    )
+    assert told[0], told
 
 
 @pytest.fixture(scope="session")

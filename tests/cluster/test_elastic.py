@@ -8,6 +8,7 @@ import pytest
 
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
+from tests.cluster.conftest import drain
 from tests.cluster.kernels import SPEC
 from tests.cluster.test_ray_driver import begin, facts
 from tuner.errors import Preempted
@@ -21,18 +22,6 @@ async def until(holds):
     while not holds():
         assert time.monotonic() < end
         await asyncio.sleep(0.05)
-
-
-def drain(cluster, node_id):
-    """What ``ray drain-node`` does."""
-    from ray._raylet import GcsClient
-    from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION
-
-    deadline = int((time.time() + PATIENCE) * 1000)
-    told = GcsClient(address=cluster.address).drain_node(
-        node_id, DRAIN_NODE_REASON_PREEMPTION, "preempted", deadline
-    )
-    assert told[0], told
 
 
 @pytest.mark.slow

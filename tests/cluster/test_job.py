@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from tests.cluster.conftest import start_ray
+from tests.cluster.conftest import drain, start_ray
 from tests.cluster.kernels import (
     ROOT,
     SPEC,
@@ -24,13 +24,21 @@ from tuner.run_directory import RunView
 
 PACKAGES = ("agents", "cluster", "deploy", "tuner", "workers")
 
+NOTICE_SECONDS = 30
+"""How long before a node is taken away Ray is told of it, on the clouds that tell it."""
+
 
 @pytest.fixture(scope="module")
 def address():
     """The address of the job server of a Ray that takes jobs."""
     cluster = start_ray(dashboard=True)
-    yield f"http://{cluster.head_node.address_info['webui_url']}"
+    yield job_server(cluster)
     cluster.shutdown()
+
+
+def job_server(cluster):
+    """Its address."""
+    return f"http://{cluster.head_node.address_info['webui_url']}"
 
 
 class Proxy:
@@ -138,13 +146,53 @@ def read_until(process, pattern):
     raise AssertionError("".join(lines))
 
 
+def endless(folder):
+    """A spec of a run that goes on for minutes."""
+    text = SPEC.replace("trials: 6, seconds: 60", "trials: 5000, seconds: 600")
+    wide = TEMPLATE.replace("[1, 2, 4]", str(list(range(1, 100))))
+    return write_experiment(folder, spec=text, template=wide)
+
+
+def check_resumed(run, words):
+    """Resume a run by a command, and stop it: what it knew before is kept."""
+    known = RunView.open(run).facts()
+    process = started(words)
+    read_until(process, r"search: [1-9]\d*/")
+    while len(RunView.open(run).facts()) <= len(known) + 2:
+        time.sleep(0.1)
+    assert kernelwright("stop", run).returncode == 0
+    ended, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, ended
+    assert RunView.open(run).facts()[: len(known)] == known
+
+
+@pytest.mark.slow
+def test_a_job_on_a_node_that_is_drained_ends_with_143_and_is_resumed_elsewhere(tmp_path):
+    run, cluster = tmp_path / "run", start_ray(dashboard=True)
+    try:
+        spec = endless(tmp_path / "spec")
+        submit = ["submit", "--address", job_server(cluster), spec, "--run-dir", run]
+        process = started(submit)
+        read_until(process, r"search: [1-9]\d*/")
+        began = time.monotonic()
+        drain(cluster, cluster.head_node.node_id, NOTICE_SECONDS)
+        said = process.stdout.read()
+        took = time.monotonic() - began
+    finally:
+        cluster.shutdown()
+    print(f"ended {took:.1f} s after the notice")
+    assert process.wait() == 143, said
+    assert "this node of the Ray cluster is being drained; continue with: " in said
+    assert f"kernelwright submit --resume {run}" in said
+    assert took < NOTICE_SECONDS
+    check_resumed(run, ["resume", run, "--fleet", "local"])
+
+
 @pytest.mark.slow
 def test_a_job_survives_its_follower_and_a_lost_connection_and_is_resumed_by_another(
     tmp_path, address
 ):
-    text = SPEC.replace("trials: 6, seconds: 60", "trials: 5000, seconds: 600")
-    wide = TEMPLATE.replace("[1, 2, 4]", str(list(range(1, 100))))
-    spec = write_experiment(tmp_path / "spec", spec=text, template=wide)
+    spec = endless(tmp_path / "spec")
     run = tmp_path / "run"
     process = started(["submit", "--address", address, spec, "--run-dir", run])
     job = re.search(r"job (scale-\S+)", read_until(process, r"search: [1-9]\d*/"))[1]
@@ -168,15 +216,7 @@ def test_a_job_survives_its_follower_and_a_lost_connection_and_is_resumed_by_ano
     assert whole.count("run directory") == 1, "nothing is printed twice"
     assert f"continue with: kernelwright submit --resume {run}" in whole
 
-    known = RunView.open(run).facts()
-    process = started(["submit", "--address", address, "--resume", run])
-    read_until(process, r"search: [1-9]\d*/")
-    while len(RunView.open(run).facts()) <= len(known) + 2:
-        time.sleep(0.1)
-    assert kernelwright("stop", run).returncode == 0
-    ended, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, ended
-    assert RunView.open(run).facts()[: len(known)] == known
+    check_resumed(run, ["submit", "--address", address, "--resume", run])
 
     missing = kernelwright("submit", "--address", address, "--resume", tmp_path / "none")
     assert missing.returncode == 2, missing.stdout
