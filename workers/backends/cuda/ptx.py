@@ -9,7 +9,7 @@ The text may be hostile: no pattern scans past the start of its next match, so t
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -207,19 +207,21 @@ def _held(
                 formals, results = reached[name].formals, reached[name].results
                 moves += [_Move((name, f), (g,)) for f, g in zip(formals, given, strict=False)]
                 moves += [_Move(t, ((name, r),)) for t, r in zip(taken, results, strict=False)]
+    following: dict[_Key, list[_Move]] = {}
+    for move in moves:
+        for source in move.sources:
+            following.setdefault(source, []).append(move)
     nothing: frozenset[int] = frozenset()
-    grown = True
-    while grown:
-        grown = False
-        for move in moves:
+    changed = deque(held)
+    while changed:
+        for move in following.get(changed.popleft(), ()):
             found = nothing.union(*(held.get(source, nothing) for source in move.sources))
             if move.minus is not None:
                 found -= held.get(move.minus, nothing)
             before = held.get(move.target, nothing)
             if not found <= before:
                 held[move.target] = before | found
-                grown = True
-
+                changed.append(move.target)
     return held
 
 
