@@ -51,6 +51,11 @@ class Indices:
 
     def __init__(self, kernel: KernelSource) -> None:
         self._head = kernel.code(kernel.head)
+        self._integer_inputs = {
+            parameter.name
+            for parameter in kernel.signature.parameters
+            if parameter.const and (parameter.dtype or "").startswith(("int", "uint"))
+        }
         self._code = reachable_code(kernel)
         self._integers = {
             name: value[1]
@@ -142,12 +147,12 @@ class Indices:
 
     @cached_property
     def offsets(self) -> dict[str, str]:
-        """Names of index arrays that hold where segments begin, each with an index of theirs.
+        """Names of inputs that hold where segments begin, each with an index of theirs.
 
         Of two elements in a row, one is where a segment begins and one where it ends.
         """
         found = {}
-        for array in self.used_as_index:
+        for array in self._integer_inputs & self.used_as_index.keys():
             indices = {re.sub(r"\s", "", index) for index in self._of_array[array]}
             followed = (index for index in indices if {f"{index}+1", f"1+{index}"} & indices)
             if (index := next(followed, None)) is not None:

@@ -195,10 +195,10 @@ class LaunchGuesses:
         for axis in (*self._grid, *self._block):
             threads = threads * axis
         indices = {f"{name}[]": Polynomial.atom(self._last) for name in self._index_arrays}
-        if self._offsets and END not in self._tune:
+        if self._indices.offsets and END not in self._tune:
             self._tune[END] = _PER_SEGMENT * self._tune.get(self._last, _LEAST_SIZE)
             self._free.add(END)
-        indices |= {f"{name}[]": Polynomial.atom(END) + ONE for name in self._offsets}
+        indices |= {f"{name}[]": Polynomial.atom(END) + ONE for name in self._indices.offsets}
         launched = Launched(
             grid=self._grid,
             block=self._block,
@@ -318,13 +318,6 @@ class LaunchGuesses:
         *_, last = self._tune
         return last
 
-    @cached_property
-    def _offsets(self) -> Mapping[str, str]:
-        """Arrays of where segments begin, each with an index of theirs."""
-        inputs = {p.name for p in self._parameters if p.const and p.dtype in INDEX_DTYPES}
-        found = self._indices.offsets.items()
-        return {name: index for name, index in found if name in inputs}
-
     def _array(
         self, parameter: Parameter, guess: ArrayGuess, dtype: str, lanes: int
     ) -> ArgumentGuess:
@@ -332,7 +325,7 @@ class LaunchGuesses:
         own = vector_align(self._kernel, dtype, lanes) if lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
         used = self._index_arrays.get(parameter.name)
-        if index := self._offsets.get(parameter.name):
+        if index := self._indices.offsets.get(parameter.name):
             fields["values"] = f"{{offsets: {END}}}"
             why += f"; where segments begin and end: {parameter.name}[{index} + 1]"
         elif used and guess.kind != "out" and dtype in INDEX_DTYPES:

@@ -99,14 +99,7 @@ class SignatureGuesses:
     @cached_property
     def _symbols(self) -> tuple[str, ...]:
         """The sizes, and where the last segment ends unless that is one of them."""
-        return tuple(dict.fromkeys((*self._sizes, END))) if self._offsets else self._sizes
-
-    @cached_property
-    def _offsets(self) -> Mapping[str, str]:
-        """Arrays of where segments begin, each with an index of theirs."""
-        inputs = {p.name for p in self._parameters if p.const and p.dtype in INDEX_DTYPES}
-        found = self.indices.offsets.items()
-        return {name: index for name, index in found if name in inputs}
+        return tuple(dict.fromkeys((*self._sizes, END))) if self.indices.offsets else self._sizes
 
     @property
     def _launch(self) -> tuple[str, str]:
@@ -152,7 +145,7 @@ class SignatureGuesses:
         """An array's shape: where its indices surely need another length, that length."""
         shape = self._multiplied(array)
         reached = [access.extent for access in self._accesses[array]]
-        if array in self._offsets or None in reached:
+        if array in self.indices.offsets or None in reached:
             return shape
         # Unlike sizes, so that products of different ones differ.
         sizes = {name: 4096 + 9 * place for place, name in enumerate(self._sizes)}
@@ -184,7 +177,7 @@ class SignatureGuesses:
             },
             elements={
                 f"{name}[]": Polynomial.atom(END) + ONE
-                if name in self._offsets
+                if name in self.indices.offsets
                 else Polynomial.atom(self._shape[0])
                 for name in self.indices.used_as_index
             },
@@ -202,7 +195,7 @@ class SignatureGuesses:
     def _multiplied(self, array: str) -> tuple[str, ...]:
         """Of a matrix, what a row is multiplied by in its index is the last extent."""
         if length := self._size(self.indices.length(array)):
-            return (f"{length} + 1",) if array in self._offsets else (length,)
+            return (f"{length} + 1",) if array in self.indices.offsets else (length,)
         found = list(map(self._size, self.indices.factors(array)))
         named = [size for size in found if size in self._shape]
         multiplied = named or [size for size in found if size]
@@ -242,9 +235,9 @@ class SignatureGuesses:
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
         own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
-        if name in self._offsets:
+        if name in self.indices.offsets:
             fields["values"] = f"{{offsets: {self._symbols[-1]}}}"
-            why += f"; where segments begin and end: {name}[{self._offsets[name]} + 1]"
+            why += f"; where segments begin and end: {name}[{self.indices.offsets[name]} + 1]"
         elif kind != "out" and dtype in INDEX_DTYPES and name in self.indices.used_as_index:
             key = "values" if kind == "in" else "initial"
             fields[key] = f'{{integers: [0, "{self._shape[0]} - 1"]}}'

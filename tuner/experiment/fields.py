@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from tuner.backends.registry import backends
 from tuner.experiment.recorded_results import best_recorded
+from tuner.expressions import shown
 from tuner.files import UnreadableFile, packed, read_bounded, read_bytes, unpacked
 from tuner.trial import Value
 
@@ -105,7 +106,7 @@ def read_text(path: Path) -> str:
 def directory_of(info: ValidationInfo, given: str) -> Path:
     """The folder that paths are relative to; raises ``ValueError`` where files are refused."""
     if info.context is None:
-        raise ValueError(f"names the file '{given}', but only inline text is accepted here")
+        raise ValueError(f"names the file {shown(given)}, but only inline text is accepted here")
     directory = info.context["directory"]
     assert isinstance(directory, Path)
     return directory
@@ -233,7 +234,7 @@ def _read_function(given: object, info: ValidationInfo) -> object:
         return given
     file, separator, function = given.rpartition(":")
     if not separator or not file.endswith(".py") or not function.isidentifier():
-        raise ValueError(f"'{given}' is not of the form file.py:function")
+        raise ValueError(f"{shown(given)} is not of the form file.py:function")
     path = directory_of(info, given) / file
     return PythonFunction(file=path.name, text=read_text(path), function=function)
 

@@ -20,10 +20,19 @@ from tuner.device import Device
 from tuner.expressions import c, fold, mask, postfix, scalar, tree
 from tuner.expressions.c import C_HELPERS
 from tuner.expressions.mask import Bools, Column, Values
-from tuner.expressions.tree import RESERVED, ExpressionError, Kind, closest, nearest
+from tuner.expressions.tree import RESERVED, ExpressionError, Kind, closest, nearest, shown
 from tuner.trial import Value
 
-__all__ = ["C_HELPERS", "RESERVED", "Expression", "ExpressionError", "Kind", "closest", "nearest"]
+__all__ = [
+    "C_HELPERS",
+    "RESERVED",
+    "Expression",
+    "ExpressionError",
+    "Kind",
+    "closest",
+    "nearest",
+    "shown",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,7 @@ BAD = [
     ("{n: 1000}, {n: 4096, weight: 2}", "", "needs at least 1 entries"),
     ("reference.py:scale", "gone.py:scale", "no such file"),
     ("reference.py:scale", "reference.py", "not of the form file.py:function"),
+    ("reference.py:scale", "x" * 5000, "xxx...' is not of the form"),
     ("reference.py:scale", "reference.py:scle", "did you mean 'scale'?"),
     ("bytes: 8 * n", "bytes: 8 * n - 70000", "at least 0 is needed"),
     ("trials: 10", "trials: '10'", "should be an integer, not '10'"),
