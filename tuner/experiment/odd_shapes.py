@@ -38,6 +38,7 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - all sizes just above the largest known of each, or above one known shape's if that is too big;
     - for each size that makes some argument larger: that size far above all known ones, the others
       small, but large enough that elements differ;
+    - all sizes equal;
     - each size alone: at the values above, at remainders 1, 2, 4, 6 and 8 modulo 32, and at three
       whole tiles; the other sizes are a tune shape's, of each combination of types in turn.
 
@@ -87,7 +88,8 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             if remainder is not None:
                 values = [*values, *_at(experiment, around, name, remainder)]
             alone += _alone(experiment, around, name, values)
-    unique = {str(ShapeBinding(symbols)): symbols for symbols in (*found, *alone)}
+    square = _square(experiment, base, sizes) if len(sizes) > 1 else []
+    unique = {str(ShapeBinding(symbols)): symbols for symbols in (*found, *alone, *square)}
     return tuple(ShapeBinding(symbols) for symbols in unique.values() if symbols not in known)
 
 
@@ -141,6 +143,14 @@ def _alone(
     shapes = ({**base, name: value} for value in values)
     fits = (s for s in shapes if _inside(experiment, s) and _elements(experiment, s) <= most)
     return list(islice(fits, 1))
+
+
+def _square(
+    experiment: Experiment, base: Mapping[str, Value], sizes: Sequence[str]
+) -> list[dict[str, Value]]:
+    """The shape with all sizes equal, for kernels that have a path of their own for it, if any."""
+    shapes = ({**base, **dict.fromkeys(sizes, value)} for value in (*_TILES, *range(1, _REACH)))
+    return list(islice((one for one in shapes if _inside(experiment, one)), 1))
 
 
 def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:

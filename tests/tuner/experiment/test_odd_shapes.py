@@ -25,6 +25,7 @@ def test_they_are_just_below_tiny_larger_far_larger_and_alone_at_each_remainder(
     widths = [one["d"] for one in found[5:] if one["tokens"] == 16]
     assert widths == [4093, 6914, 4100, 6, 4104, 48, 96, 192, 384]
     assert {width % 8 for width in widths} >= {0, 2, 4, 6}
+    assert found[-1] == {"tokens": 48, "d": 48}
 
 
 def test_they_keep_to_the_domain_and_count_its_steps() -> None:
