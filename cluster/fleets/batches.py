@@ -55,7 +55,7 @@ class Batches:
         behind: asyncio.Task[None] | None = None
         try:
             while True:
-                # Never at once: benches that wait for their first batch come before.
+                await asyncio.sleep(0)  # benches that wait for their first batch come before
                 work = await unless(self._queue.get(), running, leave)
                 if isinstance(work, MeasureWork) and further():
                     behind = asyncio.create_task(self._measure(bench, work))
@@ -93,18 +93,41 @@ async def take(queue: asyncio.Queue[T], *ends: "asyncio.Future[Any]") -> T | Non
     """The next item of a queue, as soon as there is one; nothing once one of ``ends`` is done."""
     if queue.empty() or any(end.done() for end in ends):
         return await unless(queue.get(), *ends)
-    return queue.get_nowait()  # without a task, which costs more than all else that is done with it
+    return queue.get_nowait()
 
 
 async def unless(coroutine: Coroutine[Any, Any, T], *ends: "asyncio.Future[Any]") -> T | None:
-    """What a coroutine returns; it is cancelled for nothing if one of ``ends`` is done before."""
-    task = asyncio.ensure_future(coroutine)
+    """What a coroutine returns; it is cancelled for nothing if one of ``ends`` is done before.
+
+    It runs in the current task, which an end cancels as :func:`asyncio.timeout` does: a task of its
+    own would cost more than all else that a driver does for a trial.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    before, over, cancelled = task.cancelling(), False, False
+
+    def cancel(_: "asyncio.Future[Any]") -> None:
+        nonlocal cancelled
+        if not over and not cancelled:
+            cancelled = task.cancel()
+
+    if any(end.done() for end in ends):
+        coroutine.close()
+        return None
+    for end in ends:
+        end.add_done_callback(cancel)
     try:
-        if not any(end.done() for end in ends):
-            await asyncio.wait((task, *ends), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
+        return await coroutine  # what is still in a queue when it is cancelled stays there
+    except asyncio.CancelledError:
+        if not cancelled or task.cancelling() > before + 1:
+            raise
+        return None
     finally:
-        task.cancel()  # what is still in a queue stays there
+        over = True
+        if cancelled:
+            task.uncancel()
+        for end in ends:
+            end.remove_done_callback(cancel)
 
 
 def lost_work(work: Work, worker: str, problem: Exception) -> WorkLost:
