@@ -4,7 +4,6 @@ Follows local variables, constants, macros, helper functions of one statement, a
 wrapper. A name whose value depends on the input becomes a size of that name.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from tuner.csource import host_locals
 from tuner.csource.arithmetic import Polynomial, applied, ceil_div, remainder
 from tuner.csource.host_program import Function, HostProgram, bound, called, split
 from tuner.csource.host_types import ITEM_BYTES, class_bindings, resolved_type
+from tuner.csource.number_literals import whole_number
 from tuner.csource.tree import Tree, parse_expression
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ MAX_LAUNCHED = 2**31 - 1
 """What a launch takes along an axis, and as bytes, at most."""
 
 _CAST = re.compile(r"(?:static_cast|reinterpret_cast|const_cast|int|unsigned|float|double|\w+_t)")
-_NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|0[0-7']*|[1-9][\d']*)[uUlL]*")
-_WHOLE = re.compile(r"(\d+)\.0*[fFlL]?")
 _FLOATING = re.compile(r"\b(?:float|double)\b|(?<![\w.])(?:\d+\.|\.\d)")
-_POWER = re.compile(r"(\d+(?:\.\d*)?[eE]\d+)")
 _CEIL_DIV = re.compile(r"(?:i?ceil_?div|div_?up|idivup|cdiv|div_?round_?up|ceildiv)", re.IGNORECASE)
 _BINARY = {
     "+": lambda a, b: a + b,
@@ -194,15 +191,11 @@ class _Evaluator:
         text = tree.text(node)
         match node.type:
             case "number_literal":
-                if found := _NUMBER.fullmatch(text):
-                    return Polynomial.number(_integer(found[1].replace("'", "")))
-                if found := _WHOLE.fullmatch(text):
-                    return Polynomial.number(int(found[1]))
-                if not _POWER.fullmatch(text):
-                    return None
-                if math.isinf(float(text)):
-                    raise _BeyondBoundsError
-                return Polynomial.number(int(float(text)))
+                try:
+                    number = whole_number(text)
+                except OverflowError:
+                    raise _BeyondBoundsError from None
+                return None if number is None else Polynomial.number(number)
             case "true" | "false":
                 return Polynomial.number(int(text == "true"))
             case "identifier" | "field_expression":
@@ -402,9 +395,3 @@ def _holds(sides: "list[int | None]", sign: str) -> bool:
     assert a is not None
     assert b is not None
     return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b}[sign]
-
-
-def _integer(digits: str) -> int:
-    """The value of a whole number as C writes it: hexadecimal, octal or decimal."""
-    octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
-    return int(digits, 8 if octal else 0)

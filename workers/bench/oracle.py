@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.experiment.arguments import ResolvedArgument, item_bytes
+from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.contents import FromPython
 from tuner.experiment.tolerances import BASELINE_ERRORS
 from tuner.plan import CellPlan
@@ -44,7 +44,13 @@ from workers.comparison import Expected, compare, errors_of_each
 from workers.device_lock import PATIENCE_SECONDS, DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
-from workers.elements import dtype_name, from_storage, is_float, to_storage
+from workers.elements import (
+    dtype_name,
+    from_storage,
+    is_float,
+    no_wider_than_needed,
+    to_storage,
+)
 from workers.groups import group_source, groups
 from workers.inputs import PythonFill, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
@@ -229,7 +235,7 @@ class Oracle:
             if argument.compare == "exact":
                 want = want.astype(first.dtype)
             elif want is not first:
-                want = _no_wider_than_needed(want, argument)
+                want = no_wider_than_needed(want, argument)
             wanted[argument.name] = want
             own = replace(
                 self._own_bound(argument, want, shape, spec), returned=argument.name in sources
@@ -392,11 +398,3 @@ class Oracle:
                 return reference_outputs(process, function, self._arguments[shape], inputs)
         except SpecError as error:
             return error
-
-
-def _no_wider_than_needed(want: NDArray[Any], argument: ResolvedArgument) -> NDArray[Any]:
-    """As float32 where outputs have 16 bits or 8: fewer bytes to move, and precise enough."""
-    small = is_float(argument.dtype) and item_bytes(argument.dtype) <= 2
-    narrow = small and argument.compare == "close"
-    with np.errstate(over="ignore"):
-        return want.astype(np.float32) if narrow else want
