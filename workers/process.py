@@ -194,15 +194,10 @@ class Child:
         with self._guard:
             self._kill()
 
-    def close(self, grace: float = 1.0) -> None:
-        """End the process for good: by closing its channel, then by force. Safe to call twice."""
+    def close(self) -> None:
+        """Kill the process for good. Safe to call twice."""
         with self._guard:
             self._closed = True
-            if self._channel is not None and grace:
-                self._channel.close()
-            if self._process is not None and grace:
-                with contextlib.suppress(TimeoutError):
-                    self._process.wait(grace)
             self._kill()
 
     @contextmanager

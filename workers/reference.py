@@ -96,7 +96,7 @@ class ReferenceProcess:
 
     def close(self) -> None:
         """End the process at once."""
-        self._child.close(grace=0.0)
+        self._child.close()
         self._folder.remove()
 
 

@@ -255,7 +255,7 @@ class Supervisor:
 
     def close(self) -> None:
         """End the child for good. Safe to call twice, and from another thread to abort."""
-        self._child.close(grace=0.0)
+        self._child.close()
 
     def flush(self) -> None:
         """Carry out now what waits for the next request."""
