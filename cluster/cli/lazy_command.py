@@ -3,13 +3,21 @@
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
+from itertools import chain
 from typing import ParamSpec
 
 import typer
 
+from tuner.backends.registry import backends
+from workers.backends.registry import preloaded_modules
 from workers.forking import begin_server
 
-_CHILDREN = ("workers.compilers.child", "workers.bench.child", "workers.reference")
+_CHILDREN = (
+    "workers.devices.discover",
+    "workers.compilers.child",
+    "workers.bench.child",
+    "workers.reference",
+)
 """What every run on this machine forks."""
 
 P = ParamSpec("P")
@@ -37,7 +45,8 @@ def command(
         def call(*arguments: P.args, **options: P.kwargs) -> None:
             module, _, function = target.partition(".")
             if options.get("fleet") == "local":  # both processes take about as long to import
-                begin_server(_CHILDREN)
+                packages = (preloaded_modules(one.name) for one in backends())
+                begin_server([*_CHILDREN, *chain.from_iterable(packages)])
             getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
 
         return group.command(name, context_settings=context)(call)

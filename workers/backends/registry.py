@@ -1,11 +1,14 @@
 """The adapters by backend. A new one is added to :data:`MODULES`, or registered."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tuner.backends.registry import backends, traits_of
-from tuner.device import Device
 from tuner.errors import SpecError
-from workers.backends.port import BackendAdapter
+
+if TYPE_CHECKING:  # the command line imports this module, and must answer at once
+    from tuner.device import Device
+    from workers.backends.port import BackendAdapter
 
 MODULES = {
     "cuda": "workers.backends.cuda.adapter",
@@ -28,18 +31,18 @@ def preloaded_modules(name: str) -> tuple[str, ...]:
     return (module_of(name), *traits_of(name).preloaded_packages)
 
 
-def load(module: str) -> BackendAdapter:
+def load(module: str) -> "BackendAdapter":
     """The adapter in a module."""
     adapter: BackendAdapter = import_module(module).ADAPTER
     return adapter
 
 
-def adapter_of(name: str) -> BackendAdapter:
+def adapter_of(name: str) -> "BackendAdapter":
     """The adapter of a backend."""
     return load(module_of(name))
 
 
-def device_for_target(backend: str, target: str) -> Device:
+def device_for_target(backend: str, target: str) -> "Device":
     """The device model of an architecture, such as ``sm_90``, without any such device.
 
     Raises:
