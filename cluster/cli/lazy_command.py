@@ -44,11 +44,21 @@ def command(
         @wraps(declared)
         def call(*arguments: P.args, **options: P.kwargs) -> None:
             module, _, function = target.partition(".")
-            if options.get("fleet") == "local":  # both processes take about as long to import
-                packages = (preloaded_modules(one.name) for one in backends())
-                begin_server([*_CHILDREN, *chain.from_iterable(packages)])
+            if options.get("fleet") == "local":
+                _begin_children(None if options.get("target") else options.get("spec"))
             getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
 
         return group.command(name, context_settings=context)(call)
 
     return register
+
+
+def _begin_children(spec: object) -> None:
+    """Begin what other processes can do while this one imports a command: it takes as long.
+
+    ``spec`` is what the user named, if devices are needed for it.
+    """
+    packages = (preloaded_modules(one.name) for one in backends())
+    begin_server([*_CHILDREN, *chain.from_iterable(packages)])
+    if isinstance(spec, str):
+        import_module("cluster.commands.find_spec").begin_looking_for_devices(spec)

@@ -2,6 +2,7 @@
 
 import difflib
 import shlex
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +13,7 @@ import typer
 from agents.generation.mechanical import mechanical_template
 from agents.settings import SECTIONS
 from tuner.backends.registry import backends
-from tuner.errors import NothingValid, SpecError
+from tuner.errors import KernelwrightError, NothingValid, SpecError
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
 from tuner.integrity.source_rules import source_violations
@@ -102,3 +103,18 @@ def machine_has_gpu() -> bool:
     """Whether this machine has a GPU that a backend can use."""
     names = [backend.name for backend in backends() if backend.gpu_only]
     return any(found.device is not None for found in list_devices(names))
+
+
+def begin_looking_for_devices(spec: str) -> None:
+    """Begin to look for the devices that a spec is for; does not wait.
+
+    It takes as long as the imports of a run, which finds them remembered. Errors of the spec are
+    left to that.
+    """
+
+    def look() -> None:
+        with suppress(KernelwrightError):
+            experiment = load_experiment(find_spec(spec, machine_has_gpu), SECTIONS)
+            list_devices((experiment.kernel.language,))
+
+    threading.Thread(target=look, name="devices", daemon=True).start()

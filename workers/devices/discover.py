@@ -3,6 +3,7 @@
 That child runs :func:`main` of this module; its arguments are the backend and the adapter.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ class Found:
 
 _FOUND = TypeAdapter(tuple[Found, ...])
 _KNOWN: dict[str, tuple[Found, ...]] = {}
+_LOOKING = threading.Lock()
+"""Held while devices are looked for, so that a second thread finds them remembered."""
 
 
 def list_devices(backends: Sequence[str] | None = None) -> tuple[Found, ...]:
@@ -47,7 +50,8 @@ def list_devices(backends: Sequence[str] | None = None) -> tuple[Found, ...]:
     were found are remembered for as long as this process lives.
     """
     names = [traits.name for traits in known_backends()] if backends is None else backends
-    return tuple(found for backend in names for found in _KNOWN.get(backend) or find(backend))
+    with _LOOKING:
+        return tuple(found for backend in names for found in _KNOWN.get(backend) or find(backend))
 
 
 def find(backend: str) -> tuple[Found, ...]:
