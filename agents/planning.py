@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pydantic import TypeAdapter
-
 from agents.brief import (
     Brief,
     RoundSummary,
@@ -31,6 +29,7 @@ from agents.verdict import Verdict
 from tuner.device import Device
 from tuner.experiment.arguments import moved_bytes
 from tuner.experiment.model import Experiment, Template
+from tuner.experiment.validation import adapter
 from tuner.journal.facts import IncumbentEntered
 from tuner.results.landscape import landscape
 
@@ -118,16 +117,13 @@ class Variant:
     @property
     def digest(self) -> str:
         """Sixteen hex digits of a SHA-256 over the template."""
-        plain = _TEMPLATES.dump_python(self.template, mode="json")
+        plain = adapter(Template).dump_python(self.template, mode="json")
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def speedup(self) -> float:
         """Confirmed speedup over the baseline."""
         return self.verdict.speedup or 1.0
-
-
-_TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from agents.planning import Variant
 from agents.replies import Suggestion
 from agents.verdict import VERDICTS
 from tuner.experiment.model import Template
+from tuner.experiment.validation import adapter
 from tuner.files import UnreadableFile, make_folder, read_bounded, write_whole
 
 _FILE_BYTES = 16 << 20
 
-_TEMPLATES: TypeAdapter[Template] = TypeAdapter(Template)
 _SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)
 
 
@@ -31,7 +31,7 @@ def write_variants(directory: Path, variants: tuple[Variant, ...]) -> None:
         folder = directory / variant.digest
         make_folder(folder)
         source = variant.template.source
-        template = _TEMPLATES.dump_python(variant.template, mode="json")
+        template = adapter(Template).dump_python(variant.template, mode="json")
         about = {
             "round": variant.round,
             "parent": variant.parent,
@@ -76,7 +76,7 @@ def read_variants(directory: Path) -> dict[str, StoredVariant]:
                 StoredVariant(
                     digest=folder.name,
                     about=_ABOUTS.validate_json(about or ""),
-                    template=_TEMPLATES.validate_json(template or ""),
+                    template=adapter(Template).validate_json(template or ""),
                 )
             )
         except (UnreadableFile, ValidationError):

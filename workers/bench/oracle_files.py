@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from tuner.experiment.model import Experiment
+from tuner.experiment.validation import adapter
 from tuner.trial import Rejected
 from workers.bench.preparation import Preparation
 from workers.comparison import Expected
@@ -41,7 +42,6 @@ class OracleRecord:
 
 
 _RECORD = TypeAdapter(OracleRecord)
-_EXPERIMENTS = TypeAdapter(Experiment)
 
 
 class OracleFiles:
@@ -113,7 +113,7 @@ def _mapped(file: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 def _key(prep: Preparation) -> str:
     """A digest of what cases depend on: experiment, machine code, seed, device."""
     parts = (
-        _EXPERIMENTS.dump_json(prep.setup.prepares).decode(),
+        adapter(Experiment).dump_json(prep.setup.prepares).decode(),
         prep.setup.baseline.code_digest,
         str(prep.setup.secret),
         prep.device.model,
