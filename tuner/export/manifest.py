@@ -280,7 +280,8 @@ def _problems(manifest: Manifest, files: Mapping[str, str]) -> Iterator[str]:
             yield f"{variant.name}: every variant but {FALLBACK} has a template"
         elif template:
             template = replace(template, source=_with_text(template.source, files[variant.file]))
-        for finding in check(replace(manifest.spec, kernel=kernel, template=template)):
+        launched = replace(manifest.spec, kernel=kernel, template=template)
+        for finding in check(launched, exported=True):
             place = ".".join(map(str, finding.path))
             yield f"{variant.name}: {place}: {finding.message}"
 

@@ -62,14 +62,14 @@ def device():
 
 
 @cache
-def exported(spec: str = SPEC) -> dict[str, str]:
+def exported(spec: str = SPEC, kernel: str = KERNEL, tuned: str = TUNED) -> dict[str, str]:
     """``BLOCK=16`` serves all shapes, ``BLOCK=8`` the wide ones."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         texts = {
             "spec.yaml": spec,
-            "scale_rows.cl": KERNEL,
-            "tuned.cl": TUNED,
+            "scale_rows.cl": kernel,
+            "tuned.cl": tuned,
             "twice.h": "#define TWICE(x) (2 * (x))\n",
         }
         for file, text in texts.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernelwright import load_kernel
-from tests.workers.loader.exports import SPEC, device, exported
+from tests.workers.loader.exports import KERNEL, SPEC, TUNED, device, exported
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.export.manifest import read_manifest
 from workers.loader.kernel import TunedKernel
@@ -99,6 +99,23 @@ def test_a_float_that_follows_from_the_shape_is_computed_or_compared(queue, tmp_
     assert kernel.variant(out, x, factor=2.0000002) == "general"
     with pytest.raises(SpecError, match=r"2.1 is given, but .* make 128.0 / cols = 2.0"):
         kernel(out, x, factor=2.1)
+
+
+def test_an_export_need_not_say_what_its_arrays_hold_nor_suit_a_derived_template(queue, tmp_path):
+    ids = "  - {name: ids, kind: in, dtype: int32, shape: [rows], values: permutation}\n"
+    spec = SPEC.replace("  - {name: cols,", f"{ids}  - {{name: cols,")
+    kernel, tuned = (
+        text.replace("global const float *x,", "global const int *x, global const int *ids,")
+        .replace("x[row * cols + col]", "as_float(x[ids[row] * cols + col])")
+        .replace("x[i]", "as_float(x[ids[row] * cols + col])")
+        for text in (KERNEL, TUNED)
+    )
+    for name, text in exported(spec, kernel, tuned).items():
+        (tmp_path / name).write_text(text)
+    loaded, (out, x) = load_kernel(tmp_path), made(queue, 4, 64)
+    order = np.array([2, 0, 3, 1], np.int32)
+    loaded(out, x, arrays.to_device(queue, order), factor=2.0)
+    np.testing.assert_array_equal(out.get(), 2 * x.get()[order])
 
 
 def test_another_device_model_runs_the_baseline():

@@ -18,8 +18,14 @@ from tuner.experiment.model import Experiment
 __all__ = ["ANYTHING", "Finding", "check"]
 
 
-def check(experiment: Experiment) -> Iterator[Finding]:
-    """Yield everything that is wrong with an experiment."""
+def check(experiment: Experiment, *, exported: bool = False) -> Iterator[Finding]:
+    """Yield everything that is wrong with an experiment.
+
+    Args:
+        experiment: the experiment.
+        exported: whether it is that of an export, which is launched but not tuned: it does not say
+            what arrays hold, and no template is derived from its kernel.
+    """
     if refused := list(check_parameters(experiment)):
         yield from refused
         return
@@ -31,7 +37,7 @@ def check(experiment: Experiment) -> Iterator[Finding]:
         *check_features(experiment),
         *check_options(experiment),
     ]
-    found += check_programs(experiment, found)
+    found += check_programs(experiment, found, exported=exported)
     found += check_template(experiment, found)
     found += check_metrics(experiment, found)
     yield from found

@@ -70,8 +70,10 @@ def check_parameters(experiment: Experiment) -> Iterator[Finding]:
             yield Finding(("kernel", "entry"), said)
 
 
-def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Finding]:
-    """Baseline, template, reference and fills.
+def check_programs(
+    experiment: Experiment, found: list[Finding], *, exported: bool
+) -> Iterator[Finding]:
+    """Baseline, template, reference and fills; of an export only what its launches need.
 
     How they are called is left alone where ``found`` says that an argument is not what it should.
     """
@@ -84,8 +86,9 @@ def check_programs(experiment: Experiment, found: list[Finding]) -> Iterator[Fin
     miscalled = list(_calls(experiment, baseline)) if clear else []
     yield from miscalled
     if clear and not miscalled:
-        yield from _element_types(experiment, baseline)
-        yield from _index_arrays(experiment, baseline)
+        if not exported:
+            yield from _element_types(experiment, baseline)
+            yield from _index_arrays(experiment, baseline)
         yield from _required_blocks(experiment, baseline.root)
     if template := experiment.template:
         appended = {**own, **{buffer.name: buffer for buffer in template.scratch}}
