@@ -20,7 +20,7 @@ from tuner.errors import EnvironmentProblem
 from workers.scratch import lock_taken, runtime_directory
 
 LONG_SECONDS = 15.0
-"""A wait for a device that is longer than this is logged; most turns are shorter."""
+"""A wait for a device that is longer than this is logged and shown; most turns are shorter."""
 TURN_SECONDS = 1.0
 """After this a turn ends where it can, if another bench waits."""
 KEPT_SECONDS = 0.02
@@ -52,6 +52,8 @@ class DeviceLock:
         self._taken_at = self._idle_since = 0.0
         self._urgent: int | None = None
         self._urgent_until = -math.inf
+        self.waits_for = ""
+        """Which process has had the device since a long wait for it began; empty without one."""
 
     @contextmanager
     def held(self, *, patience: float = 0.0) -> Iterator[None]:
@@ -163,7 +165,7 @@ class DeviceLock:
                 self._stop_if_aborted()
                 if time.monotonic() > long:
                     long = math.inf
-                    self._log_holder()
+                    self._tell_holder()
                 time.sleep(_POLL_SECONDS)
             os.ftruncate(held, 0)
             os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
@@ -171,6 +173,7 @@ class DeviceLock:
             os.close(held)
             raise
         finally:
+            self.waits_for = ""
             ticket.unlink(missing_ok=True)
             os.close(made)
         return held
@@ -196,6 +199,7 @@ class DeviceLock:
         """The tickets of waiting processes, oldest first."""
         return sorted(self._queue.glob("[0-9]*"))
 
-    def _log_holder(self) -> None:
+    def _tell_holder(self) -> None:
         holder = self._path.read_text(errors="replace")[:20].strip() or "?"
-        _log.warning("%s is in use by process %s, waiting for it", self._identity, holder)
+        self.waits_for = f"{self._identity} is in use by process {holder}, waiting for it"
+        _log.warning("%s", self.waits_for)

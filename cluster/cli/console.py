@@ -127,4 +127,5 @@ def _subject(shown: Update) -> tuple[object, ...]:
         bool(shown.again),
         bool(shown.lost),
         shown.missing,
+        shown.waiting,
     )

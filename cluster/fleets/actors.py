@@ -10,7 +10,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,9 @@ from workers.compilers.worker import CompileWorker
 
 PLACEMENT_SECONDS = 60.0
 """How long the cluster may take to find room for an actor."""
+
+WAITING_SECONDS = 5.0
+"""How often a bench at work is asked whether it waits for its device."""
 
 CLOSING_SECONDS = 2.0
 """How long an actor may take to release its children before it is killed."""
@@ -83,8 +86,8 @@ class Place:
 class BenchActor:
     """Holds one device. Everything on it is one queue, worked off by one thread.
 
-    Two calls at a time: the next batch is there before the one in front is through, so that the
-    device never waits for Ray.
+    Two works at a time: the next batch is there before the one in front is through, so that the
+    device never waits for Ray. A third call asks what it waits for.
     """
 
     def __init__(self, backend: Backend, index: int) -> None:
@@ -99,6 +102,10 @@ class BenchActor:
     def device(self) -> Device:
         """What the device allows."""
         return self._thread.submit(self._bench.device).result()
+
+    def waits_for(self) -> str:
+        """Which process has had the device for long."""
+        return self._bench.waits_for
 
     def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make oracle and baseline ready."""
@@ -259,6 +266,8 @@ class ActorBench:
         self.name = f"{backend}{index}"
         self.node = self.node_id = ""
         """Its host and Ray's name of that, once it is placed."""
+        self.waits_for = ""
+        """Which process has had the device for long, when it was last asked."""
         where = [dict(labels)] if labels else None
         owner = ray.get_runtime_context().get_actor_name() or "none"
         name = f"{owner}:{secrets.token_hex(8)}"
@@ -270,7 +279,7 @@ class ActorBench:
             "num_gpus": room.get("GPU", 0),
             "num_cpus": room.get("CPU", 0),
             "scheduling_strategy": self.placement,
-            "max_concurrency": 2,
+            "max_concurrency": 3,
         }
         self._actor = OwnedActor(BenchActor, options, backend, index)
 
@@ -302,26 +311,26 @@ class ActorBench:
 
     async def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make oracle and baseline ready."""
-        with _losses():
+        async with self._working():
             prepared: BaselinePrepared = await self._actor.calls.prepare.remote(setup)
             return prepared
 
     async def measure(self, work: MeasureWork) -> AsyncIterator[TrialFinished]:
         """Yield outcomes as they stream in; those before a death survive it."""
-        with _losses():
+        async with self._working():
             stream = self._actor.calls.measure.options(num_returns="streaming").remote(work)
             async for outcome in stream:
                 yield await outcome
 
     async def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
         """Time finalists and baseline in a fresh process."""
-        with _losses():
+        async with self._working():
             sampled: ConfirmationSampled = await self._actor.calls.confirm.remote(work)
             return sampled
 
     async def examine(self, work: ExamineWork) -> WinnersExamined:
         """Run winners under the checkers."""
-        with _losses():
+        async with self._working():
             examined: WinnersExamined = await self._actor.calls.examine.remote(work)
             return examined
 
@@ -329,6 +338,23 @@ class ActorBench:
         """End the actor and its child, and free the room."""
         await self._actor.release()
         remove_placement_group(self._group)
+
+    @asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
+        """Know meanwhile what the bench waits for; tell what it raised from its death."""
+        asking = asyncio.create_task(self._ask())
+        try:
+            with _losses():
+                yield
+        finally:
+            asking.cancel()
+            self.waits_for = ""
+
+    async def _ask(self) -> None:
+        with suppress(RayError):  # whoever awaits the work learns why
+            while True:
+                await asyncio.sleep(WAITING_SECONDS)
+                self.waits_for = await self._actor.calls.waits_for.remote()
 
 
 @contextmanager

@@ -154,6 +154,11 @@ class ThreadBench:
         """The bench's."""
         return self._bench.name
 
+    @property
+    def waits_for(self) -> str:
+        """Which process has had the device for long."""
+        return self._bench.waits_for
+
     async def ready(self) -> str:
         """A thread is never restarted."""
         return ""

@@ -11,7 +11,6 @@ import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 from cluster.fleets.batches import (
     BatchEndedError,
@@ -44,8 +43,6 @@ from tuner.journal.facts import (
     TrialCompiled,
 )
 from tuner.trial import Rejected
-
-T = TypeVar("T")
 
 RESTART_POLL_SECONDS = 0.5
 """Interval between checks of a worker that died while idle."""
@@ -104,7 +101,6 @@ class PooledFleet:
         self._lost: set[BenchSlot] = set()
         """Benches that are not back yet, or never will be."""
         self._why_lost = ""
-        """Why the last of them was lost."""
         self._told: dict[BenchSlot, str] = {}
         """What was last told of a bench: why it was lost, or nothing since it joined."""
         self._changes: list[BenchChange] = []
@@ -145,6 +141,11 @@ class PooledFleet:
         count, (bench, reason) = len(self._missing), list(self._missing.items())[-1]
         benches = "1 bench lost (" if count == 1 else f"{count} benches lost (the last "
         return f"{benches}on {bench.node or 'an unknown node'}: {reason})"
+
+    @property
+    def benches_waiting(self) -> str:
+        """For which device a bench has waited long, and who has it; empty if none does."""
+        return next((found for bench in self._benches if (found := bench.waits_for)), "")
 
     def bench_changes(self) -> tuple[BenchChange, ...]:
         """Which benches joined and were lost since the last call."""
@@ -267,8 +268,7 @@ class PooledFleet:
             except WorkerLost as lost:
                 await self._report_loss(compiler.name, work, lost)
             except Exception as problem:
-                last = self._compilers == {compiler}
-                self._give_up(compiler.name, work, problem, last=last)
+                self._give_up(compiler.name, work, problem, last=self._compilers == {compiler})
                 break
         self._compilers.discard(compiler)
         await self._release(compiler)
@@ -378,8 +378,7 @@ class PooledFleet:
             change: BenchChange = BenchLost(bench=name, node=node, reason=lost, benches=benches)
         else:
             self._missing.pop(bench, None)
-            device = self._device.name
-            change = BenchJoined(bench=name, node=node, device=device, benches=benches)
+            change = BenchJoined(bench=name, node=node, device=self._device.name, benches=benches)
         self._changes.append(change)
 
     async def _report_loss(self, worker: str, work: Work | None, lost: WorkerLost) -> None:

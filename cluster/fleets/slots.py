@@ -64,6 +64,11 @@ class BenchSlot(Protocol):
         """The host that it is on; empty while that is not known."""
         ...
 
+    @property
+    def waits_for(self) -> str:
+        """Which process has had the device for long while this waits for it; empty if none."""
+        ...
+
     async def ready(self) -> str:
         """Return once it can take work, with a name of its present process.
 

@@ -95,7 +95,7 @@ class AgentRun:
             self._asked.begin()
             shown: asyncio.Queue[Update | None] = asyncio.Queue()
             work = asyncio.create_task(self._work(directory, engine, shown))
-            watch = asyncio.create_task(self._watch(shown))
+            watch = asyncio.create_task(self._watch(engine, shown))
             self._task = work
             work.add_done_callback(lambda _: shown.put_nowait(None))
             try:
@@ -109,14 +109,14 @@ class AgentRun:
                 with suppress(asyncio.CancelledError, Exception):
                     await work
 
-    async def _watch(self, shown: "asyncio.Queue[Update | None]") -> None:
+    async def _watch(self, engine: Engine, shown: "asyncio.Queue[Update | None]") -> None:
         """Show what devices are waited for, and end a step that waits when that is asked for.
 
         One that waits for a model ends when the stop file says *now*.
         """
         said = ""
         while not (asked := self._asked()) or (asked == "stopped" and not self._claim.words):
-            if said != (said := self._claim.words) and said:
+            if said != (said := self._claim.words or engine.benches_waiting) and said:
                 shown.put_nowait(Activity(words=said))
             await asyncio.sleep(TICK_SECONDS)
         self.stop("interrupted")

@@ -168,6 +168,7 @@ async def run_search(
                         estimate=str(expected),
                         lost=lost or "",
                         missing=fleet.benches_missing,
+                        waiting=fleet.benches_waiting,
                     )
                     yield replace(progress, left=pace.left(progress), checkers=checkers)
         finally:  # also where it is left in between

@@ -118,6 +118,12 @@ def test_a_bench_that_is_lost_is_worth_a_line():
     assert "no driver" not in str(replace(lost, lost="gpu: it died"))
 
 
+def test_a_long_wait_for_a_device_is_worth_a_line():
+    waiting = replace(SEARCHING, waiting="gpu-1 is in use by process 7, waiting for it")
+    first, second, *_ = shown_lines(SEARCHING, waiting)
+    assert second == f"{first}; gpu-1 is in use by process 7, waiting for it"
+
+
 def test_the_last_confirmation_is_named_in_words():
     last = replace(SEARCHING, round=1, suffix="-meanwhile2-final1")
     assert str(last).startswith("round 1 (while a model was asked, last confirmation): ")

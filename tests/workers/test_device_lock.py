@@ -84,17 +84,20 @@ def test_a_long_wait_is_told_with_who_has_the_device(holder, monkeypatch, caplog
     monkeypatch.setattr("workers.device_lock.LONG_SECONDS", 0.1)
     holder.send_signal(signal.SIGSTOP)
     ended = threading.Event()
+    asking = DeviceLock("gpu-1", ended)
 
     def take() -> None:
-        with pytest.raises(EnvironmentProblem), DeviceLock("gpu-1", ended).held():
+        with pytest.raises(EnvironmentProblem), asking.held():
             pass
 
     waiting = started(take)
     while not caplog.messages:
         assert waiting.is_alive()
         time.sleep(0.01)
+    assert asking.waits_for == caplog.messages[0]
     ended.set()
     waiting.join()
+    assert not asking.waits_for
     assert caplog.messages == [f"gpu-1 is in use by process {holder.pid}, waiting for it"]
 
 

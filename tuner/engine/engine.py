@@ -148,6 +148,11 @@ class Engine:
         """Whether the fleet is open."""
         return self._fleet is not None
 
+    @property
+    def benches_waiting(self) -> str:
+        """For which device a bench has waited long, and who has it; empty if none does."""
+        return "" if self._fleet is None else self._fleet.benches_waiting
+
     async def fleet(self) -> Fleet:
         """The fleet, opened by the first call."""
         if self._fleet is None:

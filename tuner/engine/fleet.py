@@ -43,6 +43,11 @@ class Fleet(Protocol):
         """How many benches were lost or could not be used, and why the last; empty if none."""
         ...
 
+    @property
+    def benches_waiting(self) -> str:
+        """For which device a bench has waited long, and who has it; empty if none does."""
+        ...
+
     def bench_changes(self) -> tuple[BenchChange, ...]:
         """Which benches joined and were lost since the last call."""
         ...

@@ -33,7 +33,8 @@ class RunProgress:
     ``again`` how many trials are measured again, and why. ``suffix`` names one of several searches
     of a round. Winners are confirmed in at most so many ``processes``, and with checkers once
     ``examining``; ``checkers``: this machine has some. ``lost`` is why no bench lives, if none
-    does, and ``missing`` says which of several were lost.
+    does, and ``missing`` says which of several were lost. ``waiting`` says for which device a bench
+    has waited long, and which process has it.
     """
 
     phase: str
@@ -59,6 +60,7 @@ class RunProgress:
     checkers: bool = False
     lost: str = ""
     missing: str = ""
+    waiting: str = ""
 
     @classmethod
     def of(cls, session: Session, t: float) -> "RunProgress":
@@ -88,7 +90,8 @@ class RunProgress:
 
     def __str__(self) -> str:
         missing = f"; {self.missing}" if self.missing and not self.lost else ""
-        words = f"{self._words()}{missing}"
+        waiting = f"; {self.waiting}" if self.waiting else ""
+        words = f"{self._words()}{missing}{waiting}"
         return f"{round_text(self.round, self.suffix)}: {words}" if self.round else words
 
     def _words(self) -> str:

@@ -142,6 +142,11 @@ class SimulatedFleet:
         """None is."""
         return ""
 
+    @property
+    def benches_waiting(self) -> str:
+        """None does."""
+        return ""
+
     def bench_changes(self) -> tuple[()]:
         """None."""
         return ()

@@ -103,6 +103,11 @@ class DeviceBench:
         device = self._described[1] if self._described else f"{self._backend}{self._index}"
         return f"{socket.gethostname()}/{device}"
 
+    @property
+    def waits_for(self) -> str:
+        """Which process has had the device for long while this waits for it; empty if none."""
+        return "" if self._device_lock is None else self._device_lock.waits_for
+
     def device(self, *, shared: bool = False) -> Device:
         """The device's model and limits; ``shared``: also where another user works on it.
 
@@ -185,12 +190,7 @@ class DeviceBench:
         def open_session() -> BenchSession:
             server.kill()
             return BenchSession(
-                server,
-                prep.arguments,
-                self._deadlines,
-                prep.device,
-                self._rng,
-                prep.bounds,
+                server, prep.arguments, self._deadlines, prep.device, self._rng, prep.bounds
             )
 
         try:
