@@ -77,7 +77,10 @@ def _axis(draft: Draft, experiment: Experiment, axis: int) -> Draft:
         if not re.search(words.other, re.sub(words.grid_size, " ", rest)):
             return _strided(draft, experiment, axis, words)
     if knows_global or re.search(words.grid_size, code):
-        why = "the grid depends on the block size, and work-items communicate or count blocks"
+        why = (
+            "work-items communicate, or read more than their global index, so that the result may "
+            "depend on the block size"
+        )
         return _untuned(draft, axis, why)
     if re.search(words.block_size, code):
         return _cooperative(draft, experiment, axis, words, code)

@@ -13,8 +13,8 @@ _PRAGMA_BEFORE = re.compile(r"#[ \t]*pragma[^\n]*\n\s*(?:#[ \t]*endif[ \t]*\n\s*
 _BARRIER = re.compile(r"\b(?:barrier|work_group_barrier)\s*\(")
 _FACTORS = (0, 2, 4, 8)
 _NOTHING = (
-    "nothing to unroll: no innermost `for` that has no pragma, and in OpenCL no barrier, is a "
-    "statement of its own between braces"
+    "none is unrolled: that takes an innermost `for` directly between braces, `{ for … }`, without "
+    "a pragma before it or, in OpenCL, a barrier in it"
 )
 
 

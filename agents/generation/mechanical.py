@@ -40,11 +40,18 @@ def mechanical_template(experiment: Experiment) -> MechanicalTemplate:
         draft = draft.each(rule, experiment)
     draft = _register_cap(draft, experiment)
     if not draft.parameters:
-        reasons = "; ".join(note.why for note in draft.notes)
-        raise SpecError(
-            f"{kernel.source.name}: nothing to vary was found in {kernel.entry} ({reasons}); "
-            "give the experiment a template"
+        why = dict.fromkeys(note.why for note in draft.notes)
+        reasons = [
+            f"  {', '.join(note.what for note in draft.notes if note.why == one)}: {one}"
+            for one in why
+        ]
+        remedy = (
+            "write a template, the kernel with what may vary as parameters, and name it in the "
+            "spec (`template: FILE`), as docs/templates.md says; or let a model write one "
+            "(`--model`)"
         )
+        found = f"{kernel.source.name}: nothing to vary was found in {kernel.entry}"
+        raise SpecError("\n".join((found, *reasons, remedy)))
     alone = draft.launch if kernel.launch else None
     template = Template(
         source=Source(name=kernel.source.name, text=draft.source),

@@ -11,11 +11,10 @@ import numpy as np
 import typer
 
 from cluster.cli.console import Activity, Display, display
-from cluster.commands.validate import guesses_left
 from cluster.fleets.local import choose
 from tuner.csource.mangling import base_name, source_name
 from tuner.drafts.captured_spec import CapturedDraft, DataFile, Surroundings, captured_spec
-from tuner.drafts.draft_spec import unread_guesses
+from tuner.drafts.draft_spec import guesses_left, unread_guesses
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.source_build import source_build
 from tuner.expressions import nearest

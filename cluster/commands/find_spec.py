@@ -109,11 +109,11 @@ def begin_looking_for_devices(spec: str) -> None:
     """Begin to look for the devices that a spec is for; does not wait.
 
     It takes as long as the imports of a run, which finds them remembered. Errors of the spec are
-    left to that.
+    left to that. A command that ends meanwhile forks no more children, which is a RuntimeError.
     """
 
     def look() -> None:
-        with suppress(KernelwrightError):
+        with suppress(KernelwrightError, RuntimeError):
             experiment = load_experiment(find_spec(spec, machine_has_gpu), SECTIONS)
             list_devices((experiment.kernel.language,))
 

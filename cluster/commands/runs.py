@@ -21,7 +21,6 @@ from agents.settings import SECTIONS
 from cluster.cli.console import display
 from cluster.commands import patterns, report, results
 from cluster.commands.find_spec import find_spec, tunable
-from cluster.commands.validate import guesses_left
 from cluster.fleets.claim import Share, read_labels
 from cluster.runs.agent_run import ModelAccess
 from cluster.runs.model_choice import (
@@ -35,7 +34,7 @@ from cluster.runs.resuming import resume_command
 from cluster.runs.run_layout import STOP_FILE
 from cluster.runs.workplace import Running, workplace
 from cluster.settings import Settings
-from tuner.drafts.draft_spec import unread_guesses
+from tuner.drafts.draft_spec import guesses_left, unread_guesses
 from tuner.errors import (
     DeviceNeeded,
     EnvironmentProblem,

@@ -20,7 +20,7 @@ from cluster.runs.budget import checker_bytes
 from cluster.runs.model_choice import check_models, choose_model
 from tuner.candidate import BASELINE
 from tuner.device import Device
-from tuner.drafts.draft_spec import unread_guesses
+from tuner.drafts.draft_spec import guesses_left, unread_guesses
 from tuner.engine.candidates import Candidates
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.arguments import resolve_arguments
@@ -98,7 +98,8 @@ def validate(
     """Print the tolerances, space and estimate of a correct spec, for a device or an architecture.
 
     Raises:
-        SpecError: all errors of the spec; or its space is empty, or its budget too small.
+        SpecError: all errors of the spec; or its space is empty, or its budget too small; or, once
+            all else was tried, there is neither a template nor anything to vary in the kernel.
         ModelUnavailable: the spec wants a transcript, and there is none.
         NothingValid: unless ``fast``, something did not compile, or the baseline fails its checks
             on a device of this machine.
@@ -133,7 +134,9 @@ def validate(
         attempts = _compile(experiment, space, model)
         if index is not None and attempts[0].problem is None:
             tried = _try_baseline(experiment, model, index)
-    expected = None if model is None else _estimate(experiment, model, space, rounds)
+    expected = None
+    if model is not None and not nothing_to_vary:
+        expected = _estimate(experiment, model, space, rounds)
     if as_json:
         report = {
             "experiment": experiment.name,
@@ -164,8 +167,6 @@ def validate(
             _print_space(space, model)
         elif model is None:
             _say(f"space: not counted, and nothing compiled: {why_not}; or pass --target")
-        elif nothing_to_vary:
-            _say(f"space: none: {nothing_to_vary}, or run with a model")
         if rounds:
             aside = "; --model none searches the spec's own" if experiment.template else ""
             _say(f"space of a run: unknown until {asked} writes a template{aside}")
@@ -186,6 +187,8 @@ def validate(
         )
     if failed:
         raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
+    if nothing_to_vary:
+        raise SpecError(f"`run` will refuse this spec: {nothing_to_vary}")
     if expected is not None:
         expected.require_time()
     if not as_json:
@@ -232,13 +235,6 @@ def _unaligned(experiment: Experiment) -> str:
         "PyTorch, CuPy and cudaMalloc align to 16 bytes or more: write `align: 16` where your "
         "application passes whole buffers"
     )
-
-
-def guesses_left(lines: tuple[int, ...]) -> str:
-    """The guesses of ``init`` that are still marked, by line."""
-    need = "1 guess needs" if len(lines) == 1 else f"{len(lines)} guesses need"
-    where = "line" if len(lines) == 1 else "lines"
-    return f"{need} review: {where} {', '.join(map(str, lines))}"
 
 
 def _verdict(

@@ -139,10 +139,14 @@ def test_a_kernel_with_nothing_to_vary_is_checked_all_the_same(tmp_path, capsys)
     kernel = KERNEL.replace("* FACTOR", "").replace(
         "void scale", "void __launch_bounds__(64) scale"
     )
-    check(tmp_path, kernel, SPEC.replace('launch: {grid: "ceil_div(n, 64)", block: 64}', twice))
+    spec = SPEC.replace('launch: {grid: "ceil_div(n, 64)", block: 64}', twice)
+    refused = "`run` will refuse this spec: scale.cu: nothing to vary was found in scale"
+    with pytest.raises(SpecError, match=refused):
+        check(tmp_path, kernel, spec)
     shown = capsys.readouterr().out
     assert "compiled the baseline: ok" in shown
-    assert "space: none: scale.cu: nothing to vary was found in scale" in shown
+    assert "estimated run" not in shown
+    assert "no errors found" not in shown
 
 
 def test_a_configuration_over_a_limit_is_told_and_no_failure(tmp_path, capsys):

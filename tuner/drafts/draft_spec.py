@@ -80,6 +80,13 @@ def unread_guesses(text: str) -> tuple[int, ...]:
     return tuple(at for at, line in enumerate(text.splitlines(), 1) if _GUESS.search(line))
 
 
+def guesses_left(lines: tuple[int, ...]) -> str:
+    """The guesses of ``init`` that are still marked, by line."""
+    need = "1 guess needs" if len(lines) == 1 else f"{len(lines)} guesses need"
+    where = "line" if len(lines) == 1 else "lines"
+    return f"{need} review: {where} {', '.join(map(str, lines))}"
+
+
 def _kernels(texts: Iterable[str], language: str) -> dict[str, KernelSource]:
     """The kernels of some files by name; a definition before a declaration."""
     found: dict[str, KernelSource] = {}
