@@ -298,14 +298,16 @@ def _resolved_struct(argument: Argument, symbols: Mapping[str, Value]) -> Resolv
     )
 
 
-_LARGEST = {
-    "float8_e4m3": 448.0,
-    "float8_e5m2": 57344.0,
-    "float16": 65504.0,
-    "bfloat16": (2 - 2.0**-7) * 2.0**127,
-    "float32": (2 - 2.0**-23) * 2.0**127,
+_TOO_LARGE: Mapping[str, float] = {
+    "float8_e4m3": 464,
+    "float8_e5m2": 61440,
+    "float16": 65520,
+    "bfloat16": 2**128 - 2**119,
+    "float32": 2**128 - 2**103,
+    "float64": 2**1024 - 2**970,
 }
-"""The largest finite numbers of the types that hold less than a float of Python."""
+"""From where on each floating-point type rounds to infinity: half a step past its largest number.
+Integers, since a float of Python does not hold the last one."""
 
 
 def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> int | float:
@@ -316,17 +318,28 @@ def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> i
             real = float(_integer(given, symbols, "value"))
         else:
             real = given if isinstance(given, float) else given.evaluate(symbols)
-        if _LARGEST.get(dtype, math.inf) < abs(real) < math.inf:
+        if not holds(dtype, real):
             raise SpecError(f"value: '{given}' is {real:g}, outside {dtype}")
         return real
     if not isinstance(given, Expression):
         whole = "; '//' divides whole numbers" if "/" in str(given) else ""
         raise SpecError(f"value: {given} is a fraction, but {dtype} holds integers{whole}")
     value = _integer(given, symbols, "value")
-    low, high = integer_limits(dtype)
-    if not low <= value <= high:
+    if not holds(dtype, value):
         raise SpecError(f"value: '{given}' is {value}, outside {dtype}")
     return value
+
+
+def holds(dtype: str, value: float) -> bool:
+    """Whether a type holds a number. Floating-point types round; they hold infinities and NaN.
+
+    Raises:
+        SpecError: there is no such type.
+    """
+    if dtype in _TOO_LARGE:
+        return not _TOO_LARGE[dtype] <= abs(value) < math.inf
+    low, high = integer_limits(dtype)
+    return low <= value <= high and value == int(value)
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.experiment.arguments import item_bytes
+from tuner.experiment.arguments import holds, item_bytes
 from tuner.experiment.model import ITEM_BYTES, Argument
 from tuner.export.manifest import NAME, Served, check_manifest, read_manifest
 from tuner.files import UnreadableFile, inside, read_bounded
@@ -22,8 +22,17 @@ from tuner.trial import Rejected
 from workers.backends.registry import adapter_of
 from workers.devices.port import DeviceFailure, StagedScalar
 from workers.devices.staging import value_bytes
+from workers.elements import is_float
 from workers.loader.port import ArrayView, BoundCell, Place, Runtime
-from workers.loader.signature import Given, Signature, extents, own_value, spanned
+from workers.loader.signature import (
+    Given,
+    Signature,
+    check_number,
+    checked_size,
+    extents,
+    own_value,
+    spanned,
+)
 
 _MOST_BYTES = 64 << 20
 """Largest file of an export."""
@@ -58,7 +67,8 @@ class TunedKernel:
 
     A tuned variant runs where the export's rule says so: on the device model of the run, for shapes
     of the domain, with arrays that are aligned and do not overlap outputs, and with the scalars
-    that were tested. The baseline runs otherwise. If every output is empty, nothing is launched.
+    that were tested or lie in their ``range``. The baseline runs otherwise. If every output is
+    empty, nothing is launched.
     """
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -84,6 +94,7 @@ class TunedKernel:
         self._free = frozenset(
             a.name for a in passed if a.kind == "scalar" and not self._signature.may_lack(a)
         )
+        self._ranges = tuple((a.name, *a.range) for a in passed if a.kind == "scalar" and a.range)
         self._nulls = frozenset(a.name for a in self._manifest.arguments if a.kind == "null")
         self._calls: dict[Hashable, _Prepared] = {}
         self._codes: dict[tuple[Hashable, Build], Any] = {}
@@ -122,12 +133,9 @@ class TunedKernel:
             tuner.errors.SpecError: an argument does not fit; the message names it.
             tuner.errors.EnvironmentProblem: the kernel cannot be compiled or launched here.
         """
-        given, place, prepared = self._prepared(arguments, stream, by_name)
+        given, place, prepared, values = self._prepared(arguments, stream, by_name)
         if prepared.launches is None:
             return
-        values = {**prepared.values, **given.structs}
-        for name, value in given.scalars.items():
-            values[name] = _packed(prepared.dtypes[name], value)
         try:
             place.launch(prepared.launches, given.arrays, values)
         except DeviceFailure as failure:
@@ -169,7 +177,8 @@ class TunedKernel:
 
     def _prepared(
         self, arguments: tuple[object, ...], stream: object, by_name: Mapping[str, object]
-    ) -> tuple[Given, Place, _Prepared]:
+    ) -> tuple[Given, Place, _Prepared, dict[str, bytes]]:
+        """Also the bytes of what is passed by value: packing them checks those of every call."""
         given = self._sorted(self._signature.named(arguments, by_name))
         place = self._runtime.place(given.arrays, stream)
         key = (place.key, self._kind(given))
@@ -179,7 +188,10 @@ class TunedKernel:
                 if len(self._calls) >= _KEPT_CALLS:
                     self._calls.clear()
                 prepared = self._calls[key] = self._prepare(given, place)
-        return given, place, prepared
+        values = {**prepared.values, **given.structs}
+        for name, value in given.scalars.items():
+            values[name] = _packed(name, prepared.dtypes[name], value)
+        return given, place, prepared, values
 
     def _sorted(self, named: Mapping[str, object]) -> Given:
         given = Given()
@@ -229,6 +241,9 @@ class TunedKernel:
         for name, argument in self._signature.fixed.items():
             if name in scalars and not _same(argument, scalars[name]):
                 return False
+        for name, low, high in self._ranges:
+            if name in scalars and not low <= scalars[name] <= high:
+                return False
         return not any(_overlap(arrays[one], arrays[other]) for one, other in self._apart)
 
     def _prepare(self, given: Given, place: Place) -> _Prepared:
@@ -242,7 +257,7 @@ class TunedKernel:
             if a.is_buffer
         }
         if not any(sizes[name] for name in self._outputs):
-            return _Prepared("")
+            return _Prepared("", dtypes=dtypes)
         served = self._manifest.serve(symbols, place.device, tuned=self._suits_tuned(given))
         if isinstance(served, str):
             at = ", ".join(f"{name}={value}" for name, value in symbols.items())
@@ -251,7 +266,7 @@ class TunedKernel:
         added = {s.name: s.elements * item_bytes(s.dtype) for s in served.cell.scratch}
         scalars = [a for a in self._manifest.arguments if a.kind == "scalar"]
         own_values = {
-            a.name: _packed(dtypes[a.name], own_value(a, symbols))
+            a.name: _packed(a.name, dtypes[a.name], own_value(a, symbols))
             for a in scalars
             if a.name not in given.scalars
         }
@@ -301,17 +316,24 @@ def _same(argument: Argument, given: float) -> bool:
     own = own_value(argument, {})
     if own == given or argument.dtype not in ITEM_BYTES:  # a type symbol has no one size
         return own == given
-    return _packed(argument.dtype, own) == _packed(argument.dtype, given)
+    name, dtype = argument.name, argument.dtype
+    return holds(dtype, given) and _packed(name, dtype, own) == _packed(name, dtype, given)
 
 
 @lru_cache(maxsize=_KEPT_CALLS)
-def _kept_bytes(dtype: str, value: float) -> bytes:
-    return value_bytes(StagedScalar(name="", dtype=dtype, value=value))
+def _kept_bytes(name: str, dtype: str, value: float) -> bytes:
+    check_number(name, value, dtype)
+    held = float(value) if is_float(dtype) else int(value)
+    return value_bytes(StagedScalar(name=name, dtype=dtype, value=held))
 
 
-def _packed(dtype: str, value: float) -> bytes:
-    """A scalar's bytes, which are kept, but for those of zeros: 0.0 and -0.0 are equal as keys."""
-    return _kept_bytes(dtype, value) if value else _kept_bytes.__wrapped__(dtype, value)
+def _packed(name: str, dtype: str, value: float) -> bytes:
+    """A scalar's bytes, which are kept, but for those of zeros: 0.0 and -0.0 are equal as keys.
+
+    Raises:
+        SpecError: the type does not hold the value.
+    """
+    return (_kept_bytes if value else _kept_bytes.__wrapped__)(name, dtype, value)
 
 
 def _overlap(one: ArrayView, other: ArrayView) -> bool:
@@ -330,11 +352,9 @@ def _number(name: str, value: object) -> bool | int | float:
 
 
 def _symbol(name: str, value: object, is_type: bool) -> int | str:
-    if is_type and isinstance(value, str):
-        return value
-    found = value if is_type else _number(name, value)
-    if not isinstance(found, int) or is_type:
-        raise SpecError(
-            f"{name}={value!r}: {'a dtype by name' if is_type else 'an integer'} is needed"
-        )
-    return int(found)
+    if not is_type:
+        return checked_size(name, _number(name, value))
+    if not isinstance(value, str):
+        needed = f"a dtype by name is needed, not a {type(value).__name__}"
+        raise SpecError(f"argument '{name}': {needed}")
+    return value

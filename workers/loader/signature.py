@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import integer_limits, item_bytes, passed_bytes
+from tuner.experiment.arguments import holds, item_bytes, passed_bytes
 from tuner.experiment.constants import fixed_scalars
 from tuner.experiment.contents import follows
 from tuner.experiment.model import Argument, Experiment
@@ -125,7 +125,7 @@ class Signature:
         """The values of all symbols.
 
         Raises:
-            SpecError: one does not follow from the arguments.
+            SpecError: one does not follow from the arguments, or what it follows from is no size.
         """
         known, _ = self._solved(given)
         for name in self.symbols:
@@ -160,8 +160,9 @@ class Signature:
                 yield _Equation(name, words, self._elements[name], math.prod(view.shape))
         for name, value in given.scalars.items():
             expression = self._by_name[name].value
-            if isinstance(expression, Expression):
-                yield _Equation(name, f"'{name}' of {value}", expression, int(value))
+            if isinstance(expression, Expression) and expression.names:
+                size = checked_size(name, value)
+                yield _Equation(name, f"'{name}' of {value}", expression, size)
 
     def _disagreement(self, name: str, given: Given, symbols: Shape) -> str | None:
         """Which other argument gives a symbol another value than an array does, if one does."""
@@ -206,10 +207,7 @@ class Signature:
         for name, value in given.scalars.items():
             argument = self._by_name[name]
             dtype = str(symbols.get(argument.dtype, argument.dtype))
-            if not dtype.startswith(("float", "bfloat")):
-                low, high = integer_limits(dtype)
-                if value != int(value) or not low <= value <= high:
-                    raise SpecError(f"argument '{name}': {value} is no {dtype}")
+            check_number(name, value, dtype)
             if follows(argument.value):
                 wanted = own_value(argument, symbols)
                 if not math.isclose(value, wanted, rel_tol=_near(argument, dtype)):
@@ -240,6 +238,29 @@ class Signature:
                 f"its strides are {view.strides} elements, but the kernel takes {strides}: pass a "
                 "contiguous copy"
             )
+
+
+def checked_size(name: str, value: Scalar) -> int:
+    """A size that a caller gives as an argument or by name.
+
+    Raises:
+        SpecError: it is no integer of 64 bits.
+    """
+    if not holds("int64", value):
+        raise SpecError(f"argument '{name}': {_shown(value)} is no size")
+    return int(value)
+
+
+def check_number(name: str, value: Scalar, dtype: str) -> None:
+    """Raises :class:`SpecError` where the type of a scalar does not hold its value."""
+    if not holds(dtype, value):
+        raise SpecError(f"argument '{name}': {_shown(value)} is no {dtype}")
+
+
+def _shown(value: Scalar) -> str:
+    """A number for a message; Python prints no integer of more than 4,300 digits."""
+    bits = value.bit_length() if isinstance(value, int) else 0
+    return str(value) if bits <= 128 else f"an integer of {bits} bits"
 
 
 def _solution(equation: _Equation, known: Shape) -> tuple[str, int, _Equation] | None:

@@ -2,12 +2,14 @@
 
 import math
 
+import ml_dtypes
 import pytest
 
 from tests.tuner.experiment import specs
 from tuner.errors import SpecError
 from tuner.experiment.arguments import (
     IntegerRange,
+    holds,
     integer_limits,
     item_bytes,
     resolve_argument,
@@ -20,6 +22,7 @@ from tuner.experiment.model import DTYPES, Argument
 from tuner.experiment.tolerances import DEFAULT_TOLERANCES, EXACT, default_tolerance
 from tuner.expressions import Expression
 from tuner.plan import Scratch
+from workers.elements import is_float, numpy_dtype
 
 parse = Expression.parse
 
@@ -65,7 +68,7 @@ def test_type_symbols_change_size_and_tolerance():
         (argument("scalar", "int32", ()), "needs a value"),
         (argument("scalar", "uint8", (), value=parse("n - 4")), "is -1, outside uint8"),
         (argument("scalar", "bool", (), value=parse(2)), "outside bool"),
-        (argument("scalar", "float16", (), value=65505.0), "'65505.0' is 65505, outside float16"),
+        (argument("scalar", "float16", (), value=65520.0), "'65520.0' is 65520, outside float16"),
         (argument("scalar", "bfloat16", (), value=-3.4e38), r"-3.4e\+38, outside bfloat16"),
         (argument("scalar", "float32", (), value=1e39), r"1e\+39, outside float32"),
     ],
@@ -93,5 +96,10 @@ def test_the_tables_know_every_element_type():
         assert math.isfinite(tolerance.rtol)
     assert integer_limits("int8") == (-128, 127)
     assert integer_limits("uint64") == (0, 2**64 - 1)
+    for dtype in (one for one in DTYPES if is_float(one)):
+        largest = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
+        for value in (largest, math.nextafter(largest, math.inf), -math.inf, math.nan):
+            assert holds(dtype, value)
+        assert not holds(dtype, 2 ** math.frexp(largest)[1])
     with pytest.raises(SpecError, match="opencl has no element type 'bfloat16'"):
         type_name("bfloat16", "opencl")

@@ -90,6 +90,53 @@ def test_what_tuned_kernels_were_not_tested_with_is_left_to_the_baseline(kernel,
     assert kernel.variant(unaligned, x, factor=1.0) == "baseline"
 
 
+def test_parts_of_a_buffer_overlap_and_are_aligned_as_they_lie_in_it(kernel, queue):
+    size, align = 4 * 4 * 64, queue.device.mem_base_addr_align // 8
+    whole = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * size + align)
+    first, second = (whole.get_sub_region(start, 2 * size) for start in (0, size))
+    last = whole.get_sub_region(2 * size, 2 * size + align)
+
+    def array(buffer, offset=0):
+        return arrays.Array(queue, (4, 64), np.float32, data=buffer, offset=offset)
+
+    assert kernel.variant(array(first), array(last), factor=1.0) == "general"
+    assert kernel.variant(array(first), array(first, size), factor=1.0) == "general"
+    assert kernel.variant(array(second), array(first, size), factor=1.0) == "baseline"
+    assert kernel.variant(array(second), array(whole, size), factor=1.0) == "baseline"
+    bare = {"cols": 64, "rows": 4, "factor": 1.0, "stream": queue}
+    assert kernel.variant(first, second, **bare) == "baseline"
+    assert kernel.variant(first, last, **bare) == "general"
+
+    out, x = array(last, align), made(queue, 4, 64)[1]
+    kernel(out, x, factor=3.0)
+    np.testing.assert_array_equal(out.get(), 3 * x.get())
+
+
+def test_each_call_checks_its_numbers(queue):
+    spec = SPEC.replace("value: 7, fixed: true", "value: 1, range: [0, 9]")
+    kernel, (out, x) = TunedKernel(exported(spec)), made(queue, 4, 64)
+    beyond = [float("nan"), float("inf"), -float("inf"), np.float32("nan"), 10**400, 10**5000]
+    cases = [
+        ("mode", [2.5, 2**40, *beyond], r"argument 'mode': .{1,30} is no int32"),
+        ("factor", [1e300, -(2**128), 10**400, 10**5000], "'factor': .{1,50} is no float32"),
+        ("cols", [2**70, *beyond], "argument 'cols': .{1,30} is no size"),
+        ("rows", [2.5, *beyond], "argument 'rows': .{1,30} is no size"),
+    ]
+    for _ in range(2):
+        for name, values, message in cases:
+            for value in values:
+                for call in (kernel, kernel.variant):
+                    with pytest.raises(SpecError, match=message):
+                        call(out, x, **{"factor": 2.0, "mode": 1, name: value})
+        kernel(out, x, mode=1, factor=2.0)
+    assert kernel.variant(out, x, mode=9, factor=2.0) == "general"
+    assert kernel.variant(out, x, mode=10, factor=2.0) == "baseline"
+    largest = 3.40282347e38  # as in C: slightly more than float32 holds, but rounded to it
+    for factor in (largest, float("inf"), 2**70):
+        kernel(out, x, mode=1, factor=factor)
+        np.testing.assert_array_equal(out.get()[0, 1], np.float32(factor))
+
+
 def test_a_float_that_follows_from_the_shape_is_computed_or_compared(queue, tmp_path):
     for name, text in exported(SPEC.replace("value: 2.0", "value: 128.0 / cols")).items():
         (tmp_path / name).write_text(text)
@@ -142,7 +189,7 @@ def test_an_error_names_the_argument_and_the_remedy(kernel, queue):
         (lambda: kernel(out, x, factor="1"), "argument 'factor': a number is needed, not a str"),
         (lambda: kernel(out, np.ones(3), factor=1.0), "'x': a ndarray is no array on a device"),
         (lambda: kernel(out, x, 65, factor=1.0), "'cols': 65 is given, but .* make cols = 64"),
-        (lambda: kernel(out, x, 6.5, factor=1.0), "'cols': 6.5 is no int32"),
+        (lambda: kernel(out, x, 6.5, factor=1.0), "'cols': 6.5 is no size"),
         (lambda: kernel(out, x.astype(np.float64), factor=1.0), "float64, .* float32: convert"),
         (lambda: kernel(out, wide[:, ::2], factor=1.0), "'x': its strides .*contiguous copy"),
         (

@@ -28,7 +28,10 @@ def open_runtime() -> "OpenCLRuntime":
 
 
 class OpenCLRuntime:
-    """Sees ``pyopencl.array.Array`` and ``pyopencl.Buffer``; addresses are offsets in a buffer."""
+    """Sees ``pyopencl.array.Array`` and ``pyopencl.Buffer``; addresses are offsets in a buffer.
+
+    A sub-buffer is a part of the buffer that it was made of.
+    """
 
     def __init__(self, cl: Any, arrays: Any) -> None:
         self._cl, self._arrays = cl, arrays
@@ -40,10 +43,11 @@ class OpenCLRuntime:
         if isinstance(given, self._arrays.Array):
             return self._array(given)
         if isinstance(given, self._cl.Buffer):
+            base, address = self._location(given, 0)
             return ArrayView(
                 given=given,
-                base=given.int_ptr,
-                address=self._start(given, 0),
+                base=base,
+                address=address,
                 size=given.size,
                 dtype="",
                 shape=(),
@@ -55,21 +59,25 @@ class OpenCLRuntime:
         item = given.dtype.itemsize
         strides = tuple(step // item for step in given.strides)
         last = sum((n - 1) * step for n, step in zip(given.shape, strides, strict=True))
-        buffer = given.base_data
+        base, address = self._location(given.base_data, given.offset)
         return ArrayView(
             given=given,
-            base=buffer.int_ptr if buffer is not None else 0,
-            address=self._start(buffer, given.offset),
+            base=base,
+            address=address,
             size=0 if 0 in given.shape else (last + 1) * item,
             dtype=self._type_name(given.dtype),
             shape=tuple(given.shape),
             strides=strides,
         )
 
-    def _start(self, buffer: Any, offset: int) -> int:
-        """An offset; odd in memory of the host, whose own alignment is not known."""
-        foreign = buffer is not None and buffer.flags & self._cl.mem_flags.USE_HOST_PTR
-        return offset | 1 if foreign else offset
+    def _location(self, buffer: Any, offset: int) -> tuple[int, int]:
+        """Base and address; this is odd in memory of the host, whose own alignment is not known."""
+        if buffer is None:
+            return 0, offset
+        whole, begin = _whole(buffer)
+        start = begin + offset
+        foreign = buffer.flags & self._cl.mem_flags.USE_HOST_PTR
+        return whole.int_ptr, start | 1 if foreign else start
 
     def place(self, arrays: Mapping[str, ArrayView], stream: object) -> "OpenCLPlace":
         """See :class:`workers.loader.port.Runtime`."""
@@ -145,9 +153,20 @@ class OpenCLPlace:
         data, offset = view.given.base_data, view.given.offset
         if not offset or data is None:
             return data
-        if offset % self.device.base_align:
+        whole, begin = _whole(data)
+        start = begin + offset
+        if start % self.device.base_align:
             raise SpecError(
-                f"argument '{name}' begins {offset} bytes into its buffer, and OpenCL takes only "
+                f"argument '{name}' begins {start} bytes into its buffer, and OpenCL takes only "
                 f"multiples of {self.device.base_align} here: pass a copy"
             )
-        return data.get_sub_region(offset, data.size - offset)
+        return whole.get_sub_region(start, data.size - offset)
+
+
+def _whole(buffer: Any) -> tuple[Any, int]:
+    """The buffer that a sub-buffer is a part of, or itself, and the byte at which it begins.
+
+    OpenCL makes no part of a sub-buffer.
+    """
+    whole = buffer.associated_memobject
+    return (buffer, 0) if whole is None else (whole, buffer.offset)
