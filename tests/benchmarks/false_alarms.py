@@ -35,6 +35,7 @@ from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
 from tuner.experiment.odd_shapes import every_shape
 from tuner.plan import CellPlan
+from tuner.results.notes import note_texts
 from tuner.space.lower import lower
 from tuner.trial import Code, Configuration, Rejected, Stage
 from workers.bench.deadlines import Deadlines
@@ -163,7 +164,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
                 examined = laboratory.examined(*kernels)
                 failed = (*confirmed.failed, *examined.failed)
                 rejected += [(names[trial], reason) for trial, reason in failed]
-                notes |= {*confirmed.notes}
+                notes |= {*note_texts(confirmed.notes)}
     except (AssertionError, KernelwrightError) as error:
         errors.append(f"not tried: {error}")
     return Alarms(

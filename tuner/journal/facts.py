@@ -18,7 +18,7 @@ from tuner.device import Device
 from tuner.experiment.model import Template
 from tuner.plan import Binary
 from tuner.telemetry import Vitals
-from tuner.trial import Configuration, Full, Millijoules, Nanoseconds, Outcome, Rejected
+from tuner.trial import Code, Configuration, Full, Millijoules, Nanoseconds, Outcome, Rejected
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -191,6 +191,25 @@ class SearchEnded:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchecked:
+    """Inputs of a ``shape`` that finalists were not checked on: the baseline gives no outputs.
+
+    ``reason`` and ``code`` say why; ``wrong``: it is wrong there, at a shape of the domain that is
+    not timed.
+    """
+
+    shape: str
+    inputs: str
+    reason: str
+    code: Code
+    wrong: bool
+
+
+Note = str | Unchecked
+"""A line of the report on what was not checked."""
+
+
 ConfirmScope = Literal["tune", "rest", "all"]
 """What a process of confirmation times.
 
@@ -215,7 +234,7 @@ class ConfirmationSampled:
     extra_checks: tuple[int, ...] = ()
     samples: tuple[Sample, ...]
     failed: tuple[tuple[int, Rejected], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     vitals: tuple[Vitals, ...] = ()
     span: Span | None = None
 

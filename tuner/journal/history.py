@@ -22,6 +22,7 @@ from tuner.journal.facts import (
     EpochOpened,
     IncumbentEntered,
     ModelCalled,
+    Note,
     Reason,
     RunFinished,
     SearchEnded,
@@ -84,7 +85,7 @@ class History:
         self.epoch: EpochOpened | None = None
         self.incumbents: list[IncumbentEntered] = []
         self.baseline: tuple[Full, ...] = ()
-        self.notes: tuple[str, ...] = ()
+        self.notes: tuple[Note, ...] = ()
         self._doubts: list[str] = []
         self._prior: tuple[Full, ...] = ()
         """The baseline as this environment last had it."""

@@ -13,6 +13,7 @@ from tuner.experiment.model import ShapeBinding
 from tuner.journal.history import History
 from tuner.results.evidence import MIN_PROCESSES, Evidence
 from tuner.results.metrics import metrics_of
+from tuner.results.notes import note_texts
 from tuner.results.parameters import inactive_parameters, observations
 from tuner.results.portfolio import make_portfolio
 from tuner.results.rejections import advise, count_rejections
@@ -176,7 +177,7 @@ class _Summary:
                 *self._search_optimism(general),
                 *time_advice(history, general.comparison if general else None),
             ),
-            notes=history.notes,
+            notes=note_texts(history.notes),
             baseline_rejected=history.refused,
             metrics=metrics_of(history.experiment, shapes, general, specialised),
             ceilings=history.ceilings,

@@ -47,7 +47,9 @@ def unwritten(
     if not kept.any():
         return None
     place = element_name(argument, int(np.flatnonzero(kept)[0]))
-    detail = f"the baseline never writes {np.count_nonzero(kept)} elements, such as {place}"
+    count = np.count_nonzero(kept)
+    which = f"{count} elements, such as {place}" if count > 1 else place
+    detail = f"the baseline never writes {which}"
     detail += f"; {_READS_IT}" if kept.all() else f"; {_LEAVES_SOME}"
     return Rejected(stage=Stage.VERIFY, code=Code.NOT_WRITTEN, detail=detail)
 

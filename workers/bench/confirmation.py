@@ -17,7 +17,7 @@ from tuner.engine.work import ConfirmWork
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
 from tuner.experiment.objective import ENERGY_ROUNDS
-from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Sample
+from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Note, Sample, Unchecked
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
@@ -87,7 +87,7 @@ class Confirmation:
             EnvironmentProblem: the baseline fails.
         """
         failed: dict[int, Rejected] = {}
-        notes: dict[str, None] = {}
+        notes: dict[Note, None] = {}
         while True:
             finalists = [c for c in work.finalists if c.trial not in failed]
             vitals: list[Vitals] = []
@@ -137,7 +137,7 @@ class Confirmation:
         self,
         finalists: Sequence[Candidate],
         work: ConfirmWork,
-        notes: dict[str, None],
+        notes: dict[Note, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         """Check and time; retry once if the child was killed externally."""
@@ -152,7 +152,7 @@ class Confirmation:
         self,
         finalists: Sequence[Candidate],
         work: ConfirmWork,
-        notes: dict[str, None],
+        notes: dict[Note, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         checked_further = [c.trial for c in finalists if c.trial in work.extra_checks]
@@ -168,7 +168,7 @@ class Confirmation:
         scope: ConfirmScope,
         checked_further: Sequence[int],
         extra: Mapping[int, Sequence[VerificationCase]],
-        notes: dict[str, None],
+        notes: dict[Note, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         session = self._open_session()
@@ -328,22 +328,24 @@ class Confirmation:
                 session.check(loaded, case, self._prep.baseline_ns[shape], exact=False)
 
     def _extra_cases(
-        self, scope: ConfirmScope, notes: dict[str, None]
+        self, scope: ConfirmScope, notes: dict[Note, None]
     ) -> dict[int, list[VerificationCase]]:
         """The extra cases by shape, where the baseline gives outputs."""
         wanted = extra_keys(self._prep, scope)
         found: dict[int, list[VerificationCase]] = {}
-        unchecked: dict[str, list[str]] = {}
         for (shape, spec), case in zip(wanted, self._oracle.cases(wanted), strict=True):
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
-            elif self._is_odd(shape) and is_wrong(case):
-                place = f"{self._prep.bindings[shape]}, inside shapes.domain"
-                notes[f"your kernel is wrong at {place}: {case.detail}"] = None
-            else:
-                unchecked.setdefault(case.detail, []).append(spec.label)
-        for reason, labels in unchecked.items():
-            notes[f"not checked ({'; '.join(labels)}): {reason}"] = None
+                continue
+            place = str(self._prep.bindings[shape])
+            unchecked = Unchecked(
+                shape=place,
+                inputs=spec.label.removeprefix(f"odd shape {place}, "),
+                reason=case.detail,
+                code=case.code,
+                wrong=self._is_odd(shape) and is_wrong(case),
+            )
+            notes[unchecked] = None
         return found
 
     def _is_odd(self, shape: int) -> bool:

@@ -65,7 +65,7 @@ class InputSpec:
         return f"{argument} drawn anew" if argument == self.redraw else self.key
 
 
-FIRST = InputSpec(label="first seed")
+FIRST = InputSpec(label="ordinary inputs")
 FLIPPED = InputSpec(label="some elements changed", flip=True)
 FRESH = InputSpec(label="fresh inputs", key="fresh")
 REPEATED = InputSpec(label="three launches in a row", launches=3)
@@ -97,7 +97,7 @@ def _searched(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]:
 def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
     """Further cases of a shape, for finalists: one on large and odd shapes.
 
-    The second seed is on every timed shape, each other case on every second tune shape and every
+    The second draw is on every timed shape, each other case on every second tune shape and every
     second held-out one: what a kernel makes of a distribution seldom depends on the size as well.
     With which shape a case begins is secret, for kernels in which it does.
     """
@@ -140,12 +140,12 @@ def narrower(spec: InputSpec) -> InputSpec | None:
 
 
 def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
-    """Second seed, other distributions, all but one input small, each input drawn anew.
+    """A second draw, other distributions, all but one input small, each input drawn anew.
 
     Args:
         arguments: those that hold something before a launch.
     """
-    specs = [InputSpec(label="second seed", key="second")]
+    specs = [InputSpec(label="ordinary inputs, drawn again", key="second")]
     for distribution, label in _DISTRIBUTIONS.items():
         if distribution in NARROWER.values():
             continue  # in place of the widest, where that is too wide

@@ -20,6 +20,7 @@ from tests.workers.harness import QUICK, Laboratory, recorded_processes
 from tests.workers.test_process import alive, fork_server, wait_for
 from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
+from tuner.results.notes import note_texts
 from tuner.trial import Code, Full, Measured, Rejected, Stage
 from workers.bench import trial_runner
 from workers.bench.baseline_rejections import of_baseline
@@ -648,14 +649,14 @@ measure: {warmup: 1, repeats: 3, cache: hot}
     finally:
         laboratory.close()
     assert not confirmed.failed
-    (note,) = (note for note in confirmed.notes if "odd shape n=8196" in note)
-    assert note.startswith("not checked (odd shape n=8196")
+    (note,) = (note for note in note_texts(confirmed.notes) if "n=8196" in note)
+    assert note.startswith("not checked on n=8196, ")
     assert "the baseline takes" in note
     assert "too long to check" in note
     assert "fails" not in note
 
 
-def test_a_note_names_the_inputs_that_were_not_checked_once(tmp_path) -> None:
+def test_one_note_names_all_inputs_that_the_reference_contradicts(tmp_path) -> None:
     spec = changed(
         tmp_path,
         affine={"fma(2.0f, x[i], y[i])": "fabs(x[i]) < 90 ? fma(2.0f, x[i], y[i]) : 0.0f"},
@@ -665,11 +666,11 @@ def test_a_note_names_the_inputs_that_were_not_checked_once(tmp_path) -> None:
         confirmed = laboratory.confirmed(laboratory.candidate(GOOD))
     finally:
         laboratory.close()
-    label = "large magnitudes"
-    found = [note for note in confirmed.notes if note.startswith(f"not checked ({label}): ")]
-    assert found
-    assert all("the baseline disagrees with its reference" in note for note in found)
-    assert all(note.count(label) == 1 for note in found)
+    (found,) = [text for text in note_texts(confirmed.notes) if text.startswith("not checked")]
+    assert "large magnitudes; " in found
+    assert ", first n=" in found
+    assert "the baseline disagrees with its reference" in found
+    assert "give a `range`" in found
 
 
 @pytest.mark.parametrize(
@@ -719,8 +720,9 @@ measure: {{warmup: 1, repeats: 3, cache: hot}}
         confirmed = laboratory.confirmed(laboratory.candidate(source))
     finally:
         laboratory.close()
-    wrong = [note for note in confirmed.notes if note.startswith("your kernel is wrong at n=")]
-    assert bool(wrong) == bool(said), confirmed.notes
-    assert all(f", inside shapes.domain: {said}" in note for note in wrong), wrong
-    assert not any("odd shape" in note for note in wrong), wrong
-    assert any("not checked (odd shape" in note for note in confirmed.notes) != bool(said)
+    notes = note_texts(confirmed.notes)
+    wrong = [note for note in notes if note.startswith("your kernel is wrong at ")]
+    assert len(wrong) == bool(said), notes
+    pattern = rf"at \d+ shapes inside shapes.domain, first n=\d+: {re.escape(said)}.*shapes.domain$"
+    assert all(re.search(pattern, note) for note in wrong), wrong
+    assert any(note.startswith("not checked on ") for note in notes) != bool(said)

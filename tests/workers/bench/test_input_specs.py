@@ -28,7 +28,7 @@ def test_every_case_is_made_on_half_of_the_tune_shapes_and_the_second_seed_on_al
     prep = prepared()
     made = Counter(spec.label for shape in prep.tune for spec in extra_specs(prep, shape))
     assert len(prep.tune) == 6
-    assert made.pop("second seed") == 6
+    assert made.pop("ordinary inputs, drawn again") == 6
     assert set(made.values()) == {3}
     assert {"exact zeros", "ends of the range", "values of the type's whole range"} <= set(made)
 
@@ -41,7 +41,7 @@ def test_which_cases_a_shape_has_is_secret() -> None:
     ]
     everywhere = {spec.label for shape in prep.tune for spec in extra_specs(prep, shape)}
     assert set.union(*labels) == everywhere
-    assert set.intersection(*labels) == {"second seed"}
+    assert set.intersection(*labels) == {"ordinary inputs, drawn again"}
 
 
 def test_an_odd_shape_has_one_case() -> None:
