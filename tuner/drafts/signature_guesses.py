@@ -42,7 +42,9 @@ class SignatureGuesses:
         return SpecGuesses(
             entry=Guess(self._entry, "which instance", "low"),
             grid=Guess(f"[{grid}]", "no launch was found", "low"),
-            block=Guess(f"[{block}]", "no launch was found", "low"),
+            block=Guess(f"[{block}]", "the kernel's reqd_work_group_size", "high")
+            if self.indices.required_block
+            else Guess(f"[{block}]", "no launch was found", "low"),
             shared=None,
             arguments=tuple(
                 self._argument(name, parameter)

@@ -125,6 +125,15 @@ def test_without_a_launch_the_domain_is_still_written(tmp_path):
     assert "# guess: no launch was found (low)" in text
 
 
+def test_a_block_that_the_kernel_requires_is_sure(tmp_path):
+    (tmp_path / "k.cl").write_text(
+        "#define TX 16\nkernel __attribute__((reqd_work_group_size(TX, 8, 1))) void k(global float "
+        "*x, int w) {\n  x[get_global_id(1) * w + get_global_id(0)] = 1;\n}\n"
+    )
+    text = draft_spec(tmp_path / "k.cl")
+    assert "block: [16, 8]    # guess: the kernel's reqd_work_group_size (high)" in text
+
+
 def test_an_index_that_moves_a_pointer_has_its_values(tmp_path):
     (tmp_path / "k.cu").write_text(
         "__global__ void embed(float* out, const int* ids, const float* table, int n, int width)\n{"
