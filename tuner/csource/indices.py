@@ -16,6 +16,9 @@ MAX_AXES = 3
 _AXES = "012", "xyz"
 _THREAD = r"get_(?:global|local)_id\s*\(\s*{0}\s*\)|\bthreadIdx\s*\.\s*{1}\b"
 _BLOCK = r"get_(?:global|group)_id\s*\(\s*{0}\s*\)|\bblockIdx\s*\.\s*{1}\b"
+_FIRST_BLOCK = re.compile(
+    r"(?:\(\s*\w+\s*\)\s*)?(?:get_group_id\s*\(\s*0\s*\)|blockIdx\s*\.\s*x)\s*"
+)
 _SUBSCRIPTED = re.compile(r"(?<!&)\b(\w+)\s*\[")
 _WRITTEN = re.compile(r"(?:\s*\.\w+)?\s*(?:([-+*/%&|^]|<<|>>)?=(?!=)|(\+\+|--))")
 _REMAINDER = re.compile(r"(?:\w+|\([^()]*\))\s*%\s*(\w+)")
@@ -44,6 +47,15 @@ class Axis:
     thread: bool
     block: bool
     bound: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRows:
+    """A row for each block: the variable that is its number, its length, and the matrices."""
+
+    variable: str
+    length: str
+    arrays: frozenset[str]
 
 
 class Indices:
@@ -75,6 +87,22 @@ class Indices:
         while found and not (found[-1].thread or found[-1].block):
             found.pop()
         return tuple(found) or (Axis(thread=True, block=True, bound=None),)
+
+    @cached_property
+    def block_rows(self) -> BlockRows | None:
+        """What a block's index along axis 0 is multiplied by where it moves pointers or indices.
+
+        ``None`` where the index is compared, or not multiplied by one name alone.
+        """
+        for variable, value in self._values.items():
+            if variable in self._compared or not _FIRST_BLOCK.fullmatch(value):
+                continue
+            moved = re.compile(rf"\b(\w+)\s*[+\[]\s*\(?\s*{variable}\s*\*\s*([A-Za-z_]\w*)")
+            found = moved.findall(self._code)
+            lengths = {length for _, length in found}
+            if len(lengths) == 1:
+                return BlockRows(variable, lengths.pop(), frozenset(array for array, _ in found))
+        return None
 
     @property
     def required_block(self) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class SignatureGuesses:
         grid, block = self._launch
         size, small = _SIZES[self._dimensions]
         types = dict.fromkeys(self._types, "float16")
-        ends = self._symbols[len(self._sizes) :]
+        ends = self._symbols[len(self._lengths) :]
         return SpecGuesses(
             entry=Guess(self._entry, "which instance", "low"),
             grid=Guess(f"[{grid}]", "no launch was found", "low"),
@@ -56,12 +56,12 @@ class SignatureGuesses:
                 "low",
             ),
             tune={
-                **dict.fromkeys(self._sizes, str(size)),
+                **dict.fromkeys(self._lengths, str(size)),
                 **dict.fromkeys(ends, str(_PER_SEGMENT * size)),
                 **types,
             },
             held_out={
-                **dict.fromkeys(self._sizes, str(small)),
+                **dict.fromkeys(self._lengths, str(small)),
                 **dict.fromkeys(ends, str(_PER_SEGMENT * small)),
                 **types,
             },
@@ -99,9 +99,23 @@ class SignatureGuesses:
         return tuple(free_name(name, self._types) for name, p in pairs if p.is_integer) or (_DIM,)
 
     @cached_property
+    def _rows(self) -> str | None:
+        """A symbol for the number of blocks, if each has a row whose length is the only size."""
+        found = self.indices.block_rows
+        if found is None or (self._size(found.length),) != self._sizes:
+            return None
+        return free_name(f"{found.variable}s", (*self._types, *self._names))
+
+    @cached_property
+    def _lengths(self) -> tuple[str, ...]:
+        """The sizes, and before them the number of rows, if that is none of them."""
+        return (self._rows, *self._sizes) if self._rows else self._sizes
+
+    @cached_property
     def _symbols(self) -> tuple[str, ...]:
-        """The sizes, and where the last segment ends unless that is one of them."""
-        return tuple(dict.fromkeys((*self._sizes, END))) if self.indices.offsets else self._sizes
+        """The lengths, and where the last segment ends unless that is one of them."""
+        known = self._lengths
+        return tuple(dict.fromkeys((*known, END))) if self.indices.offsets else known
 
     @property
     def _launch(self) -> tuple[str, str]:
@@ -118,6 +132,9 @@ class SignatureGuesses:
         left = [size for size in reversed(self._shape) if size not in bounds]
         if len(axes) == 1:
             left = [" * ".join(self._shape)]
+        if self._rows:
+            grid = [self._rows, *["1"] * (len(axes) - 1)]
+            return ", ".join(grid), ", ".join(map(str, block))
         grid = []
         for axis, bound, threads in zip(axes, bounds, block, strict=True):
             size = bound or (left.pop(0) if left and (axis.thread or axis.block) else "1")
@@ -145,6 +162,8 @@ class SignatureGuesses:
 
     def _extents(self, array: str) -> tuple[str, ...]:
         """An array's shape: where its indices surely need another length, that length."""
+        if self._rows and self.indices.block_rows and array in self.indices.block_rows.arrays:
+            return (self._rows, *self._sizes)
         shape = self._multiplied(array)
         reached = [access.extent for access in self._accesses[array]]
         if array in self.indices.offsets or None in reached:

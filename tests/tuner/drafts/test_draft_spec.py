@@ -134,6 +134,21 @@ def test_a_block_that_the_kernel_requires_is_sure(tmp_path):
     assert "block: [16, 8]    # guess: the kernel's reqd_work_group_size (high)" in text
 
 
+def test_a_block_for_each_row_has_a_symbol_for_the_rows(tmp_path):
+    (tmp_path / "k.cl").write_text(
+        "kernel void k(global float *out, global const float *in, global const float *g, int c)\n"
+        "{\n  const int row = get_group_id(0), t = get_local_id(0);\n"
+        "  global const float *r = in + row * c;\n"
+        "  for (int i = t; i < c; i += 64) out[row * c + i] = r[i] * g[i];\n}\n"
+    )
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(draft_spec(tmp_path / "k.cl"))
+    loaded = load_experiment(spec)
+    shapes = [[one.text for one in argument.shape or ()] for argument in loaded.arguments]
+    assert shapes == [["rows", "c"], ["rows", "c"], ["c"], []]
+    assert [axis.text for axis in loaded.kernel.steps[0].grid] == ["rows"]
+
+
 def test_an_index_that_moves_a_pointer_has_its_values(tmp_path):
     (tmp_path / "k.cu").write_text(
         "__global__ void embed(float* out, const int* ids, const float* table, int n, int width)\n{"
