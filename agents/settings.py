@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from tuner.errors import SpecError
-from tuner.experiment.contents import STRICT, Positive
+from tuner.experiment.contents import STRICT, Positive, Seconds
 from tuner.experiment.fields import OneOrMany
 from tuner.experiment.model import Experiment
 from tuner.experiment.redaction import has_secret, hidden
@@ -86,7 +86,7 @@ class AgentSettings:
     """Calls of the run."""
     max_tokens: Positive | None = None
     """Tokens read and written by all calls of the run."""
-    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    seconds: Seconds | None = None
     """Time of all agent steps, in seconds."""
     width: Annotated[int, Field(ge=1, le=8)] = 1
     """Drafts per round. Successive halving drops the slower half after each rung."""

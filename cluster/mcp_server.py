@@ -145,8 +145,10 @@ class Tools:
     async def status(self, run: str) -> str:
         """The state of a run as JSON, and the last lines that it printed."""
         folder = self._inside(run)
-        told = await _command("status", str(folder), "--json")
         mine = self._runs.get(folder)
+        if mine is not None and not begun(folder):
+            raise ToolError(await mine.ended())  # refused, and its folder is removed
+        told = await _command("status", str(folder), "--json")
         return told if mine is None else "\n".join([told, *mine.lines])
 
     async def stop(self, run: str, now: bool = False) -> str:

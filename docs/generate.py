@@ -117,6 +117,8 @@ def _bounds(schema: dict[str, Any]) -> str:
             return f", {lowest} to {highest}"
         case {"exclusiveMinimum": lowest, "exclusiveMaximum": highest}:
             return f" between {lowest} and {highest}"
+        case {"exclusiveMinimum": lowest, "maximum": highest}:
+            return f" > {lowest}, at most {highest}"
         case {"minimum": lowest}:
             return f" ≥ {lowest}"
         case {"exclusiveMinimum": lowest}:

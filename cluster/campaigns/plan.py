@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 from agents.settings import ModelId
 from cluster.commands.find_spec import BUNDLED, bundled_names
 from tuner.errors import SpecError
-from tuner.experiment.contents import STRICT, Positive
+from tuner.experiment.contents import STRICT, Positive, Seconds
 from tuner.experiment.fields import read_text
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.validation import validate
@@ -27,7 +27,6 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 MOST_RUNS = 1000
 
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

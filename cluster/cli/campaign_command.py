@@ -10,6 +10,7 @@ import typer
 
 from cluster.cli.lazy_command import command
 from cluster.cli.options import AllowEndpoint, DeviceOption, Fleet, Json
+from tuner.experiment.longest import LONGEST_SECONDS
 
 campaign_command = typer.Typer()
 
@@ -33,7 +34,10 @@ def campaign(
     seconds: Annotated[
         float | None,
         typer.Option(
-            "--seconds", min=0.001, help="Time of all runs from now on, in place of the file's."
+            "--seconds",
+            min=0.001,
+            max=LONGEST_SECONDS,
+            help="Time of all runs from now on, in place of the file's.",
         ),
     ] = None,
     device: DeviceOption = None,

@@ -38,6 +38,7 @@ from cluster.cli.pattern_commands import patterns_app
 from cluster.jobs.package_check import check_packages
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
+from tuner.experiment.longest import LONGEST_SECONDS
 
 app = typer.Typer(
     name="kernelwright",
@@ -150,7 +151,12 @@ def run(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", min=0.001, help="Time of the run, confirming included."),
+        typer.Option(
+            "--seconds",
+            min=0.001,
+            max=LONGEST_SECONDS,
+            help="Time of the run, confirming included.",
+        ),
     ] = None,
     device: DeviceOption = None,
     gpus: Gpus = None,

@@ -17,6 +17,7 @@ from cluster.campaigns.plan import load_campaign
 from cluster.campaigns.schedule import Places, Schedule
 from cluster.settings import Settings, child_environment, environment_for_ray
 from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.experiment.longest import LONGEST_SECONDS
 from tuner.files import write_whole
 from tuner.printable import printable
 from tuner.report.wrapping import terminal_width
@@ -87,7 +88,7 @@ def _folder(
         folder = CampaignFolder.open(path)
         record = folder.record
         if seconds is not None:
-            planned = replace(record.campaign, seconds=record.spent + seconds)
+            planned = replace(record.campaign, seconds=min(record.spent + seconds, LONGEST_SECONDS))
             record = replace(record, campaign=planned)
         fleet, device = fleet or record.fleet, device or record.device
         folder.save(replace(record, fleet=fleet, device=device))

@@ -137,9 +137,9 @@ async def run_search(
     """
     fleet = await engine.fleet()
     with directory.journal() as journal:
-        history, proposer, expected = _restore(directory, journal, engine, fleet, incumbents)
-        if rest and not history.spent:
-            expected.require_time()
+        history, proposer, expected = _restore(
+            directory, journal, engine, fleet, incumbents, rest=rest
+        )
         reserve = reserve_for(fleet, opening, rest=rest)
         session = Session(history, directory.secret, rest=rest, profile=profile, reserve=reserve)
         assert expected.space is not None, "there is a template"
@@ -204,8 +204,10 @@ def _restore(
     engine: Engine,
     fleet: Fleet,
     incumbents: Sequence[IncumbentEntered],
+    *,
+    rest: bool,
 ) -> tuple[History, Proposer, Estimate]:
-    """History and proposer as the journal left them, in a new epoch."""
+    """History and proposer as the journal left them, in a new epoch, if the budget allows it."""
     experiment, device = directory.experiment, fleet.device
     if experiment.template is None:
         raise SpecError(f"{directory.path}: the experiment that it keeps has no template")
@@ -216,10 +218,12 @@ def _restore(
     for entry in journal.entries:
         if isinstance(entry.fact, TrialProposed):
             proposer.record(entry.fact.trial, entry.fact.configuration)
+    expected = run_estimate(experiment, fleet, space=space.size, history=history)
+    if rest and not history.spent:
+        expected.require_time()
     history.apply(engine.append(journal, epoch_opened(directory, fleet)))
     for incumbent in incumbents[len(history.incumbents) :]:
         history.apply(engine.append(journal, incumbent))
-    expected = run_estimate(experiment, fleet, space=space.size, history=history)
     return history, proposer, expected
 
 

@@ -144,6 +144,20 @@ def test_an_agent_validates_runs_writes_the_template_and_reads_the_report(tmp_pa
 
 
 @pytest.mark.slow
+def test_the_status_of_a_run_that_was_refused_says_why(tmp_path):
+    write_experiment(tmp_path)
+
+    async def ask():
+        async with agent_in(tmp_path) as agent:
+            run = await agent.call("run", spec="spec.yaml", model="none", seconds=0.001)
+            while (tmp_path / run).exists():
+                await asyncio.sleep(0.01)
+            return await agent.refused("status", run=run)
+
+    assert "begin a run with --seconds" in asyncio.run(ask())
+
+
+@pytest.mark.slow
 def test_runs_end_with_the_server_and_are_resumed_by_another(tmp_path):
     write_experiment(tmp_path, spec=ONE_ROUND)
 

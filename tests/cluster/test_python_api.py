@@ -171,6 +171,7 @@ def test_errors_say_where_and_what_to_do(tmp_path):
         (lambda: tune(spec, fleet="grid"), "fleet='grid': write 'local' or 'ray'"),
         (lambda: tune(spec, trials=0), "trials=0: at least 1"),
         (lambda: tune(spec, seconds=float("nan")), "seconds=nan: a time above 0"),
+        (lambda: tune(spec, seconds=float("inf")), "seconds=inf: .* at most 1000000000"),
         (lambda: tune(spec, run_dir=tmp_path / "used"), "used is there already .*move it away"),
         (lambda: load(tmp_path / "gone"), "gone is not a run directory: name the folder that"),
         (lambda: load(tmp_path / "used"), "used is not a run directory: name the folder that"),
@@ -178,3 +179,10 @@ def test_errors_say_where_and_what_to_do(tmp_path):
     for call, message in cases:
         with pytest.raises((SpecError, EnvironmentProblem), match=message):
             call()
+
+
+def test_a_run_that_is_refused_for_too_few_seconds_leaves_no_directory(tmp_path):
+    spec = write_experiment(tmp_path / "spec")
+    with pytest.raises(SpecError, match=r"begin a run with --seconds \d+ or more"):
+        tune(spec, seconds=0.001, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.engine.session import Session
+from tuner.experiment.longest import LONGEST_SECONDS
 from tuner.journal.history import History
 
-ENDLESS = 10**9
+ENDLESS = LONGEST_SECONDS
 """The trials, and the seconds, of a search without an end of its own."""
 
 _SEARCHES = {

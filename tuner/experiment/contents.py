@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from tuner.experiment.fields import FunctionName, OneOrMany
+from tuner.experiment.longest import LONGEST_SECONDS
 from tuner.expressions import Expression, ExpressionError
 from tuner.expressions.real import RealExpression
 
@@ -20,6 +21,8 @@ VariableName = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
 ]
 Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]
+"""A budget of time."""
 
 MAX_STRUCT_FIELDS, MAX_FIELD_VALUES = 1000, 1024
 """Of a struct by value, and of one of its fields. Larger structs are given as bytes."""

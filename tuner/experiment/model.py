@@ -19,6 +19,7 @@ from tuner.experiment.contents import (
     Name,
     Number,
     Positive,
+    Seconds,
     StructField,
     Tolerance,
     VariableName,
@@ -269,12 +270,12 @@ class SearchSettings:
     otherwise learns from what was measured."""
     trials: Positive = 300
     """Configurations to try, in the whole run."""
-    seconds: Annotated[float, Field(gt=0)] = 600.0
+    seconds: Seconds = 600.0
     """Time of the whole run, from its workers' start to its result, without waiting for models. The
     search ends early enough to confirm its best, in three processes where no time is left for more.
     A time too short for preparing and confirming is refused before anything starts; on a busy
     machine they may take longer than expected, which the report says."""
-    device_seconds: Annotated[float, Field(gt=0)] | None = None
+    device_seconds: Seconds | None = None
     """Busy time of all devices together."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the search's random choices."""

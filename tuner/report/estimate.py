@@ -112,7 +112,7 @@ class Estimate:
         if self.least_seconds > self.budget_seconds:
             raise SpecError(
                 f"search.seconds is {self.budget_seconds:g}, and preparing and confirming alone "
-                f"take roughly {duration(self.least_seconds)}: give --seconds "
+                f"take roughly {duration(self.least_seconds)}: begin a run with --seconds "
                 f"{math.ceil(LEAST_BUDGET * self.least_seconds)} or more, or smaller shapes"
             )
 

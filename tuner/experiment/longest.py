@@ -1,0 +1,4 @@
+"""The longest budget, apart from the model: the command line reads it without pydantic."""
+
+LONGEST_SECONDS = 1_000_000_000
+"""31 years. Every budget of time is finite, so that what is left of it is a number."""
