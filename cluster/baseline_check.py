@@ -1,14 +1,19 @@
 """Checks the baseline of a spec on a device, outside a run: does it compute what it should?"""
 
 import secrets
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import typer
 
 from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.engine.candidates import Candidates
 from tuner.engine.work import BenchSetup
 from tuner.errors import SpecError
-from tuner.experiment.model import Experiment
-from tuner.experiment.odd_shapes import every_shape
+from tuner.experiment.arguments import resolve_arguments
+from tuner.experiment.model import Experiment, ShapeBinding
+from tuner.experiment.odd_shapes import every_shape, odd_shapes
 from tuner.trial import Configuration, Rejected
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
@@ -37,3 +42,65 @@ def baseline_problem(
         return None
     where = "" if result.shape is None else f"{shapes[result.shape]}: "
     return f"{where}{result.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineTried:
+    """What the checks of the baseline found on the smallest shape and an odd one.
+
+    ``problem`` ends a run, too; of a ``warning`` a run makes a note, and goes on.
+    """
+
+    shapes: str
+    compared: bool
+    problem: str | None
+    warning: str | None = None
+
+    def __str__(self) -> str:
+        if self.problem is not None:
+            return f"the baseline cannot be used: {self.problem}"
+        to = "equals the reference" if self.compared else "runs; there is no reference to compare"
+        return f"the baseline {to}, at {self.shapes}"
+
+
+def try_baseline(experiment: Experiment, device: Device, index: int) -> BaselineTried:
+    """Launch and check the baseline on a device of this machine.
+
+    At the smallest shape, and at sizes just below it: there a missing bounds check shows.
+    """
+    least, *_ = by_size(experiment)
+    alone = replace(experiment, shapes=replace(experiment.shapes, tune=(least,), held_out=()))
+    most = elements(alone, least)
+    below = [odd for odd in odd_shapes(alone) if elements(alone, odd) <= most][:1]
+    shapes = " and ".join(map(str, (least, *below)))
+    typer.echo(f"kernelwright: running the baseline at {shapes}", err=True)
+    small = replace(
+        alone,
+        template=None,
+        search=replace(experiment.search, seeds=()),
+        measure=replace(experiment.measure, warmup=1, repeats=3, cache="hot"),
+    )
+    both = replace(small, shapes=replace(small.shapes, held_out=tuple(below)))
+    compared, backend = experiment.reference is not None, experiment.kernel.language
+    with CompileWorker(device) as compiler, closing(DeviceBench(backend, index)) as bench:
+        problem = baseline_problem(both, device, compiler, bench)
+        if problem is None or not any(problem.startswith(f"{odd}: ") for odd in below):
+            return BaselineTried(shapes, compared, problem)
+        warning = (
+            f"your kernel fails its checks at {problem}; shapes.domain has this shape: mend the "
+            "kernel (a bounds check, say) or narrow the domain. A run goes on, with this as a note"
+        )
+        problem = baseline_problem(small, device, compiler, bench)
+        return BaselineTried(str(least), compared, problem, warning)
+
+
+def elements(experiment: Experiment, binding: ShapeBinding) -> int:
+    """Elements of all buffers on a shape."""
+    arguments = resolve_arguments(experiment, binding.symbols)
+    return sum(argument.elements for argument in arguments if argument.is_buffer)
+
+
+def by_size(experiment: Experiment) -> list[ShapeBinding]:
+    """Tune and held-out shapes, the smallest first."""
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
+    return sorted(shapes, key=lambda binding: elements(experiment, binding))

@@ -4,8 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ import typer
 
 from agents.generation.corners import corners
 from agents.settings import SECTIONS, agent_settings
-from cluster.baseline_check import baseline_problem
+from cluster.baseline_check import BaselineTried, by_size, elements, try_baseline
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
 from cluster.runs.budget import checker_bytes
@@ -23,18 +22,15 @@ from tuner.device import Device
 from tuner.drafts.draft_spec import guesses_left, unread_guesses
 from tuner.engine.candidates import Candidates
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
-from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.check.device import require_launches, require_memory
 from tuner.experiment.load import load_experiment
-from tuner.experiment.model import Experiment, ShapeBinding, Template
-from tuner.experiment.odd_shapes import odd_shapes
+from tuner.experiment.model import Experiment, Template
 from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.report.wrapping import fitting
 from tuner.space.feasible import FeasibleSet, feasible_set
 from tuner.trial import Configuration, Rejected, Stage
 from workers.backends.registry import device_for_target
-from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 from workers.reference_check import reference_seconds
@@ -53,21 +49,6 @@ class Attempt:
     configuration: str
     problem: str | None
     over_limit: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BaselineTried:
-    """What the checks of the baseline found on the smallest shape and an odd one."""
-
-    shapes: str
-    compared: bool
-    problem: str | None
-
-    def __str__(self) -> str:
-        if self.problem is not None:
-            return f"the baseline cannot be used: {self.problem}"
-        to = "equals the reference" if self.compared else "runs; there is no reference to compare"
-        return f"the baseline {to}, at {self.shapes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +114,7 @@ def validate(
     if model is not None and not fast:
         attempts = _compile(experiment, space, model)
         if index is not None and attempts[0].problem is None:
-            tried = _try_baseline(experiment, model, index)
+            tried = try_baseline(experiment, model, index)
     expected = None
     if model is not None and not nothing_to_vary:
         expected = _estimate(experiment, model, space, rounds)
@@ -177,6 +158,8 @@ def validate(
             _say(f"  {line}")
         if tried is not None and tried.problem is None:
             _say(f"  {tried}")
+        if tried is not None and tried.warning is not None:
+            _say(f"  warning: {tried.warning}")
     failed = [one for one in attempts if one.problem and not one.over_limit]
     if attempts and attempts[0].problem:
         raise NothingValid("the baseline did not compile; nothing else was tried")
@@ -244,7 +227,9 @@ def _verdict(
     skipped = " (nothing was compiled or run)"
     if attempts:
         skipped = "" if tried else " (compiled, not run)"
-    return f"no errors found{skipped}{f', but {guesses_left(guesses)}' if guesses else ''}"
+    warned = "a warning" if tried and tried.warning else ""
+    left = " and ".join(filter(None, (warned, guesses_left(guesses) if guesses else "")))
+    return f"no errors found{skipped}{f', but {left}' if left else ''}"
 
 
 def _say(line: str) -> None:
@@ -278,56 +263,16 @@ def _device(
     return model, first, ""
 
 
-def _elements(experiment: Experiment, binding: ShapeBinding) -> int:
-    """Elements of all buffers on a shape."""
-    arguments = resolve_arguments(experiment, binding.symbols)
-    return sum(argument.elements for argument in arguments if argument.is_buffer)
-
-
-def _by_size(experiment: Experiment) -> list[ShapeBinding]:
-    """Tune and held-out shapes, the smallest first."""
-    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
-    return sorted(shapes, key=lambda binding: _elements(experiment, binding))
-
-
-def _try_baseline(experiment: Experiment, device: Device, index: int) -> BaselineTried:
-    """Launch and check the baseline on a device of this machine.
-
-    At the smallest shape, and at sizes just below it: there a missing bounds check shows.
-    """
-    least, *_ = _by_size(experiment)
-    alone = replace(experiment, shapes=replace(experiment.shapes, tune=(least,), held_out=()))
-    most = _elements(alone, least)
-    below = [odd for odd in odd_shapes(alone) if _elements(alone, odd) <= most][:1]
-    shapes = " and ".join(map(str, (least, *below)))
-    typer.echo(f"kernelwright: running the baseline at {shapes}", err=True)
-    small = replace(
-        alone,
-        template=None,
-        search=replace(experiment.search, seeds=()),
-        shapes=replace(alone.shapes, held_out=tuple(below)),
-        measure=replace(experiment.measure, warmup=1, repeats=3, cache="hot"),
-    )
-    backend = experiment.kernel.language
-    with CompileWorker(device) as compiler, closing(DeviceBench(backend, index)) as bench:
-        problem = baseline_problem(small, device, compiler, bench)
-    if problem is not None and any(problem.startswith(f"{odd}: ") for odd in below):
-        problem += (
-            "; shapes.domain has this shape: mend the kernel (a bounds check, say) or the domain"
-        )
-    return BaselineTried(shapes, experiment.reference is not None, problem)
-
-
 def _try_reference(experiment: Experiment) -> ReferenceTime:
     """Call the reference at the smallest shape."""
-    shapes = _by_size(experiment)
+    shapes = by_size(experiment)
     least, most = shapes[0], shapes[-1]
     typer.echo(f"kernelwright: calling the reference at {least}", err=True)
     return ReferenceTime(
         shape=str(least),
         seconds=reference_seconds(experiment, least),
         largest=str(most),
-        times_larger=_elements(experiment, most) / _elements(experiment, least),
+        times_larger=elements(experiment, most) / elements(experiment, least),
     )
 
 
