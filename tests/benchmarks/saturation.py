@@ -111,6 +111,8 @@ class StubCompiler:
 class StubBench:
     """Takes so many seconds for each trial, one after the other, from when it has it."""
 
+    waits_for = ""
+
     def __init__(self, number: int, seconds: float) -> None:
         self.name, self.node = f"bench{number}", "here"
         self._seconds = seconds
