@@ -22,9 +22,15 @@ from tuner.csource.indices import Indices
 from tuner.csource.kernels import KernelSource, Parameter, reachable_code
 from tuner.drafts.array_guesses import ArrayGuess, array_guess
 from tuner.drafts.guesses import ArgumentGuess, Guess, SpecGuesses
-from tuner.drafts.symbols import END, INDEX_DTYPES, free_name, quoted, usual_size
+from tuner.drafts.symbols import END, PER_SEGMENT, free_name, quoted, usual_size
 from tuner.drafts.template_guesses import TemplateGuesses
-from tuner.drafts.value_guesses import aligned, cast_align, struct_guess, vector_align
+from tuner.drafts.value_guesses import (
+    aligned,
+    cast_align,
+    index_contents,
+    struct_guess,
+    vector_align,
+)
 from tuner.experiment.model import ITEM_BYTES
 from tuner.expressions import Expression, ExpressionError
 
@@ -39,7 +45,6 @@ _LEAST_SIZE = 32
 
 _THREADS = 256
 _TILE = 16
-_PER_SEGMENT = 8
 """Threads along an axis of a block whose size the application leaves open: of one, of several."""
 
 
@@ -196,7 +201,7 @@ class LaunchGuesses:
             threads = threads * axis
         indices = {f"{name}[]": Polynomial.atom(self._last) for name in self._index_arrays}
         if self._indices.offsets and END not in self._tune:
-            self._tune[END] = _PER_SEGMENT * self._tune.get(self._last, _LEAST_SIZE)
+            self._tune[END] = PER_SEGMENT * self._tune.get(self._last, _LEAST_SIZE)
             self._free.add(END)
         indices |= {f"{name}[]": Polynomial.atom(END) + ONE for name in self._indices.offsets}
         launched = Launched(
@@ -324,14 +329,9 @@ class LaunchGuesses:
         fields, why = {"kind": guess.kind, "dtype": dtype, "shape": f"[{guess.shape}]"}, guess.why
         own = vector_align(self._kernel, dtype, lanes) if lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
+        offset = self._indices.offsets.get(parameter.name)
         used = self._index_arrays.get(parameter.name)
-        if index := self._indices.offsets.get(parameter.name):
-            fields["values"] = f"{{offsets: {END}}}"
-            why += f"; where segments begin and end: {parameter.name}[{index} + 1]"
-        elif used and guess.kind != "out" and dtype in INDEX_DTYPES:
-            key = "values" if guess.kind == "in" else "initial"
-            fields[key] = f'{{integers: [0, "{self._last} - 1"]}}'
-            why += f"; an index: {used}"
+        why += index_contents(fields, parameter.name, offset, used, self._last)
         return ArgumentGuess(
             name=parameter.name, fields=fields, why=why, confidence=guess.confidence
         )

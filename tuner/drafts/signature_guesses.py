@@ -15,15 +15,19 @@ from tuner.csource.kernels import KernelSource, Parameter, reachable_code
 from tuner.csource.tree import without_qualifiers
 from tuner.drafts.array_guesses import extents, size_of, use
 from tuner.drafts.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
-from tuner.drafts.symbols import END, INDEX_DTYPES, free_name, quoted
-from tuner.drafts.value_guesses import aligned, cast_align, struct_guess, vector_align
+from tuner.drafts.symbols import END, PER_SEGMENT, free_name, quoted
+from tuner.drafts.value_guesses import (
+    aligned,
+    cast_align,
+    index_contents,
+    struct_guess,
+    vector_align,
+)
 
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
 multiples of any block that is guessed."""
 _DIM = "n"
-_PER_SEGMENT = 8
-"""Elements of a segment."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,12 @@ class SignatureGuesses:
             ),
             tune={
                 **dict.fromkeys(self._lengths, str(size)),
-                **dict.fromkeys(ends, str(_PER_SEGMENT * size)),
+                **dict.fromkeys(ends, str(PER_SEGMENT * size)),
                 **types,
             },
             held_out={
                 **dict.fromkeys(self._lengths, str(small)),
-                **dict.fromkeys(ends, str(_PER_SEGMENT * small)),
+                **dict.fromkeys(ends, str(PER_SEGMENT * small)),
                 **types,
             },
             sizes_why="sizes that matter to you",
@@ -170,7 +174,7 @@ class SignatureGuesses:
             return shape
         # Unlike sizes, so that products of different ones differ.
         sizes = {name: 4096 + 9 * place for place, name in enumerate(self._sizes)}
-        sizes[END] = _PER_SEGMENT * 4096
+        sizes[END] = PER_SEGMENT * 4096
         elements = [size_of(one, sizes) or 0 for one in reached if one is not None]
         guessed = size_of(_product(shape), sizes) or 0
         longest = max(elements, default=0)
@@ -256,13 +260,8 @@ class SignatureGuesses:
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
         own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
-        if name in self.indices.offsets:
-            fields["values"] = f"{{offsets: {self._symbols[-1]}}}"
-            why += f"; where segments begin and end: {name}[{self.indices.offsets[name]} + 1]"
-        elif kind != "out" and dtype in INDEX_DTYPES and name in self.indices.used_as_index:
-            key = "values" if kind == "in" else "initial"
-            fields[key] = f'{{integers: [0, "{self._shape[0]} - 1"]}}'
-            why += f"; an index: {self.indices.used_as_index[name]}"
+        offset, used = self.indices.offsets.get(name), self.indices.used_as_index.get(name)
+        why += index_contents(fields, name, offset, used, self._shape[0])
         return ArgumentGuess(name=name, fields=fields, why=why, confidence=sure)
 
     def _use(self, name: str, parameter: Parameter) -> tuple[str, str, Confidence]:

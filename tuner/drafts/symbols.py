@@ -23,6 +23,8 @@ _USUAL = (
 _OTHER_SIZE = 512
 END = "nnz"
 """The symbol of where the last segment ends."""
+PER_SEGMENT = 8
+"""Elements of a segment, where nothing says how many."""
 INDEX_DTYPES = frozenset({"int32", "int64", "uint32", "uint64", "int16", "uint16"})
 """Element types of arrays that may hold indices."""
 

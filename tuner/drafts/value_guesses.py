@@ -1,4 +1,4 @@
-"""Guesses about arguments that are passed by value but are no single number."""
+"""Guesses about what arguments hold: structs that are passed by value, and arrays of indices."""
 
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -8,7 +8,7 @@ from tuner.backends.registry import traits_of
 from tuner.csource.kernels import KernelSource, Parameter, element_type
 from tuner.csource.structs import StructMember, struct_members
 from tuner.drafts.guesses import ArgumentGuess
-from tuner.drafts.symbols import INDEX_DTYPES, quoted
+from tuner.drafts.symbols import END, INDEX_DTYPES, quoted
 from tuner.experiment.contents import MAX_FIELD_VALUES, MAX_STRUCT_FIELDS
 from tuner.experiment.fields import MAX_STRUCT_BYTES
 from tuner.experiment.model import ITEM_BYTES
@@ -45,6 +45,27 @@ def aligned(fields: dict[str, str], own: int, cast: int) -> str:
     if max(own, cast) > item:
         fields["align"] = str(max(own, cast))
     return "; the kernel casts pointers to those of vectors" if cast > max(own, item) else ""
+
+
+def index_contents(
+    fields: dict[str, str], name: str, offset: str | None, used: str | None, last: str
+) -> str:
+    """Add what an array holds that is used as an index, and return why; else nothing.
+
+    Args:
+        fields: those of the array so far.
+        name: the array.
+        offset: an index of it, if its elements are where segments begin and end.
+        used: where an element is an index, if one is.
+        last: the size that such an element stays below.
+    """
+    if offset:
+        fields["values"] = f"{{offsets: {END}}}"
+        return f"; where segments begin and end: {name}[{offset} + 1]"
+    if not used or fields["kind"] == "out" or fields["dtype"] not in INDEX_DTYPES:
+        return ""
+    fields["values" if fields["kind"] == "in" else "initial"] = f'{{integers: [0, "{last} - 1"]}}'
+    return f"; an index: {used}"
 
 
 def struct_guess(

@@ -369,3 +369,12 @@ def test_with_a_launch_too_segments_have_their_offsets(tmp_path):
     assert 'shape: ["rows + 1"], values: {offsets: nnz}}' in text
     assert "{name: x, kind: in, dtype: float32, shape: [nnz]}" in text
     assert re.search(r"tune: .*\n    - {rows: 1024, nnz: 8192}", text)
+
+
+def test_the_last_offset_is_the_size_of_that_name_wherever_the_kernel_takes_it(tmp_path):
+    (tmp_path / "k.cl").write_text(
+        "__kernel void k(__global float* o, __global const float* v, __global const int* s,\n"
+        "                int nnz, int rows) {\n  int r = get_global_id(0);\n"
+        "  if (r < rows) { o[r] = 0; for (int i = s[r]; i < s[r + 1]; ++i) o[r] += v[i]; }\n}\n"
+    )
+    assert 'shape: ["rows + 1"], values: {offsets: nnz}}' in draft_spec(tmp_path / "k.cl")
