@@ -20,7 +20,7 @@ from tuner.plan import Binary, KernelStep
 from workers.backends.cuda.argument_blocks import CudaLaunches
 from workers.backends.cuda.driver import Cuda, described, import_cuda
 from workers.loader.port import ArrayView, BoundCell
-from workers.loader.signature import row_major
+from workers.loader.signature import row_major, spanned
 
 _KEPT_LAYOUTS = 4096
 """Distinct extents of arrays whose sizes are remembered."""
@@ -215,10 +215,7 @@ def _array(given: Any) -> ArrayView:
 @lru_cache(maxsize=_KEPT_LAYOUTS)
 def _size(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> int:
     """Bytes from the first element to the end of the last one; strides are in elements."""
-    if 0 in shape:
-        return 0
-    last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    return (last + 1) * item
+    return spanned(shape, strides) * item
 
 
 @cache

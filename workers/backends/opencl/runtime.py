@@ -13,6 +13,7 @@ from workers.backends.opencl.memory import translated
 from workers.backends.opencl.platforms import described
 from workers.elements import dtype_name
 from workers.loader.port import ArrayView, BoundCell
+from workers.loader.signature import spanned
 
 
 def open_runtime() -> "OpenCLRuntime":
@@ -58,13 +59,12 @@ class OpenCLRuntime:
     def _array(self, given: Any) -> ArrayView:
         item = given.dtype.itemsize
         strides = tuple(step // item for step in given.strides)
-        last = sum((n - 1) * step for n, step in zip(given.shape, strides, strict=True))
         base, address = self._location(given.base_data, given.offset)
         return ArrayView(
             given=given,
             base=base,
             address=address,
-            size=0 if 0 in given.shape else (last + 1) * item,
+            size=spanned(given.shape, strides) * item,
             dtype=self._type_name(given.dtype),
             shape=tuple(given.shape),
             strides=strides,
