@@ -19,9 +19,20 @@ from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 
 
+@dataclass(frozen=True, slots=True)
+class BaselineProblem:
+    """Why the baseline cannot be used, and on which shape that was seen, if on one."""
+
+    detail: str
+    shape: ShapeBinding | None = None
+
+    def __str__(self) -> str:
+        return self.detail if self.shape is None else f"{self.shape}: {self.detail}"
+
+
 def baseline_problem(
     experiment: Experiment, device: Device, compiler: CompileWorker, bench: DeviceBench
-) -> str | None:
+) -> BaselineProblem | None:
     """Why the baseline cannot be prepared on the experiment's shapes; ``None`` if it can.
 
     Preparing compiles it, launches it on every shape with all checks, compares it with the
@@ -32,16 +43,15 @@ def baseline_problem(
     begun = candidates.begin(BASELINE, None, Configuration(()), shapes)
     baseline = candidates.compile_now(compiler.compile, begun)
     if isinstance(baseline, Rejected):
-        return baseline.detail
+        return BaselineProblem(baseline.detail)
     setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
     try:
         result = bench.prepare(setup).result
     except SpecError as error:
-        return str(error)
+        return BaselineProblem(str(error))
     if not isinstance(result, Rejected):
         return None
-    where = "" if result.shape is None else f"{shapes[result.shape]}: "
-    return f"{where}{result.detail}"
+    return BaselineProblem(result.detail, None if result.shape is None else shapes[result.shape])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +94,16 @@ def try_baseline(experiment: Experiment, device: Device, index: int) -> Baseline
     compared, backend = experiment.reference is not None, experiment.kernel.language
     with CompileWorker(device) as compiler, closing(DeviceBench(backend, index)) as bench:
         problem = baseline_problem(both, device, compiler, bench)
-        if problem is None or not any(problem.startswith(f"{odd}: ") for odd in below):
-            return BaselineTried(shapes, compared, problem)
+        if problem is None or problem.shape not in below:
+            return BaselineTried(shapes, compared, None if problem is None else str(problem))
         warning = (
             f"your kernel fails its checks at {problem}; shapes.domain has this shape: mend the "
             "kernel (a bounds check, say) or narrow the domain. A run goes on, with this as a note"
         )
         problem = baseline_problem(small, device, compiler, bench)
-        return BaselineTried(str(least), compared, problem, warning)
+        return BaselineTried(
+            str(least), compared, None if problem is None else str(problem), warning
+        )
 
 
 def elements(experiment: Experiment, binding: ShapeBinding) -> int:

@@ -212,7 +212,8 @@ class _Trial:
     def _prepared(self, experiment: Experiment) -> str | None:
         """Why the baseline cannot be prepared with the experiment's reference, if so."""
         assert self._bench is not None
-        return baseline_problem(experiment, self._device, self._compiler, self._bench)
+        found = baseline_problem(experiment, self._device, self._compiler, self._bench)
+        return None if found is None else str(found)
 
 
 def _cases(experiment: Experiment) -> Sequence[RecordedCase]:
