@@ -337,10 +337,9 @@ class Confirmation:
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
                 continue
-            place = str(self._prep.bindings[shape])
             unchecked = Unchecked(
-                shape=place,
-                inputs=spec.label.removeprefix(f"odd shape {place}, "),
+                shape=str(self._prep.bindings[shape]),
+                inputs=spec.label,
                 reason=case.detail,
                 code=case.code,
                 wrong=self._is_odd(shape) and is_wrong(case),

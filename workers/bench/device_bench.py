@@ -277,7 +277,7 @@ class DeviceBench:
             return first
         for (_, spec), case in zip(wanted, oracle.cases(wanted), strict=True):
             if isinstance(case, Rejected):
-                return replace(case, detail=f"{case.detail} ({spec.label})")
+                return replace(case, detail=f"{case.detail} ({spec.described})")
             prep.cases[case.shape] = (*prep.cases.get(case.shape, ()), case)
         if refused := trivial_answer_rejection(
             {shape: prep.arguments[shape] for shape in prep.tune}, prep.cases

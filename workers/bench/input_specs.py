@@ -40,6 +40,7 @@ class InputSpec:
     ``label`` is for people, ``key`` chooses the random streams. The argument ``spare`` keeps the
     default distribution. ``flip`` changes a few elements of every input; ``redraw`` draws one
     argument anew at large magnitude. The outputs are those after so many ``launches`` in a row.
+    ``odd_shape`` is the shape in words, if it is one that is not timed.
     """
 
     label: str
@@ -49,6 +50,12 @@ class InputSpec:
     flip: bool = False
     redraw: str | None = None
     launches: int = 1
+    odd_shape: str = ""
+
+    @property
+    def described(self) -> str:
+        """The label, with the odd shape if it is on one."""
+        return f"odd shape {self.odd_shape}, {self.label}" if self.odd_shape else self.label
 
     @property
     def digest(self) -> str:
@@ -122,7 +129,7 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]
     other = [spec for spec in specs if spec.distribution == "outliers"] or specs
     spec = (other[0], FIRST)[shape % 2]
-    return [replace(spec, label=f"odd shape {prep.bindings[shape]}, {spec.label}")]
+    return [replace(spec, odd_shape=str(prep.bindings[shape]))]
 
 
 def _first_turn(prep: Preparation, spec: InputSpec) -> int:

@@ -162,7 +162,7 @@ class Oracle:
         shapes = {a.name: a.shape for a in self._arguments[shape]}
         return VerificationCase(
             shape=shape,
-            label=spec.label,
+            label=spec.described,
             contents=record.contents,
             expected=record.expected,
             keep_outputs=spec.flip,

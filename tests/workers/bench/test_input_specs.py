@@ -50,7 +50,7 @@ def test_an_odd_shape_has_one_case() -> None:
     assert len(odd) > 12
     for shape in odd:
         (spec,) = extra_specs(prep, shape)
-        assert spec.label.startswith(f"odd shape {prep.bindings[shape]}, ")
+        assert spec.described.startswith(f"odd shape {prep.bindings[shape]}, ")
 
 
 def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_small() -> None:
