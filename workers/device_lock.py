@@ -96,7 +96,7 @@ class DeviceLock:
             self._mutex.release()
 
     def _enter(self, patience: float) -> None:
-        """Take the mutex, but with patience before nobody who asks without."""
+        """Take the mutex; with patience, let threads that ask without it go first."""
         latest = time.monotonic() + patience
         while time.monotonic() < latest:
             if not self._urgently_used() and self._mutex.acquire(blocking=False):

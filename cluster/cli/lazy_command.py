@@ -61,4 +61,6 @@ def _begin_children(spec: object) -> None:
     packages = (preloaded_modules(one.name) for one in backends())
     begin_server([*_CHILDREN, *chain.from_iterable(packages)])
     if isinstance(spec, str):
-        import_module("cluster.commands.find_spec").begin_looking_for_devices(spec)
+        from cluster.commands.find_spec import begin_looking_for_devices
+
+        begin_looking_for_devices(spec)

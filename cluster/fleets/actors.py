@@ -351,7 +351,7 @@ class ActorBench:
             self.waits_for = ""
 
     async def _ask(self) -> None:
-        with suppress(RayError):  # whoever awaits the work learns why
+        with suppress(RayError):  # the work itself raises the reason
             while True:
                 await asyncio.sleep(WAITING_SECONDS)
                 self.waits_for = await self._actor.calls.waits_for.remote()

@@ -144,7 +144,7 @@ class PooledFleet:
 
     @property
     def benches_waiting(self) -> str:
-        """For which device a bench has waited long, and who has it; empty if none does."""
+        """A long wait of a bench: its device, and which process uses it; empty without one."""
         return next((found for bench in self._benches if (found := bench.waits_for)), "")
 
     def bench_changes(self) -> tuple[BenchChange, ...]:

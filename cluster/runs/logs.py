@@ -51,7 +51,7 @@ def logged(run: Path, took_over: str = "") -> Iterator[None]:
     try:
         yield
         _log.info("process %d ends", os.getpid())
-    except (asyncio.CancelledError, GeneratorExit):  # a second signal, or nobody reads its output
+    except (asyncio.CancelledError, GeneratorExit):  # a second signal, or its output is closed
         _log.warning("process %d is ended before it can end the run in order", os.getpid())
         raise
     except KernelwrightError as error:

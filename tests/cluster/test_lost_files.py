@@ -33,7 +33,7 @@ def test_a_folder_that_holds_no_search_is_no_round(run, capsys):
     (run / "rounds.json").unlink()
     report(run, as_json=True)
     found = json.loads(capsys.readouterr().out)["outcome"]
-    assert found == "unfinished", "without rounds.json nobody knows whether the last round ended"
+    assert found == "unfinished", "only rounds.json tells that the last round has ended"
 
 
 def test_a_folder_that_holds_no_search_is_filled_or_named(tmp_path):

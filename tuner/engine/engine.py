@@ -150,7 +150,7 @@ class Engine:
 
     @property
     def benches_waiting(self) -> str:
-        """For which device a bench has waited long, and who has it; empty if none does."""
+        """A long wait of a bench: its device, and which process uses it; empty without one."""
         return "" if self._fleet is None else self._fleet.benches_waiting
 
     async def fleet(self) -> Fleet:

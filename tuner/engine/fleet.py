@@ -45,7 +45,7 @@ class Fleet(Protocol):
 
     @property
     def benches_waiting(self) -> str:
-        """For which device a bench has waited long, and who has it; empty if none does."""
+        """A long wait of a bench: its device, and which process uses it; empty without one."""
         ...
 
     def bench_changes(self) -> tuple[BenchChange, ...]:
