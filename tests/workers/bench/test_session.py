@@ -392,7 +392,7 @@ def test_a_device_that_reports_too_little_is_found_out_by_another_clock(
         for shot, seen in zip(
             shots, real["run_bursts"](server, shots, *more, **options), strict=False
         ):
-            times = tuple(ns / 40 for ns in seen.times)
+            times = tuple(ns / 160 for ns in seen.times)
             yield seen._replace(times=times) if shot.launchable in launchables else seen
 
     for changed in (load, bind, run_bursts):
@@ -400,7 +400,7 @@ def test_a_device_that_reports_too_little_is_found_out_by_another_clock(
     slow = GOOD.replace(
         "if (i < n) out[i] = 2 * x[i]", "float sum = 0; if (i < n) LOOP out[i] = sum"
     )
-    slow = slow.replace("LOOP", "{ for (int k = 0; k < 400; k++) sum = sum * 0.5f + x[i]; }")
+    slow = slow.replace("LOOP", "{ for (int k = 0; k < 1600; k++) sum = sum * 0.5f + x[i]; }")
     slow = slow.replace("} out", "} if (i < n) out")
     outcome = laboratory.outcome(slow)
     assert isinstance(outcome, Rejected)
