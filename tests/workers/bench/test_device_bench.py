@@ -347,7 +347,7 @@ def test_a_child_killed_while_it_prepares_is_replaced(laboratory, monkeypatch) -
 
 def test_a_binary_loaded_before_gets_a_new_child(laboratory) -> None:
     counting = GOOD.replace("kernel", "global int used; kernel", 1).replace(
-        "if (i < n)", "if (i == 0) used++; if (i < n && used < 600)"
+        "if (i < n)", "if (i == 0) used++; if (i < n && used < 1800)"
     )
     for _ in range(7):
         assert isinstance(laboratory.outcome(counting), Measured)
