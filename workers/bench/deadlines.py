@@ -10,10 +10,10 @@ class Deadlines:
     A launch may take ``max(launch, factor × baseline)``, a first launch that compiles ``first``, a
     request that launches nothing ``control``. In a burst, every launch but one may take ``slower``
     times as long as the kernel's slowest one so far, so that a hang costs little more than one
-    launch's deadline.
+    launch's deadline. On a busy GPU a trap was told only after more than a second.
     """
 
-    launch: float = 1.0
+    launch: float = 3.0
     factor: float = 200.0
     slower: float = 10.0
     first: float = 20.0
