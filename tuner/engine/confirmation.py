@@ -331,6 +331,8 @@ class ConfirmationQueue:
         """What the history says now, found once for each of its states: every step asks."""
         applied = self._history.applied
         if self._judged is None or self._judged[0] != applied:
-            unsure = undecided(self._history, cells=self._has_rest)
+            confirm = self._history.experiment.confirm
+            until = confirm.until if self._rest else None  # rounds need verdicts alone
+            unsure = undecided(self._history, cells=self._has_rest, until=until)
             self._judged = applied, (winners(self._history), *unsure)
         return self._judged[1]

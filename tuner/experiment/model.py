@@ -294,6 +294,9 @@ class ConfirmSettings:
     """Leading configurations to confirm."""
     processes: Annotated[int, Field(ge=2, le=100)] = 5
     """Fresh processes that time them beside the baseline, at most; three may be enough."""
+    until: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Go on until the interval of the speedup over all tune shapes is this narrow, as a share of
+    the speedup, within `processes` and `search.seconds`. Without it verdicts need to be decided."""
 
 
 Cache = Literal["cold", "hot"]

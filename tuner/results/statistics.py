@@ -93,6 +93,13 @@ class Comparison:
         return math.log(self.high / self.low) / 2
 
     @property
+    def width(self) -> float:
+        """The interval's width as a share of the speedup; infinite if that is not known."""
+        if self.low is None or self.high is None:
+            return math.inf
+        return (self.high - self.low) / self.speedup
+
+    @property
     def surely_faster(self) -> bool:
         """Whether the interval is above 1, however small the gain."""
         return self.low is not None and self.low > 1

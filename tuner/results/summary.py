@@ -55,12 +55,16 @@ def winners(history: History) -> tuple[int, ...]:
     return _Summary(history).winners()
 
 
-def undecided(history: History, *, cells: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Winners whose verdicts more processes could change: on tune shapes, on held-out shapes.
+def undecided(
+    history: History, *, cells: bool, until: float | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Winners that more processes are wanted for: on tune shapes, on held-out shapes.
 
-    With ``cells`` the verdicts on single shapes count too, not only those over all of them.
+    Those whose verdicts these could change, and those whose interval over all tune shapes is wider
+    than ``until``, as a share of the speedup. With ``cells`` the verdicts on single shapes count
+    too, not only those over all of them.
     """
-    return _Summary(history).undecided(cells=cells)
+    return _Summary(history).undecided(cells=cells, until=until)
 
 
 class _Summary:
@@ -95,7 +99,13 @@ class _Summary:
         named += [member.trial for member in portfolio.members] if portfolio else []
         return tuple(dict.fromkeys(named))
 
-    def undecided(self, *, cells: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def undecided(
+        self, *, cells: bool, until: float | None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        def known(comparison: Comparison | None) -> bool:
+            narrow = until is None or comparison is None or comparison.width <= until
+            return narrow and _decided(comparison)
+
         best_new = self._best_new()
         general = self._general(best_new)
         portfolio = self._portfolio(general)
@@ -104,7 +114,7 @@ class _Summary:
         for one in filter(None, (general, best_new)):
             judged = [cell.comparison for cell in one.cells if cell.shape in self.tune]
             if not (
-                _decided(one.comparison)
+                known(one.comparison)
                 and (one.gain is None or one.gain.gain_decided)
                 and all(_decided(each) for each in judged if cells)
             ):
@@ -113,7 +123,7 @@ class _Summary:
                 held_out.append(one.trial)
         if portfolio:
             gain = portfolio.gain
-            if not (_decided(portfolio.comparison) and (gain is None or gain.gain_decided)):
+            if not (known(portfolio.comparison) and (gain is None or gain.gain_decided)):
                 tune += [member.trial for member in portfolio.members]
             held_out += [
                 trial

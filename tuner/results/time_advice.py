@@ -1,4 +1,4 @@
-"""Advice on the seconds of a budget: exceeded, or too few to decide a verdict."""
+"""Advice on a budget: exceeded, or too small to decide a verdict or to narrow its interval."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ EXCEEDED = 1.1
 
 def time_advice(history: History, comparison: Comparison | None) -> Iterator[str]:
     """Lines on a finished run whose budget was exceeded, or left ``comparison`` undecided."""
-    given, most = history.experiment.search.seconds, history.experiment.confirm.processes
+    given, confirm = history.experiment.search.seconds, history.experiment.confirm
     if not history.finished:
         return
     if history.spent > EXCEEDED * given:
@@ -19,8 +19,16 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
             f"the run took {history.spent - given:.0f} s longer than search.seconds allows: "
             "preparing and the fewest checks and timings took longer than expected"
         )
-    if comparison and comparison.processes < most and not comparison.decided:
+    if comparison is None:
+        return
+    if comparison.processes < confirm.processes and not comparison.decided:
         yield (
-            f"no time was left to confirm in more than {comparison.processes} of {most} "
-            "processes: a longer search.seconds may decide what is unclear"
+            f"no time was left to confirm in more than {comparison.processes} of "
+            f"{confirm.processes} processes: a longer search.seconds may decide what is unclear"
+        )
+    elif confirm.until and comparison.width > confirm.until:
+        short = comparison.processes < confirm.processes
+        yield (
+            f"the interval is wider than confirm.until after {comparison.processes} processes: "
+            f"a larger {'search.seconds' if short else 'confirm.processes'} would narrow it"
         )

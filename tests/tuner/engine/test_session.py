@@ -592,6 +592,20 @@ def test_a_certain_verdict_ends_confirmation_early():
     assert summarise(history).general.comparison.processes == 3
 
 
+@pytest.mark.parametrize(("width", "processes", "told"), [(0.1, 3, False), (1e-7, 7, True)])
+def test_a_decided_verdict_is_confirmed_further_until_its_interval_is_narrow(
+    width, processes, told
+):
+    problem = at_most(7)
+    problem = replace(problem, confirm=replace(problem.confirm, until=width))
+    history = Run(problem).drive(fleet(noise=1e-4)).history
+    result = summarise(history)
+    assert result.general.comparison.processes == processes
+    wider = "the interval is wider than confirm.until after 7 processes"
+    assert any(line.startswith(wider) for line in result.advice) == told
+    assert scopes(Run(problem, rest=False).drive(fleet(noise=1e-4)).history) == ["tune"] * 3
+
+
 def test_only_winners_go_on_and_no_longer_than_they_may():
     run, busy = Run(at_most(5), incumbents=(ENTERED,)), fleet(noise=0.2)
     history = run.drive(busy).history
