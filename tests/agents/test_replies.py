@@ -167,6 +167,11 @@ def test_one_source_and_no_other() -> None:
     assert code(reply_text(draft(), "\0" + SOURCE)) == "malformed"
 
 
+@pytest.mark.parametrize("key", ["reference", "arguments", "shapes", "kernel", "cost", "measure"])
+def test_a_reply_with_a_template_says_nothing_of_how_it_is_judged(key: str) -> None:
+    assert code(reply_text(draft() | {key: "reference.py:easy"})) == "schema"
+
+
 def edited(**changes: object) -> dict[str, object]:
     return draft() | changes
 

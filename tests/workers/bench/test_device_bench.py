@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,6 +158,16 @@ def test_inputs_differ_between_runs(laboratory, runtime_folder) -> None:
             r"the baseline disagrees with its reference: out\[\d+\] is .*, expected ",
         ),
         (
+            {"reference": {"2 * x + y": "2 * x + y + (len(x) > 1024)"}},
+            Code.DISAGREES,
+            "the baseline disagrees with its reference",
+        ),
+        (
+            {"reference": {"2 * x + y": "x * float('nan')"}},
+            Code.DISAGREES,
+            "the baseline disagrees with its reference",
+        ),
+        (
             {"affine": {"i < n": "i < n - 3"}},
             Code.NOT_WRITTEN,
             r"the baseline never writes 3 elements, such as out\[1021\]; launch as many blocks",
@@ -208,6 +219,19 @@ def test_what_cannot_judge_is_refused(tmp_path, texts, code, says) -> None:
     rejected = refused(tmp_path, **texts)
     assert rejected.code == code
     assert re.search(says, rejected.detail), rejected.detail
+
+
+@pytest.mark.parametrize("away", ["(1 + 4e-5f)", "(1 - 4e-5f)"])
+def test_a_reference_that_is_off_admits_at_most_three_times_the_tolerance(
+    tmp_path, away: str
+) -> None:
+    off = {"reference": {"2 * x + y": "(2 * x + y) * (1 + 9e-6)"}}
+    with closing(Laboratory(changed(tmp_path, **off))) as laboratory:
+        assert isinstance(laboratory.outcome(GOOD), Measured)
+        outcome = laboratory.outcome(GOOD.replace("2 * x[i] + y[i]", f"(2 * x[i] + y[i]) * {away}"))
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.WRONG_RESULT
+    assert "times the bound" in outcome.detail
 
 
 def test_a_baseline_that_faults_on_alignment_is_told_of_align() -> None:
