@@ -37,8 +37,11 @@ def ours(spec: Path, fleet: str, run: Path, **environment: str) -> dict[str, Any
 
 
 def theirs(command: str) -> dict[str, Any]:
-    """Run the peer; its own figures."""
-    ran = subprocess.run(shlex.split(command), check=True, stdout=subprocess.PIPE, text=True)
+    """Run the peer without CuPy's cache of binaries, as ours starts without one; its figures."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "CUPY_CACHE_DIR": cache}
+        words = shlex.split(command)
+        ran = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
     return found
 
