@@ -79,6 +79,11 @@ def drain(cluster, node_id, seconds=120):
     assert told[0], told
 
 
+@pytest.fixture(params=range(int(os.environ.get("FAULT_TIMES", "1"))))
+def fault_time(request):
+    """Which of so many times the test of a fault is run."""
+
+
 @pytest.fixture(scope="session")
 def ray_cluster():
     """The one Ray of this process, which has joined it."""

@@ -101,7 +101,7 @@ def note(row, run, seconds, said):
     first loss in its journal.
     """
     lost = [fact.reason for fact in RunView.open(run).facts() if fact.kind == "work.lost"]
-    signs = ("error:", " lost (", "waiting for a bench")
+    signs = ("error:", " lost (", "waiting for", "drained", "No space left", " holds ")
     told = [line for line in said if any(sign in line for sign in signs)]
     words = next(iter(told + lost), "nothing")
     line = f"| {row} | {len(lost)} | {seconds:.1f} s | {words} |"

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
+from tests.cluster import faults
 from tests.cluster.conftest import drain
 from tests.cluster.kernels import SPEC
 from tests.cluster.test_ray_driver import begin, facts
@@ -25,13 +26,13 @@ async def until(holds):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fault_time")
 def test_a_node_that_joins_is_used_one_without_a_driver_named_and_a_drained_one_left(
     tmp_path, two_gpus
 ):
     from cluster.fleets.ray import open_ray_fleet
 
-    text = SPEC.replace("trials: 6", "trials: 40")
-    run = begin(tmp_path, text)
+    run = faults.begin(tmp_path)
     fleets, nodes = [], []
 
     async def opener(backend):
@@ -43,15 +44,21 @@ def test_a_node_that_joins_is_used_one_without_a_driver_named_and_a_drained_one_
         nodes.append(node)
         return node
 
+    async def noted(row, benches, since):
+        await until(lambda: fleets[0].bench_slots == benches)
+        faults.note(row, run, time.monotonic() - since, ())
+
     async def follow():
-        done = False
+        joined = drained = None
         async for progress in SearchRun(RunProcess(run, opener)).progress():
-            if progress.finished and not done:
-                done = True
+            if progress.finished and not joined:
+                since = time.monotonic()
                 joined = add(num_cpus=2)
-                await until(lambda: fleets[0].bench_slots == 3)
-                drain(two_gpus, joined.node_id)
-                await until(lambda: fleets[0].bench_slots == 2)
+                await noted("nothing; a node is added", 3, since)
+            elif progress.finished >= faults.TRIALS // 2 and not drained:
+                since, drained = time.monotonic(), joined.node_id
+                drain(two_gpus, drained)
+                await noted("a GPU node is drained", 2, since)
 
     try:
         add(num_cpus=1, env_vars={"OCL_ICD_VENDORS": "/nonexistent"})
@@ -60,10 +67,8 @@ def test_a_node_that_joins_is_used_one_without_a_driver_named_and_a_drained_one_
     finally:
         for node in nodes:
             two_gpus.remove_node(node)
-    finished = facts(run, "trial.finished")
-    assert finished
-    assert all(isinstance(fact.outcome, Measured) for fact in finished)
-    assert len(facts(run, "run.finished")) == 1
+    assert all(isinstance(fact.outcome, Measured) for fact in faults.finished(run))
+    faults.check(run)
     lost = facts(run, "bench.lost")
     assert all(fact.node == os.uname().nodename for fact in lost)
     no_driver, drained = (fact.reason for fact in lost)

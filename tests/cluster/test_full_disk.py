@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from cluster.commands.report import FILES, finish
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
+from tests.cluster.faults import finished, note, recovery
 from tests.cluster.kernels import ROOT, SPEC, command, kernelwright, write_experiment
 from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.errors import JournalUnwritable
@@ -90,6 +92,7 @@ def test_a_journal_that_cannot_be_written_ends_the_run_which_goes_on_with_nothin
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fault_time")
 @pytest.mark.parametrize(
     ("size", "code", "said"),
     [
@@ -120,7 +123,13 @@ def test_a_run_on_a_full_file_system_prints_its_result_and_how_to_go_on(tmp_path
     assert done.returncode == code, done.stderr
     assert ("outcome=unfinished" in done.stdout) == (code == 3)
     assert re.search(f"{said}.*kernelwright resume {small}/run", done.stderr)
-    again = kernelwright("resume", tmp_path / "run", "--fleet", "local")
+    run, began = tmp_path / "run", time.time()
+    before = finished(run)
+    again = kernelwright("resume", run, "--fleet", "local")
+    seconds = recovery(run, began) or time.time() - began
     assert again.returncode == 0, again.stderr
+    assert finished(run)[: len(before)] == before
     assert re.search("outcome=(improved|no_gain)", again.stdout)
-    assert {"results.csv", "report.html"} <= {path.name for path in (tmp_path / "run").iterdir()}
+    row = f"the disk is full, {'for the journal' if code else 'for derived files'}"
+    note(row, run, seconds, done.stderr.splitlines())
+    assert {"results.csv", "report.html"} <= {path.name for path in run.iterdir()}

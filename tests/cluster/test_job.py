@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 import pytest
 
 from tests.cluster.conftest import drain, start_ray
+from tests.cluster.faults import note
 from tests.cluster.kernels import (
     ROOT,
     SPEC,
@@ -167,6 +168,7 @@ def check_resumed(run, words):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fault_time")
 def test_a_job_on_a_node_that_is_drained_ends_with_143_and_is_resumed_elsewhere(tmp_path):
     run, cluster = tmp_path / "run", start_ray(dashboard=True)
     try:
@@ -180,11 +182,11 @@ def test_a_job_on_a_node_that_is_drained_ends_with_143_and_is_resumed_elsewhere(
         took = time.monotonic() - began
     finally:
         cluster.shutdown()
-    print(f"ended {took:.1f} s after the notice")
     assert process.wait() == 143, said
     assert "this node of the Ray cluster is being drained; continue with: " in said
     assert f"kernelwright submit --resume {run}" in said
     assert took < NOTICE_SECONDS
+    note("the only node is drained, the job submitted", run, took, said.splitlines())
     check_resumed(run, ["resume", run, "--fleet", "local"])
 
 

@@ -1,6 +1,7 @@
 """Runs share the GPUs of a cluster: which they take, what they wait for, and who holds them."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ from cluster.runs.workplace import workplace
 from cluster.settings import Settings
 from tests.agents.devices import CPU
 from tests.agents.test_loop import BASELINE_NS
+from tests.cluster import faults
 from tests.cluster.kernels import SPEC, write_experiment
 from tests.cluster.test_agent_run import REPLIES, cost
 from tests.cluster.test_agent_run import begin as begin_replay
@@ -243,6 +245,8 @@ async def followed(run, **share):
 @pytest.mark.slow
 @pytest.mark.usefixtures("two_gpus")
 def test_a_gpu_that_another_user_works_on_is_passed_over(monkeypatch):
+    import ray
+
     from cluster.fleets.actors import ActorBench
     from cluster.fleets.ray import open_ray_fleet
 
@@ -262,6 +266,8 @@ def test_a_gpu_that_another_user_works_on_is_passed_over(monkeypatch):
         return slots, [(one.bench, one.reason) for one in changes if one.kind == "bench.lost"]
 
     async def all_opened():
+        while ray.available_resources().get("GPU") != 2:  # a fleet before may give them back yet
+            await asyncio.sleep(0.1)
         assert await opened(gpus=1) == (1, [(asked[0].name, REASON)])
         busy.add("both")
         with pytest.raises(EnvironmentProblem, match=f"1 GPU .* nothing found room; .*{REASON}"):
@@ -272,40 +278,47 @@ def test_a_gpu_that_another_user_works_on_is_passed_over(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.usefixtures("two_gpus", "fault_time")
 def test_two_runs_with_a_gpu_each_end_side_by_side(tmp_path):
     first, second = (begin(tmp_path / name) for name in "ab")
 
     async def both():
-        await asyncio.gather(followed(first, gpus=1), followed(second, gpus=1))
+        return await asyncio.gather(followed(first, gpus=1), followed(second, gpus=1))
 
-    asyncio.run(both())
+    began = time.time()
+    said = asyncio.run(both())
+    assert not [words for run in said for words in run if "waiting for" in words]
+    faults.note("nothing; two runs, a GPU each", second, time.time() - began, said[1])
     for run in (first, second):
         assert facts(run, "run.finished")
         assert facts(run, "epoch.opened")[0].bench_slots == 1
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.usefixtures("two_gpus", "fault_time")
 def test_a_second_run_is_refused_at_once_or_waits_and_says_who_holds_the_gpus(tmp_path):
-    first, second, third = (begin(tmp_path / name) for name in "abc")
+    first = faults.begin(tmp_path / "a")  # the longest: the others begin while it works
+    second, third = (begin(tmp_path / name) for name in "bc")
 
     async def all_three():
         going = asyncio.create_task(followed(first))
         while not facts(first, "epoch.opened"):
             await asyncio.sleep(0.1)
-        began = asyncio.get_running_loop().time()
+        waiting = asyncio.create_task(followed(third, gpus=2, wait=True))
+        began = time.monotonic()
         with pytest.raises(EnvironmentProblem) as refused:
             await followed(second)
-        seconds = asyncio.get_running_loop().time() - began
-        waited = await followed(third, gpus=2, wait=True)
+        seconds = time.monotonic() - began
         await going
-        return str(refused.value), seconds, waited
+        ended = time.time()
+        return str(refused.value), seconds, ended, await waiting
 
-    said, seconds, waited = asyncio.run(all_three())
+    said, seconds, ended, waited = asyncio.run(all_three())
     assert f"0 of 2 free: run {first} holds 2; wait for them with --wait" in said
     assert seconds < 20
     assert f"waiting for 2 GPUs: run {first} holds 2" in waited
+    faults.note("nothing; a run waits for both GPUs", third, faults.recovery(third, ended), waited)
+    faults.note("nothing; a run finds no GPU free", second, seconds, [f"error: {said}"])
     assert facts(first, "epoch.opened")[0].bench_slots == 2
     assert facts(third, "epoch.opened")[0].bench_slots == 2
     assert facts(first, "run.finished")

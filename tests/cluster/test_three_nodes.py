@@ -3,10 +3,13 @@
 The head drives and compiles; each of the two other nodes has a GPU that is not there, and PoCL.
 Each fault strikes a run that has finished a few trials: none of those may be lost or repeated, and
 the run has to end as if nothing had been, if need be after a resume. Each test prints its row of
-the table in ``docs/clusters.md``, with the seconds until the run recovered. All rows five times,
-with the rows appended to a file, on a machine that does nothing else (an hour on two cores)::
+the table in ``docs/clusters.md``, with the seconds until the run recovered. All rows of this file
+five times, with the rows appended to a file, on a machine that does nothing else (an hour on two
+cores)::
 
     FAULT_TIMES=5 RECOVERY_LOG=faults.md pytest -m slow tests/cluster/test_three_nodes.py
+
+Tests of other files that use the fixture ``fault_time`` are repeated in the same way.
 """
 
 import os
@@ -40,7 +43,11 @@ from tuner.engine.retries import ATTEMPTS
 from tuner.run_directory import RunView
 from tuner.trial import Measured
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("fault_time"),
+]
 
 STARTS = 3
 """How often a node is started at most."""
@@ -175,11 +182,6 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-@pytest.fixture(autouse=True, params=range(int(os.environ.get("FAULT_TIMES", "1"))))
-def _time(request):
-    """Which of so many times a test is run."""
-
-
 @pytest.fixture(scope="module")
 def clusters():
     """The cluster of the last fault, if there was one: three nodes take a minute to start."""
@@ -263,6 +265,18 @@ def test_a_driver_that_is_killed_says_so_and_the_run_is_resumed(nodes, tmp_path)
     again = Follower(nodes, run)
     assert again.end()[0] == 0
     check(run, before, at, "driver", said)
+
+
+def test_a_second_driver_is_refused_and_the_first_goes_on(nodes, tmp_path):
+    run = begin(tmp_path)
+    follower = Follower(nodes, run)
+    until(lambda: (run / "lease.json").exists())
+    refused, why = Follower(nodes, run).end()
+    before, at = finished(run), time.time()
+    assert (refused, "is in use by process" in why) == (3, True), why
+    code, said = follower.end()
+    assert code == 0, said
+    check(run, before, at, "nothing; a second driver on the same run directory", why)
 
 
 def test_without_any_gpu_node_it_waits_and_goes_on_with_a_new_one(nodes, tmp_path):
