@@ -19,6 +19,7 @@ from cluster.runs.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begu
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
 from tuner.files import inside, make_folder, write_whole
+from tuner.journal.facts import Entry
 from tuner.journal.history import History
 from tuner.journal.timeline import Timeline, timeline
 from tuner.lease import Tenure, read_tenure
@@ -70,10 +71,14 @@ def result_of(run_dir: Path) -> tuple[History, Result]:
     """
     view = result_view(run_dir)
     history = history_of(view)
+    return history, _judged(run_dir, view, history)
+
+
+def _judged(run_dir: Path, view: RunView, history: History) -> Result:
     result = summarise(history)
     if view.path != run_dir and not is_over(run_dir):  # a round has ended, but not the run
-        result = replace(result, outcome="unfinished")
-    return history, result
+        return replace(result, outcome="unfinished")
+    return result
 
 
 def status(run_dir: Path, *, as_json: bool) -> None:
@@ -212,32 +217,33 @@ def stop(run_dir: Path, *, now: bool) -> None:
 
 
 def export(run_dir: Path, *, output: Path | None, form: str) -> None:
-    """Write the tuned sources and their header, or all trials; print the paths."""
-    outcome = result_of(run_dir)[1].outcome
+    """Write the tuned sources and their header, or all trials; print the paths.
+
+    Raises:
+        NothingValid: nothing was confirmed, or nothing was tried.
+        EnvironmentProblem: a file cannot be written.
+    """
+    view = result_view(run_dir)
+    entries = view.entries()
+    history = History.of(view.experiment, entries)
+    result = _judged(run_dir, view, history)
     if form == "sources":
-        written = write_export(run_dir, output or run_dir / "export")
-        if outcome == "no_gain":
+        written = _write_sources(export_files(history, result), output or run_dir / "export")
+        if result.outcome == "no_gain":
             nothing = "nothing is confirmed as faster: the header picks your kernel on every shape"
             typer.echo(f"kernelwright: {nothing}", err=True)
     else:
-        written = [write_trials(run_dir, form, output or run_dir / "export" / TRIALS[form])]
-    if outcome == "unfinished":
+        path = output or run_dir / "export" / TRIALS[form]
+        written = [_write_trials(history, entries, form, path)]
+    if result.outcome == "unfinished":
         again = f"export again when it has (`kernelwright status {run_dir}`)"
         typer.echo(f"kernelwright: {run_dir} has not ended: {again}", err=True)
     for path in written:
         typer.echo(path)
 
 
-def write_trials(run_dir: Path, form: str, path: Path) -> Path:
-    """Write all trials in a format of Kernel Tuner, ``t4`` or ``cache``; return the path.
-
-    Raises:
-        NothingValid: nothing was tried.
-        EnvironmentProblem: the file cannot be written.
-    """
-    view = result_view(run_dir)
-    entries = view.entries()
-    history = History.of(view.experiment, entries)
+def _write_trials(history: History, entries: Sequence[Entry], form: str, path: Path) -> Path:
+    """Write all trials in a format of Kernel Tuner, ``t4`` or ``cache``; return the path."""
     if not history.outcomes:
         raise NothingValid("there is nothing to export: no trial has finished")
     make_folder(path.absolute().parent)
@@ -271,7 +277,10 @@ def write_export(run_dir: Path, folder: Path) -> list[Path]:
         NothingValid: nothing was confirmed.
         EnvironmentProblem: the folder cannot be written.
     """
-    files = exported(run_dir)
+    return _write_sources(exported(run_dir), folder)
+
+
+def _write_sources(files: Mapping[str, str], folder: Path) -> list[Path]:
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
