@@ -1,6 +1,5 @@
 """The notes of a run in words: what could not be checked, with one note for each cause."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 from tuner.journal.facts import Note, Unchecked
@@ -15,18 +14,13 @@ _DISAGREES_REMEDY = (
 
 def note_texts(notes: Iterable[Note]) -> tuple[str, ...]:
     """One line for each text, and for all inputs that were not checked for the same cause."""
-    found: dict[str | tuple[object, ...], list[Note]] = {}
+    found: dict[str | tuple[Code | None], list[Unchecked]] = {}
     for note in notes:
-        found.setdefault(note if isinstance(note, str) else _cause(note), []).append(note)
-    return tuple(
-        key if isinstance(key, str) else _text([n for n in alike if isinstance(n, Unchecked)])
-        for key, alike in found.items()
-    )
-
-
-def _cause(note: Unchecked) -> tuple[object, ...]:
-    """What notes of one cause share: all shapes at which the kernel is wrong are one."""
-    return (True,) if note.wrong else (note.code, re.sub(r"\d\S*", "", note.reason.split(": ")[0]))
+        if isinstance(note, str):
+            found[note] = []
+        else:  # all shapes at which the kernel is wrong are one cause
+            found.setdefault((None if note.wrong else note.code,), []).append(note)
+    return tuple(key if isinstance(key, str) else _text(alike) for key, alike in found.items())
 
 
 def _text(alike: Sequence[Unchecked]) -> str:

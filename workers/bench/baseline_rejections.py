@@ -64,7 +64,7 @@ def holds_no_number(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
 def no_number(argument: ResolvedArgument, shape: int) -> Rejected:
     """The rejection of NaN throughout."""
     detail = f"the baseline leaves NaN in every element of {argument.name}; {_READS_IT}"
-    return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=detail, shape=shape)
+    return Rejected(stage=Stage.VERIFY, code=Code.NOT_FINITE, detail=detail, shape=shape)
 
 
 def holds_numbers(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
@@ -75,7 +75,7 @@ def holds_numbers(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
 def overflow(argument: ResolvedArgument, shape: int) -> Rejected:
     """The rejection of results that are too large for their type."""
     detail = f"the baseline's {argument.name} is not finite"
-    return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=detail, shape=shape)
+    return Rejected(stage=Stage.VERIFY, code=Code.NOT_FINITE, detail=detail, shape=shape)
 
 
 def disagreement(
@@ -110,7 +110,7 @@ def unsteady(argument: ResolvedArgument, found: ArrayComparison, shape: int) -> 
     place = element_name(argument, found.index)
     return Rejected(
         stage=Stage.VERIFY,
-        code=Code.WRONG_RESULT,
+        code=Code.NOT_DETERMINISTIC,
         detail=f"the baseline is not deterministic: {place} was {found.want:.6g}, then "
         f"{found.got:.6g} on the same inputs; give {argument.name} a tolerance, or compare it "
         "unordered",

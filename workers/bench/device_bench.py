@@ -249,7 +249,7 @@ class DeviceBench:
         try:
             return self._prepare(setup)
         except SpecError as error:
-            return Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error))
+            return Rejected(stage=Stage.VERIFY, code=Code.SPEC_ERROR, detail=str(error))
 
     def _prepare(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
         prep = Preparation.of(setup, if_free(*self._describe()))

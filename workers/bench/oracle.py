@@ -196,7 +196,7 @@ class Oracle:
                     found = of_baseline(found)
             else:
                 found = Rejected(
-                    stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail=str(error), shape=shape
+                    stage=Stage.VERIFY, code=Code.SPEC_ERROR, detail=str(error), shape=shape
                 )
         if isinstance(found, Rejected):
             return OracleRecord(contents={}, expected={}, rejected=found)

@@ -184,7 +184,7 @@ def test_inputs_differ_between_runs(laboratory, runtime_folder) -> None:
         ),
         (
             {"affine": {"y[i]);": "NAN);"}},
-            Code.WRONG_RESULT,
+            Code.NOT_FINITE,
             "the baseline leaves NaN in every element of out; its kind is 'out'",
         ),
         (
@@ -199,12 +199,12 @@ def test_inputs_differ_between_runs(laboratory, runtime_folder) -> None:
         ),
         (
             {"reference": {"return 2": "raise ValueError('no') or 2"}},
-            Code.WRONG_RESULT,
+            Code.SPEC_ERROR,
             r"reference.py:affine: ValueError: no \(line 2",
         ),
         (
             {"reference": {"2 * x + y": "(2 * x + y)[:5]"}},
-            Code.WRONG_RESULT,
+            Code.SPEC_ERROR,
             r"out has shape \(5,\), not \(1024,\)",
         ),
         (
