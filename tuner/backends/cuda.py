@@ -69,6 +69,7 @@ CUDA = BackendTraits(
         "globaltimer": _CLOCK,
         "main": "only device code is compiled",
         "__CUDACC_RTC__": "what another compiler sees is not measured",
+        "__CUDACC_RTC_MINIMAL__": "what another compiler sees is not measured",
         "__NVCC__": "what another compiler sees is not measured",
         **COMPILED_ELSEWHERE,
     },

@@ -373,3 +373,25 @@ def test_an_error_in_an_application_s_file_keeps_its_line(compiler):
 def test_what_a_host_compiler_declares_in_every_file_is_known(compiler):
     body = "  uint i = threadIdx.x; x[i] = INFINITY + (float)M_PI;"
     assert isinstance(compiler.compile(build(kernel(body), defines=())), Binary)
+
+
+@pytest.mark.parametrize(
+    ("body", "whole"),
+    [
+        ("", False),
+        ("if (cudaSuccess) return;", True),
+        ("#ifdef CUDART_CB\nreturn;\n#endif", True),
+        ("#ifndef __CUDACC_RTC_MINIMAL__\nreturn;\n#endif", True),
+        ("x[0] = tex1Dfetch<float>(n, 0);", True),
+    ],
+)
+def test_a_source_is_compiled_with_all_that_it_may_name(body, whole):
+    program = device_program(build(kernel(body)), (), hosted=False)
+    assert program.minimal is not whole
+
+
+def test_what_a_minimal_compile_lacks_is_there_in_the_next(compiler):
+    hidden = "#define PASTE(a, b) a##b\n" + kernel("x[n] = PASTE(cu, daSuccess);")
+    assert device_program(build(hidden), (), hosted=False).minimal
+    for defines in ((), (("DEAD", 3),)):
+        assert isinstance(compiler.compile(build(hidden, defines=defines)), Binary)

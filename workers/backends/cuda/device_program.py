@@ -31,6 +31,11 @@ _DEPENDENCE = re.compile(
 )
 _DEVICE_RUNTIME = "cuda_device_runtime_api.h"
 """What defines them; NVRTC, unlike nvcc, does not include it by itself."""
+_MORE = re.compile(
+    r"\b(?:cuda[A-Z]|CUDART|CUDA_|CU_|tex|surf)\w"
+    r"|__(?:CUDART|CUDACC_RTC_MINIMAL|TEXTURE|SURFACE)|<<<"
+)
+"""Names of textures, surfaces, the runtime's types and macros, and launches by a kernel."""
 _HEAVY = {"cooperative_groups": re.compile(r"cooperative_groups(?:/\w+)?\.h")}
 """Headers of the toolchain that take seconds to compile, by the namespace that they are for."""
 
@@ -41,7 +46,8 @@ _STD_NAME = re.compile(r"\bstd\s*::\s*([a-z_]\w*)")
 class DeviceProgram:
     """Source, in-memory headers by name, further options, and headers taken as empty.
 
-    ``hosted`` tells whether it has what a host compiler would declare in every file.
+    ``hosted`` tells whether it has what a host compiler would declare in every file; ``minimal``
+    whether it may do without the names that NVRTC's option of that name leaves out.
     """
 
     source: str
@@ -49,6 +55,7 @@ class DeviceProgram:
     options: tuple[str, ...]
     missing: tuple[str, ...]
     hosted: bool
+    minimal: bool
 
 
 def device_program(build: Build, folders: Sequence[Path], *, hosted: bool) -> DeviceProgram:
@@ -102,7 +109,10 @@ def _program(
     if any(_DEPENDENCE.search(text) for text in texts):
         options.append(f"--pre-include={_DEVICE_RUNTIME}")
     if not hosted:
-        return DeviceProgram(code.source, MappingProxyType(headers), tuple(options), (), hosted)
+        minimal = not any(_MORE.search(text) for text in texts)
+        return DeviceProgram(
+            code.source, MappingProxyType(headers), tuple(options), (), hosted, minimal
+        )
     shims = {f"kernelwright/{file.name}": _text(file) for file in sorted(SHIMS.glob("*.h"))}
     options.append(f"--pre-include={PRELUDE}")
     if code.cut:  # NVRTC refuses constexpr functions without an annotation
@@ -113,6 +123,7 @@ def _program(
         tuple(options),
         tuple(name for name, text in stand_ins.items() if not text),
         hosted,
+        minimal=False,
     )
 
 
