@@ -157,6 +157,7 @@ class FakeDriver:
             "write_late": self.write_late,
         }
         self.functions: dict[int, str] = {}
+        self.prepared: dict[int, int] = {}
         self.globals: dict[str, int] = {}
         self.most_threads = 1024
         self.refused: int | None = None
@@ -172,7 +173,8 @@ class FakeDriver:
     def moduleGetFunction(self, module: int, symbol: str) -> int:
         if symbol not in self.kernels:
             raise FakeError(500)
-        number = next(self.runtime.numbers)
+        known = {name: number for number, name in self.functions.items()}
+        number = known.get(symbol) or next(self.runtime.numbers)
         self.functions[number] = symbol
         return number
 
@@ -185,15 +187,18 @@ class FakeDriver:
         if value > 232448:
             raise FakeError(1)
         self.attributes.append((function, attribute, value))
+        self.prepared[function] = value
 
     def funcGetAttribute(self, attribute: int, function: int) -> int:
-        return self.most_threads
+        return {0: self.most_threads, 8: self.prepared.get(function, 49152)}[attribute]
 
     def launchKernel(self, function, gx, gy, gz, bx, by, bz, shared, stream, table, extra) -> None:
         if self.refused is not None:
             raise FakeError(self.refused)
         assert self.runtime.capturing is not None, "a kernel is only ever launched in a graph"
         assert stream == self.runtime.begun
+        if shared > self.prepared.get(function, 49152):
+            raise FakeError(1)
         name = self.functions[function]
         kernel, taken = self.kernels[name], Taken(table, _ARGUMENTS.get(name))
         self.runtime.do(lambda: kernel((gx, gy, gz), (bx, by, bz), taken.table))

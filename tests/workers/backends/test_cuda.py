@@ -171,6 +171,12 @@ def test_all_shared_memory_is_spoiled_before_a_launch(rig):
     assert DEVICE.max_shared_bytes_per_block in asked
 
 
+def test_a_shape_that_takes_less_shared_memory_leaves_a_kernel_prepared_for_more(rig):
+    most, least = (rig.bind(step(shared_bytes=size)) for size in (100_000, 60_000))
+    rig.buffer_sets.restore([0, 1, 2], 1)
+    assert least.burst((0,)) == most.burst((1, 2)) == (1000.0,)
+
+
 def test_an_output_that_was_not_written_holds_the_poison(rig):
     rig.buffer_sets.restore([1], 0xAB)
     seen = rig.buffer_sets.inspect(1, want(rig, rig.data + 1, atol=1e-3))

@@ -88,10 +88,14 @@ class Cuda:
             raise failure from None
 
     def function(self, module: int, symbol: str, shared_bytes: int = 0) -> int:
-        """A kernel of a loaded module, prepared for so much dynamic shared memory."""
+        """A kernel of a loaded module, prepared for so much dynamic shared memory or more.
+
+        Other shapes may launch the same kernel with more, so what it is prepared for only grows.
+        """
         with self.translated():
             function: int = self.driver.moduleGetFunction(module, symbol)
-        if shared_bytes:
+            prepared = self.driver.funcGetAttribute(_DYNAMIC_SHARED_ATTRIBUTE, function)
+        if shared_bytes > prepared:
             with self.translated(Code.SHARED_MEMORY):
                 self.driver.funcSetAttribute(function, _DYNAMIC_SHARED_ATTRIBUTE, shared_bytes)
         return function
