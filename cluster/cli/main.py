@@ -237,7 +237,10 @@ def watch(
         typer.Option("--port", min=0, max=65535, help="With --web: its port, or 0 for a free one."),
     ] = 8177,
 ) -> None:
-    """Show runs while they go on, from their directories; ends when all are finished."""
+    """Show runs while they go on, from their directories; ends when all are finished.
+
+    An interrupted run is waited for: it may be resumed. Ctrl-C ends this, and no run.
+    """
 
 
 @command(app, "show.show")

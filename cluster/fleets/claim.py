@@ -60,7 +60,7 @@ class Share:
             )
         if len(devices) < self.least:
             raise EnvironmentProblem(
-                f"--gpus {self.least}: this machine has {len(devices)} such devices"
+                f"--gpus {self.least}: this machine has only {len(devices)} of them; ask for fewer"
             )
         return devices[: self.most(len(devices))]
 

@@ -182,7 +182,7 @@ def choose_nodes(
     chosen = max(groups, key=lambda group: (min(group.free, share.most(group.free)), group.gpus))
     if chosen.gpus < share.least:
         raise EnvironmentProblem(
-            f"--gpus {share.least}: the cluster has {chosen.gpus} such GPUs; ask for fewer"
+            f"--gpus {share.least}: the cluster has only {chosen.gpus} of them; ask for fewer"
         )
     return chosen
 

@@ -90,7 +90,7 @@ def test_a_bench_holds_a_core_unless_there_are_too_few():
 
 
 def test_gpus_that_there_never_will_be_are_refused():
-    with pytest.raises(EnvironmentProblem, match=r"--gpus 9: the cluster has 8 such GPUs"):
+    with pytest.raises(EnvironmentProblem, match=r"--gpus 9: the cluster has only 8 of them"):
         chosen(gpus=9, wait=True)
     with pytest.raises(EnvironmentProblem, match=r"no node of the Ray cluster has a GPU; --target"):
         chosen(nodes=NODES[:1])
@@ -103,7 +103,7 @@ def test_a_share_is_a_number_or_a_limit():
     assert [Share().most(3), Share(gpus=2).most(3), Share(max_gpus=5).most(3)] == [3, 2, 3]
     assert [Share().least, Share(gpus=2).least, Share(max_gpus=5).least] == [1, 2, 1]
     assert Share(max_gpus=1).limited((4, 7)) == (4,)
-    with pytest.raises(EnvironmentProblem, match="--gpus 3: this machine has 2 such devices"):
+    with pytest.raises(EnvironmentProblem, match="--gpus 3: this machine has only 2 of them"):
         Share(gpus=3).limited((4, 7))
     with pytest.raises(SpecError, match=r"--node-label .* leave it out"):
         Share(labels={"pool": "tuning"}).limited((4, 7))
