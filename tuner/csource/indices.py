@@ -19,6 +19,10 @@ _BLOCK = r"get_(?:global|group)_id\s*\(\s*{0}\s*\)|\bblockIdx\s*\.\s*{1}\b"
 _FIRST_BLOCK = re.compile(
     r"(?:\(\s*\w+\s*\)\s*)?(?:get_group_id\s*\(\s*0\s*\)|blockIdx\s*\.\s*x)\s*"
 )
+_OWN_THREAD = re.compile(r"(?:\(\s*\w+\s*\)\s*)?(?:get_local_id\s*\(\s*0\s*\)|threadIdx\s*\.\s*x)")
+_SHARED_ARRAY = re.compile(
+    r"\b(?:__shared__|__local|local)\s+(?:\w+\s+)+(\w+)\s*\[\s*(\w+)\s*\]\s*;"
+)
 _SUBSCRIPTED = re.compile(r"(?<!&)\b(\w+)\s*\[")
 _WRITTEN = re.compile(r"(?:\s*\.\w+)?\s*(?:([-+*/%&|^]|<<|>>)?=(?!=)|(\+\+|--))")
 _REMAINDER = re.compile(r"(?:\w+|\([^()]*\))\s*%\s*(\w+)")
@@ -119,6 +123,23 @@ class Indices:
         while len(block) > 1 and block[-1] == 1:
             block = block[:-1]
         return block
+
+    @property
+    def thread_elements(self) -> int | None:
+        """The fewest elements of an array in shared memory of which each thread has its own.
+
+        Blocks of one axis with more threads access the array out of bounds. ``None`` without one.
+        """
+        counts = (
+            int(count)
+            for array, word in _SHARED_ARRAY.findall(self._code)
+            if (count := self._number(word)).isdecimal()
+            and any(
+                _OWN_THREAD.fullmatch(self._values.get(index.strip(), index).strip())
+                for index in self._of_array[array]
+            )
+        )
+        return min(counts, default=None)
 
     @cached_property
     def updated(self) -> frozenset[str]:

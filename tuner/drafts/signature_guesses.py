@@ -27,6 +27,8 @@ from tuner.drafts.value_guesses import (
 _SIZES = {1: (65536, 1024), 2: (512, 32), 3: (64, 16)}
 """For so many dimensions, a size to tune for and a small one, which the checkers get through; both
 multiples of any block that is guessed."""
+_THREADS = 256
+"""Of a block with one axis."""
 _DIM = "n"
 
 
@@ -151,7 +153,8 @@ class SignatureGuesses:
 
     def _block(self, axes: tuple[Axis, ...]) -> tuple[int, ...]:
         threaded = [axis for axis in axes if axis.thread]
-        widths = iter(((), (256,), (16, 16), (8, 8, 4))[len(threaded)])
+        width = min(_THREADS, self.indices.thread_elements or _THREADS)
+        widths = iter(((), (width,), (16, 16), (8, 8, 4))[len(threaded)])
         return tuple(next(widths) if axis.thread else 1 for axis in axes)
 
     @property

@@ -238,6 +238,20 @@ def test_what_is_more_than_a_launch_takes_is_not_drafted(tmp_path, configuration
 
 
 @pytest.mark.parametrize(
+    ("index", "threads"), [("t", 64), ("get_local_id(0)", 64), ("0", 256), ("t / 32", 256)]
+)
+def test_a_block_has_no_more_threads_than_shared_arrays_have_elements(tmp_path, index, threads):
+    (tmp_path / "k.cl").write_text(
+        "#define N 64\n__kernel void k(__global float *o, int n) {\n"
+        "  __local float sums[N]; int t = get_local_id(0); int i = get_global_id(0);\n"
+        f"  sums[{index}] = i; barrier(CLK_LOCAL_MEM_FENCE); if (i < n) o[i] = sums[0];\n}}\n"
+    )
+    text = draft_spec(tmp_path / "k.cl")
+    assert f"block: [{threads}]" in text
+    assert f'grid: ["ceil_div(n, {threads})"]' in text
+
+
+@pytest.mark.parametrize(
     ("kernel", "host"),
     [
         ("", "a::" * 3000),
