@@ -61,7 +61,9 @@ svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
 .c0 { fill: var(--c0); } .c1 { fill: var(--c1); } .c2 { fill: var(--c2); }
 .c3 { fill: var(--c3); } .c4 { fill: var(--c4); } .c5 { fill: var(--c5); }
 .s0 { stroke: var(--c0); } .s1 { stroke: var(--c1); }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin: 0 0 .5rem; } }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin: 0 0 .5rem; }
+  table { font-size: .75rem; } th, td { max-width: 5.5rem; padding-right: .4rem; }
+  th.n { white-space: normal; } td:nth-child(2):last-child { max-width: 16rem; } }
 @media print { details > * { display: block; } nav { display: none; } }
 """
 """The style of a report's page, and of what else shows parts of a document."""
