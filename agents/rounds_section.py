@@ -73,7 +73,7 @@ def measured(past: RoundSummary) -> Iterator[tuple[str, str]]:
     if past.speedup is not None:
         interval = past.interval
         bounds = f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
-        yield "speedup", f"{past.speedup:.3f}×{bounds} over the baseline"
+        yield "speedup", f"{past.speedup:.3f}×{bounds} over the baseline when the round ended"
     if past.gain is not None:
         yield "gain", f"{_compared(past.gain)} the best before it"
     if past.portfolio_gain is not None and past.portfolio_gain != past.gain:
