@@ -37,6 +37,7 @@ from tuner.report.tables import TABLES, status_json
 from tuner.results.result import Result
 from tuner.results.summary import summarise
 from tuner.run_directory import STATUS, RunDirectory, RunView, begun
+from tuner.search.deferred import Deferred
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
@@ -213,7 +214,8 @@ def _restore(
         raise SpecError(f"{directory.path}: the experiment that it keeps has no template")
     space = feasible_set(experiment, experiment.template, device)
     patterns = read_patterns(directory.path / PATTERNS_FILE)
-    proposer = make_proposer(seeded(experiment, patterns, device.name).search, space)
+    search = seeded(experiment, patterns, device.name).search
+    proposer = Deferred(lambda: make_proposer(search, space))
     history = History.of(experiment, journal.entries)
     for entry in journal.entries:
         if isinstance(entry.fact, TrialProposed):

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +32,7 @@ from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.backends.registry import adapter_of
 from workers.bench.availability import if_free
 from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
+from workers.bench.children import BenchChildren
 from workers.bench.confirmation import Confirmation, extra_keys
 from workers.bench.deadlines import Deadlines
 from workers.bench.input_notes import changed_inputs, note_untested
@@ -88,8 +90,8 @@ class DeviceBench:
         self._oracle: Oracle | None = None
         self._runner: TrialRunner | None = None
         self._quarantined = ""
-        self._servers: list[Supervisor] = []
-        self._spare: Supervisor | None = None
+        folder = self._folder.path / "cache"
+        self._children = BenchChildren(backend, index, self._deadlines, folder)
         self._rng = rng or np.random.default_rng()
         self._closed = threading.Event()
         self._guard = threading.Lock()
@@ -184,11 +186,16 @@ class DeviceBench:
         """
         prep, oracle = self._prepared()
         began = time.time()
-        self._drop()
-        server = self._server()
+        ends = ExitStack()
+        self._retire()
+        with self._lock().held():
+            self._children.open_ahead()
 
         def open_session() -> BenchSession:
-            server.kill()
+            ends.close()
+            self._children.settle()
+            server = self._children.take()
+            ends.callback(self._children.end, server.close)
             return BenchSession(
                 server, prep.arguments, self._deadlines, prep.device, self._rng, prep.bounds
             )
@@ -197,7 +204,7 @@ class DeviceBench:
             confirmation = Confirmation(prep, oracle, open_session, self._lock(), self._rng)
             return replace(confirmation.run(work), span=self._span(began))
         finally:
-            server.close()
+            ends.close()
             oracle.end_children()
 
     def examine(self, work: ExamineWork) -> WinnersExamined:
@@ -211,7 +218,7 @@ class DeviceBench:
             began = time.time()
             profiler = work.profiler and adapter_of(prep.device.backend).profiler is not None
             if work.checkers or profiler:
-                self._drop()
+                self._retire()
             site = Site(
                 device=prep.device,
                 index=self._index,
@@ -231,9 +238,8 @@ class DeviceBench:
         """
         self._closed.set()
         with self._guard:
-            servers, oracle = list(self._servers), self._oracle
-        for server in servers:
-            server.close()
+            oracle = self._oracle
+        self._children.close()
         if oracle is not None:
             oracle.close()
         if self._device_lock is not None:
@@ -264,7 +270,7 @@ class DeviceBench:
                 return refused
         kernels = compiled_ahead(prep.device, known=self._describe()[1] in _MEASURED)
         answers = OracleFiles(prep, self._folder.path, self._closed)
-        server = self._server()
+        server = self._children.take()
         oracle = Oracle(prep, server, answers, self._deadlines, self._lock())
         with self._guard:
             self._prep, self._oracle = prep, oracle
@@ -289,7 +295,7 @@ class DeviceBench:
             if prep.ceilings is None or prep.device.is_cpu:  # idle on a GPU it disturbs nothing
                 oracle.end_children()
             try:
-                self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
+                self._runner = TrialRunner(self._children.take(), prep, self._deadlines, self._rng)
                 if not prep.device.is_cpu:
                     self._runner.rehearse()
                 return tuple(self._runner.baseline(shape) for shape in prep.timed)
@@ -338,7 +344,7 @@ class DeviceBench:
         for _ in range(CANARY_ATTEMPTS):
             self._drop()
             try:
-                self._runner = TrialRunner(self._server(), prep, self._deadlines, self._rng)
+                self._runner = TrialRunner(self._children.take(), prep, self._deadlines, self._rng)
             except DeviceFailure as failure:
                 reason = failure.detail
             else:
@@ -356,7 +362,7 @@ class DeviceBench:
 
     def _describe(self) -> tuple[Device, str]:
         if self._described is None:
-            server = self._server()
+            server = self._children.take()
             try:
                 self._described = server.describe()
             except (DeviceFailure, ChildFailed) as failure:
@@ -364,26 +370,19 @@ class DeviceBench:
                 if isinstance(failure, ChildFailed) and failure.how == "lost":
                     raise
                 raise EnvironmentProblem(f"{self.name}: {failure.detail}") from None
-            self._spare = server
+            self._children.keep(server)
         return self._described
-
-    def _server(self) -> Supervisor:
-        """A supervisor whose child has done nothing yet."""
-        with self._guard:
-            if self._closed.is_set():
-                raise EnvironmentProblem(f"{self.name} is closed")
-            spare, self._spare = self._spare, None
-            if spare is not None:
-                return spare
-            folder = self._folder.path / "cache"
-            server = Supervisor(self._backend, self._index, self._deadlines, folder)
-            self._servers = [*(s for s in self._servers if not s.closed), server]
-        return server
 
     def _drop(self) -> None:
         """End the child for trials."""
         if self._runner is not None:
             self._runner.end()
+            self._runner = None
+
+    def _retire(self) -> None:
+        """End the child for trials, beside what follows."""
+        if self._runner is not None:
+            self._children.end(self._runner.end)
             self._runner = None
 
     def _forget(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.proposer import ProposerConformance, small_losses, small_space
 from tuner.experiment.model import SearchSettings
 from tuner.search import hyperopt_proposer
+from tuner.search.deferred import Deferred
 from tuner.search.hyperopt_proposer import Constrained, HyperoptProposer, bounded
 from tuner.search.select import make_proposer
 
@@ -16,6 +17,12 @@ from tuner.search.select import make_proposer
 class TestRandom(ProposerConformance):
     def make(self, space, seed):
         return make_proposer(SearchSettings(strategy="random", seed=seed), space)
+
+
+class TestDeferred(ProposerConformance):
+    def make(self, space, seed):
+        settings = SearchSettings(strategy="random", seed=seed)
+        return Deferred(lambda: make_proposer(settings, space))
 
 
 class TestExhaustive(ProposerConformance):
