@@ -11,6 +11,9 @@ _NO_AGENT = "No available agent to submit job"
 
 NO_ROOM = "a node's object store and local disk are full: `ray memory` shows what fills it"
 
+_NOT_CREATED = "error raised in its creation task"
+"""What Ray says first of an actor that could not be created; the error itself comes last."""
+
 _SECOND_RAY = (
     "a second Ray on this machine takes the ports of the first one's agents: stop one of them, or "
     "start one with other --dashboard-agent-listen-port, --metrics-export-port and "
@@ -41,6 +44,19 @@ def no_environment(error: Exception) -> str:
     return (
         f"Ray cannot set up its workers here: {first_line(error)} (perhaps {_SECOND_RAY}; or run "
         "with `--fleet local`)"
+    )
+
+
+def not_created(error: Exception) -> str:
+    """Why an actor could not be created; empty where an error says nothing of that."""
+    first, *rest = str(error).strip().splitlines() or [""]
+    if _NOT_CREATED not in first or not rest:
+        return ""
+    if not rest[-1].startswith("ModuleNotFoundError"):
+        return rest[-1]
+    return (
+        f"{rest[-1]}: the Python that runs Ray there lacks it; install Kernelwright there, or use "
+        "`kernelwright submit`, which sends Kernelwright along"
     )
 
 

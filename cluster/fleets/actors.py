@@ -27,7 +27,7 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.fleets.slots import NoRoom, WorkerLost
-from cluster.ray_problems import NO_ROOM, first_line, lacks_room, no_environment
+from cluster.ray_problems import NO_ROOM, first_line, lacks_room, no_environment, not_created
 from kernelwright import __version__
 from tuner.device import Backend, Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork, MeasureWork
@@ -370,7 +370,8 @@ def _losses(*, final: bool = False) -> Iterator[None]:
         raise EnvironmentProblem(no_environment(error)) from error
     except ActorDiedError as error:
         if final:
-            raise EnvironmentProblem(f"a worker cannot be started: {first_line(error)}") from error
+            why = not_created(error) or first_line(error)
+            raise EnvironmentProblem(f"a worker cannot be started: {why}") from error
         raise _loss(error) from error
     except RayError as error:
         raise _loss(error) from error

@@ -26,7 +26,7 @@ from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
 from cluster.jobs.job_client import check_reachable
 from cluster.jobs.ray_metrics import DriverMetrics
-from cluster.ray_problems import no_environment, ray_problem
+from cluster.ray_problems import first_line, no_environment, not_created, ray_problem
 from cluster.runs.agent_run import ModelAccess, open_run
 from cluster.runs.run_process import RunProcess
 from cluster.settings import Settings, read_keys
@@ -138,10 +138,11 @@ class DriverActor:
         self._run.stop(reason)
 
 
-def driver_lost(error: RayError) -> RunInterrupted:
-    """The problem of a driver actor that Ray lost or killed, for example for want of memory."""
-    reason = str(error).strip().partition("\n")[0]
-    return RunInterrupted(f"the driver actor died ({type(error).__name__}: {reason})")
+def driver_lost(error: RayError) -> EnvironmentProblem:
+    """The problem of a driver actor that Ray could not create, lost, or killed for its memory."""
+    if why := not_created(error):
+        return EnvironmentProblem(f"the driver cannot be started on this node: {why}")
+    return RunInterrupted(f"the driver actor died ({first_line(error)})")
 
 
 class RemoteRun:

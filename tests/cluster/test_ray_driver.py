@@ -147,6 +147,18 @@ def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resume
     assert told.endswith(f"continue with: kernelwright {words} runs/a --fleet ray")
 
 
+def test_a_driver_whose_node_lacks_the_package_is_told_so():
+    from ray.exceptions import ActorDiedError, RayTaskError
+
+    from cluster.jobs.ray_driver import driver_lost
+
+    trace = "RuntimeError: failed to import\nModuleNotFoundError: No module named 'cluster'"
+    problem = driver_lost(ActorDiedError(RayTaskError("DriverActor", trace, ImportError())))
+    assert type(problem) is EnvironmentProblem, "there is nothing to be continued"
+    assert "No module named 'cluster': the Python that runs Ray there lacks it" in str(problem)
+    assert "`kernelwright submit`" in str(problem)
+
+
 def test_a_ray_that_is_gone_is_told_in_one_line(monkeypatch):
     from cluster.jobs import ray_driver
 
