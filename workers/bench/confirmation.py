@@ -184,9 +184,13 @@ class Confirmation:
                 session.flush()
         samples: list[Sample] = []
         slowest_ns = max(self._prep.baseline_ns.values())
-        smallest = min(self._prep.tune, key=self._bytes)
+        # Small ones first: on an H200 the extra checks on 200 MB made every later launch of a child
+        # take up to 0.35 µs more, a seventh of a small kernel's time.
+        timed = self._prep.timed
+        shapes = sorted(self._prep.arguments, key=lambda n: (n not in timed, self._bytes(n)))
+        smallest = next(shape for shape in shapes if shape in self._prep.tune)
         repeats = REPEATS if self._prep.device.is_cpu else REPEATS_ON_GPU
-        for shape in range(len(self._prep.bindings)):
+        for shape in shapes:
             caches = self._caches(shape, scope)
             if shape in self._prep.timed and not caches:
                 continue
