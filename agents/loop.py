@@ -15,7 +15,7 @@ from agents.evaluator import StopRequested, TemplateEvaluator
 from agents.llm.port import LanguageModel
 from agents.planning import RoundsState, Task, Variant, stop_reason
 from agents.round import DETAILS, EndReason, Round, RoundStopped
-from agents.rounds_summary import PARKED
+from agents.rounds_summary import PARKED, RoundsSummary
 from agents.step_journal import CallTotals, StepFiles, StepJournal, Steps
 from agents.verdict import VERDICTS
 from tuner.engine.confirmation import has_rest
@@ -39,6 +39,20 @@ class Ending:
     def best(self) -> Variant | None:
         """The best confirmed variant, if anything was gained."""
         return self.state.best
+
+    @property
+    def summary(self) -> RoundsSummary:
+        """What is written of it into the run directory."""
+        shown = self.state.shown
+        return RoundsSummary(
+            reason=self.reason,
+            detail=self.detail,
+            gained=self.best is not None,
+            searched=shown.round if shown else None,
+            rounds=self.state.rounds,
+            spent=self.spent,
+            suffix=shown.suffix if shown else "",
+        )
 
 
 async def run_rounds(

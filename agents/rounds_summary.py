@@ -7,7 +7,7 @@ commands that show a run.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -15,9 +15,6 @@ from agents.brief import RoundSummary
 from agents.step_journal import CallTotals, recorded_exchanges
 from tuner.errors import EnvironmentProblem, JournalUnwritable
 from tuner.files import UnreadableFile, read_bounded, write_whole
-
-if TYPE_CHECKING:
-    from agents.loop import Ending
 
 FILE = "rounds.json"
 STEPS = "llm"
@@ -44,21 +41,6 @@ class RoundsSummary:
     rounds: tuple[RoundSummary, ...]
     spent: CallTotals
     suffix: Annotated[str, Field(pattern=r"^(?:-[a-z]{1,9}[0-9]{1,4})*$", max_length=40)] = ""
-
-    @classmethod
-    def of(cls, ending: "Ending") -> "RoundsSummary":
-        """The summary of a loop that ended."""
-        state = ending.state
-        shown = state.shown
-        return cls(
-            reason=ending.reason,
-            detail=ending.detail,
-            gained=ending.best is not None,
-            searched=shown.round if shown else None,
-            rounds=state.rounds,
-            spent=ending.spent,
-            suffix=shown.suffix if shown else "",
-        )
 
     @property
     def waiting(self) -> bool:

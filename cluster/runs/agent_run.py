@@ -18,7 +18,7 @@ from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
 from agents.planning import Limits, Task, least_times
-from agents.rounds_summary import STEPS, RoundsSummary, discard_summary, write_summary
+from agents.rounds_summary import STEPS, discard_summary, write_summary
 from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.variants import write_variants
@@ -216,7 +216,7 @@ def _memory_rate(experiment: Experiment, device: Device, ceilings: Ceilings | No
 def _keep(directory: RunDirectory, ending: Ending) -> None:
     """What can be rebuilt from the steps at any time."""
     path, experiment = directory.path, directory.experiment
-    summary = RoundsSummary.of(ending)
+    summary = ending.summary
     with derived():
         write_variants(path / "variants", ending.state.variants)
         directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))

@@ -16,7 +16,6 @@ from agents.llm.port import TokenUsage as Tokens
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
 from agents.planning import Limits, Task, Variant, brief_of
-from agents.rounds_summary import RoundsSummary
 from agents.static_profile import StaticProfile
 from agents.step_journal import StepFiles, recorded_exchanges
 from agents.verdict import Admitted, Refused, Verdict, round_verdict
@@ -383,7 +382,7 @@ def test_held_out_shapes_are_timed_once_the_rounds_are_over() -> None:
         assert confirmed_shapes(disk, search) == [{0, 1}] * 3
     assert sorted(disk.facts) == ["1", "2", "2-final2", "3"]
     assert confirmed_shapes(disk, "2-final2") == [{0, 1}] * 3 + [{2}] * 3
-    summary = RoundsSummary.of(ending)
+    summary = ending.summary
     assert (summary.searched, summary.suffix) == (2, "-final2")
     assert ending.best is not None
     assert ending.best.verdict.trials == 3
@@ -400,7 +399,7 @@ def test_what_fails_on_held_out_shapes_gives_way_to_the_round_before() -> None:
     ending = asyncio.run(run_rounds(task(), Counting(GOOD, disk), WrongThere(disk), disk))
     assert ending.best is not None
     assert (ending.best.round, ending.best.speedup) == (1, pytest.approx(1.25, rel=0.02))
-    summary = RoundsSummary.of(ending)
+    summary = ending.summary
     assert (summary.searched, summary.suffix) == (1, "-final1")
     assert confirmed_shapes(disk, "1-final1")[-1] == {2}
     assert ending.state.variants[1].verdict.speedup is None
@@ -442,7 +441,7 @@ def test_what_is_faster_on_some_shapes_alone_stands_beside_the_best() -> None:
     assert brief.shapes[0].best == pytest.approx(served.best * 0.6 / 0.35, rel=0.02)
     entered = [fact for fact in disk.facts["3"] if fact.kind == "incumbent.entered"]
     assert tuple(entered) == ending.state.incumbents
-    assert RoundsSummary.of(ending).searched == 2
+    assert ending.summary.searched == 2
     assert second.parent == third.parent == first.digest
 
 
@@ -474,7 +473,7 @@ def test_what_was_there_and_fails_later_gives_way_to_whatever_beats_the_kernel(
     assert ending.state.rounds[1].verdict.endswith(
         "; the incumbent failed in confirmation: simulated"
     )
-    assert RoundsSummary.of(ending).searched == 2
+    assert ending.summary.searched == 2
 
 
 def test_a_recorded_repair_is_asked_for_only_after_its_failure() -> None:
