@@ -178,6 +178,34 @@ def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes | None:
     return data
 
 
+def given_text(path: Path, limit: int) -> str:
+    """The UTF-8 text of a file that the user names, read as :func:`given_bytes` does.
+
+    Raises:
+        ValueError: there is none, or it is not such a file; names it.
+    """
+    data = given_bytes(path, limit)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+def given_bytes(path: Path, limit: int) -> bytes:
+    """The contents of a file that the user names, also by a link, of at most ``limit`` bytes.
+
+    Raises:
+        ValueError: there is none, or it is not a regular file of that size; names it.
+    """
+    try:
+        data = read_bytes(path, limit, follow=True)
+    except UnreadableFile as error:
+        raise ValueError(f"{path} {error}") from None
+    if data is None:
+        raise ValueError(f"no such file: {path}")
+    return data
+
+
 def packed(data: bytes) -> str:
     """Bytes as text for YAML and JSON: compressed, in lines of Base64."""
     return base64.encodebytes(zlib.compress(data, 9)).decode("ascii")

@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from tuner.backends.registry import backends
 from tuner.experiment.recorded_results import best_recorded
 from tuner.expressions import shown
-from tuner.files import UnreadableFile, packed, read_bounded, read_bytes, unpacked
+from tuner.files import given_bytes, given_text, packed, unpacked
 from tuner.trial import Value
 
 MAX_FILE_BYTES = 1 << 20
@@ -92,12 +92,7 @@ BackendName = Annotated[str, KnownBackend()]
 
 def read_text(path: Path) -> str:
     """The text of a regular UTF-8 file of at most 1 MiB; raises ``ValueError`` otherwise."""
-    try:
-        text = read_bounded(path, MAX_FILE_BYTES, follow=True)
-    except UnreadableFile as error:
-        raise ValueError(f"{path} {error}") from None
-    if text is None:
-        raise ValueError(f"no such file: {path}")
+    text = given_text(path, MAX_FILE_BYTES)
     if "\0" in text:
         raise ValueError(f"{path} is not a text file: it contains a zero byte")
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
@@ -139,13 +134,7 @@ def _read_bytes(given: object, info: ValidationInfo) -> object:
     if not (isinstance(given, dict) and given.keys() == {"file"}):
         return given
     path = directory_of(info, str(given["file"])) / str(given["file"])
-    try:
-        found = read_bytes(path, MAX_STRUCT_BYTES, follow=True)
-    except UnreadableFile as error:
-        raise ValueError(f"{path} {error}") from None
-    if found is None:
-        raise ValueError(f"no such file: {path}")
-    return found.hex()
+    return given_bytes(path, MAX_STRUCT_BYTES).hex()
 
 
 def _check_bytes(given: str) -> str:
@@ -196,12 +185,7 @@ def _read_binary(given: object, info: ValidationInfo) -> object:
     if not isinstance(given, str):
         return given
     path = directory_of(info, given) / given
-    try:
-        contents = read_bytes(path, MAX_BINARY_BYTES, follow=True)
-    except UnreadableFile as error:
-        raise ValueError(f"{path} {error}") from None
-    if contents is None:
-        raise ValueError(f"no such file: {path}")
+    contents = given_bytes(path, MAX_BINARY_BYTES)
     data = packed(contents)
     if len(data) > MAX_PACKED_CHARACTERS:
         raise ValueError(

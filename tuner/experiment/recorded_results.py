@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.experiment.objective import ENERGY_SHARE
-from tuner.files import UnreadableFile, read_bounded
+from tuner.files import given_text
 from tuner.trial import Value
 
 MOST = 5
@@ -26,12 +26,7 @@ def best_recorded(path: Path) -> tuple[dict[str, Value], ...]:
     Raises:
         ValueError: the file cannot be read, or is in none of the formats.
     """
-    try:
-        text = read_bounded(path, _MOST_BYTES, follow=True)
-    except UnreadableFile as error:
-        raise ValueError(f"{path} {error}") from None
-    if text is None:
-        raise ValueError(f"no such file: {path}")
+    text = given_text(path, _MOST_BYTES)
     try:
         rows = list(_rows(text))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
