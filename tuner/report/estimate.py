@@ -153,81 +153,93 @@ def estimate(
         confirmed: processes that it has confirmed in.
         baseline_ns: the baseline's times on tune and held-out shapes, once it is prepared.
     """
-    backend = traits_of(device.backend)
-    most = experiment.search.trials
-    if space is not None:
-        most = min(most, space)
+    costs = _Costs(experiment, device, compile_slots, bench_slots, baseline_ns)
+    backend, confirm = traits_of(device.backend), experiment.confirm
+    most = experiment.search.trials if space is None else min(experiment.search.trials, space)
     trials = most if trials is None else trials
-    shapes, measure = experiment.shapes, experiment.measure
-    launches = measure.warmup + measure.repeats
-    tune = [_bytes(experiment, binding) for binding in shapes.tune]
-    held_out = [_bytes(experiment, binding) for binding in shapes.held_out]
+    tune = [_bytes(experiment, binding) for binding in experiment.shapes.tune]
+    held_out = [_bytes(experiment, binding) for binding in experiment.shapes.held_out]
     odd = [_bytes(experiment, one) for one in every_shape(experiment)[len(tune + held_out) :]]
-
-    def oracle(sizes: list[int]) -> float:
-        weighed = sum(min(size, ORACLE_BYTES) for size in sizes) / 2**20
-        return ORACLE_SECONDS_PER_MIB * weighed / min(ORACLES, compile_slots + bench_slots)
-
-    def check(sizes: list[int]) -> float:
-        mebibytes = sum(sizes) / 2**20
-        return backend.shape_seconds * len(sizes) + CHECK_SECONDS_PER_MIB[device.is_cpu] * mebibytes
-
-    known = dict(enumerate(baseline_ns))
-    numbers = range(len(tune)), range(len(tune), len(tune) + len(held_out))
-
-    def time(sizes: list[int], shapes: Sequence[int]) -> float:
-        """Seconds of one candidate on these shapes, by the baseline's times where it has some."""
-        launch = sum(LAUNCH_SECONDS + size / BYTES_PER_SECOND[device.is_cpu] for size in sizes)
-        if all(shape in known for shape in shapes):
-            launch = sum(known[shape] * 1e-9 for shape in shapes)
-        energy = 0.0 if experiment.objective == "time" else 2 * TAKEN_SECONDS * len(sizes)
-        return check(sizes) + launches * launch + energy
-
-    compiling = backend.compile_seconds / compile_slots
-    on_tune, on_held_out = time(tune, numbers[0]), time(held_out, numbers[1])
-    timing = on_tune / bench_slots
-    trial = compiling + timing if device.is_cpu else max(compiling, timing)
-    few = min(FEWEST, experiment.confirm.processes)
-    finalists = min(most, experiment.confirm.top + (len(tune) + 1) // 2)
-    leading = min(finalists, leading_at_most(experiment.confirm.top) + len(tune) // 3)
-    winning = min(leading, 1 + len(tune) // 2)
+    on_tune, on_held_out = costs.time(tune, 0), costs.time(held_out, len(tune))
     on_rest = on_held_out if device.is_cpu else on_tune + 2 * on_held_out
-
-    def confirmed_in(processes: int, candidates: int, each: float) -> float:
-        one = PROCESS_SECONDS[device.is_cpu] + CONFIRMED[device.is_cpu] * (1 + candidates) * each
-        return max(0, processes) * one / bench_slots
-
-    screening = confirmed_in(1 - confirmed, finalists, on_tune)
-    further = confirmed_in(few - max(1, confirmed), leading, on_tune)
-    extra = EXTRA_CASES * oracle(tune + held_out) + oracle(odd)
+    compiling, timing = backend.compile_seconds / compile_slots, on_tune / bench_slots
+    trial = compiling + timing if device.is_cpu else max(compiling, timing)
+    few = min(FEWEST, confirm.processes)
+    finalists = min(most, confirm.top + (len(tune) + 1) // 2)
+    leading = min(finalists, leading_at_most(confirm.top) + len(tune) // 3)
+    winning = min(leading, 1 + len(tune) // 2)
+    screening = costs.confirm(1 - confirmed, finalists, on_tune)
+    further = costs.confirm(few - max(1, confirmed), leading, on_tune)
+    extra = EXTRA_CASES * costs.oracle(tune + held_out) + costs.oracle(odd)
     if not device.is_cpu:  # they are made beside the search
         extra = max(0.0, extra - trials * trial)
-    one_round = screening + further + leading * (on_tune + check(odd))
+    one_round = screening + further + leading * (on_tune + costs.check(odd))
     confirming = rounds * one_round + extra
     final = checking = 0.0
     if held_out or not device.is_cpu:
-        final = confirmed_in(few, winning, on_rest) + winning * on_held_out
+        final = costs.confirm(few, winning, on_rest) + winning * on_held_out
     seen = max((size for size in tune + held_out + odd if size <= checker_bytes), default=0)
     if seen:
         checking = backend.checker_seconds + backend.checker_seconds_per_mib * seen / 2**20
         final += checking
     preparing = 0.0
     if not baseline_ns:
-        preparing = BEGIN_SECONDS[device.is_cpu] + TEST_CASES * oracle(tune + held_out)
+        preparing = BEGIN_SECONDS[device.is_cpu] + TEST_CASES * costs.oracle(tune + held_out)
         preparing += on_tune + on_held_out
-    left = experiment.search.seconds - spent - preparing - confirming - final
+    left = experiment.search.seconds - spent
     return Estimate(
         trials=trials,
         space=space,
         prepare_seconds=preparing,
-        search_seconds=min(trials * trial, max(0.0, left)),
+        search_seconds=min(trials * trial, max(0.0, left - preparing - confirming - final)),
         confirm_seconds=confirming + final,
         final_seconds=final,
         checker_seconds=checking,
         trial_seconds=on_tune,
-        budget_seconds=experiment.search.seconds - spent,
+        budget_seconds=left,
         least_seconds=preparing + one_round + extra + final,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Seconds of each kind of work, for shapes that move so many bytes each."""
+
+    experiment: Experiment
+    device: Device
+    compile_slots: int
+    bench_slots: int
+    baseline_ns: Sequence[float]
+
+    def oracle(self, sizes: Sequence[int]) -> float:
+        """Making one test case of each shape."""
+        weighed = sum(min(size, ORACLE_BYTES) for size in sizes) / 2**20
+        parallel = min(ORACLES, self.compile_slots + self.bench_slots)
+        return ORACLE_SECONDS_PER_MIB * weighed / parallel
+
+    def check(self, sizes: Sequence[int]) -> float:
+        """Checking one candidate on each shape."""
+        each = traits_of(self.device.backend).shape_seconds
+        return each * len(sizes) + CHECK_SECONDS_PER_MIB[self.device.is_cpu] * sum(sizes) / 2**20
+
+    def time(self, sizes: Sequence[int], first: int) -> float:
+        """Checking and timing one candidate on the shapes from number ``first`` on.
+
+        By the baseline's times where it has all of them.
+        """
+        measure = self.experiment.measure
+        known = self.baseline_ns[first : first + len(sizes)]
+        launch = sum(LAUNCH_SECONDS + size / BYTES_PER_SECOND[self.device.is_cpu] for size in sizes)
+        if len(known) == len(sizes):
+            launch = sum(known) * 1e-9
+        energy = 0.0 if self.experiment.objective == "time" else 2 * TAKEN_SECONDS * len(sizes)
+        return self.check(sizes) + (measure.warmup + measure.repeats) * launch + energy
+
+    def confirm(self, processes: int, candidates: int, each: float) -> float:
+        """Timing candidates and the baseline, of ``each`` so many seconds, in fresh processes."""
+        cpu = self.device.is_cpu
+        one = PROCESS_SECONDS[cpu] + CONFIRMED[cpu] * (1 + candidates) * each
+        return max(0, processes) * one / self.bench_slots
 
 
 def _bytes(experiment: Experiment, binding: ShapeBinding) -> int:
