@@ -4,6 +4,7 @@ One build in, one result out. No candidate code runs here, but a compiler may cr
 Reports that it is ready once the compiler is, which takes as long as a few compiles.
 """
 
+import ctypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,19 @@ from workers.compilers.protocol import (
 
 _NICENESS = 10
 """All cores compile, but a device that is timing must not wait for one."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's ``mallopt``."""
+_KEPT_BYTES, _HEAP_BYTES = 64 << 20, 32 << 20
+"""Freed memory that is kept, and the largest allocations from it; a compile takes a few MiB."""
+
+
+def _keep_freed_memory() -> None:
+    """Spare each compile two thousand page faults, a fifteenth of its time, where glibc is used."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _HEAP_BYTES)
 
 
 def _open(adapter: BackendAdapter, device: Device, cache: Path | None) -> Compiler:
@@ -63,6 +77,7 @@ def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
     module, opening = arguments
     os.nice(_NICENESS)
+    _keep_freed_memory()
     compiler = _opened(module, *decode_opening(opening))
     channel.send(b"ready")
     while True:

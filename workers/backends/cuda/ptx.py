@@ -14,16 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 _REACHES = {
-    "griddepcontrol": re.compile(r"\bgriddepcontrol\."),
+    "griddepcontrol": re.compile(r"griddepcontrol\."),
     "a clock": re.compile(r"%(?:clock|globaltimer|pm\d)"),
-    "printf": re.compile(r"\bvprintf\b"),
-    "the launch of another kernel": re.compile(r"\bcuda(?:LaunchDevice|GraphLaunch|GetParameter)"),
+    "printf": re.compile(r"vprintf\b(?<!\wvprintf)"),
+    "the launch of another kernel": re.compile(r"cuda(?:LaunchDevice|GraphLaunch|GetParameter)"),
     "the device's heap, which outlasts a launch": re.compile(
         r"\.extern\s+\.func[^;{]*?\b(?:malloc|free)\b"
     ),
     "the number of its launch": re.compile(r"%gridid"),
 }
-_PERSISTS = re.compile(r"\bcreatepolicy\b|\bapplypriority\b|L2::evict_last|L2::cache_hint")
+"""Each begins with a literal, which is searched for ten times as fast as a boundary of words."""
+_PERSISTS = ("createpolicy", "applypriority", "L2::evict_last", "L2::cache_hint")
 _BOUND = re.compile(
     r"\.entry\s+([\w$]++)[^{.]*+(?:\.(?!entry|maxntid)[^{.]*+)*+"
     r"\.maxntid\s+(\d{1,9})(?:,\s*(\d{1,9}))?(?:,\s*(\d{1,9}))?"
@@ -45,8 +46,15 @@ _INITIAL = re.compile(r"=([^;]*);")
 _WORD = re.compile(r"[\w$]+")
 _NAME = re.compile(r"%?[A-Za-z_$][\w$.]*")
 _STATEMENT = re.compile(r"([^;{}]*+)([;{}]|\Z)")
+_LEAD = re.compile(r"\s*+(?:[\w$]++:(?!:)\s*+)*+(?:@!?%?[\w$]++\s++)?+")
+"""Labels and a predicate."""
 _OPERATION = re.compile(r"[a-z][a-z0-9_]*(?:[.:]+[\w]+)*")
+_OPERAND = re.compile(r"\[[^\[\]]*\]|[^,\[\]]+")
 _CALL = re.compile(r"call[\w.]*\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)(?:\s*,\s*\(([^()]*)\))?")
+_NUMBERS = frozenset("setp set rem mul div mul24 popc clz bfe bra ret".split())
+_FLOATS = frozenset("f16 f16x2 bf16 bf16x2 f32 f32x2 f64".split())
+_COPIES = frozenset("mov selp slct".split())
+_MEMORY = frozenset("ld ldu st red atom multimem".split())
 _SMALL = 1 << 20
 _HALF = "32"
 
@@ -150,7 +158,7 @@ def _bytes(declared: re.Match[str]) -> int:
 
 def persists(ptx: str) -> bool:
     """Whether the code can make the last-level cache keep lines beyond a launch."""
-    return _PERSISTS.search(ptx) is not None
+    return any(word in ptx for word in _PERSISTS)
 
 
 def bounds(ptx: str) -> Mapping[str, int]:
@@ -264,13 +272,12 @@ class _Body:
                 return
 
     def _statement(self, text: str) -> None:
-        text = re.sub(r"^(?:\s*[\w$]+:(?!:))+", "", text)
-        text = re.sub(r"^\s*@!?%?[\w$]+\s+", "", text).strip()
+        text = _LEAD.sub("", text, count=1)
         if text.startswith(".param"):
             for name in _formals(text):
                 self._count += 1
                 self._renamed[name] = f"{name} {self._count}"
-        elif call := _CALL.match(text):
+        elif text.startswith("call") and (call := _CALL.match(text)):
             self._call(call)
         elif text and not text.startswith("."):
             operation = _OPERATION.match(text)
@@ -289,13 +296,16 @@ class _Body:
 
     def _instruction(self, operation: str, rest: str) -> None:
         kind, *modifiers = operation.split(".")
+        memory = kind in _MEMORY or "bulk" in modifiers
+        if not memory and not self._doubtful and _only_numbers(kind, modifiers):
+            return
         operands = [operand.strip() for operand in _operands(rest)]
         places = [operand for operand in operands if operand.startswith("[")]
         values = [operand for operand in operands if not operand.startswith("[")]
         space = next((s for s in modifiers if s in ("param", "shared", "local", "const")), "")
         if kind in ("ld", "ldu"):
             self._load(kind, modifiers, space, values, places)
-        elif kind in ("st", "red", "atom") or "bulk" in modifiers or kind == "multimem":
+        elif memory:
             self._store(kind, modifiers, space, values, places)
         elif self._doubtful:
             self._doubt(kind, values)
@@ -343,8 +353,6 @@ class _Body:
         """What an instruction makes of pointers: sums keep them, numbers got from them do not."""
         targets, sources = self._keys(values[0]), values[1:]
         minus = None
-        if kind in ("setp", "set", "rem", "mul", "div", "mul24", "popc", "clz", "bfe"):
-            return
         if kind == "cvt" and modifiers[-1:] in (["u64"], ["s64"]) and "64" not in modifiers[-2]:
             return
         if kind == "and" and any(s.isdecimal() and int(s) < _SMALL for s in sources):
@@ -368,6 +376,12 @@ class _Body:
         return {"shared": (shared,), "local": (local,)}.get(space, (shared, local))
 
 
+def _only_numbers(kind: str, modifiers: list[str]) -> bool:
+    """Whether what an instruction makes is a number, whatever it is made of."""
+    of_floats = not _FLOATS.isdisjoint(modifiers[-1:])
+    return kind in _NUMBERS or (of_floats and kind not in _COPIES)
+
+
 def _joined(vector: re.Match[str]) -> str:
     """The registers of a vector as one operand."""
     return vector[1].replace(",", " ")
@@ -375,4 +389,4 @@ def _joined(vector: re.Match[str]) -> str:
 
 def _operands(text: str) -> Iterator[str]:
     """The parts between commas; an address in brackets is one."""
-    return (found for found in re.findall(r"\[[^\[\]]*\]|[^,\[\]]+", text) if found.strip())
+    return (found for found in _OPERAND.findall(text) if found.strip())
