@@ -3,25 +3,24 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-import numpy as np
 import typer
 
 from agents.generation.corners import corners
 from agents.settings import SECTIONS, agent_settings
-from cluster.baseline_check import BaselineTried, by_size, elements, try_baseline
+from cluster.baseline_check import by_size, elements, try_baseline
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
+from cluster.commands.validation_findings import Attempt, Findings, ReferenceTime
 from cluster.fleets.local import choose
 from cluster.runs.budget import checker_bytes
 from cluster.runs.model_choice import check_models, choose_model
 from tuner.candidate import BASELINE
 from tuner.device import Device
-from tuner.drafts.draft_spec import guesses_left, unread_guesses
+from tuner.drafts.draft_spec import unread_guesses
 from tuner.engine.candidates import Candidates
-from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.check.device import require_launches, require_memory
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
@@ -34,43 +33,6 @@ from workers.backends.registry import device_for_target
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
 from workers.reference_check import reference_seconds
-
-SLOW_SECONDS = 10.0
-"""Expected seconds of a reference at the largest shape above which advice is given."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A configuration that was compiled, and why that failed, if it did.
-
-    One that is over a limit of the device is none of the template's faults: a run passes it over.
-    """
-
-    configuration: str
-    problem: str | None
-    over_limit: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceTime:
-    """How long the reference took at the smallest shape, and how much larger the largest is."""
-
-    shape: str
-    seconds: float
-    largest: str
-    times_larger: float
-
-    def __str__(self) -> str:
-        expected = self.seconds * self.times_larger
-        text = f"reference: {self.seconds:.2g} s at {self.shape}"
-        if self.times_larger > 1:
-            text += f", about {expected:.2g} s at {self.largest} if it grows with the elements"
-        if expected > SLOW_SECONDS:
-            text += (
-                "; a run calls it several times for each shape: vectorise it with NumPy, or use "
-                "smaller shapes"
-            )
-        return text
 
 
 def validate(
@@ -104,7 +66,6 @@ def validate(
         checks += [partial(each, experiment, model) for each in (require_launches, require_memory)]
     _all(checks)
     tolerances = comparison_rules(experiment)
-    guesses = unread_guesses(path.read_text(encoding="utf-8"))
     space = None
     if model is not None and experiment.template is not None:
         space = feasible_set(experiment, experiment.template, model)
@@ -118,64 +79,33 @@ def validate(
     expected = None
     if model is not None and not nothing_to_vary:
         expected = _estimate(experiment, model, space, rounds)
+    findings = Findings(
+        experiment=experiment,
+        device=model,
+        no_device=why_not,
+        rounds=rounds,
+        model=asked,
+        guesses=unread_guesses(path.read_text(encoding="utf-8")),
+        tolerances=tolerances,
+        space=space,
+        estimate=expected,
+        reference=reference,
+        attempts=attempts,
+        baseline=tried,
+        nothing_to_vary=nothing_to_vary,
+    )
     if as_json:
-        report = {
-            "experiment": experiment.name,
-            "device": None if model is None else model.name,
-            "binary": experiment.kernel.binary and experiment.kernel.binary.file.sha256,
-            "guesses": guesses,
-            "tolerances": tolerances,
-            "space": None if space is None else _space_report(space),
-            "estimate": expected and asdict(expected),
-            "reference": reference and asdict(reference),
-            "compiled": [asdict(one) for one in attempts],
-            "baseline": tried and asdict(tried),
-        }
-        typer.echo(json.dumps(report, indent=2))
+        typer.echo(json.dumps(findings.document(), indent=2))
     else:
-        _say(experiment.name)
-        if experiment.kernel.binary:
-            _say(f"  {_binary(experiment)}")
-        for output, bound in tolerances.items():
-            _say(f"  {output}: {bound}")
-        if experiment.cost is None or experiment.cost.bytes is None:
-            _say("  cost.bytes is not given: the report cannot compare with the roofline")
-        if unaligned := _unaligned(experiment):
-            _say(f"  {unaligned}")
-        if reference is not None:
-            _say(f"  {reference}")
-        if space is not None and model is not None:
-            _print_space(space, model)
-        elif model is None:
-            _say(f"space: not counted, and nothing compiled: {why_not}; or pass --target")
-        if rounds:
-            aside = "; --model none searches the spec's own" if experiment.template else ""
-            _say(f"space of a run: unknown until {asked} writes a template{aside}")
-        if expected is not None:
-            agents = f", in {rounds} rounds with model {asked}" if rounds else ""
-            _say(f"estimated run: {expected}{agents}")
-        for line in _compiled(attempts):
-            _say(f"  {line}")
-        if tried is not None and tried.problem is None:
-            _say(f"  {tried}")
-        if tried is not None and tried.warning is not None:
-            _say(f"  warning: {tried.warning}")
-    failed = [one for one in attempts if one.problem and not one.over_limit]
-    if attempts and attempts[0].problem:
-        raise NothingValid("the baseline did not compile; nothing else was tried")
-    if tried is not None and tried.problem is not None:
-        look = f"; {guesses_left(guesses)}" if guesses else ""
-        raise NothingValid(
-            f"{tried}; check kind, shape, launch and values against your kernel{look}"
-        )
-    if failed:
-        raise NothingValid(f"{len(failed)} of {len(attempts)} did not compile")
-    if nothing_to_vary:
-        raise SpecError(f"`run` will refuse this spec: {nothing_to_vary}")
-    if expected is not None:
-        expected.require_time()
+        _say(findings.lines())
+    findings.require_none_wrong()
     if not as_json:
-        _say(f"{experiment.name}: {_verdict(guesses, attempts, tried)}")
+        _say([findings.verdict])
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(fitting(line, sys.stdout))
 
 
 def _all(checks: Sequence[Callable[[], None]]) -> None:
@@ -190,61 +120,6 @@ def _all(checks: Sequence[Callable[[], None]]) -> None:
         raise found[0]
     if found:
         raise SpecError("\n".join(map(str, found)))
-
-
-def _compiled(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """What compiled, and each problem once with all configurations that have it."""
-    for one in attempts:
-        if one.problem is None:
-            yield f"compiled {one.configuration}: ok"
-    for problem in dict.fromkeys(one.problem for one in attempts if one.problem):
-        having = [one.configuration for one in attempts if one.problem == problem]
-        more = f" and {len(having) - 1} more" if len(having) > 1 else ""
-        limit = any(one.over_limit for one in attempts if one.problem == problem)
-        yield f"{'over a limit' if limit else 'not compiled'}: {having[0]}{more}: {problem.strip()}"
-
-
-def _unaligned(experiment: Experiment) -> str:
-    """Advice on buffers of which the spec promises no alignment, so that no vector is loaded."""
-    names = [
-        one.name
-        for one in experiment.arguments
-        if one.kind in ("in", "out", "inout") and one.align is None
-    ]
-    if not names:
-        return ""
-    return (
-        f"no align is given for {', '.join(names)}: templates cannot load or store vectors there. "
-        "PyTorch, CuPy and cudaMalloc align to 16 bytes or more: write `align: 16` where your "
-        "application passes whole buffers"
-    )
-
-
-def _verdict(
-    guesses: tuple[int, ...], attempts: Sequence[Attempt], tried: BaselineTried | None
-) -> str:
-    """The last line: that nothing is wrong, with what was not checked."""
-    skipped = " (nothing was compiled or run)"
-    if attempts:
-        skipped = "" if tried else " (compiled, not run)"
-    warned = "a warning" if tried and tried.warning else ""
-    left = " and ".join(filter(None, (warned, guesses_left(guesses) if guesses else "")))
-    return f"no errors found{skipped}{f', but {left}' if left else ''}"
-
-
-def _say(line: str) -> None:
-    typer.echo(fitting(line, sys.stdout))
-
-
-def _binary(experiment: Experiment) -> str:
-    """What is known of a binary that is the baseline, and what checks the rest."""
-    assert experiment.kernel.binary
-    file = experiment.kernel.binary.file
-    return (
-        f"baseline: {file.name} (SHA-256 {file.sha256[:16]}…); {experiment.kernel.source.name} is "
-        "read, not compiled. The binary's architecture is checked, and its entries, registers and "
-        "shared memory where it tells them; a run begins by loading, launching and checking it"
-    )
 
 
 def _device(
@@ -274,33 +149,6 @@ def _try_reference(experiment: Experiment) -> ReferenceTime:
         largest=str(most),
         times_larger=elements(experiment, most) / elements(experiment, least),
     )
-
-
-def _space_report(space: FeasibleSet) -> dict[str, object]:
-    return {
-        "configurations": space.size,
-        "sampled": None if space.estimate is None else len(space),
-        "general": _general(space),
-        "cartesian": space.cartesian,
-        "rejected": {one.condition: one.points for one in space.rejections},
-    }
-
-
-def _general(space: FeasibleSet) -> int:
-    """How many configurations are feasible on every tune shape; an estimate from a sample."""
-    return round(np.count_nonzero(space.mask.all(axis=1)) / len(space.mask) * space.size)
-
-
-def _print_space(space: FeasibleSet, device: Device) -> None:
-    about = "" if space.estimate is None else "about "
-    _say(
-        f"space on {device.name}: {about}{space.size:,} of {space.cartesian:,} configurations are "
-        f"feasible on some tune shape, {about}{_general(space):,} on every tune shape"
-    )
-    if space.estimate is not None:
-        _say(f"  too many to list: the search begins with a sample of {len(space):,}")
-    for rejection in space.rejections:
-        _say(f"  {rejection.points:,} rejected by {rejection.condition}")
 
 
 def _estimate(
