@@ -51,13 +51,17 @@ _BUILTIN = re.compile(
 )
 
 _MNEMONICS = frozenset(
-    """abs add addc and bar barrier bfe bfi bfind brev clz cnot copysign cos cp cvt cvta div dp2a
-    dp4a elect ex2 fence fma fns isspacep ld ldmatrix ldu lg2 lop3 mad mad24 madc mapa max mbarrier
-    membar min mma mov movmatrix mul mul24 neg not or popc prefetch prefetchu prmt rcp red redux rem
-    rsqrt sad selp set setp shf shfl shl shr sin slct sqrt st stmatrix sub subc szext tanh testp
-    vote wgmma xor""".split()
+    """abs activemask add addc and bar barrier bfe bfi bfind bmsk bra brev clz cnot copysign cos cp
+    cvt cvta div dp2a dp4a elect ex2 fence fma fns isspacep ld ldmatrix ldu lg2 lop3 mad mad24 madc
+    mapa match max mbarrier membar min mma mov movmatrix mul mul24 neg not or popc prefetch
+    prefetchu prmt rcp red redux rem rsqrt sad selp set setmaxnreg setp shf shfl shl shr sin slct
+    sqrt st stmatrix sub subc szext tanh testp vote wgmma xor""".split()
 )
-_STATEMENT = re.compile(r"(?:^|[;{}\n\t])[\s{]*(?:@!?%*\w+\s+)?([A-Za-z]\w*)")
+_STATEMENT = re.compile(
+    r"(?:^|[;{}\n\t])[\s{]*+(?:[\w$%]++\s*+:(?!:)[\s{]*+)*+(?:@!?%*\w+\s+)?([A-Za-z]\w*)"
+)
+"""The instruction of a statement, behind its labels and its condition."""
+_ASM_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _CLOCKS = re.compile(r"%(?:clock|globaltimer|pm\d)\w*")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.S)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\n", "v": " ", "f": " "}
@@ -191,7 +195,7 @@ def _refused_instructions(readings: Sequence[Line]) -> set[str]:
     for reading in readings:
         for place, word in enumerate(reading):
             if word in _ASM:
-                text = _assembly_text(reading[place + 1 :])
+                text = _ASM_COMMENT.sub(" ", _assembly_text(reading[place + 1 :]))
                 found.update(_CLOCKS.findall(text.replace("%%", "%")))
                 found.update(set(_STATEMENT.findall(text)) - _MNEMONICS)
     return found

@@ -126,6 +126,8 @@ CUDA = {
     "#define G(a, b) a##b\n__device__ long long f() { return G(clo, ck64)(); }\n": "clock64",
     '#define Q(a) __as##a\n__device__ void f() { Q(m__)("exit;"); }\n': "may not use 'exit'",
     "??=define __half float\n": "changes the meaning of the language",
+    '__device__ void f() { asm("L: { $1: @%p exit;}"); }\n': "may not use 'exit'",
+    '__device__ void f() { asm("/* */ exit; // ret"); }\n': "may not use 'exit'",
 }
 
 
@@ -153,7 +155,14 @@ HONEST_ADDITIONS = [
     "int f(int x) { switch (x) { case 1: return abs(x); default: return max(x, 'a'); } }\n",
 ]
 
+WAIT = (
+    '"{\\n\\t.reg .pred p;\\nWAIT:\\n\\tmbarrier.try_wait.shared::cta.b64 p, [%0], %1;\\n\\t"\n'
+    '"@p bra DONE;\\n\\tbra WAIT;\\nDONE: // done\\n\\t}"'
+)
+"""As kernels for Hopper wait for a copy."""
+
 HONEST_CUDA = [
+    f'__device__ void f(int b, int n) {{ asm volatile({WAIT} :: "r"(b), "r"(n)); }}\n',
     "__device__ int f(int x) { return x + 1'000'000 + '\\''; }\n",
     '#pragma unroll 4\n#define ROLLED _Pragma("unroll")\n',
     '__device__ void f(int* x) { asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(*x) : "l"(x)); }',

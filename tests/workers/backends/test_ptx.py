@@ -116,6 +116,9 @@ REACHES = {
     'printf("%d", n);': "printf",
     "int* p = (int*)malloc(4); x[0] = *p; *p = n; free(p);": "the device's heap",
     'unsigned long long g; asm("mov.u64 %0, %%gridid;" : "=l"(g)); x[0] = g;': "the number of its",
+    'asm(".global .v2 .b32 kept; st.global.b32 [kept], %0;" :: "r"(n));': "a variable that inline",
+    'asm(".global.b32 kept; st.global.b32 [kept], %0;" :: "r"(n));': "a variable that inline",
+    'asm(".global .b32 a, kept; st.global.b32 [kept], %0;" :: "r"(n));': "a variable that inline",
 }
 
 

@@ -22,8 +22,14 @@ _REACHES = {
         r"\.extern\s+\.func[^;{]*?\b(?:malloc|free)\b"
     ),
     "the number of its launch": re.compile(r"%gridid"),
+    "a variable that inline assembly declares": re.compile(
+        r"\.global(?<!\w\.global)\b(?!\s+(?:\.attribute\([^()]*\)\s+)?(?:\.align\s+\d+\s+)?\.[a-z]+\d{1,9}\s+"
+        r"[\w$]+(?:\[\d{0,18}\])?\s*[=;])"
+    ),
 }
-"""Each begins with a literal, which is searched for ten times as fast as a boundary of words."""
+"""Each begins with a literal, which is searched for ten times as fast as a boundary of words.
+
+A declaration of ``.global`` memory that is spelt as no compiler spells it is read no further."""
 _PERSISTS = ("createpolicy", "applypriority", "L2::evict_last", "L2::cache_hint")
 _BOUND = re.compile(
     r"\.entry\s+([\w$]++)[^{.]*+(?:\.(?!entry|maxntid)[^{.]*+)*+"
