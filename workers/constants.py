@@ -1,7 +1,8 @@
 """Changes what a spec gives one value: scalars, and inputs that hold one number throughout."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from tuner.experiment.constants import Constants, changed_fields, changed_with
 from tuner.experiment.contents import FromFile, FromPython
 from workers.elements import is_float, numpy_dtype
 
+_WITH: dict[Constants, Constants] = {"ends": "scalars", "other ends": "scalars"}
+"""What is at its ends is what is changed as scalars otherwise."""
 _FACTOR = (2.0, 4.0)
 """A scalar without a range is multiplied or divided by so much."""
 _NONZERO = (0.25, 1.0)
@@ -31,19 +34,20 @@ def change_constants(
         rng: chooses the values.
     """
     found, words = [], []
+    near = cycle((what == "ends", what == "other ends"))
     for argument in arguments:
-        if what == "scalars" and (fields := changed_fields(argument, scalars)):
-            changed = _with_other_fields(argument, fields, rng)
-            found.append(changed)
+        if fields := changed_fields(argument, scalars, what):
+            found.append(_with_other_fields(argument, fields, what, near, rng))
             words.append(
                 f"{', '.join(f'{argument.name}.{field.name}' for field in fields)} changed"
             )
             continue
         constant = argument.kind != "scalar" or argument.name in scalars
-        if not constant or changed_with(argument) != what:
+        with_what = changed_with(argument) if constant else None
+        if with_what is None or with_what != _WITH.get(what, what):
             found.append(argument)
             continue
-        changed = _changed(argument, rng)
+        changed = _changed(argument, what, near, rng)
         found.append(changed)
         if argument.kind == "scalar":
             words.append(f"{argument.name}={changed.value:.6g} in place of {argument.value:.6g}")
@@ -52,10 +56,11 @@ def change_constants(
     return tuple(found), ", ".join(words)
 
 
-def _changed(argument: ResolvedArgument, rng: np.random.Generator) -> ResolvedArgument:
+def _changed(
+    argument: ResolvedArgument, what: Constants, near: Iterator[bool], rng: np.random.Generator
+) -> ResolvedArgument:
     if argument.kind == "scalar":
-        value = _float(argument, rng) if is_float(argument.dtype) else _integer(argument, rng)
-        return replace(argument, value=value)
+        return replace(argument, value=_other(argument, what, near, rng))
     if isinstance(argument.fill, FromFile | FromPython):
         return replace(argument, unlike=True)
     if is_float(argument.dtype) or argument.range is not None:
@@ -64,13 +69,17 @@ def _changed(argument: ResolvedArgument, rng: np.random.Generator) -> ResolvedAr
 
 
 def _with_other_fields(
-    argument: ResolvedArgument, fields: Sequence[ResolvedField], rng: np.random.Generator
+    argument: ResolvedArgument,
+    fields: Sequence[ResolvedField],
+    what: Constants,
+    near: Iterator[bool],
+    rng: np.random.Generator,
 ) -> ResolvedArgument:
     """The struct with other values in these fields."""
 
     def other(field: ResolvedField, value: float) -> float:
         scalar = replace(argument, kind="scalar", dtype=field.dtype, value=value)
-        return _float(scalar, rng)
+        return _other(scalar, what, near, rng)
 
     return replace(
         argument,
@@ -81,6 +90,29 @@ def _with_other_fields(
             for one in argument.fields
         ),
     )
+
+
+def _other(
+    scalar: ResolvedArgument, what: Constants, near: Iterator[bool], rng: np.random.Generator
+) -> float:
+    """Another value of a scalar: at one of its ends, or anywhere."""
+    if what in _WITH:
+        return _end(scalar, rng, near=next(near))
+    return _float(scalar, rng) if is_float(scalar.dtype) else _integer(scalar, rng)
+
+
+def _end(scalar: ResolvedArgument, rng: np.random.Generator, *, near: bool) -> float:
+    """What is nearest to 0 of a scalar's range, or its end below 0, or else the one above.
+
+    Without a range: 0, or another value of the same sign. One that is 0 is made less.
+    """
+    if scalar.range is None:
+        other = _float(scalar, rng)
+        return other if not near else 0.0 if scalar.value else -other
+    low, high = scalar.range
+    if near:
+        return min(max(low, 0), high)
+    return low if low < 0 else high
 
 
 def _float(argument: ResolvedArgument, rng: np.random.Generator) -> float:

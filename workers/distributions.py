@@ -29,6 +29,7 @@ Distribution = Literal[
     "lower",
     "highest",
     "higher",
+    "assorted",
 ]
 """``large``, ``small``: magnitudes :data:`LARGE` or :data:`SMALL` times as great.
 
@@ -37,7 +38,22 @@ zeros; ``few``: the same few values again and again; ``ends``: only the ends of 
 ``low``, ``high``: all far below zero, or above, or near an end of the range;
 ``whole``, ``most``, ``half``: values of the type's whole range, or of so much of it: magnitudes of
 every exponent, denormals and zeros of both signs; integers of every length;
-``lowest``, ``lower``, ``highest``, ``higher``: all near one end of the type, or less far from zero.
+``lowest``, ``lower``, ``highest``, ``higher``: all near one end of the type, or less far from zero;
+integers so near to each other that floats do not tell them apart.
+``assorted``: each row has one of :data:`ROWS`.
+"""
+
+ROWS: tuple[tuple[Distribution, int], ...] = (
+    ("default", 0),
+    ("default", -1),
+    ("default", 1),
+    ("outliers", 0),
+    ("few", 0),
+    ("zeros", 0),
+)
+"""Kinds of rows in one array, and the side of zero that all their numbers are on, if not 0.
+
+A single odd shape may be all on which a kernel takes a path, so that must meet them together.
 """
 
 FAR, _FAR_INTEGER = 16.0, 96
@@ -73,6 +89,8 @@ NARROWER: dict[Distribution, Distribution] = {
 """What stands for a distribution on which the baseline is undefined."""
 WIDE = frozenset({*NARROWER, *NARROWER.values()})
 """Distributions on which finite inputs may have results that are not."""
+_CLOSE = 63
+"""Integers between the ends of an interval in which single precision has one number."""
 _HEADROOM = 8
 """Exponents left above the largest float, at most a quarter of all: constant factors fit."""
 _DENORMAL_SHARE, _ZERO_SHARE = 1 / 32, 1 / 32
@@ -114,7 +132,8 @@ def at_end(argument: ResolvedArgument, distribution: Distribution) -> tuple[floa
             return None
         bits = int(highest).bit_length()
         most = int(highest) >> (bits - round(bits * share))
-        return end(-most - 1, 0, side) if side == "low" else end(0, most, side)
+        part = min(most // 16, _CLOSE)
+        return (-most - 1, -most - 1 + part) if side == "low" else (most - part, most)
     exponents, *_ = _magnitudes(argument.dtype)
     low, high = argument.range or (-np.inf, np.inf)
     most = max(FAR, 2.0 ** ((exponents - min(_HEADROOM, exponents / 4)) * share))
@@ -149,6 +168,13 @@ def reaching(
     signs = rng.choice([-1.0, 1.0], shape) if argument.fill == "normal" else np.ones(shape)
     found = np.where(rng.random(shape) < _ZERO_SHARE, 0.0, np.exp2(powers)) * signs
     return np.clip(found, first, last)
+
+
+def on_side(argument: ResolvedArgument, values: NDArray[Any], side: int) -> NDArray[Any]:
+    """Numbers around 0 with their signs changed to ``side``, as far as the argument may have it."""
+    most = (-np.inf, np.inf) if is_float(argument.dtype) else integer_limits(argument.dtype)
+    found: NDArray[Any] = np.clip(side * np.abs(values), *(argument.range or most))
+    return found
 
 
 def _magnitudes(dtype: str) -> tuple[float, float, float]:

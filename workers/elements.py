@@ -18,6 +18,10 @@ _ML_DTYPES = {
 }
 
 
+GAP = 0xFF
+"""Each byte between the elements of an input: NaN in floats, which spoils what uses it."""
+
+
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
     """The NumPy type of an element type of the format."""
     if name in _ML_DTYPES:
@@ -38,12 +42,15 @@ def is_float(name: str) -> bool:
 
 
 def to_storage(dense: Array, argument: ResolvedArgument) -> NDArray[np.uint8]:
-    """A dense array as the argument's bytes; a view where there are no gaps, which are zero."""
+    """A dense array as the argument's bytes; a view where there are no gaps.
+
+    Gaps between the elements hold :data:`GAP`.
+    """
     dtype = numpy_dtype(argument.dtype)
     dense = np.ascontiguousarray(dense, dtype)
     if dense.nbytes == argument.size and _is_row_major(argument):
         return dense.reshape(-1).view(np.uint8)
-    storage = np.zeros(argument.size // dtype.itemsize, dtype)
+    storage = np.full(argument.size, GAP, np.uint8).view(dtype)
     _strided(storage, argument)[...] = dense
     return storage.view(np.uint8)
 
@@ -62,7 +69,7 @@ def holding(values: Array, byte: int) -> NDArray[np.bool_]:
 
 
 def gaps_changed(storage: bytes, argument: ResolvedArgument, byte: int) -> bool:
-    """Whether a byte between the elements of an output no longer holds the poison ``byte``."""
+    """Whether a byte between the elements of an output no longer holds this ``byte``."""
     item = numpy_dtype(argument.dtype).itemsize
     if argument.size == argument.elements * item:
         return False

@@ -5,6 +5,7 @@ come from the reference process.
 """
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,12 @@ from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
 from tuner.experiment.contents import FromFile, FromPython
 from workers.distributions import (
     REACHES,
+    ROWS,
     Distribution,
     at_end,
     end,
     few,
+    on_side,
     one_sided,
     reaching,
     wide,
@@ -137,9 +140,13 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
     """Whether a distribution differs from the default one for this argument."""
     if isinstance(argument.fill, IntegerRange):
         return distribution in ("ends", "low", "high")
+    if isinstance(argument.fill, OffsetsTo):
+        return distribution in ("few", "ends")
     if argument.fill not in ("normal", "uniform"):
         return False
     match distribution:
+        case "assorted":
+            return math.prod(argument.shape[:-1]) > 1
         case "default":
             return True
         case "large" | "outliers":
@@ -215,9 +222,11 @@ def _values(
     if argument.fill == "permutation":
         return rng.permutation(argument.elements).reshape(shape)
     if isinstance(argument.fill, OffsetsTo):
-        return _offsets(argument, argument.fill.last, rng)
+        return _offsets(argument, argument.fill.last, rng, distribution)
     if argument.fill == "zeros" or distribution == "zeros":
         return np.zeros(shape)
+    if distribution == "assorted":
+        return _assorted(argument, rng)
     if distribution == "ends" and argument.range is not None:
         return np.where(rng.random(shape) < 0.5, *argument.range)
     if distribution in ("low", "high"):
@@ -253,9 +262,37 @@ def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float)
     return np.clip(drawn, *limits) if limits else drawn
 
 
-def _offsets(argument: ResolvedArgument, last: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Sorted integers; the first is 0 unless it is the last, which is ``last``."""
-    inner = np.sort(rng.integers(0, last, size=max(0, argument.elements - 2), endpoint=True))
+def _assorted(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
+    """Rows, each of another kind."""
+    kinds = [
+        (distribution, side)
+        for distribution, side in ROWS
+        if applies(argument, distribution) and (not side or argument.fill == "normal")
+    ]
+    rows = math.prod(argument.shape[:-1])
+    chosen = rng.permutation(np.arange(rows) % len(kinds))
+    dtype = np.float64 if is_float(argument.dtype) else wide(argument)
+    found = np.empty((rows, argument.shape[-1]), dtype)
+    for number, (distribution, side) in enumerate(kinds):
+        here = chosen == number
+        part = replace(argument, shape=(int(np.count_nonzero(here)), argument.shape[-1]))
+        values = _values(part, rng, distribution)
+        found[here] = on_side(argument, values, side) if side else values
+    return found.reshape(argument.shape)
+
+
+def _offsets(
+    argument: ResolvedArgument, last: int, rng: np.random.Generator, distribution: Distribution
+) -> NDArray[Any]:
+    """Sorted integers; the first is 0 unless it is the last, which is ``last``.
+
+    At the ``ends`` all other segments are empty beside one; with a ``few`` values many are.
+    """
+    many = max(0, argument.elements - 2)
+    inner = rng.integers(0, last, size=many, endpoint=True)
+    if distribution in ("few", "ends"):
+        inner = rng.choice([0, last // 2, last] if distribution == "few" else [0, last], many)
+    inner = np.sort(inner)
     return np.concatenate([[0], inner, [last]])[-argument.elements :].reshape(argument.shape)
 
 

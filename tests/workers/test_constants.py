@@ -74,7 +74,32 @@ def test_floats_of_a_struct_are_changed_that_do_not_follow_from_the_shape() -> N
     assert found.fields[1:] == fields[1:]
     for other in (replace(given, fixed=True), replace(given, fields=fields[1:])):
         assert change_constants([other], scalars, "scalars", rng) == ((other,), "")
-    assert change_constants([given], scalars, "contents", rng) == ((given,), "")
+    (found,), words = change_constants([given], scalars, "contents", rng)
+    assert words == "p.k changed"
+    assert [field.values for field in found.fields] == [(1.0, 0.0), (3.0,), (0,)]
+    sizes = replace(given, fields=(replace(fields[2], values=(2,)),))
+    assert change_constants([sizes], scalars, "contents", rng) == ((sizes,), "")
+
+
+def test_every_other_scalar_is_0_or_at_an_end_of_its_range() -> None:
+    def ends(*given: ResolvedArgument) -> list[list[float]]:
+        names = {one.name for one in given}
+        rng = stream(1, "changed")
+        return [
+            [one.value for one in change_constants(given, names, what, rng)[0]]
+            for what in ("ends", "other ends")
+        ]
+
+    assert ends(scalar(3.0))[0] == [0.0]
+    assert ends(scalar(0.0))[0][0] < 0
+    [(first, second), (third, fourth)] = ends(scalar(1.0), scalar(2.0))
+    assert (first, fourth) == (0.0, 0.0)
+    assert min(third, second) > 0
+    within = [scalar(1.0, range=r) for r in ((-2, 3), (-2, -1), (1, 2), (0, 1))]
+    assert ends(within[0], scalar(8, "int32", range=(4, 9))) == [[0, 9], [-2, 4]]
+    assert [ends(one) for one in within[1:]] == [[[-1], [-2]], [[1], [2]], [[0], [1]]]
+    kept = scalar(1.0, fixed=True), scalar(8, "int32"), scalar(1, "int32")
+    assert ends(*kept) == [[1.0, 8, 1], [1.0, 8, 1]]
 
 
 def test_zeros_and_files_of_one_number_are_drawn() -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.experiment.arguments import ResolvedArgument
-from workers.elements import from_storage, gaps_changed, numpy_dtype, to_storage
+from workers.elements import GAP, from_storage, gaps_changed, numpy_dtype, to_storage
 
 
 def argument(shape, strides, dtype="float32") -> ResolvedArgument:
@@ -18,6 +18,7 @@ def test_strided_storage_gives_back_what_it_was_given(rows, columns, pad, transp
     storage = to_storage(dense, given_)
     assert len(storage) == given_.size
     assert np.array_equal(from_storage(storage, given_), dense)
+    assert not gaps_changed(storage.tobytes(), given_, GAP)
 
 
 def test_gaps_are_told_from_elements() -> None:

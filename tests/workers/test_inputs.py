@@ -170,6 +170,31 @@ def test_numbers_are_near_an_end_of_the_type_throughout(given, low, high) -> Non
             assert np.abs(nearer.astype(np.float64)).max() <= np.abs(values).max()
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64"])
+def test_integers_near_an_end_are_alike_as_floats(dtype) -> None:
+    for distribution in ("lowest", "highest"):
+        if applies(argument(dtype=dtype), distribution):
+            values = drawn(argument(dtype=dtype), distribution)
+            assert len(np.unique(values)) > len(np.unique(values.astype(np.float32))) == 1
+
+
+@pytest.mark.parametrize("given", [argument(), argument(dtype="int32"), argument(range=(-2, 2))])
+def test_rows_of_several_kinds_are_together(given) -> None:
+    values = drawn(given, "assorted").astype(np.float64)
+    for kind in (values == 0, values < 0, values > 0, np.abs(values) <= 2):
+        assert kind.all(axis=1).any()
+    assert ((values < -0.5).any(axis=1) & (values > 0.5).any(axis=1)).any()
+    assert np.abs(values).max() > 20 or given.range or given.dtype == "int32"
+    assert not applies(argument(shape=(64,)), "assorted")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint64"])
+def test_rows_without_negative_numbers_are_of_the_kinds_that_are_left(dtype) -> None:
+    values = drawn(argument(dtype=dtype), "assorted")
+    assert len(np.unique(values.any(axis=1))) == 2
+    assert drawn(argument("uniform", dtype), "assorted").max() > 0
+
+
 def test_zeros_are_exact() -> None:
     assert not drawn(argument(), "zeros").any()
 
@@ -212,6 +237,13 @@ def test_a_permutation_holds_each_index_once() -> None:
     assert sorted(values.tolist()) == list(range(100))
     changed = flipped(values, argument("permutation", "int32", (100,)), stream(1, "flip"))
     assert sorted(changed.tolist()) == list(range(100))
+
+
+def test_offsets_leave_many_segments_empty_and_one_with_everything() -> None:
+    lengths = np.diff(drawn(argument(OffsetsTo(last=900), "int32", (64,)), "ends"))
+    assert sorted(set(lengths)) == [0, 900]
+    lengths = np.diff(drawn(argument(OffsetsTo(last=900), "int32", (64,)), "few"))
+    assert sorted(set(lengths)) == [0, 450]
 
 
 def test_offsets_rise_from_zero_to_the_end() -> None:

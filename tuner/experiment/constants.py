@@ -10,9 +10,11 @@ from tuner.experiment.arguments import ResolvedArgument, ResolvedField, resolve_
 from tuner.experiment.contents import FromFile, FromPython, follows
 from tuner.experiment.model import Argument, Experiment, ShapeBinding
 
-Constants = Literal["scalars", "contents"]
+Constants = Literal["scalars", "contents", "ends", "other ends"]
 """What is changed together: a kernel that is undefined for other contents is still checked with
-other scalars. Flags are changed with the contents."""
+other scalars. Flags are changed with the contents. At the ``ends`` every other scalar is 0, or what
+its range has nearest to that, and those between are what they are at the ``other ends``: far from
+0, below it where the range allows."""
 
 
 def constant_scalars(experiment: Experiment) -> tuple[Argument, ...]:
@@ -35,17 +37,21 @@ def constant_names(experiment: Experiment) -> frozenset[str]:
     return frozenset({*(scalar.name for scalar in constant_scalars(experiment)), *fields})
 
 
-def changed_fields(argument: ResolvedArgument, constant: Set[str]) -> tuple[ResolvedField, ...]:
-    """The floats of a struct that test cases change with the scalars.
+def changed_fields(
+    argument: ResolvedArgument, constant: Set[str], what: Constants
+) -> tuple[ResolvedField, ...]:
+    """The fields of a struct that test cases change: floats with the scalars, flags with contents.
 
-    Its integers may be sizes or strides, and there is no range to say which others are defined.
+    Other integers may be sizes or strides, and there is no range to say which others are defined.
     """
+    flags = what == "contents"
     return tuple(
         field
         for field in argument.fields
         if f"{argument.name}.{field.name}" in constant
-        and field.dtype.startswith(("float", "bfloat"))
         and not argument.fixed
+        and field.dtype.startswith(("float", "bfloat")) != flags
+        and (not flags or set(field.values) <= {0, 1})
     )
 
 
@@ -82,13 +88,23 @@ def changed_with(argument: ResolvedArgument) -> Constants | None:
 def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constants], ...]:
     """Each tune shape for each kind of constants that there is, and what is changed on it.
 
-    On all of them, since kernels for some sizes often are others.
+    On all of them, since kernels for some sizes often are others. Scalars at their ends are on the
+    first alone; if there is a single one without a range, it has no other end.
     """
     tune = [ShapeBinding(shape.symbols) for shape in experiment.shapes.tune]
     constant = constant_names(experiment)
     arguments = resolve_arguments(experiment, tune[0].symbols)
     found = {changed_with(a) for a in arguments if a.kind != "scalar" or a.name in constant}
-    if any(changed_fields(argument, constant) for argument in arguments):
-        found.add("scalars")
     kinds: tuple[Constants, ...] = ("scalars", "contents")
-    return tuple((shape, kind) for kind in kinds if kind in found for shape in tune)
+    for kind in kinds:
+        if any(changed_fields(argument, constant, kind) for argument in arguments):
+            found.add(kind)
+    ends: tuple[Constants, ...] = ("ends", "other ends") if "scalars" in found else ()
+    scalars = [a for a in arguments if a.name in constant and changed_with(a) == "scalars"]
+    fields = sum(len(changed_fields(a, constant, "scalars")) for a in arguments)
+    if len(scalars) + fields == 1 and all(scalar.range is None for scalar in scalars):
+        ends = ends[:1]
+    return (
+        *((shape, kind) for kind in kinds if kind in found for shape in tune),
+        *((tune[0], end) for end in ends),
+    )

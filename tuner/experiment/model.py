@@ -82,12 +82,12 @@ class Argument:
     range: tuple[float, float] | None = None
     """Lowest and highest value that your application passes; holds for every test case. Without it
     some test cases hold values 32 times as large, others values of the type's whole range, and a
-    scalar is changed by a factor of 2 to 4."""
+    scalar is changed by a factor of 2 to 4, and to 0. With it a scalar is also at either end."""
     fixed: bool = False
     """Whether your application always passes this `value` of a scalar, these floats of a struct, or
     these contents. Otherwise test cases change scalars and such floats that do not follow from the
-    shape, and an input that is 0 or 1 throughout. The exported header checks scalars that were not
-    changed."""
+    shape, and an input, or an integer of a struct, that is 0 or 1. The exported header checks
+    scalars that were not changed."""
     specials: tuple[Literal["inf", "-inf", "nan"], ...] = ()
     """Special values that your application passes too."""
     tolerance: Tolerance | None = None

@@ -39,8 +39,8 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - for each size that makes some argument larger: that size far above all known ones, the others
       small, but large enough that elements differ;
     - all sizes equal;
-    - each size alone: at the values above, at remainders 1, 2, 4, 6 and 8 modulo 32, and at three
-      whole tiles; the other sizes are a tune shape's, of each combination of types in turn.
+    - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, and
+      at three whole tiles; the others are a tune shape's, of each combination of types in turn.
 
     Remainders count the steps in which the domain lets a size grow. Values are used again where
     they can be: a template may be compiled for each.
@@ -79,6 +79,7 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             ([below[name]], 1),
             ([symbols[name] for symbols in larger], _LARGER),
             ([symbols[name] for symbols in far], _FAR),
+            ([tiny[name]], None),
             ([small[name]], None),
             ([], _VECTORS),
             *(([size], None) for size in _TILES),

@@ -75,6 +75,7 @@ class InputSpec:
 FIRST = InputSpec(label="ordinary inputs")
 FLIPPED = InputSpec(label="some elements changed", flip=True)
 FRESH = InputSpec(label="fresh inputs", key="fresh")
+ASSORTED = InputSpec(label="rows of several kinds", key="assorted", distribution="assorted")
 REPEATED = InputSpec(label="three launches in a row", launches=3)
 
 
@@ -128,7 +129,9 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         wanted = small if small and is_large(arguments) else (FIRST, *small)
         return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]
     other = [spec for spec in specs if spec.distribution == "outliers"] or specs
-    spec = (other[0], FIRST)[shape % 2]
+    spec = (
+        ASSORTED if any(applies(a, "assorted") for a in arguments) else (other[0], FIRST)[shape % 2]
+    )
     return [replace(spec, odd_shape=str(prep.bindings[shape]))]
 
 

@@ -69,9 +69,12 @@ class Preparation:
         )
         scalars = constant_names(experiment)
         changed = changed_shapes(experiment)
-        for shape, (_, what) in enumerate(changed, len(bindings) - len(changed)):
+        for shape, (binding, what) in enumerate(changed, len(bindings) - len(changed)):
             made.arguments[shape], made.constants[shape] = change_constants(
-                made.arguments[shape], scalars, what, stream(setup.secret, "constants", what)
+                made.arguments[shape],
+                scalars,
+                what,
+                stream(setup.secret, "constants", what, binding),
             )
         return made
 

@@ -14,7 +14,7 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.comparison import ArrayComparison, Expected, compare
 from workers.devices.port import Damage, DeviceFailure, Inspection
-from workers.elements import Array, from_storage, gaps_changed
+from workers.elements import GAP, Array, from_storage, gaps_changed
 from workers.groups import groups
 
 _STAGES = {
@@ -156,7 +156,8 @@ def _compare(
             Code.CRASH, f"the bench child did not return {argument.name}", sticky=True
         )
     fresh = argument.kind == "out"
-    if fresh and poison is not None and gaps_changed(storage, argument, poison):
+    between = poison if fresh else GAP
+    if between is not None and gaps_changed(storage, argument, between):
         raise DeviceFailure(
             Code.OUT_OF_BOUNDS, f"writes between the elements of {argument.name} (its strides)"
         )

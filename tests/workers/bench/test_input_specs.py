@@ -55,7 +55,7 @@ def test_an_odd_shape_has_one_case() -> None:
 
 def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_small() -> None:
     prep = prepared()
-    assert len(prep.constants) == len(prep.tune)
+    assert len(prep.constants) == len(prep.tune) + 1
     for shape, words in prep.constants.items():
         assert words.startswith("eps=")
         assert words.endswith(" in place of 1e-06")
@@ -64,6 +64,8 @@ def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_sma
         specs = extra_specs(prep, shape)
         assert {spec.spare for spec in specs} == {None, "input", "residual", "weight"}
         assert all(spec.label.startswith(words) for spec in specs)
+    assert words == "eps=0 in place of 1e-06"
+    assert len(set(prep.constants.values())) == len(prep.constants)
     assert prepared(secret=2).constants != prep.constants
 
 

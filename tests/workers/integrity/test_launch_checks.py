@@ -98,8 +98,9 @@ def test_bytes_that_are_not_there_are_a_crash(outputs) -> None:
     assert failure.sticky
 
 
-def test_gaps_of_strides_are_out_of_bounds() -> None:
-    padded = argument(shape=(3, 4), strides=(5, 1))
+@pytest.mark.parametrize("kind", ["out", "inout"])
+def test_gaps_of_strides_are_out_of_bounds(kind) -> None:
+    padded = argument(kind, shape=(3, 4), strides=(5, 1))
     storage = np.full(14, 0xFFFFFFFF, np.uint32).view(np.float32).copy()
     for row in range(3):
         storage[5 * row : 5 * row + 4] = WANT[row]
