@@ -1,7 +1,9 @@
 """Frames between a parent and its child process: a JSON text and raw blobs, of bounded length."""
 
+import contextlib
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 
 POLL_SECONDS = 0.05
@@ -9,10 +11,14 @@ POLL_SECONDS = 0.05
 
 _MAX_TEXT = 64 * 1024 * 1024
 _MAX_BLOBS = 4096
-_PIECE, _MOST = 64 * 1024, 1024 * 1024
-"""Bytes read from the socket at a time: each call waits for the interpreter's lock."""
+_PACKET = 64 * 1024
+"""Bytes of a packet at most."""
+_SO_TIMESTAMPNS = 35
+"""Linux's socket option, which Python does not name: each packet comes with when it was sent."""
 _HEADER = struct.Struct("!QQ")
 _LENGTH = struct.Struct("!Q")
+_TIMESTAMP = struct.Struct("@qq")
+"""Seconds and nanoseconds."""
 
 Frame = tuple[bytes, list[bytes]]
 
@@ -21,10 +27,26 @@ class ChannelClosed(Exception):
     """The other end is gone."""
 
 
+def channel_sockets() -> tuple[socket.socket, socket.socket]:
+    """The parent's and the child's end of a channel.
+
+    The kernel notes when the child sends a packet, however late the parent reads it.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.suppress(OSError):  # a kernel without it: see Channel
+        ours.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    return ours, theirs
+
+
 class Channel:
-    """Frames over a socket."""
+    """Frames over a socket that keeps packets apart.
+
+    ``sent_ns`` is when the end of the last received frame was sent, in nanoseconds on this
+    machine's clock; when it was read, where the kernel notes no times.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
+        self.sent_ns = 0
         self._sock = sock
         self._timeout = sock.gettimeout()
         self._unread = bytearray()
@@ -35,7 +57,7 @@ class Channel:
         blobs: Sequence[bytes | memoryview] = (),
         timeout: float | None = None,
     ) -> None:
-        """Send one frame; each part must be written within ``timeout`` seconds.
+        """Send one frame; each packet must be written within ``timeout`` seconds.
 
         Raises:
             ChannelClosed: the other end is gone.
@@ -46,9 +68,10 @@ class Channel:
             head += b"".join(_LENGTH.pack(len(blob)) for blob in blobs)
         self._limit(timeout)
         try:
-            self._sock.sendall(head + text)
-            for blob in blobs:
-                self._sock.sendall(blob)
+            for part in (head + text, *blobs):
+                with memoryview(part).cast("B") as view:
+                    for at in range(0, len(view), _PACKET):
+                        self._sock.send(view[at : at + _PACKET])
         except TimeoutError:
             raise
         except OSError as error:
@@ -84,19 +107,29 @@ class Channel:
     def _read(self, size: int, check: Callable[[], None] | None) -> bytes:
         if not size:
             return b""
-        while (missing := size - len(self._unread)) > 0:
+        while len(self._unread) < size:
             if check is not None:
                 check()
             try:
-                piece = self._sock.recv(min(max(missing, _PIECE), _MOST))
+                piece, notes, *_ = self._sock.recvmsg(_PACKET, socket.CMSG_SPACE(_TIMESTAMP.size))
             except TimeoutError:
                 continue
             except OSError as error:
                 raise ChannelClosed from error
             if not piece:
                 raise ChannelClosed
+            self.sent_ns = _sent_ns(notes)
             self._unread += piece
         with memoryview(self._unread) as unread:
             found = bytes(unread[:size])
         del self._unread[:size]
         return found
+
+
+def _sent_ns(notes: Sequence[tuple[int, int, bytes]]) -> int:
+    """When a packet was sent, from what the kernel notes of it."""
+    for level, kind, data in notes:
+        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+            seconds, nanoseconds = _TIMESTAMP.unpack(data)
+            return int(seconds * 1_000_000_000 + nanoseconds)
+    return time.time_ns()

@@ -9,7 +9,6 @@ from a child is unpickled, since candidate code runs in it.
 import contextlib
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame
+from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame, channel_sockets
 from workers.confinement import Sandbox
 from workers.forking import (
     EXTERNAL,
@@ -189,6 +188,11 @@ class Child:
         with self._failing() as channel:
             return channel.receive(limit, check.now)
 
+    @property
+    def sent_ns(self) -> int:
+        """When the child sent its last answer: see :class:`Channel`."""
+        return self._channel.sent_ns if self._channel else 0
+
     def kill(self) -> None:
         """Kill the process and all that it started."""
         with self._guard:
@@ -231,7 +235,7 @@ class Child:
         return ChildFailed(how, f"{text}{self._log.last_words()}" if self._log else text)
 
     def _forked(self) -> tuple[ForkedProcess, Channel]:
-        ours, theirs = socket.socketpair()
+        ours, theirs = channel_sockets()
         reader, writer = os.pipe()
         self._log = OutputTail(reader)
         try:

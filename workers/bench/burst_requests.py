@@ -60,7 +60,7 @@ class BurstRequest:
 class BurstResult(NamedTuple):
     """Nanoseconds of each launch, or one mean; the inspection and the device's state, if any.
 
-    ``wall_ns`` is how long all launches took on this process's clock.
+    ``wall_ns`` is how long all launches took on the host's clock.
     """
 
     times: tuple[float, ...]

@@ -6,7 +6,7 @@ Knows no right answer.
 
 import statistics
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,8 +34,8 @@ looks like an answer: where a burst launches on a set twice, such a kernel would
 _RECORDED = 16
 """Timed bursts whose times on two clocks are kept."""
 
-_SCATTERS = 3
-"""Median absolute deviations that the clocks of an honest kernel may differ by."""
+_QUICK = 8
+"""Of so many bursts one is quick. A busy host delays most others, by hundreds of microseconds."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class LoadedCandidate:
     ``launchables`` are bound at first use. On shapes in ``compiling`` the launch that made the
     driver compile may still run. Timed again on a shape, it is launched in the same of its
     ``orders``. By shape, a launch took up to ``slowest_ns`` so far, and ``clocks`` has nanoseconds
-    per launch of the last bursts: by the device's clock, and by this process's beyond that.
+    per launch of the last bursts: by the device's clock, and by the host's.
     """
 
     candidate: Candidate
@@ -61,32 +61,34 @@ class LoadedCandidate:
         self.slowest_ns[shape] = max(self.slowest_ns.get(shape, 0.0), *times)
         if burst.timed:
             recorded = self.clocks.setdefault(shape, deque(maxlen=_RECORDED))
-            reported_ns = statistics.fmean(times)
-            recorded.append((reported_ns, wall_ns / len(burst.order) - reported_ns))
+            recorded.append((statistics.fmean(times), wall_ns / len(burst.order)))
 
     def unreported_more(self, other: "LoadedCandidate", shape: int) -> float:
         """How much more unreported time a launch takes than another's, in nanoseconds; 0 at least.
 
-        A busy host delays the reading of either mark. So medians are compared, and what the other's
-        bursts scatter is subtracted, in proportion to the time of a launch where this one's takes
-        longer. Bursts slower than the median by the device's clock are left out, since the timing
-        does not rest on them.
+        A busy host delays the child between a mark and the launches, in most bursts but not in all.
+        So quick bursts are compared. One that is also reported as slow excuses no others: each
+        counts with all its time on the host's clock, beyond what is reported for most.
         """
         own, others = self.clocks.get(shape), other.clocks.get(shape)
         if not own or not others:
             return 0.0
-        middle = statistics.median(reported for reported, _ in own)
-        found = statistics.median(more for reported, more in own if reported <= middle)
-        usual = statistics.median(more for _, more in others)
-        scatter = statistics.median(abs(more - usual) for _, more in others)
-        longer = max(1.0, middle / statistics.median(reported for reported, _ in others))
-        return max(0.0, found - usual - _SCATTERS * scatter * longer)
+        reported_ns = statistics.median(reported for reported, _ in own)
+        found = _quick(wall for _, wall in own) - reported_ns
+        usual = _quick(wall - reported for reported, wall in others)
+        return max(0.0, found - max(0.0, usual))
 
     def late_writes(self, shape: int) -> list[LateWrite]:
         """The late writes that its dependent launches on a shape must wait for."""
         cell = self.candidate.plan.cells[shape]
         steps = cell.dependent_steps if isinstance(cell, CellPlan) else ()
         return [LateWrite(step=n, stale=stale) for n in steps for stale in ("zeros", "rotated")]
+
+
+def _quick(times: Iterable[float]) -> float:
+    """The time of a quick burst: the fastest of a few, so that of many more than one is as fast."""
+    ordered = sorted(times)
+    return ordered[len(ordered) // _QUICK]
 
 
 @dataclass(frozen=True, slots=True)

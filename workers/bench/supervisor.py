@@ -4,7 +4,6 @@ Owns the child's process and what its death means. Knows no experiment.
 """
 
 import itertools
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -350,17 +349,17 @@ class Supervisor:
 
     def _receive_burst(self, deadline: float) -> tuple[protocol.BurstReply, list[bytes], float]:
         """The reply to a burst, its outputs, and the nanoseconds between its marks."""
-        read: list[int] = []
+        sent: list[int] = []
         for _ in range(2):
             text, _ = self._frame(deadline)
-            read.append(time.perf_counter_ns())
+            sent.append(self._child.sent_ns)
             if text != protocol.MARK:
                 self._decoded(text)
                 raise self._lost(_WRONG_REPLY)
         reply, blobs = self._receive(deadline)
         if not isinstance(reply, protocol.BurstReply):
             raise self._lost(_WRONG_REPLY)
-        return reply, blobs, float(read[1] - read[0])
+        return reply, blobs, float(sent[1] - sent[0])
 
     def _receive(self, deadline: float) -> tuple[protocol.Reply, list[bytes]]:
         text, answers = self._frame(deadline)

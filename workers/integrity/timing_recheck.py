@@ -41,7 +41,7 @@ the baseline, pass on the host's clock alone."""
 TURNS = 5
 """Timings in a row after which a suspicious kernel is rejected."""
 CLOCK_TURNS = 12
-"""The same of the host's clock, which on a busy machine has bad luck more often than a device's."""
+"""The same of the host's clock: on a busy machine the child may be delayed in most bursts."""
 TIMES = 5
 """Single launches whose fastest counts, for kernels whose time varies."""
 
