@@ -28,8 +28,9 @@ FRESH_SECONDS = 0.05
 """A state so old is current: the driver updates power and throttling every 20 to 100 ms, and asking
 takes longer than a short burst."""
 
-_LIST_SECONDS = 1.0
-"""Interval between two listings of a GPU's processes, which are slow."""
+_LIST_SECONDS, _LIST_SHARE = 1.0, 0.01
+"""Interval between two listings of a GPU's processes, and the share of the time that they may take:
+one took 40 ms on an H200."""
 
 
 def parent_of(pid: int) -> int | None:
@@ -98,7 +99,7 @@ class Nvml:
 
     def __init__(self, bus: str) -> None:
         self._nvml: Any = None
-        self._others, self._counted = 0, -_LIST_SECONDS
+        self._others, self._list_at = 0, -math.inf
         self._last: tuple[float, Vitals | None] = -math.inf, None
         self._split: bool | None = None
         try:
@@ -156,8 +157,9 @@ class Nvml:
             return None
 
     def _count(self) -> int:
-        if time.monotonic() >= self._counted + _LIST_SECONDS:
+        if (began := time.monotonic()) >= self._list_at:
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
             self._others = count_others([process.pid for process in found])
-            self._counted = time.monotonic()
+            ended = time.monotonic()
+            self._list_at = ended + max(_LIST_SECONDS, (ended - began) / _LIST_SHARE)
         return self._others
