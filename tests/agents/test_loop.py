@@ -21,10 +21,10 @@ from agents.step_journal import StepFiles, recorded_exchanges
 from agents.verdict import Admitted, Refused, Verdict, round_verdict
 from tests.agents.briefs import FAMILY, twice
 from tests.agents.devices import CPU
+from tests.tuner.engine.simulated_fleet import Fault, SimulatedFleet
 from tuner.candidate import INCUMBENT
 from tuner.engine.engine import Engine
 from tuner.engine.session import Session
-from tuner.engine.simulated_fleet import Fault, SimulatedFleet
 from tuner.errors import DeviceNeeded
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template

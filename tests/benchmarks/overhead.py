@@ -15,11 +15,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from tests.tuner.engine.simulated_fleet import SimulatedFleet
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment, launch, template
 from tuner.engine.engine import Engine
 from tuner.engine.session import Session
-from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings
 from tuner.journal.facts import EpochOpened
 from tuner.journal.file import Journal

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.benchmarks.overhead import BASELINE_NS, GPU, ForgetfulFleet, cost, rehearse, rehearsed
-from tuner.engine.simulated_fleet import Durations
+from tests.tuner.engine.simulated_fleet import Durations
 from tuner.journal.facts import TrialFinished
 from tuner.journal.file import read_journal
 

@@ -25,7 +25,7 @@ from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.agents.test_loop import BASELINE_NS, draft, plain, script, suggestion
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, kernelwright, write_experiment
-from tuner.engine.simulated_fleet import Fault, SimulatedFleet
+from tests.tuner.engine.simulated_fleet import Fault, SimulatedFleet
 from tuner.engine.work import PrepareWork
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest

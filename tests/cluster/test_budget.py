@@ -8,7 +8,7 @@ from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import SPEC, TEMPLATE, write_experiment
-from tuner.engine.simulated_fleet import Durations, SimulatedFleet
+from tests.tuner.engine.simulated_fleet import Durations, SimulatedFleet
 from tuner.experiment.load import load_experiment
 from tuner.journal.history import History
 from tuner.run_directory import RunDirectory, RunView

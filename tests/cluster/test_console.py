@@ -7,9 +7,9 @@ import pytest
 
 from cluster.cli.console import Activity, display
 from tests.tuner.engine.driving import Run, experiment, fleet
+from tests.tuner.engine.simulated_fleet import Fault
 from tuner.engine.progress import ENDLESS, Pace, RunProgress, phase_left
 from tuner.engine.session import Session
-from tuner.engine.simulated_fleet import Fault
 from tuner.journal.facts import Entry, EpochOpened, TrialFinished
 from tuner.journal.history import History
 

@@ -12,8 +12,8 @@ from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.kernels import SPEC, write_experiment
+from tests.tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.engine.engine import LOST_SECONDS
-from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.engine.work import MeasureWork
 from tuner.errors import EnvironmentProblem, Preempted, RunInterrupted, SpecError
 from tuner.experiment.load import load_experiment

@@ -17,7 +17,7 @@ from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
 from tests.cluster.faults import finished, note, recovery
 from tests.cluster.kernels import ROOT, SPEC, command, kernelwright, write_experiment
-from tuner.engine.simulated_fleet import SimulatedFleet
+from tests.tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.errors import JournalUnwritable
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView

@@ -16,7 +16,7 @@ from tests.agents.devices import CPU
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving
 from tests.agents.test_loop import BASELINE_NS, draft, plain, suggestion
 from tests.cluster.test_agent_run import cost
-from tuner.engine.simulated_fleet import SimulatedFleet
+from tests.tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.run_directory import RunDirectory
 
 MODEL = "openai/gpt-4o-mini"

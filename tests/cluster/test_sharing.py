@@ -25,8 +25,8 @@ from tests.cluster.kernels import SPEC, write_experiment
 from tests.cluster.test_agent_run import REPLIES, cost
 from tests.cluster.test_agent_run import begin as begin_replay
 from tests.cluster.test_ray_driver import begin, facts
+from tests.tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.engine.engine import Engine
-from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.engine.work import PrepareWork
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import load_experiment

@@ -1,7 +1,7 @@
 """The port to the workers of a run: work goes out, facts come back.
 
-A fleet carries work to compile workers and benches: in child processes of this process, through
-Ray, or simulated on a virtual clock. It decides nothing.
+A fleet carries work to compile workers and benches: in child processes of this process, or
+through Ray. It decides nothing.
 """
 
 from typing import Protocol
@@ -14,8 +14,8 @@ from tuner.journal.facts import Answer, BenchChange
 class Fleet(Protocol):
     """Carries work to workers and brings back answers.
 
-    Implementations: :mod:`cluster.fleets` and :mod:`tuner.engine.simulated_fleet`. All obey
-    ``tests/conformance/fleet.py``.
+    Implementations: :mod:`cluster.fleets`, and for tests :mod:`tests.tuner.engine.simulated_fleet`.
+    All obey ``tests/conformance/fleet.py``.
     """
 
     @property

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from tests.tuner.engine.simulated_fleet import SimulatedFleet
 from tests.tuner.space.devices import cuda_device, opencl_cpu
 from tuner.device import Device
 from tuner.engine.engine import Engine
 from tuner.engine.session import Session, StopReason
-from tuner.engine.simulated_fleet import SimulatedFleet
 from tuner.experiment.fields import Source
 from tuner.experiment.model import (
     Argument,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tests.tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment, launch, template
 from tuner.candidate import BASELINE
@@ -13,7 +14,6 @@ from tuner.engine.candidates import Candidates
 from tuner.engine.engine import Engine
 from tuner.engine.progress import RunProgress
 from tuner.engine.session import Session
-from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.engine.work import CompileWork, ConfirmWork, MeasureWork, PrepareWork, Work
 from tuner.experiment.model import ConfirmSettings, SearchSettings, ShapeBinding
 from tuner.journal.facts import (

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tuner.engine.driving import BASELINE_NS, CPU, GPU, KilledError, Run, experiment, fleet
+from tests.tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.engine.bench_queue import BATCH, QUEUED
 from tuner.engine.session import PHASE, Phase, Session
-from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.engine.work import (
     CompileWork,
     ConfirmWork,

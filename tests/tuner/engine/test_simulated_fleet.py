@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from tests.conformance.fleet import UNCOMPILABLE, FleetConformance
 from tests.tuner.engine.driving import Run, experiment, fleet
+from tests.tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tests.tuner.space import experiments
 from tests.tuner.space.devices import opencl_cpu
 from tuner.engine.fleet import Fleet
-from tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.experiment.model import Experiment, ShapeBinding, Shapes
 from tuner.trial import Configuration
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tuner.engine.driving import Run, experiment, fleet
-from tuner.engine.simulated_fleet import Fault
+from tests.tuner.engine.simulated_fleet import Fault
 from tuner.errors import EnvironmentProblem
 from tuner.expressions import Expression
 from tuner.journal.facts import Entry, IncumbentEntered, TrialCompiled

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.tuner.engine.driving import KilledError, Run, experiment, fleet
-from tuner.engine.simulated_fleet import Fault
+from tests.tuner.engine.simulated_fleet import Fault
 from tuner.journal.facts import (
     BaselinePrepared,
     BenchJoined,

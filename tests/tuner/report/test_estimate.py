@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.tuner.engine.driving import CPU, GPU, Run, experiment, fleet
+from tests.tuner.engine.simulated_fleet import Durations
 from tuner.engine.progress import seconds_left
-from tuner.engine.simulated_fleet import Durations
 from tuner.errors import SpecError
 from tuner.experiment.model import Cost
 from tuner.expressions import Expression

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.tuner.engine.driving import GPU, KilledError, Run, experiment, fleet
+from tests.tuner.engine.simulated_fleet import Fault
 from tests.tuner.results.runs import finished_run
 from tuner.candidate import BASELINE, INCUMBENT
-from tuner.engine.simulated_fleet import Fault
 from tuner.experiment.fields import Source
 from tuner.experiment.model import Launch, Template
 from tuner.expressions import Expression
