@@ -8,7 +8,7 @@ file by name, so expected outputs have no name there and belong to this process.
 import hashlib
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -24,8 +24,6 @@ from workers.bench.preparation import Preparation
 from workers.comparison import Expected
 from workers.elements import Array, numpy_dtype
 from workers.scratch import SharedFolder, file_lock
-
-Wants = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
