@@ -37,7 +37,7 @@ from tuner.report.tables import TABLES, status_json
 from tuner.results.result import Result
 from tuner.results.summary import summarise
 from tuner.run_directory import STATUS, RunDirectory, RunView, begun
-from tuner.search.deferred import Deferred
+from tuner.search.background import BackgroundProposer
 from tuner.search.port import Proposer
 from tuner.search.select import make_proposer
 from tuner.space.feasible import feasible_set
@@ -215,7 +215,7 @@ def _restore(
     space = feasible_set(experiment, experiment.template, device)
     patterns = read_patterns(directory.path / PATTERNS_FILE)
     search = seeded(experiment, patterns, device.name).search
-    proposer = Deferred(lambda: make_proposer(search, space))
+    proposer = BackgroundProposer(lambda: make_proposer(search, space))
     history = History.of(experiment, journal.entries)
     for entry in journal.entries:
         if isinstance(entry.fact, TrialProposed):

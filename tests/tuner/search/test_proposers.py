@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from functools import partial
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.conformance.proposer import ProposerConformance, small_losses, small_space
 from tuner.experiment.model import SearchSettings
 from tuner.search import hyperopt_proposer
-from tuner.search.deferred import Deferred
+from tuner.search.background import BackgroundProposer
 from tuner.search.hyperopt_proposer import Constrained, HyperoptProposer, bounded
 from tuner.search.select import make_proposer
 
@@ -19,10 +20,23 @@ class TestRandom(ProposerConformance):
         return make_proposer(SearchSettings(strategy="random", seed=seed), space)
 
 
-class TestDeferred(ProposerConformance):
+class TestBackgroundProposer(ProposerConformance):
     def make(self, space, seed):
         settings = SearchSettings(strategy="random", seed=seed)
-        return Deferred(lambda: make_proposer(settings, space))
+        return BackgroundProposer(lambda: make_proposer(settings, space))
+
+
+def test_a_proposer_is_made_before_it_is_asked():
+    made = threading.Event()
+
+    def make():
+        made.set()
+        raise ValueError("no such strategy")
+
+    proposer = BackgroundProposer(make)
+    assert made.wait(60)
+    with pytest.raises(ValueError, match="no such strategy"):
+        proposer.ask(0)
 
 
 class TestExhaustive(ProposerConformance):
@@ -104,6 +118,7 @@ def test_the_view_given_to_hyperopts_algorithms_is_bounded(monkeypatch):
 def test_hyperopt_is_imported_with_the_first_proposer_and_scipys_statistics_when_they_are_used():
     code = """\
 import sys
+import threading
 from tuner.search.select import make_proposer
 from tuner.space.feasible import recorded_set
 from tuner.experiment.model import SearchSettings
