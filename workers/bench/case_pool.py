@@ -2,18 +2,21 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Rejected
-from workers.bench.input_specs import InputSpec, narrower
+from workers.bench.input_specs import REFERENCE_ELEMENTS, InputSpec, narrower
 from workers.integrity.launch_checks import VerificationCase
 
 AT_ONCE = 8
 """Cases made at once at most: each holds its inputs and the outputs of two runs in memory."""
 LARGE_AT_ONCE = 3
-"""Large cases among them at most: each may take gigabytes."""
+"""Large cases among them that are always made at once: each may take gigabytes."""
+LARGE_ELEMENTS = AT_ONCE * REFERENCE_ELEMENTS
+"""Elements of large cases up to which more of them are: as many as others have at most."""
 _CLOSED = "closed while test cases were made"
 
 Case = VerificationCase | Rejected
@@ -25,17 +28,19 @@ class CasePool:
 
     Args:
         make: makes a case, or says why the baseline gives no outputs for it; thread-safe.
-        large: whether a shape's cases are limited to :data:`LARGE_AT_ONCE`.
+        elements: how many elements a shape's buffers have; above ``REFERENCE_ELEMENTS`` its cases
+            are large.
     """
 
     def __init__(
         self,
         make: Callable[[int, InputSpec], Case],
-        large: Callable[[int], bool],
+        elements: Callable[[int], int],
     ) -> None:
         self._make = make
-        self._large = large
-        self._few = threading.Semaphore(LARGE_AT_ONCE)
+        self._elements = elements
+        self._large: list[int] = []
+        self._room = threading.Condition()
         workers = min(AT_ONCE, len(os.sched_getaffinity(0)))
         self._threads = ThreadPoolExecutor(workers, "case")
         self._made: dict[Key, Future[Case]] = {}
@@ -96,10 +101,29 @@ class CasePool:
 
     def _defined(self, shape: int, spec: InputSpec) -> Case:
         """The case, or the widest narrower one on which the baseline is defined."""
-        if not self._large(shape):
+        with self._admitted(self._elements(shape)):
             return self._widest(shape, spec)
-        with self._few:
-            return self._widest(shape, spec)
+
+    @contextmanager
+    def _admitted(self, size: int) -> Iterator[None]:
+        """Wait for room in memory if a case of so many elements is large."""
+        if size <= REFERENCE_ELEMENTS:
+            yield
+            return
+
+        def has_room() -> bool:
+            few = len(self._large) < LARGE_AT_ONCE
+            return few or sum(self._large) + size <= LARGE_ELEMENTS
+
+        with self._room:
+            self._room.wait_for(has_room)
+            self._large.append(size)
+        try:
+            yield
+        finally:
+            with self._room:
+                self._large.remove(size)
+                self._room.notify_all()
 
     def _widest(self, shape: int, spec: InputSpec) -> Case:
         case = self.case(shape, spec)

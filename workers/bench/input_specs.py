@@ -174,4 +174,9 @@ def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
 
 def is_large(arguments: Sequence[ResolvedArgument]) -> bool:
     """Whether drawing all buffers anew takes seconds."""
-    return sum(a.elements for a in arguments if a.is_buffer) > REFERENCE_ELEMENTS
+    return total_elements(arguments) > REFERENCE_ELEMENTS
+
+
+def total_elements(arguments: Sequence[ResolvedArgument]) -> int:
+    """The elements of all buffers."""
+    return sum(a.elements for a in arguments if a.is_buffer)

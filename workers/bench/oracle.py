@@ -35,7 +35,7 @@ from workers.bench.baseline_rejections import (
 from workers.bench.burst_requests import BurstRequest
 from workers.bench.case_pool import Case, CasePool
 from workers.bench.deadlines import Deadlines
-from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, SEARCHED, InputSpec, is_large
+from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, SEARCHED, InputSpec, total_elements
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import ChildLost, Supervisor
@@ -95,7 +95,7 @@ class Oracle:
         self._lock = lock
         self._references = ReferencePool()
         self._module: int | None = None
-        self._pool = CasePool(self._make, large=lambda shape: is_large(prep.arguments[shape]))
+        self._pool = CasePool(self._make, lambda shape: total_elements(prep.arguments[shape]))
         self._running = threading.RLock()
         self._notes: dict[str, None] = {}
         prep.python_fill = self.python_fill

@@ -1,5 +1,6 @@
 """Each case is made once, however often it is asked for, and some are made ahead."""
 
+import os
 import threading
 from collections import Counter
 
@@ -7,7 +8,7 @@ import pytest
 
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code, Rejected, Stage
-from workers.bench.case_pool import CasePool
+from workers.bench.case_pool import LARGE_AT_ONCE, LARGE_ELEMENTS, CasePool
 from workers.bench.input_specs import FIRST, FRESH, InputSpec
 from workers.integrity.launch_checks import VerificationCase
 
@@ -22,8 +23,8 @@ def case(shape: int, spec: InputSpec) -> VerificationCase:
 def pooled():
     pools = []
 
-    def make(function, large=lambda _: False) -> CasePool:
-        pools.append(CasePool(function, large))
+    def make(function, elements=1) -> CasePool:
+        pools.append(CasePool(function, lambda _: elements))
         return pools[-1]
 
     yield make
@@ -71,10 +72,35 @@ def test_what_failed_ahead_is_tried_again_when_it_is_asked_for(pooled):
             raise problem
         return case(shape, spec)
 
-    pool = pooled(make, large=lambda _: True)
+    pool = pooled(make, elements=LARGE_ELEMENTS)
     pool.make_ahead([(0, FIRST)])
     pool.settle()
     assert pool.cases([(0, FIRST)])[0].label == FIRST.label
+
+
+@pytest.mark.parametrize(
+    ("elements", "at_once"),
+    [(LARGE_ELEMENTS, LARGE_AT_ONCE), (LARGE_ELEMENTS // (LARGE_AT_ONCE + 1), LARGE_AT_ONCE + 1)],
+)
+def test_more_large_cases_are_made_at_once_where_they_take_little_memory(
+    pooled, monkeypatch, elements, at_once
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    together, most = threading.Barrier(at_once), Counter[str]()
+    guard = threading.Lock()
+
+    def make(shape: int, spec: InputSpec) -> VerificationCase:
+        with guard:
+            most["now"] += 1
+            most["most"] = max(most["most"], most["now"])
+        together.wait(10)
+        with guard:
+            most["now"] -= 1
+        return case(shape, spec)
+
+    pool = pooled(make, elements)
+    pool.cases([(shape, FIRST) for shape in range(2 * at_once)])
+    assert most["most"] == at_once
 
 
 def test_closed_it_makes_nothing(pooled):
