@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -47,6 +48,10 @@ from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.lease import in_use, read_tenure
 from tuner.run_directory import RunDirectory, RunView, begun
+
+LOG_SECONDS = 5.0
+"""How long a job on a drained node stays after its last line: a node that nothing uses any more is
+taken away, while Ray passes on the log of a job every two seconds."""
 
 
 def run(
@@ -297,7 +302,9 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
             asyncio.run(follow())
     except (DeviceNeeded, Preempted) as why:
         if not results.is_over(folder):
-            _leave(str(why), folder, again, why.exit_code)
+            drained = isinstance(why, Preempted) and Settings.read().in_job
+            lingers = LOG_SECONDS if drained else 0.0
+            _leave(str(why), folder, again, why.exit_code, lingers=lingers)
     except RunInterrupted as error:
         with suppress(KernelwrightError):
             report.report(folder, as_json=as_json)
@@ -315,9 +322,10 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
         _leave(summary.detail, folder, options, DeviceNeeded.exit_code)
 
 
-def _leave(why: str, folder: Path, options: str, code: int) -> NoReturn:
-    """Exit with the command that continues the run."""
+def _leave(why: str, folder: Path, options: str, code: int, *, lingers: float = 0.0) -> NoReturn:
+    """Exit with the command that continues the run, after so many seconds."""
     _say(f"{why}; continue with: {resume_command(folder, options)}")
+    time.sleep(lingers)
     sys.exit(code)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError
+from ray._private.services import GcsClient
+from ray.exceptions import RayError, RayTaskError, RpcError, RuntimeEnvSetupError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.cli.console import Update
@@ -50,6 +51,7 @@ def connected(settings: Settings) -> Iterator[None]:
     try:
         if settings.ray_address:
             check_reachable(settings.ray_address)
+            _check_token(settings.ray_address)
             ray.init(address=settings.ray_address, **common)
         else:
             ray.init(address="local", include_dashboard=False, **common)
@@ -62,6 +64,13 @@ def connected(settings: Settings) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_token(address: str) -> None:
+    """Fail at once where Ray, refused for want of its token, would try and complain for 20 s."""
+    if "://" not in address and ":" in address:
+        with suppress(RpcError, RuntimeError):  # Ray tells these itself, if they last
+            GcsClient(address=address)
 
 
 def extent() -> str:

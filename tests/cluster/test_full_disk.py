@@ -97,7 +97,7 @@ def test_a_journal_that_cannot_be_written_ends_the_run_which_goes_on_with_nothin
     ("size", "code", "said"),
     [
         ("32k", 3, r"No space left on device; everything before is kept; continue with: "),
-        ("44k", 0, r"No space left on device\).*; the result is kept: "),
+        ("64k", 0, r"No space left on device\).*; the result is kept: "),
     ],
     ids=["journal", "derived"],
 )

@@ -38,7 +38,7 @@ from tests.cluster.faults import (
     recovery,
     until,
 )
-from tests.cluster.kernels import ROOT
+from tests.cluster.kernels import ROOT, command, write_experiment
 from tuner.engine.retries import ATTEMPTS
 from tuner.run_directory import RunView
 from tuner.trial import Measured
@@ -265,6 +265,17 @@ def test_a_driver_that_is_killed_says_so_and_the_run_is_resumed(nodes, tmp_path)
     again = Follower(nodes, run)
     assert again.end()[0] == 0
     check(run, before, at, "driver", said)
+
+
+def test_a_token_that_is_missing_is_told_once(nodes, tmp_path):
+    environment = {**nodes.environment, "RAY_ADDRESS": nodes.address}
+    del environment["RAY_AUTH_MODE"], environment["RAY_AUTH_TOKEN_PATH"]
+    words = command("run", write_experiment(tmp_path / "spec"), "--run-dir", tmp_path / "run")
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert done.returncode == 3
+    *by_ray, said = done.stderr.decode().splitlines()
+    assert "it requires its token: set RAY_AUTH_MODE=token" in said
+    assert len(by_ray) <= 1, by_ray
 
 
 def test_a_second_driver_is_refused_and_the_first_goes_on(nodes, tmp_path):
