@@ -51,6 +51,7 @@ from workers.devices.port import (
     Inspection,
     Launchable,
     Module,
+    NoisyLaunchable,
     RepeatingLaunchable,
     Staged,
 )
@@ -142,7 +143,11 @@ class _Server:
         launchable, buffer_sets = self._launchables[request.launchable]
         buffer_sets.restore(request.restored, request.poison)
         began = time.perf_counter_ns()
-        if request.late is None:
+        if request.noise:
+            assert isinstance(launchable, NoisyLaunchable)
+            self._mark()
+            times = launchable.burst_over_noise(request.order)
+        elif request.late is None:
             times = launchable.burst(request.order, self._mark)
         else:
             assert isinstance(launchable, DependentLaunchable)

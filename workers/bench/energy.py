@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from tuner.errors import EnvironmentProblem
+from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure, EnergyReading
 
@@ -50,6 +51,19 @@ def millijoules_per_launch(readings: Sequence[EnergyReading], timed_ns: float) -
         )
         raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)
     return (last.millijoules - first.millijoules) / launches
+
+
+def refuse_shared_counter(vitals: Vitals | None) -> None:
+    """Refuse a reading of the counter while other processes used the device.
+
+    Raises:
+        EnvironmentProblem: they did.
+    """
+    if vitals and vitals.others:
+        raise EnvironmentProblem(
+            f"{vitals.others} other processes use the device, whose energy counter counts "
+            "theirs too: end them, or set objective: time"
+        )
 
 
 def interleaved(
