@@ -325,7 +325,7 @@ def _section(name: str, brief: Brief, source_limit: int) -> str:
 
 def _contents(argument: Argument) -> str:
     """What a buffer holds before a launch, as words that follow its declaration."""
-    if argument.kind not in ("in", "inout", "constant"):
+    if not argument.is_input:
         return ""
     fill = argument.initial if argument.kind == "inout" else argument.values
     match fill:

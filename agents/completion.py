@@ -33,9 +33,6 @@ from tuner.experiment.tolerances import default_tolerance
 LOOSEST = 16.0
 """How many times its type's default a tolerance may be: a looser one would hide errors."""
 
-_RANGED = ("in", "inout", "constant")
-_GIVEN = (*_RANGED, "scalar", "struct")
-
 
 class ReplyPending(ModelUnavailable):
     """A mailbox has no reply yet."""
@@ -66,7 +63,7 @@ async def complete_spec(
         experiment,
         facts=task.facts,
         guesses=task.guesses,
-        inputs=[a.name for a in experiment.arguments if a.kind in _GIVEN],
+        inputs=[a.name for a in experiment.arguments if a.is_given],
         budget_tokens=limits.brief_tokens,
     )
 
@@ -142,7 +139,7 @@ def _problems(experiment: Experiment, draft: CompletionDraft) -> Iterator[str]:
     """What is wrong with ranges and tolerances."""
     arguments = {argument.name: argument for argument in experiment.arguments}
     for name, (low, high) in draft.ranges.items():
-        if name not in arguments or arguments[name].kind not in _RANGED:
+        if name not in arguments or not arguments[name].is_input:
             yield f"ranges: {name} is no input"
         elif not low <= high:
             yield f"ranges: {name}: {low} is above {high}"

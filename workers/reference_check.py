@@ -53,7 +53,7 @@ def reference_seconds(experiment: Experiment, binding: ShapeBinding) -> float:
         inputs = {
             argument.name: fill(argument, stream(0, argument.name), "default", python)
             for argument in arguments
-            if argument.kind in ("in", "constant", "inout")
+            if argument.is_input
         }
         reference_outputs(process, experiment.reference, arguments, inputs)  # imports its module
         began = time.monotonic()

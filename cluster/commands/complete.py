@@ -236,7 +236,7 @@ def _case(shape: ShapeBinding, arguments: tuple[ResolvedArgument, ...]) -> Recor
     inputs: dict[str, NDArray[Any]] = {}
     results: dict[str, NDArray[Any]] = {}
     for argument in arguments:
-        if argument.kind in ("in", "inout", "constant"):
+        if argument.is_input:
             if not isinstance(argument.fill, FromFile):
                 return None
             inputs[argument.name] = fill(

@@ -120,6 +120,11 @@ class ResolvedArgument:
         return self.kind in ("in", "out", "inout", "scratch", "constant")
 
     @property
+    def is_input(self) -> bool:
+        """Whether it has contents before a launch."""
+        return self.kind in ("in", "inout", "constant")
+
+    @property
     def is_output(self) -> bool:
         """Whether its contents are compared."""
         return self.kind in ("out", "inout")

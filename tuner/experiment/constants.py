@@ -76,7 +76,7 @@ def changed_with(argument: ResolvedArgument) -> Constants | None:
         if floating or argument.range is not None:
             return "scalars"
         return "contents" if argument.value in (0, 1) else None
-    if argument.kind not in ("in", "constant", "inout"):
+    if not argument.is_input:
         return None
     if isinstance(argument.fill, FromFile | FromPython):
         return "contents" if floating else None

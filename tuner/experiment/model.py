@@ -117,6 +117,16 @@ class Argument:
         return self.kind not in ("scalar", "struct")
 
     @property
+    def is_input(self) -> bool:
+        """Whether it has contents before a launch."""
+        return self.kind in ("in", "inout", "constant")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the reference is called with it: with its contents, or its value."""
+        return self.is_input or self.kind in ("scalar", "struct")
+
+    @property
     def is_output(self) -> bool:
         """Whether its contents are compared."""
         return self.kind in ("out", "inout")

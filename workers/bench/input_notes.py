@@ -28,18 +28,15 @@ def changed_inputs(prep: Preparation) -> list[tuple[int, InputSpec]]:
     """The cases of the first shape with each input drawn anew, which show whether it matters."""
     return [
         (0, InputSpec(label=f"{argument.name} drawn anew", redraw=argument.name))
-        for argument in _inputs(prep)
+        for argument in prep.arguments[0]
+        if argument.is_input
     ]
-
-
-def _inputs(prep: Preparation) -> list[ResolvedArgument]:
-    return [a for a in prep.arguments[0] if a.kind in ("in", "constant", "inout")]
 
 
 def _note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
     """Note each input that does not change the first shape's outputs, or never changes itself."""
     first = prep.cases[0][0]
-    inputs = _inputs(prep)
+    inputs = [argument for argument in prep.arguments[0] if argument.is_input]
     constant: list[ResolvedArgument] = []
     for argument, key in zip(inputs, changed_inputs(prep), strict=True):
         other = oracle.case(*key)
@@ -88,7 +85,7 @@ def _note_values(prep: Preparation, oracle: Oracle) -> None:
         for a in prep.arguments[0]
         if a.fill in ("normal", "uniform")
         and is_float(a.dtype)
-        and a.kind in ("in", "constant", "inout")
+        and a.is_input
         and a.range is None
         and not a.specials
     ]

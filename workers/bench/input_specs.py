@@ -110,7 +110,7 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
     With which shape a case begins is secret, for kernels in which it does.
     """
     arguments = prep.arguments[shape]
-    specs = _extra([a for a in arguments if a.kind in ("in", "constant", "inout")])
+    specs = _extra([a for a in arguments if a.is_input])
     small = [spec for spec in specs if spec.distribution == "small"]
     small = [spec for spec in small if spec.spare is not None] or small
     if is_large(arguments):

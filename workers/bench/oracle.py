@@ -320,7 +320,7 @@ class Oracle:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
         found = {}
         for argument in self._arguments[shape]:
-            if argument.kind not in ("in", "constant", "inout"):
+            if not argument.is_input:
                 continue
             labels = (shape, argument.name)
             rng = stream(self._setup.secret, spec.stream_key(argument.name), *labels)

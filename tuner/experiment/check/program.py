@@ -97,8 +97,7 @@ def check_programs(
         if clear and not miscalled:
             yield from _calls(experiment, variant)
     if experiment.reference and clear:
-        kinds = ("in", "inout", "constant", "scalar", "struct")
-        given = [argument.name for argument in experiment.arguments if argument.kind in kinds]
+        given = [argument.name for argument in experiment.arguments if argument.is_given]
         yield from _function(("reference",), experiment.reference, given)
     for index, argument in enumerate(experiment.arguments):
         for key, fill in (("values", argument.values), ("initial", argument.initial)):
