@@ -9,7 +9,7 @@ import typer
 
 from cluster.commands.results import history_of, result_view
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
-from tuner.experiment.objective import Objective
+from tuner.experiment.objective import COSTS, Objective
 from tuner.journal.history import History
 from tuner.report.text import aligned, cost_text
 from tuner.report.wrapping import hanging, terminal_width
@@ -18,14 +18,6 @@ from tuner.results.verdict import objective_text
 
 _FAILING = {"slower": ("slower",), "unclear": ("slower", "unclear", "not timed")}
 """The verdicts, on a shape or over all, at which each value of ``--fail-if`` fails."""
-
-_BY: dict[By, str] = {
-    "speedup": "by their speedups over the same kernel",
-    "time": "by their times, since their kernels differ",
-    "energy": 'by their energies, since their kernels differ ("faster" means less energy)',
-    "energy_delay": "by the geometric mean of energy and time, since their kernels differ "
-    '("faster" means that it is lower)',
-}
 
 
 def compare(
@@ -104,9 +96,17 @@ def _check_comparable(first: History, second: History, *, any_device: bool) -> N
         )
 
 
+def _by(by: By) -> str:
+    """What runs are compared by, in words."""
+    if by == "speedup":
+        return "by their speedups over the same kernel"
+    meaning = "" if by == "time" else ' ("faster" means less of it)'
+    return f"by their {COSTS[by]}, since their kernels differ{meaning}"
+
+
 def _print(found: RunComparison, objective: Objective, first: Path, second: Path) -> None:
     width = terminal_width()
-    typer.echo(f"{second} against {first}, {_BY[found.by]}:")
+    typer.echo(f"{second} against {first}, {_by(found.by)}:")
     if found.by == "speedup" and (words := objective_text(objective)):
         typer.echo(hanging(words, width))
     rows = [("shape", "first", "second", "second is")]

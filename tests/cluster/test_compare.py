@@ -99,7 +99,7 @@ def test_runs_that_minimised_energy_are_compared_by_it_and_with_no_others(tmp_pa
     third = run(tmp_path / "other", 0.5, spec=other, told=partial(with_energy, millijoules=8.0))
     compared(fast, third)
     told = capsys.readouterr().out
-    assert "by their energies, since their kernels differ" in told
+    assert "by their energy, since their kernels differ" in told
     assert "speedup=0.500 verdict=slower objective=energy" in told
     with pytest.raises(SpecError, match="the first run minimised time, the second energy"):
         compared(run(tmp_path / "time", 0.5), fast)

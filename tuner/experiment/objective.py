@@ -1,6 +1,7 @@
 """What a search minimises: the time of a launch, its energy, or both.
 
-Owns the weights and what measuring energy costs. Energy is measured by :mod:`workers.bench.energy`.
+Owns the weights, the words and what measuring energy costs. :mod:`workers.bench.energy` measures
+it.
 """
 
 from typing import Literal
@@ -9,6 +10,16 @@ Objective = Literal["time", "energy", "energy_delay"]
 
 ENERGY_SHARE: dict[Objective, float] = {"time": 0.0, "energy": 1.0, "energy_delay": 0.5}
 """The exponent of the energy ratio in the objective; the time ratio has what is left of 1."""
+
+COSTS: dict[Objective, str] = {
+    "time": "time",
+    "energy": "energy",
+    "energy_delay": "geometric mean of energy and time",
+}
+"""What is minimised, in words."""
+
+UNITS: dict[str, str] = {"time": "ms", "energy": "mJ", "energy_delay": "mJ ms"}
+"""The units of these in files of trials."""
 
 TIME_SLACK = 1.5
 """How much slower than a cut-off a configuration may be before its energy is of no interest.

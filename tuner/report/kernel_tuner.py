@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tuner.experiment.objective import Objective
+from tuner.experiment.objective import UNITS, Objective
 from tuner.journal.facts import Entry, TrialCompiled, TrialFinished
 from tuner.journal.history import History, Trial
 from tuner.trial import Code, CutShort, Full, Measured, Rejected, Stage, geometric_mean
 
 T4_VERSION, CACHE_VERSION = "1.0.0", "1.1.0"
-
-UNITS = {"time": "ms", "energy": "mJ", "energy_delay": "mJ ms"}
 
 _CONSTRAINTS = {Code.THREADS, Code.GRID, Code.SHARED_MEMORY, Code.REGISTERS}
 _TIMEOUT = {Code.COMPILE_TIMEOUT, Code.HANG}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tuner.experiment.objective import Objective
+from tuner.experiment.objective import COSTS
 from tuner.journal.history import History
 from tuner.report.convergence import Search, convergence
 from tuner.report.document import Part, Section, Table
@@ -17,12 +17,6 @@ from tuner.trial import Stage
 _MOST_VALUES = 40
 _MOST_LEVELS = 16
 _CONFIDENCE = {"high": "p < 1 %", "some": "p < 10 %", "none": "not significant"}
-
-_COST: dict[Objective, str] = {
-    "time": "time",
-    "energy": "energy",
-    "energy_delay": "mean of energy and time",
-}
 
 
 def convergence_section(searches: Sequence[Search]) -> Section:
@@ -40,7 +34,7 @@ def parameters_section(history: History) -> Section:
     found = landscape(template.parameters, seen)
     if not found.measured:
         return Section(title="Parameters", parts=("Nothing was measured yet.",))
-    cost = _COST[history.experiment.objective]
+    cost = COSTS[history.experiment.objective]
     return Section(title="Parameters", parts=tuple(_parameters(found, seen, cost)))
 
 

@@ -1,6 +1,6 @@
 """The verdict on a run in words: what its outcome means, and what it does not."""
 
-from tuner.experiment.objective import Objective
+from tuner.experiment.objective import COSTS, Objective
 from tuner.results.result import Cell, Result
 from tuner.results.statistics import MARGIN, Comparison
 
@@ -14,9 +14,8 @@ def objective_text(objective: Objective) -> str:
     """What speedups are where not time alone is minimised; empty where it is."""
     if objective == "time":
         return ""
-    cost = {"energy": "energy", "energy_delay": "geometric mean of energy and time"}[objective]
     return (
-        f"Objective: {objective}. A speedup is the baseline's {cost} per launch ÷ the "
+        f"Objective: {objective}. A speedup is the baseline's {COSTS[objective]} per launch ÷ the "
         'configuration\'s; "faster" means that it is lower.'
     )
 
