@@ -89,7 +89,6 @@ CUDA = BackendTraits(
     refuses_undefined_calls=False,
     equal_code_is_equal_kernel=True,
     compiles_at_first_launch=False,
-    noise_between_launches=True,
     gpu_only=True,
     example_target="sm_90",
     # For compute capability 8.0 to 12.x, after NVIDIA's CUDA Occupancy Calculator.

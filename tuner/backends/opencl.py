@@ -78,7 +78,6 @@ OPENCL = BackendTraits(
     refuses_undefined_calls=True,
     equal_code_is_equal_kernel=False,  # a binary changes with a macro that nothing reads
     compiles_at_first_launch=True,
-    noise_between_launches=False,
     gpu_only=False,
     example_target=None,
     allocation=None,

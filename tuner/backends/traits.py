@@ -81,8 +81,6 @@ class BackendTraits:
     """Whether equal kernels compile to equal bytes, whatever unused macros and comments say."""
     compiles_at_first_launch: bool
     """Whether the driver compiles a kernel again when it is first launched."""
-    noise_between_launches: bool
-    """Whether its launches can be timed with noise in shared memory before each."""
     gpu_only: bool
     """Whether its devices are GPUs, which Ray counts."""
     example_target: str | None

@@ -16,8 +16,7 @@ class BurstRequest:
 
     Outputs that are ``expected`` are compared in the child, others are returned. ``idle`` sets are
     restored besides those that are launched on or inspected, and must not change; so are
-    ``decoy_sets``, for nothing. With ``late`` the last launch finds its memory written late; with
-    ``noise`` each finds noise in shared memory.
+    ``decoy_sets``, for nothing. With ``late`` the last launch finds its memory written late.
     """
 
     launchable: int
@@ -30,7 +29,6 @@ class BurstRequest:
     idle: tuple[int, ...] = ()
     decoy_sets: tuple[int, ...] = ()
     late: LateWrite | None = None
-    noise: bool = False
 
     @property
     def restored(self) -> tuple[int, ...]:
@@ -56,7 +54,6 @@ class BurstRequest:
             expected=dict(self.expected),
             read_telemetry=self.read_telemetry,
             late=self.late,
-            noise=self.noise,
         )
 
 

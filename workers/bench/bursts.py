@@ -28,8 +28,7 @@ class Burst:
     ``idle`` sets are restored too, and must not change.
     ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
     surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before. With ``late``
-    the last launch finds its memory written late; with ``noise`` each launch finds noise in
-    shared memory.
+    the last launch finds its memory written late.
     """
 
     order: tuple[int, ...]
@@ -39,7 +38,6 @@ class Burst:
     raced: bool = False
     keep_outputs: bool = False
     late: LateWrite | None = None
-    noise: bool = False
 
 
 def random_order(rotation: Rotation, rng: np.random.Generator) -> tuple[int, ...]:

@@ -51,7 +51,6 @@ from workers.devices.port import (
     Inspection,
     Launchable,
     Module,
-    NoisyLaunchable,
     RepeatingLaunchable,
     Staged,
 )
@@ -143,11 +142,7 @@ class _Server:
         launchable, buffer_sets = self._launchables[request.launchable]
         buffer_sets.restore(request.restored, request.poison)
         began = time.perf_counter_ns()
-        if request.noise:
-            assert isinstance(launchable, NoisyLaunchable)
-            self._mark()
-            times = launchable.burst_over_noise(request.order)
-        elif request.late is None:
+        if request.late is None:
             times = launchable.burst(request.order, self._mark)
         else:
             assert isinstance(launchable, DependentLaunchable)

@@ -11,7 +11,6 @@ from typing import TypeVar
 import numpy as np
 
 from tuner.errors import EnvironmentProblem
-from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure, EnergyReading
 
@@ -51,19 +50,6 @@ def millijoules_per_launch(readings: Sequence[EnergyReading], timed_ns: float) -
         )
         raise DeviceFailure(Code.IMPOSSIBLE_TIME, detail)
     return (last.millijoules - first.millijoules) / launches
-
-
-def refuse_shared_counter(vitals: Vitals | None) -> None:
-    """Refuse a reading of the counter while other processes used the device.
-
-    Raises:
-        EnvironmentProblem: they did.
-    """
-    if vitals and vitals.others:
-        raise EnvironmentProblem(
-            f"{vitals.others} other processes use the device, whose energy counter counts "
-            "theirs too: end them, or set objective: time"
-        )
 
 
 def interleaved(

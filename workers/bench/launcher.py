@@ -229,7 +229,6 @@ class Launcher:
             idle=one.burst.idle,
             decoy_sets=() if poison is None else self._decoy(one),
             late=one.burst.late,
-            noise=one.burst.noise,
         )
 
     def _bound(self, loaded: LoadedCandidate, key: StagingKey) -> int:

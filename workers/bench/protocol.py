@@ -114,9 +114,8 @@ class RunBurst:
 
     The sets in ``restored`` are restored first. ``inspect`` is the set to inspect afterwards;
     ``idle`` ones must be as they were restored. Without a ``poison`` outputs keep what earlier
-    launches left. With ``late`` the last launch finds its memory written late; with ``noise`` each
-    finds noise in shared memory. Answered by :class:`BurstReply`, with the device's state if
-    ``read_telemetry``.
+    launches left. With ``late`` the last launch finds its memory written late. Answered by
+    :class:`BurstReply`, with the device's state if ``read_telemetry``.
     """
 
     kind: Literal["burst"] = "burst"
@@ -129,7 +128,6 @@ class RunBurst:
     expected: dict[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
     late: LateWrite | None = None
-    noise: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

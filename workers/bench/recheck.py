@@ -2,11 +2,9 @@
 
 import itertools
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
-from tuner.backends.registry import traits_of
 from workers.bench.input_specs import is_large
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
@@ -62,14 +60,6 @@ def recheck_timing(
         session.time(baseline, first, prep.measure.cache, prep.measure, known_ns)
         return again()
 
-    def over_noise(one: LoadedCandidate) -> float:
-        return session.time_over_noise(one, first, prep.measure, known_ns)
-
-    # Dependent launches overlap, which noise between them prevents.
-    noisy = traits_of(prep.device.backend).noise_between_launches and not any(
-        one.late_writes(shape) for one in (loaded, baseline)
-    )
-
     def on_common_inputs() -> FirstLaunch:
         own, other = (session.time_single_launch(one, last, known_ns) for one in (loaded, baseline))
         return FirstLaunch(own, other)
@@ -89,6 +79,4 @@ def recheck_timing(
             ),
             overhead_ns=lambda: session.single_launch_overhead_ns(baseline, first, known_ns),
             unreported_ns=lambda: loaded.unreported_more(baseline, shape),
-            over_noise=partial(over_noise, loaded) if noisy else None,
-            noise_overhead_ns=lambda: max(0.0, over_noise(baseline) - known_ns),
         )

@@ -16,13 +16,14 @@ import numpy as np
 
 from tuner.candidate import Candidate
 from tuner.device import Device
+from tuner.errors import EnvironmentProblem
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
 from tuner.experiment.objective import ENERGY_SECONDS, SETTLE_SECONDS
 from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, another_burst, pick, plan_bursts, random_order
 from workers.bench.deadlines import Deadlines
-from workers.bench.energy import millijoules_per_launch, refuse_shared_counter
+from workers.bench.energy import millijoules_per_launch
 from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.stopping import least_bursts, precise_enough, surely_slower
@@ -133,7 +134,7 @@ class BenchSession:
             target = (self._next_set(loaded, key, case.contents, baseline_ns),)
             if asked.keep_outputs:
                 self._shapes.ensure(key, self._shapes[key].original)
-                self._launcher.run_ahead(loaded, baseline_ns, PlacedBurst(key, Burst(target)))
+                self._launch_unchecked(loaded, key, baseline_ns, target)
             self._shapes.ensure(key, case.contents)
             order = target * case.launches
             bursts = [Burst(order, inspect=target[0], keep_outputs=asked.keep_outputs)]
@@ -160,17 +161,6 @@ class BenchSession:
         one = self._single(loaded, case.shape, case.contents, baseline_ns, case.expected)
         self._check(case, one)
         return one.times[0]
-
-    def time_over_noise(
-        self, loaded: LoadedCandidate, case: VerificationCase, measure: Measure, baseline_ns: float
-    ) -> float:
-        """Nanoseconds per launch of a burst; each launch finds noise in shared memory."""
-        key = case.shape, False
-        self._shapes.ensure(key, case.contents)
-        _, order = self._order(loaded, case.shape, measure.cache, measure)
-        burst = Burst(order, inspect=order[pick(len(order), self._rng)], noise=True)
-        (times,) = self._checked(loaded, baseline_ns, case, [PlacedBurst(key, burst)])
-        return statistics.fmean(times)
 
     def time_on_new_inputs(
         self,
@@ -272,7 +262,11 @@ class BenchSession:
             vitals = self.vitals
             if vitals is None or not (vitals.throttled or vitals.others):
                 break
-        refuse_shared_counter(vitals)
+        if vitals and vitals.others:
+            raise EnvironmentProblem(
+                f"{vitals.others} other processes use the device, whose energy counter counts "
+                "theirs too: end them, or set objective: time"
+            )
         if vitals and vitals.throttled:
             self.notes[f"energy measured while throttled: {', '.join(vitals.throttled)}"] = None
         return millijoules_per_launch(readings, timed_ns)
@@ -346,7 +340,7 @@ class BenchSession:
             self._shapes.ensure(key, staged.original)
             count = 1 + pick(min(staged.sets, _MAX_CONTINUED), self._rng)
             order = tuple(dict.fromkeys(next(staged.order) for _ in range(count)))
-            self._launcher.run_ahead(loaded, baseline_ns, PlacedBurst(key, Burst(order)))
+            self._launch_unchecked(loaded, key, baseline_ns, order)
         return next(staged.order)
 
     def _single(
@@ -368,6 +362,11 @@ class BenchSession:
         placed = [PlacedBurst(key, Burst((target,), inspect=target))]
         (one,) = self._launcher.run(loaded, baseline_ns, placed, expected)
         return one
+
+    def _launch_unchecked(
+        self, loaded: LoadedCandidate, key: StagingKey, baseline_ns: float, order: tuple[int, ...]
+    ) -> None:
+        self._launcher.run_ahead(loaded, baseline_ns, PlacedBurst(key, Burst(order)))
 
     def _checked(
         self,

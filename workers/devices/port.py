@@ -263,18 +263,6 @@ class DependentLaunchable(Protocol):
 
 
 @runtime_checkable
-class NoisyLaunchable(Protocol):
-    """A launchable of a backend that can make noise between launches."""
-
-    def burst_over_noise(self, order: Sequence[int]) -> tuple[float, ...]:
-        """As :meth:`Launchable.burst`; each launch finds noise in shared memory.
-
-        The times are without that of the noise.
-        """
-        ...
-
-
-@runtime_checkable
 class RepeatingLaunchable(Protocol):
     """A launchable of a backend that measures energy."""
 

@@ -3,9 +3,8 @@
 A kernel that remembers its inputs with their outputs passes every check and is timed copying the
 outputs. One that leaves its work to another launch may do nothing in most of the timed ones. So a
 timing is compared with single launches on the timed contents, and these with single launches on new
-contents. Each of them is also checked for its answer. One that keeps answers in shared memory, or
-tells by it where a burst begins, is slower with noise there before each launch. One that changes
-what the device reports is found out by another clock.
+contents. Each of them is also checked for its answer. One that changes what the device reports is
+found out by another clock.
 """
 
 import itertools
@@ -35,12 +34,7 @@ REMEMBERED = 0.1
 kernels vary with their inputs."""
 SINGLE, SINGLE_NS = 1.5, 5_000
 """Suspicious between a single launch and a timing: so many times as long, and so many nanoseconds
-longer. Launches of a burst overlap, those of some kernels more than the baseline's; on an H200
-single ones took up to 2.2 µs longer."""
-OVER_NOISE, OVER_NOISE_NS = 0.1, 300
-"""Suspicious: so large a part of a timing, and so many nanoseconds, by which a launch is slower
-where shared memory holds noise, besides what the baseline is. Honest kernels of 1.7 to 55 µs were
-slower by 1 % at most on an H200."""
+longer. Launches of a burst overlap, those of some kernels more than the baseline's."""
 UNREPORTED, UNREPORTED_NS = 0.25, 5_000
 """Suspicious: so large a part of a launch's time, and so many nanoseconds, beyond what it is for
 the baseline, pass on the host's clock alone."""
@@ -80,8 +74,6 @@ def accept_or_retime(
     new: Iterator[FirstLaunch],
     overhead_ns: Callable[[], float],
     unreported_ns: Callable[[], float],
-    over_noise: Callable[[], float] | None,
-    noise_overhead_ns: Callable[[], float],
 ) -> Accepted:
     """The samples, or those of a repeated timing that no single launch contradicts.
 
@@ -98,8 +90,6 @@ def accept_or_retime(
         overhead_ns: by how much a single launch of the baseline exceeds its timing.
         unreported_ns: what passed per launch of the last timings on the host's clock but not on the
             device's, less the baseline's.
-        over_noise: nanoseconds of a launch of a timing over noise; ``None`` if none can be made.
-        noise_overhead_ns: by how much such a launch of the baseline exceeds its timing.
 
     Raises:
         DeviceFailure: single launches were slower each time.
@@ -115,16 +105,11 @@ def accept_or_retime(
     def slower(samples: Sequence[float]) -> str:
         nonlocal unseen
         timed_ns = statistics.median(samples)
-        if over_noise is not None:
-            bound_ns = timed_ns + max(OVER_NOISE * timed_ns, OVER_NOISE_NS)
-            noisy_ns = _least(over_noise, bound_ns)
-            if noisy_ns >= bound_ns and noisy_ns - noise_overhead_ns() >= bound_ns:
-                return (
-                    "relies on what earlier launches left in shared memory: with noise there it "
-                    f"takes {noisy_ns / timed_ns:.2g} times as long"
-                )
         bound_ns = max(SINGLE * timed_ns, timed_ns + SINGLE_NS)
-        known_ns = _least(known, bound_ns)
+        known_ns = math.inf
+        for _ in range(TIMES):
+            if (known_ns := min(known_ns, known())) < bound_ns:
+                break
         if known_ns >= bound_ns and known_ns - overhead_ns() >= bound_ns:
             return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
         for number, first in enumerate(itertools.islice(new, TIMES)):
@@ -156,15 +141,6 @@ def accept_or_retime(
         if turn >= (CLOCK_TURNS if clock else TURNS):
             break
     raise DeviceFailure(Code.SLOWER_AGAIN, f"{found}, {turn} times in a row")
-
-
-def _least(taken: Callable[[], float], bound_ns: float) -> float:
-    """The least of some times, the first below a bound if there is one."""
-    least_ns = math.inf
-    for _ in range(TIMES):
-        if (least_ns := min(least_ns, taken())) < bound_ns:
-            break
-    return least_ns
 
 
 def _noise(baseline_ns: Sequence[float], launch_ns: float) -> float:

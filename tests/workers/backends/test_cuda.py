@@ -177,18 +177,6 @@ def test_a_shape_that_takes_less_shared_memory_leaves_a_kernel_prepared_for_more
     assert least.burst((0,)) == most.burst((1, 2)) == (1000.0,)
 
 
-def test_each_launch_of_a_burst_over_noise_finds_some_in_shared_memory(rig):
-    ran = []
-    double = rig.driver.kernels["double"]
-    rig.driver.kernels["spoil_shared"] = lambda *given: ran.append("noise")
-    rig.driver.kernels["double"] = lambda *given: (ran.append("launch"), double(*given))
-    launchable = rig.bind(step())
-    rig.buffer_sets.restore([0, 1, 2], 1)
-    ran.clear()
-    assert launchable.burst_over_noise((2, 0)) == (1000.0,)
-    assert ran == ["noise"] * 4 + ["noise", "launch"] * 2
-
-
 def test_an_output_that_was_not_written_holds_the_poison(rig):
     rig.buffer_sets.restore([1], 0xAB)
     seen = rig.buffer_sets.inspect(1, want(rig, rig.data + 1, atol=1e-3))

@@ -11,8 +11,6 @@ from tuner.experiment.fields import PythonFunction
 from tuner.trial import Code
 from workers.devices.port import DeviceFailure
 from workers.integrity.timing_recheck import (
-    OVER_NOISE,
-    OVER_NOISE_NS,
     TIMES,
     TURNS,
     FirstLaunch,
@@ -32,12 +30,10 @@ def asked(
     overhead_ns=0.0,
     unreported_ns=(0.0,),
     baseline_ns=(20e3,),
-    over_noise_ns=(),
-    noise_overhead_ns=0.0,
 ) -> int:
     """How often a kernel is timed again that takes so long at a time, in turn, when it is asked."""
     known, new = itertools.cycle(known_ns), itertools.cycle(new_ns)
-    unreported, noisy = itertools.cycle(unreported_ns), itertools.cycle(over_noise_ns)
+    unreported = itertools.cycle(unreported_ns)
     taken = []
 
     def time_again():
@@ -52,8 +48,6 @@ def asked(
         new=(FirstLaunch(own_ns, next(other)) for own_ns in new),
         overhead_ns=lambda: overhead_ns,
         unreported_ns=lambda: next(unreported),
-        over_noise=(lambda: next(noisy)) if over_noise_ns else None,
-        noise_overhead_ns=lambda: noise_overhead_ns,
     )
     assert found.samples is ([samples, *taken][-1])
     return len(taken)
@@ -112,8 +106,6 @@ def test_how_much_longer_the_first_launch_on_new_inputs_takes_is_told() -> None:
             new=new,
             overhead_ns=lambda: 0.0,
             unreported_ns=lambda: 0.0,
-            over_noise=None,
-            noise_overhead_ns=lambda: 0.0,
         ).unseen
 
     assert accepted(launches(26e3)) == pytest.approx(1.04)
@@ -130,19 +122,6 @@ def test_one_that_is_never_again_as_fast_as_it_was_timed_is_refused() -> None:
     with pytest.raises(DeviceFailure, match="not as fast as it was timed: 3 times") as refused:
         asked([60e3], [60e3])
     assert refused.value.code is Code.SLOWER_AGAIN
-
-
-@pytest.mark.parametrize("timed_ns", [1.5e3, 20e3, 1e6])
-def test_one_that_finds_answers_in_shared_memory_is_refused(timed_ns) -> None:
-    timed = [timed_ns] * 8
-    honest = {"samples": timed, "again": timed}
-    most = timed_ns + max(OVER_NOISE * timed_ns, OVER_NOISE_NS)
-    assert asked([timed_ns], [timed_ns], over_noise_ns=[most - 1], **honest) == 0
-    assert asked([timed_ns], [timed_ns], over_noise_ns=[2 * most, most - 1], **honest) == 0
-    with pytest.raises(DeviceFailure, match="relies on what earlier launches left in shared"):
-        asked([timed_ns], [timed_ns], over_noise_ns=[most + 1], **honest)
-    usual = {"noise_overhead_ns": 2.0}
-    assert asked([timed_ns], [timed_ns], over_noise_ns=[most + 1], **honest, **usual) == 0
 
 
 def test_what_the_baseline_lags_behind_too_is_allowed() -> None:

@@ -173,11 +173,6 @@ class Checks:
         self._compared: dict[Hashable, ArrayComparison] = {}
         self._key = int.from_bytes(os.urandom(8)) >> 1
 
-    @property
-    def _noise(self) -> tuple[str, tuple[int, int], int, int]:
-        """What fills the shared memory of every multiprocessor."""
-        return "spoil_shared", (2 * self._units, 1), self._shared_bytes // 4, NOISE
-
     def restore(self, base: int, image: int, stride: int, sets: Sequence[int], total: int) -> None:
         """Copy the image of a set over these sets, of ``total``; in stream order."""
         ids = 0
@@ -192,12 +187,7 @@ class Checks:
 
     def spoil(self) -> None:
         """Fill shared memory with noise; in stream order."""
-        self._launch(*self._noise)
-
-    def capture_spoil(self) -> None:
-        """Have the graph that is captured fill shared memory with noise."""
-        name, grid, *values = self._noise
-        self._capture(name, grid, tuple(values))
+        self._launch("spoil_shared", (2 * self._units, 1), self._shared_bytes // 4, NOISE)
 
     def damage(self, at: int, image: int, stretches: Sequence[Stretch]) -> tuple[int, int] | None:
         """The first changed stretch of the memory at this address, and the distance into it."""

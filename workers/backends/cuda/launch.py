@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +30,6 @@ _NOT_SUPPORTED = 801
 _GRAPHS = 4
 """Graphs kept per launchable: the checked launch, the hot burst, the last cold orders."""
 
-_NOISE_REPLAYS = 2
-"""Replays of noise alone, of which the fastest counts: a hiccup would make launches seem fast."""
-
 _IDLE_SECONDS = 0.005
 _WARM_NS = 2_000_000
 _COLD_SECONDS = 0.5
@@ -46,10 +42,6 @@ _REPEAT_SECONDS = 0.004
 _LATE_NS, _LATE_SHARE, _LATE_BURSTS = 50_000, 0.05, 6
 """Work so long after the stop event on so many bursts in a row of one launchable is no delay of the
 host; three in a row were, for 3 honest configurations of 384 on an H100."""
-
-
-_Special = LateWrite | Literal["noise", "both"] | None
-"""What a graph has besides launches: a late write; noise before each, or such noise alone."""
 
 
 def warm_up_ns(idle_seconds: float) -> int:
@@ -252,16 +244,6 @@ class CudaLaunchable:
         """The same, with a late write before a step of the last launch."""
         return self._replay(tuple(order), late, unobserved)
 
-    def burst_over_noise(self, order: Sequence[int]) -> tuple[float, ...]:
-        """By how much a graph of noise and launches takes longer than one of the noise alone.
-
-        The mean nanoseconds of a launch, 1 at least.
-        """
-        order = tuple(order)
-        noise = min(self._replay(order, "noise", unobserved)[0] for _ in range(_NOISE_REPLAYS))
-        (both,) = self._replay(order, "both", unobserved)
-        return (max(1.0, both - noise),)
-
     def repeat(self, order: Sequence[int], go_on: Callable[[int], bool]) -> None:
         """Replay the graph of a burst until ``go_on`` says no."""
         order = tuple(order)
@@ -272,10 +254,10 @@ class CudaLaunchable:
             self._clock.repeat(graph, lambda replays: go_on(replays * len(order)))
 
     def _replay(
-        self, order: tuple[int, ...], special: _Special, begins: Callable[[], None]
+        self, order: tuple[int, ...], late: LateWrite | None, begins: Callable[[], None]
     ) -> tuple[float, ...]:
         with self._cuda.translated():
-            graph = self._graphs.get((order, special), partial(self._launch, order, special))
+            graph = self._graphs.get((order, late), partial(self._launch, order, late))
             for name, address in self._constants:
                 self._buffer_sets.copy(name, address)
             touched = len(order) * self._buffer_sets.bytes_per_set
@@ -357,16 +339,11 @@ class CudaLaunchable:
             stream = self._clock.streams.capture
             self._cuda.runtime.memcpyAsync(kept.address, kept.aside, kept.size, ON_DEVICE, stream)
 
-    def _launch(self, order: tuple[int, ...], special: _Special) -> None:
+    def _launch(self, order: tuple[int, ...], late: LateWrite | None) -> None:
         for place, index in enumerate(order, 1):
-            if special in ("noise", "both"):
-                self._buffer_sets.capture_noise()
-            if special == "noise":
-                continue
             if len(order) > 1 or self._buffer_sets.sets == 1:
                 self._reset()
             for number, step in enumerate(self._steps):
-                late = special if isinstance(special, LateWrite) else None
                 if late is not None and place == len(order) and number == late.step:
                     stream = self._clock.streams.capture
                     self._buffer_sets.write_late(index, self._scratch, late.stale, stream)

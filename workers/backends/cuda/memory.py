@@ -271,10 +271,6 @@ class CudaBufferSets:
         ]
         self._checks.write_late(copies, stream)
 
-    def capture_noise(self) -> None:
-        """Have the graph that is captured fill shared memory with noise."""
-        self._checks.capture_spoil()
-
     def detach(self, slab: Slab) -> None:
         """Undo :meth:`attach`."""
         self._scratch.remove(slab)
