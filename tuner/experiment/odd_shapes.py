@@ -182,14 +182,32 @@ def _far(
     known: Sequence[Mapping[str, Value]],
     name: str,
 ) -> list[dict[str, Value]]:
-    """The shape with one size far above the known ones and the others small, if it is larger."""
-    symbols = {**small, name: max(int(symbols[name]) for symbols in known)}
+    """The shape with one size far above the known ones and the others small, if it is larger.
+
+    Where the domain allows no remainder of its own there, the size is the largest that it allows.
+    """
+    largest = max(int(symbols[name]) for symbols in known)
+    symbols: Mapping[str, Value] = {**small, name: largest}
     while _grows(experiment, symbols, further := {**symbols, name: 2 * int(symbols[name])}):
         symbols = further
     if not _grows(experiment, small, symbols):
         return []
-    sizes = _at(experiment, symbols, name, _FAR)
+    sizes = [size for size in _at(experiment, symbols, name, _FAR) if size > largest]
+    if not any(_inside(experiment, {**symbols, name: size}) for size in sizes):
+        symbols = _largest(experiment, symbols, name)
     return [{**symbols, name: _first(experiment, symbols, name, sizes)}]
+
+
+def _largest(
+    experiment: Experiment, symbols: Mapping[str, Value], name: str
+) -> Mapping[str, Value]:
+    """The shape with a size increased, to less than twice as much, as far as it may grow."""
+    step = _step(experiment, symbols, name)
+    for power in reversed(range((int(symbols[name]) // step).bit_length())):
+        further = {**symbols, name: int(symbols[name]) + (step << power)}
+        if _grows(experiment, symbols, further):
+            symbols = further
+    return symbols
 
 
 def _grows(

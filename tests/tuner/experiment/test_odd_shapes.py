@@ -46,6 +46,18 @@ def test_each_type_has_its_turn(tmp_path) -> None:
     assert {shape.symbols["T"] for shape in found} == {"float16", "float32"}
 
 
+def test_far_is_where_the_domain_ends_if_that_is_near(tmp_path) -> None:
+    text = Path("tests/exploits/experiments/affine/experiment.yaml").read_text()
+    text = text.replace("{n: 1537}", "{n: 1538}")
+    (tmp_path / "experiment.yaml").write_text(
+        text.replace('"n <= 65536"', '"n % 2 == 0", "n <= 2054"')
+    )
+    for name in ("affine.cl", "reference.py"):
+        (tmp_path / name).write_text(Path(f"tests/exploits/experiments/affine/{name}").read_text())
+    found = odd_shapes(load_experiment(tmp_path / "experiment.yaml"))
+    assert max(shape.symbols["n"] for shape in found) == 2054
+
+
 def test_without_a_domain_there_are_none() -> None:
     experiment = load_experiment(Path("tests/exploits/experiments/bias/experiment.yaml"))
     assert odd_shapes(experiment) == ()
