@@ -70,8 +70,8 @@ def test_a_hiccup_costs_another_launch() -> None:
 
 
 def test_launches_on_new_inputs_are_as_slow_as_those_on_known_ones_between_them() -> None:
-    lucky_once = [20e3] + [60e3] * 5
-    assert asked(lucky_once, [60e3]) == 0
+    lucky_once = [20e3] + [28e3] * 5
+    assert asked(lucky_once, [28e3]) == 0
 
 
 def test_a_machine_that_slowed_down_is_no_reason_to_refuse() -> None:
@@ -122,6 +122,13 @@ def test_one_that_is_never_again_as_fast_as_it_was_timed_is_refused() -> None:
     with pytest.raises(DeviceFailure, match="not as fast as it was timed: 3 times") as refused:
         asked([60e3], [60e3])
     assert refused.value.code is Code.SLOWER_AGAIN
+
+
+def test_one_that_is_as_fast_as_it_was_timed_only_while_no_inputs_are_new_is_refused() -> None:
+    lucky_once = [20e3] + [60e3] * 5
+    with pytest.raises(DeviceFailure, match="not as fast as it was timed: 3 times"):
+        asked(lucky_once, [60e3])
+    assert asked(lucky_once, [60e3], overhead_ns=35e3) == 0
 
 
 def test_what_the_baseline_lags_behind_too_is_allowed() -> None:
