@@ -21,8 +21,8 @@ from agents.settings import SECTIONS, AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.turns import Accepted
 from agents.verdict import Refused
-from cluster.baseline_check import baseline_problem
 from cluster.cli.console import Activity, Display, display
+from cluster.commands.baseline_check import baseline_problem
 from cluster.commands.captures import AFTER
 from cluster.fleets.local import choose
 from cluster.runs.agent_run import ModelAccess

@@ -10,7 +10,7 @@ import typer
 
 from agents.generation.corners import corners
 from agents.settings import SECTIONS, agent_settings
-from cluster.baseline_check import by_size, elements, try_baseline
+from cluster.commands.baseline_check import by_size, elements, try_baseline
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.commands.validation_findings import Attempt, Findings, ReferenceTime
 from cluster.fleets.local import choose

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from cluster.baseline_check import BaselineTried
+from cluster.commands.baseline_check import BaselineTried
 from tuner.device import Device
 from tuner.drafts.draft_spec import guesses_left
 from tuner.errors import NothingValid, SpecError
