@@ -50,8 +50,9 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         if as_json:
             typer.echo(json.dumps({"run": str(run_dir), "holds": False, "changed": changed}))
         raise NothingValid(
-            f"{run_dir / 'export'} differs from what the run exported: {', '.join(changed)}; "
-            f"restore it with `kernelwright export {run_dir}`"
+            f"{run_dir / 'export'} differs from what this version exports: {', '.join(changed)}; "
+            "it was changed, or another version wrote it; restore it with "
+            f"`kernelwright export {run_dir}`"
         )
     record = read_record(files[NAME])
     with display() as shown:

@@ -76,7 +76,8 @@ def _check_token(address: str) -> None:
 def extent() -> str:
     """What the cluster has, in words."""
     nodes, found = sum(node["Alive"] for node in ray.nodes()), ray.cluster_resources()
-    return f"{nodes} nodes, {found.get('CPU', 0):.0f} processors, {found.get('GPU', 0):.0f} GPUs"
+    cores, devices = found.get("CPU", 0), found.get("GPU", 0)
+    return f"nodes: {nodes}, processors: {cores:.0f}, GPUs: {devices:.0f}"
 
 
 def has_gpu() -> bool:
