@@ -178,7 +178,8 @@ def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
         timeout=60,
         check=False,
     )
-    assert re.search(rf"^ray +{ray_cluster.address}: nodes: \d, processors: \d, ", told.stdout, re.M)
+    extent = rf"^ray +{ray_cluster.address}: nodes: \d, processors: \d, "
+    assert re.search(extent, told.stdout, re.M)
     node = r"^node +[\d.]+ \(.*\): \d+ processors, 0 GPUs of Ray; opencl:0"
     assert re.search(node, told.stdout, re.M)
 
