@@ -134,12 +134,22 @@ class Indices:
             int(count)
             for array, word in _SHARED_ARRAY.findall(self._code)
             if (count := self._number(word)).isdecimal()
-            and any(
-                _OWN_THREAD.fullmatch(self._values.get(index.strip(), index).strip())
-                for index in self._of_array[array]
-            )
+            and any(self._is_own(index.strip(), count) for index in self._of_array[array])
         )
         return min(counts, default=None)
+
+    def _is_own(self, index: str, count: str) -> bool:
+        """Whether an index is the thread's number, and not kept below an array's length ``count``.
+
+        A loop's variable that begins at the thread's number is not.
+        """
+        if not _OWN_THREAD.fullmatch(self._values.get(index, index).strip()):
+            return False
+        name = re.escape(index)
+        if re.search(rf"\bfor\s*\([^;]*\b{name}\s*=", self._code):
+            return False
+        guard = rf"(?:\b{name}|{_OWN_THREAD.pattern})\s*(?:<|>=)\s*(\w+)"
+        return all(self._number(bound) != count for bound in re.findall(guard, self._code))
 
     @cached_property
     def updated(self) -> frozenset[str]:

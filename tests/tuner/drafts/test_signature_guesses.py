@@ -1,0 +1,25 @@
+"""What ``init`` guesses of a kernel without a launch."""
+
+import pytest
+
+from tuner.drafts.draft_spec import draft_spec
+
+
+@pytest.mark.parametrize(
+    ("code", "threads"),
+    [
+        ("for (int b = threadIdx.x; b < 64; b += blockDim.x) mine[b] = 0;", 256),
+        ("if (threadIdx.x < 64) mine[threadIdx.x] = 0;", 256),
+        ("int t = threadIdx.x; if (t < 64) mine[t] = 0;", 256),
+        ("int t = threadIdx.x; mine[t] = 0; if (t < 32) mine[t] += mine[t + 32];", 64),
+    ],
+)
+def test_an_index_kept_below_the_length_of_a_shared_array_does_not_limit_the_block(
+    tmp_path, code, threads
+):
+    (tmp_path / "k.cu").write_text(
+        "__global__ void k(float *o, int n) {\n  __shared__ float mine[64];\n"
+        f"  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  {code}\n"
+        "  if (i < n) o[i] = mine[0];\n}\n"
+    )
+    assert f"block: [{threads}]" in draft_spec(tmp_path / "k.cu")
