@@ -16,10 +16,9 @@ MAX_AXES = 3
 _AXES = "012", "xyz"
 _THREAD = r"get_(?:global|local)_id\s*\(\s*{0}\s*\)|\bthreadIdx\s*\.\s*{1}\b"
 _BLOCK = r"get_(?:global|group)_id\s*\(\s*{0}\s*\)|\bblockIdx\s*\.\s*{1}\b"
-_FIRST_BLOCK = re.compile(
-    r"(?:\(\s*\w+\s*\)\s*)?(?:get_group_id\s*\(\s*0\s*\)|blockIdx\s*\.\s*x)\s*"
-)
-_OWN_THREAD = re.compile(r"(?:\(\s*\w+\s*\)\s*)?(?:get_local_id\s*\(\s*0\s*\)|threadIdx\s*\.\s*x)")
+_CAST = r"(?:\(\s*\w+\s*\)\s*)?"
+_FIRST_BLOCK = re.compile(rf"{_CAST}(?:get_group_id\s*\(\s*0\s*\)|blockIdx\s*\.\s*x)\s*")
+_OWN_THREAD = re.compile(rf"{_CAST}(?:get_local_id\s*\(\s*0\s*\)|threadIdx\s*\.\s*x)")
 _SHARED_ARRAY = re.compile(
     r"\b(?:__shared__|__local|local)\s+(?:\w+\s+)+(\w+)\s*\[\s*(\w+)\s*\]\s*;"
 )
@@ -101,7 +100,9 @@ class Indices:
         for variable, value in self._values.items():
             if variable in self._compared or not _FIRST_BLOCK.fullmatch(value):
                 continue
-            moved = re.compile(rf"\b(\w+)\s*[+\[]\s*\(?\s*{variable}\s*\*\s*([A-Za-z_]\w*)")
+            moved = re.compile(
+                rf"\b(\w+)\s*[+\[]\s*\(?\s*{_CAST}{variable}\s*\*\s*{_CAST}([A-Za-z_]\w*)"
+            )
             found = moved.findall(self._code)
             lengths = {length for _, length in found}
             if len(lengths) == 1:

@@ -29,6 +29,7 @@ from tuner.drafts.value_guesses import (
     cast_align,
     index_contents,
     struct_guess,
+    unknown_value,
     vector_align,
 )
 from tuner.experiment.model import ITEM_BYTES
@@ -274,8 +275,10 @@ class LaunchGuesses:
             why = "as the launch passes it"
             return ArgumentGuess(name=name, fields=fields, why=why, confidence="high")
         number = float_constant(self._site.scope, text or "")
-        fields = {"kind": "scalar", "dtype": dtype, "value": number or "1"}
-        why = "a constant of the application" if number else "the application's value is unknown"
+        usual, why = unknown_value(name, dtype)
+        if number:
+            why = "a constant of the application"
+        fields = {"kind": "scalar", "dtype": dtype, "value": number or usual}
         return ArgumentGuess(
             name=name, fields=fields, why=why, confidence="high" if number else "low"
         )

@@ -21,6 +21,7 @@ from tuner.drafts.value_guesses import (
     cast_align,
     index_contents,
     struct_guess,
+    unknown_value,
     vector_align,
 )
 
@@ -244,9 +245,11 @@ class SignatureGuesses:
         if parameter.lanes > 1 or not (parameter.dtype or known):
             return struct_guess(self.kernel, name, parameter, self._sizes)
         dtype = parameter.type if known else parameter.dtype or ""
-        value = free_name(name, self._types) if parameter.is_integer else "1"
-        fields = {"kind": "scalar", "dtype": dtype, "value": quoted(value)}
-        why = "a size" if parameter.is_integer else "the application's value is unknown"
+        if parameter.is_integer:
+            value, why = quoted(free_name(name, self._types)), "a size"
+        else:
+            value, why = unknown_value(name, dtype)
+        fields = {"kind": "scalar", "dtype": dtype, "value": value}
         return ArgumentGuess(name=name, fields=fields, why=why, confidence="low")
 
     def _array(self, name: str, parameter: Parameter, *, known: bool) -> ArgumentGuess:

@@ -43,6 +43,11 @@ def usual_size(name: str) -> int:
     return _OTHER_SIZE
 
 
+def usual_value(name: str) -> str | None:
+    """A floating-point value that something of this name often has, as a spec writes it."""
+    return "1.0e-05" if re.fullmatch(r"(?:\w+_)?eps(?:ilon)?", name, re.IGNORECASE) else None
+
+
 def quoted(text: str) -> str:
     """The text as YAML that is read as this text."""
     plain = text.replace("_", "").replace(".", "").isalnum() and text.lower() not in _AMBIGUOUS

@@ -8,7 +8,7 @@ from tuner.backends.registry import traits_of
 from tuner.csource.kernels import KernelSource, Parameter, element_type
 from tuner.csource.structs import StructMember, struct_members
 from tuner.drafts.guesses import ArgumentGuess
-from tuner.drafts.symbols import END, INDEX_DTYPES, quoted
+from tuner.drafts.symbols import END, INDEX_DTYPES, quoted, usual_value
 from tuner.experiment.contents import MAX_FIELD_VALUES, MAX_STRUCT_FIELDS
 from tuner.experiment.fields import MAX_STRUCT_BYTES
 from tuner.experiment.model import ITEM_BYTES
@@ -66,6 +66,14 @@ def index_contents(
         return ""
     fields["values" if fields["kind"] == "in" else "initial"] = f'{{integers: [0, "{last} - 1"]}}'
     return f"; an index: {used}"
+
+
+def unknown_value(name: str, dtype: str) -> tuple[str, str]:
+    """A value for a scalar whose value the application does not say, and why that one."""
+    why = "the application's value is unknown"
+    if (value := usual_value(name)) and not dtype.startswith(("int", "uint", "bool")):
+        return value, f"{why}; usual for the name"
+    return "1", why
 
 
 def struct_guess(

@@ -23,3 +23,23 @@ def test_an_index_kept_below_the_length_of_a_shared_array_does_not_limit_the_blo
         "  if (i < n) o[i] = mine[0];\n}\n"
     )
     assert f"block: [{threads}]" in draft_spec(tmp_path / "k.cu")
+
+
+@pytest.mark.parametrize(
+    ("pointer", "element"),
+    [
+        ("global const float *in = x + (size_t)row * hidden;", "in[i]"),
+        ("", "x[(size_t)row * hidden + i]"),
+    ],
+)
+def test_a_block_for_each_row_whatever_type_its_offset_is_cast_to(tmp_path, pointer, element):
+    (tmp_path / "k.cl").write_text(
+        "kernel void k(global const float *x, global float *y, int hidden, float eps) {\n"
+        f"  const int row = get_group_id(0); {pointer}\n"
+        "  for (int i = get_local_id(0); i < hidden; i += get_local_size(0))\n"
+        f"    y[(size_t)row * hidden + i] = {element} + eps;\n}}\n"
+    )
+    text = draft_spec(tmp_path / "k.cl")
+    assert "grid: [rows]" in text
+    assert text.count("shape: [rows, hidden]") == 2
+    assert "{name: eps, kind: scalar, dtype: float32, value: 1.0e-05}" in text
