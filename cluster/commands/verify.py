@@ -12,7 +12,13 @@ from pathlib import Path
 import typer
 
 from cluster.cli.console import Activity, Display, display
-from cluster.commands.results import exported, is_over, is_running, result_view
+from cluster.commands.results import (
+    exported,
+    is_over,
+    is_running,
+    result_of,
+    result_view,
+)
 from cluster.fleets.local import choose
 from tuner.candidate import Candidate
 from tuner.engine.candidates import Candidates
@@ -20,7 +26,7 @@ from tuner.engine.progress import duration, seconds_left
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.model import Experiment
-from tuner.export.recheck import Recheck, outcome, recheck
+from tuner.export.recheck import RULE, Recheck, outcome, recheck
 from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
 from tuner.journal.facts import ConfirmationSampled
 from tuner.plan import Plan
@@ -37,6 +43,8 @@ _NAMED = 3
 
 def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     """Measure the run's claims again, and print whether they hold.
+
+    A run without a gain claims nothing, so nothing is measured.
 
     Raises:
         EnvironmentProblem: there is no run or no export, or the device is another one.
@@ -55,6 +63,14 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             f"`kernelwright export {run_dir}`"
         )
     record = read_record(files[NAME])
+    if result_of(run_dir)[1].outcome == "no_gain":
+        if as_json:
+            told = {"run": str(run_dir), "outcome": "no_claims", "holds": True, "checks": []}
+            typer.echo(json.dumps(told, indent=2))
+        else:
+            typer.echo("the run claims no gain, so there is nothing to measure again")
+            typer.echo(f"kernelwright: outcome=no_claims run={run_dir}")
+        return
     with display() as shown:
         answers = _measured(view.experiment, record, files, device, shown)
     checks = recheck(record, view.experiment.measure.cache, answers, view.experiment.objective)
@@ -69,6 +85,7 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             typer.echo(_line(check))
         for variant, reason in dict.fromkeys((c.variant, c.reason) for c in checks if c.reason):
             typer.echo(f"{variant} {reason}")
+        typer.echo(RULE)
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
     if unclear := [f"{c.variant} on {c.shape}" for c in checks if c.verdict == "unclear"]:

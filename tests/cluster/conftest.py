@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.kernels import SPEC, kernelwright, write_experiment
+from tests.cluster.kernels import SLOW_KERNEL, SPEC, kernelwright, write_experiment
 
 START_SECONDS = 180
 """How long a start of Ray may take."""
@@ -108,7 +108,11 @@ def two_gpus(ray_cluster):
 def finished_run(tmp_path_factory):
     """The directory of a run with more trials than configurations, and what its command said."""
     folder = tmp_path_factory.mktemp("finished")
-    spec = write_experiment(folder / "spec", spec=SPEC.replace("trials: 6,", "trials: 60,"))
+    spec = write_experiment(
+        folder / "spec",
+        spec=SPEC.replace("trials: 6,", "trials: 60,"),
+        kernel=SLOW_KERNEL,
+    )
     result = kernelwright("run", spec, "--fleet", "local", "--run-dir", folder / "run")
     assert result.returncode == 0, result.stderr
     return folder / "run", result

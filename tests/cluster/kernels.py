@@ -42,6 +42,11 @@ kernel void scale(global float *out, global const float *x, int n) {
 }
 """
 
+SLOW_KERNEL = KERNEL.replace(
+    "if (i < n)", "volatile int idle = 0;\n  while (idle < 300) ++idle;\n  if (i < n)"
+)
+"""So slow that every configuration is faster with certainty."""
+
 TEMPLATE = """\
 source: template.cl
 entry: scale

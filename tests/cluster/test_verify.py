@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.results import write_export
 from cluster.commands.verify import verify
+from tests.cluster import test_compare
 from tests.cluster.kernels import ROOT, command, kernelwright, write_experiment
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
@@ -49,6 +51,19 @@ def test_claims_are_measured_again_from_the_export_alone(run):
         *(["checking winners with oclgrind"] if shutil.which("oclgrind") else []),
     ]
     assert "left" not in steps[0]
+
+
+def test_a_run_without_a_gain_claims_nothing(tmp_path, capsys):
+    path = test_compare.run(tmp_path / "run", 1.0)
+    write_export(path, path / "export")
+    verify(path, device=None, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "the run claims no gain, so there is nothing to measure again",
+        f"kernelwright: outcome=no_claims run={path}",
+    ]
+    verify(path, device=None, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], found["holds"], found["checks"]) == ("no_claims", True, [])
 
 
 def living_with(folder):

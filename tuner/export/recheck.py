@@ -17,6 +17,13 @@ WITHIN = 0.02
 NARROW = 0.10
 """Half-width of both intervals together, as a relative difference, up to which agreement counts."""
 
+RULE = (
+    f"A claim holds within {WITHIN:.0%}, or where its interval and the new one agree and both are "
+    f"above 1×, both below it, or together within ±{NARROW:.0%}; else it is unclear. Where they "
+    "disagree it fails, or is higher."
+)
+"""How a claim is judged, for people."""
+
 Outcome = Literal["holds", "unclear", "fails"]
 """The verdict on all claims."""
 
@@ -42,8 +49,8 @@ def recheck(
     """The verdict on every claim of a record.
 
     A claim *holds* if the new speedup is within 2 %, or within both intervals together where these
-    are narrow. It is *unclear* if they agree only because they are wide, or if one is missing.
-    Otherwise it *fails*, or the new speedup is *higher*.
+    are narrow or both exclude 1× on the same side. It is *unclear* if they agree only because they
+    are wide, or if one is missing. Otherwise it *fails*, or the new speedup is *higher*.
     """
     labels = [
         ",".join(f"{name}={value}" for name, value in shape.items()) for shape in record.shapes
@@ -90,8 +97,16 @@ def _verdict(claim: Claim, measured: Comparison) -> Outcome | Literal["higher"]:
         return "holds"
     half = math.hypot(_half(claim.low, claim.high), _half(measured.low, measured.high))
     if abs(difference) <= half:
-        return "holds" if half <= math.log1p(NARROW) else "unclear"
+        decided = half <= math.log1p(NARROW) or _same_side(claim, measured)
+        return "holds" if decided else "unclear"
     return "higher" if difference > 0 else "fails"
+
+
+def _same_side(claim: Claim, measured: Comparison) -> bool:
+    """Whether both intervals are above 1×, or both below it."""
+    if not (claim.low and claim.high and measured.low and measured.high):
+        return False
+    return min(claim.low, measured.low) > 1 or max(claim.high, measured.high) < 1
 
 
 def _half(low: float | None, high: float | None) -> float:
