@@ -12,6 +12,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -144,12 +145,10 @@ class RunDirectory:
         self.took_over = lease.took_over
         """The dead process that held the directory before; empty if none did."""
         try:
-            self.secret = int(_read(self.path / "secret") or "", 16)
-        except (EnvironmentProblem, ValueError):
+            self.secret = _secret(view.path / "secret")
+        except EnvironmentProblem:
             self.close()
-            raise EnvironmentProblem(
-                f"cannot read the run's seed, {self.path / 'secret'}"
-            ) from None
+            raise
 
     @classmethod
     def create(
@@ -320,6 +319,20 @@ def _check_whole(path: Path, entries: Sequence[Entry], told: Mapping[str, int]) 
                 f"of {told[name]}: it was cut or replaced; restore it from a copy, or move "
                 f"{RESULTS} and {STATUS} beside it away to go on from what is left"
             )
+
+
+def _secret(file: Path) -> int:
+    """The seed of a run's inputs, as :meth:`RunDirectory.create` wrote it."""
+    try:
+        text, what = read_bounded(file, MAX_FILE_BYTES), "is damaged"
+    except UnreadableFile as error:
+        text, what = "", str(error)
+    if text is not None and re.fullmatch(r"[0-9a-f]{1,16}\n?", text):
+        return int(text, 16)
+    raise EnvironmentProblem(
+        f"{file}, which holds the seed of the run's inputs, {'is gone' if text is None else what}: "
+        "restore it from a copy, or begin a new run"
+    )
 
 
 def _read(file: Path) -> str | None:

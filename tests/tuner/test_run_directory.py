@@ -219,7 +219,9 @@ def test_derived_files_are_replaced_as_a_whole(tmp_path):
             '{"format": 99, "run": "x", "experiment": "x", "created": ""}',
             r"format is 99.* begin a new run",
         ),
-        ("secret", "not hex", "seed"),
+        ("secret", "not hex", r"secret, .* seed .* is damaged: restore it .* begin a new run"),
+        ("secret", "", r"secret, .* seed .* is damaged: restore it"),
+        ("secret", "-5\n", r"secret, .* seed .* is damaged: restore it"),
         ("spec.resolved.yaml", "version: 1\n", r"spec\.resolved\.yaml is not what the run was"),
     ],
 )
@@ -227,6 +229,13 @@ def test_broken_directories_are_refused_clearly(tmp_path, name, text, complaint)
     create(tmp_path / "run").close()
     (tmp_path / "run" / name).write_text(text)
     with pytest.raises(EnvironmentProblem, match=complaint):
+        RunDirectory.open(tmp_path / "run")
+
+
+def test_a_run_that_lost_its_seed_says_so_and_what_to_do(tmp_path):
+    create(tmp_path / "run").close()
+    (tmp_path / "run" / "secret").unlink()
+    with pytest.raises(EnvironmentProblem, match=r"secret, .* is gone: restore it from a copy, or"):
         RunDirectory.open(tmp_path / "run")
 
 
