@@ -33,9 +33,9 @@ class Tolerance:
     """An element passes if ``|x - r| <= atol + rtol * |r|``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    rtol: Annotated[float, Field(ge=0)]
-    """The relative part."""
-    atol: Annotated[float, Field(ge=0)]
+    rtol: Annotated[float, Field(ge=0, lt=1)]
+    """The relative part, less than 1."""
+    atol: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """The absolute part."""
 
 
