@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tuner.csource.host_program import HostProgram, arguments, bound, closing
 from tuner.csource.kernels import KernelSource, reachable_code
 from tuner.csource.tree import object_macros
 
@@ -28,6 +29,12 @@ _REMAINDER = re.compile(r"(?:\w+|\([^()]*\))\s*%\s*(\w+)")
 _INDEX = re.compile(r"\b(\w+)\s*\[([^\[\];]*)\]")
 _NESTED = re.compile(r"\b(\w+)\s*\[((?:[^\[\];{}]|\[[^\[\];{}]*\])*)\]")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+_ALONE = re.compile(r"\(\s*(\w+)\s*\)")
+_MAX_DEPTH = 4
+"""Calls of macros in an index that are expanded."""
+_MAX_INDEX = 400
+"""Characters of an index or a macro; those of longer ones are not."""
 _ATOMIC = re.compile(r"\batomic\w*\s*\(\s*(?:\([^()]*\)\s*)?&?\s*(\w+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=(?!=)\s*([^;,]*)")
 _COMPARED = re.compile(
@@ -71,6 +78,7 @@ class Indices:
             for parameter in kernel.signature.parameters
             if parameter.const and (parameter.dtype or "").startswith(("int", "uint"))
         }
+        self._source = kernel.source
         self._code = reachable_code(kernel)
         self._integers = {
             name: value[1]
@@ -233,10 +241,36 @@ class Indices:
         """The names and numbers that something is multiplied by in an array's indices."""
         found = {
             word
-            for index in self._of_array[array]
+            for index in map(self._expanded, self._of_array[array])
             for word in re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
         }
         return frozenset(map(self._number, found))
+
+    @cached_property
+    def _macros(self) -> Mapping[str, tuple[Sequence[str], str]]:
+        """The parameters and the body of each macro with parameters, if the body is short."""
+        return {
+            name: (macro.parameters, macro.body)
+            for name, macro in HostProgram({"": self._source}).macros.items()
+            if macro.parameters and len(macro.body) <= _MAX_INDEX
+        }
+
+    def _expanded(self, index: str) -> str:
+        """An index with its macros' bodies in place of their calls, words without parentheses."""
+        for _ in range(_MAX_DEPTH):
+            found = next((w for w in _CALLED.finditer(index) if w[1] in self._macros), None)
+            if found is None or len(index) > _MAX_INDEX:
+                break
+            if (end := closing(index, found.end() - 1)) is None:
+                break
+            names, body = self._macros[found[1]]
+            value = bound(body, names, arguments(index, found.end() - 1))
+            index = f"{index[: found.start()]}({value}){index[end + 1 :]}"
+        return _ALONE.sub(r" \1 ", index)
+
+    def borders(self, size: str) -> bool:
+        """Whether the code compares something with the last number below a size."""
+        return bool(re.search(rf"(?:==|!=|<|>=|>)\s*{re.escape(size)}\s*-\s*1\b", self._code))
 
     def length(self, array: str) -> str | None:
         """The one bound that every index of an array stays below.

@@ -185,6 +185,10 @@ class SignatureGuesses:
         too_long = self.indices.certain(array) and 2 * longest <= guessed
         if not longest or (guessed >= longest and not too_long):
             return shape
+        if len(shape) == 2 and self.indices.borders(shape[0]):
+            over = longest - guessed  # a row that only a neighbour within the border would reach
+            if 0 < over <= (size_of(_product(shape[1:]), sizes) or 0):
+                return shape
         length = reached[elements.index(longest)]
         strides = self.indices.factors(array)
         order = sorted(self._symbols, key=lambda name: name in strides)

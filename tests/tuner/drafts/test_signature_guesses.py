@@ -43,3 +43,29 @@ def test_a_block_for_each_row_whatever_type_its_offset_is_cast_to(tmp_path, poin
     assert "grid: [rows]" in text
     assert text.count("shape: [rows, hidden]") == 2
     assert "{name: eps, kind: scalar, dtype: float32, value: 1.0e-05}" in text
+
+
+@pytest.mark.parametrize(
+    ("guard", "below"),
+    [
+        ("if (i < 1 || j < 1 || i >= nx - 1 || j >= ny - 1) return;", "j + 1"),
+        ("if (i >= nx || j >= ny) return; int d = j < ny - 1 ? j + 1 : j;", "d"),
+    ],
+)
+def test_a_stencil_indexed_by_a_macro_has_rows_as_long_as_the_macro_says(tmp_path, guard, below):
+    (tmp_path / "k.cu").write_text(
+        "#define AT(j, i) ((j)*nx+(i))\n"
+        "__global__ void k(const float *u, const float *f, float *w, int nx, int ny) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        f"  int j = blockIdx.y * blockDim.y + threadIdx.y;\n  {guard}\n"
+        f"  w[AT(j, i)] = f[AT(j, i)] + u[AT({below}, i)];\n}}\n"
+    )
+    assert draft_spec(tmp_path / "k.cu").count("shape: [ny, nx]") == 3
+
+
+def test_a_macro_that_calls_itself_is_expanded_a_few_times(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "#define AT(j) AT(AT((j)*n)+AT((j)*n))\n"
+        "__global__ void k(float *w, int n, int m) { w[AT(threadIdx.x)] = 1; }\n"
+    )
+    assert "shape: [m, n]" in draft_spec(tmp_path / "k.cu")
