@@ -20,7 +20,7 @@ from tuner.report.document import Document, Section, Table
 from tuner.report.markdown import markdown
 from tuner.results.result import Result
 from tuner.results.statistics import interval_text
-from tuner.results.verdict import verdict_text
+from tuner.results.verdict import faster_shapes, is_faster_overall, verdict_text
 from tuner.run_directory import RunView, begun
 
 NOT_BEGUN, FAILED = "not_begun", "failed"
@@ -34,6 +34,8 @@ class Row:
         outcome: that of the run, ``not_begun``, or ``failed`` without a result.
         verdict: on ``speedup``, the geometric mean over the tune shapes with its interval.
         words: the verdict in a sentence, or the last line of a run that failed.
+        faster_on: on how many of the ``shapes`` (tune shapes) something is faster, where that is
+            not so over all of them; ``None`` otherwise.
         trials: configurations tried.
         seconds: of all processes that worked on it.
         code: the exit code of the last one.
@@ -45,6 +47,8 @@ class Row:
     low: float | None = None
     high: float | None = None
     verdict: str = ""
+    faster_on: int | None = None
+    shapes: int | None = None
     trials: int | None = None
     seconds: float | None = None
     code: int | None = None
@@ -52,6 +56,14 @@ class Row:
     words: str = ""
     spec: str
     run: str = ""
+
+    @property
+    def outcome_text(self) -> str:
+        """The outcome, and on how many shapes where that is not on all."""
+        words = self.outcome.replace("_", " ")
+        if self.faster_on is None:
+            return words
+        return f"{words} on {self.faster_on} of {self.shapes} shapes"
 
     @property
     def speedup_text(self) -> str:
@@ -88,6 +100,7 @@ def _row(path: Path, run: PlannedRun, record: Record) -> Row:
             run=str(path),
         )
     found = result.comparison
+    partly = result.outcome == "improved" and not is_faster_overall(result)
     return Row(
         name=run.name,
         outcome=result.outcome,
@@ -95,6 +108,8 @@ def _row(path: Path, run: PlannedRun, record: Record) -> Row:
         low=found.low if found else None,
         high=found.high if found else None,
         verdict=_verdict(result),
+        faster_on=len(faster_shapes(result)) if partly else None,
+        shapes=sum(not shape.held_out for shape in result.shapes),
         trials=trials,
         seconds=seconds,
         code=code,
@@ -129,18 +144,22 @@ def sentence(rows: Sequence[Row]) -> str:
         (count[NOT_BEGUN], "not begun"),
     ]
     others = ", ".join(f"{number} {what}" for number, what in parts if number)
-    return f"{count['improved']} of {len(rows)} kernels improved{f'; {others}' if others else ''}."
+    partly = sum(row.faster_on is not None for row in rows)
+    some = f", {partly} of them on some shapes only" if partly else ""
+    more = f"; {others}" if others else ""
+    return f"{count['improved']} of {len(rows)} kernels improved{some}{more}."
 
 
 def text(rows: Sequence[Row], width: int) -> str:
     """A table of one line per run, in lines of ``width`` columns; a failure has its reason."""
     longest = min(max(len(name) for name in ("kernel", *(row.name for row in rows))), 24)
-    lines = [f"{'kernel':<{longest}}  {'outcome':<13}  {'trials':>6}  {'time':>8}  speedup"]
+    wide = max(13, *(len(row.outcome_text) for row in rows))
+    lines = [f"{'kernel':<{longest}}  {'outcome':<{wide}}  {'trials':>6}  {'time':>8}  speedup"]
     for row in rows:
         said = row.words if row.outcome == FAILED else row.speedup_text
         trials = "-" if row.trials is None else str(row.trials)
         line = (
-            f"{row.name[:longest]:<{longest}}  {row.outcome.replace('_', ' '):<13}  {trials:>6}  "
+            f"{row.name[:longest]:<{longest}}  {row.outcome_text:<{wide}}  {trials:>6}  "
             f"{_time(row.seconds):>8}  {said}"
         )
         lines.append(line if len(line) <= width else f"{line[: width - 1]}…")
@@ -153,7 +172,7 @@ def as_markdown(name: str, date: str, rows: Sequence[Row]) -> str:
     cells = tuple(
         (
             row.name,
-            row.outcome.replace("_", " "),
+            row.outcome_text,
             row.speedup_text,
             "-" if row.trials is None else str(row.trials),
             _time(row.seconds),
@@ -161,9 +180,7 @@ def as_markdown(name: str, date: str, rows: Sequence[Row]) -> str:
         )
         for row in rows
     )
-    verdicts = tuple(
-        (row.name, row.words or row.outcome.replace("_", " "), row.run or row.spec) for row in rows
-    )
+    verdicts = tuple((row.name, row.words or row.outcome_text, row.run or row.spec) for row in rows)
     document = Document(
         title=f"Campaign {name}",
         subtitle=f"{len(rows)} kernels, begun {date}",

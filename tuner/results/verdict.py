@@ -39,6 +39,21 @@ def outcome_text(result: Result) -> str:
             )
 
 
+def is_faster_overall(result: Result) -> bool:
+    """Whether one configuration is faster with certainty, as the mean over all tune shapes."""
+    found = result.comparison
+    return bool(result.general and found and found.verdict == "faster")
+
+
+def faster_shapes(result: Result) -> list[str]:
+    """The tune shapes on which some configuration is faster with certainty."""
+    return [
+        result.shapes[best.cell.shape].label
+        for best in result.specialised
+        if best and _is_faster(best.cell)
+    ]
+
+
 def _unfinished(result: Result) -> str:
     """What is known so far, and what is not."""
     found = result.comparison
@@ -53,20 +68,17 @@ def _unfinished(result: Result) -> str:
 
 def _improved(result: Result) -> str:
     found = result.comparison
-    if found and found.verdict == "faster" and result.general:
+    if found and is_faster_overall(result):
         count = sum(not shape.held_out for shape in result.shapes)
         shapes = f"geometric mean over {count} tune shapes, " if count > 1 else ""
         return (
             f"{found} faster than the baseline with one configuration: {shapes}"
             f"{found.processes} fresh processes."
         )
-    faster = [
-        result.shapes[best.cell.shape].label
-        for best in result.specialised
-        if best and _is_faster(best.cell)
-    ]
     over_all = f" Over all tune shapes: {_judged(found)}" if result.general and found else ""
-    return f"Faster than the baseline with certainty on {'; '.join(faster)}.{over_all}"
+    return (
+        f"Faster than the baseline with certainty on {'; '.join(faster_shapes(result))}.{over_all}"
+    )
 
 
 def _judged(found: Comparison) -> str:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from contextlib import closing
 
 import pytest
 
@@ -12,6 +13,10 @@ from cluster.campaigns.folder import Record
 from cluster.campaigns.plan import Campaign, PlannedRun
 from tests.cluster.kernels import KERNEL, SPEC, kernelwright, write_experiment
 from tests.cluster.test_full_disk import begin, follow
+from tests.tuner.engine import driving
+from tests.tuner.results.runs import finished_facts
+from tuner.journal.facts import Entry
+from tuner.run_directory import RunDirectory
 
 
 def test_a_report_has_the_verdict_on_each_kernel(tmp_path):
@@ -37,6 +42,24 @@ def test_a_report_has_the_verdict_on_each_kernel(tmp_path):
     read = list(csv.DictReader(io.StringIO(summary.as_csv(rows))))
     assert [row["outcome"] for row in read] == ["improved", "not_begun"]
     assert float(read[0]["speedup"]) == scale.speedup
+
+
+def test_a_kernel_that_is_faster_on_some_shapes_only_says_so_everywhere(tmp_path):
+    spec = driving.experiment()
+    trials = [({"x": 0}, [500.0, None, None]), ({"x": 1}, [1000.0, 2000.0, 4000.0])]
+    base = [1000.0, 2000.0, 4000.0]
+    facts = finished_facts(spec, driving.GPU, base, trials, noise=0.001)
+    path = tmp_path / "runs" / "jac"
+    path.parent.mkdir()
+    with closing(RunDirectory.create(path, spec, "")) as folder, folder.journal() as journal:
+        for fact in facts:
+            journal.append(Entry(fact))
+    runs = tuple(PlannedRun(spec=f"{name}.yaml", name=name) for name in ("jac", "later"))
+    record = Record(campaign=Campaign(version=1, name="night", runs=runs))
+    rows = summary.rows_of(tmp_path, record)
+    for said in (summary.text(rows, 100), summary.as_markdown("night", "today", rows)):
+        assert "improved on 1 of 2 shapes" in said
+        assert "1 of 2 kernels improved, 1 of them on some shapes only; 1 not begun." in said
 
 
 CAMPAIGN = """\
