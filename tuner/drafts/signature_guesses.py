@@ -1,5 +1,6 @@
 """Guesses about a kernel whose launch is not found: from its signature and its indices."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from tuner.csource.arithmetic import Polynomial
 from tuner.csource.host_program import HostProgram
 from tuner.csource.index_bounds import ONE
 from tuner.csource.indices import MAX_AXES, Axis, Indices
-from tuner.csource.kernels import KernelSource, Parameter, reachable_code
+from tuner.csource.kernels import KernelSource, Parameter, called_code, reachable_code
 from tuner.csource.tree import without_qualifiers
 from tuner.drafts.array_guesses import extents, size_of, use
 from tuner.drafts.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
@@ -45,7 +46,7 @@ class SignatureGuesses:
         grid, block = self._launch
         size, small = _SIZES[self._dimensions]
         types = dict.fromkeys(self._types, "float16")
-        ends = self._symbols[len(self._lengths) :]
+        ends = (END,) if self.indices.offsets else ()
         return SpecGuesses(
             entry=Guess(self._entry, "which instance", "low"),
             grid=Guess(f"[{grid}]", "no launch was found", "low"),
@@ -63,12 +64,12 @@ class SignatureGuesses:
                 "low",
             ),
             tune={
-                **dict.fromkeys(self._lengths, str(size)),
+                **dict.fromkeys(self._symbols, str(size)),
                 **dict.fromkeys(ends, str(PER_SEGMENT * size)),
                 **types,
             },
             held_out={
-                **dict.fromkeys(self._lengths, str(small)),
+                **dict.fromkeys(self._symbols, str(small)),
                 **dict.fromkeys(ends, str(PER_SEGMENT * small)),
                 **types,
             },
@@ -138,7 +139,7 @@ class SignatureGuesses:
         bounds = [self._size(axis.bound) for axis in axes]
         left = [size for size in reversed(self._shape) if size not in bounds]
         if len(axes) == 1:
-            left = [" * ".join(self._shape)]
+            left = [" * ".join(self._used)]
         if self._rows:
             grid = [self._rows, *["1"] * (len(axes) - 1)]
             return ", ".join(grid), ", ".join(map(str, block))
@@ -164,9 +165,23 @@ class SignatureGuesses:
 
     @property
     def _dimensions(self) -> int:
-        """How many the largest array has."""
-        shapes = [self._shape, *map(self._extents, self._names)]
-        return min(MAX_AXES, max(map(len, shapes)))
+        """How many the largest array has, or a launch over all sizes that the code uses."""
+        pairs = zip(self._names, self._parameters, strict=True)
+        arrays = (self._extents(name) for name, p in pairs if p.pointer or p.local)
+        return min(MAX_AXES, max(map(len, (self._used, *arrays))))
+
+    @cached_property
+    def _unused(self) -> frozenset[str]:
+        """The sizes that the code does not use."""
+        code = f"{self.kernel.code(self.kernel.body)}\n{called_code(self.kernel)}"
+        words = {free_name(word, self._types) for word in re.findall(r"[A-Za-z_]\w*", code)}
+        return frozenset(self._sizes) - words
+
+    @property
+    def _used(self) -> tuple[str, ...]:
+        """The extents of a launch over all elements: sizes that the code uses, all if none is."""
+        ends = {END} if self.indices.offsets else set()
+        return tuple(size for size in self._shape if size not in self._unused | ends) or self._shape
 
     def _extents(self, array: str) -> tuple[str, ...]:
         """An array's shape: where its indices surely need another length, that length."""

@@ -69,3 +69,20 @@ def test_a_macro_that_calls_itself_is_expanded_a_few_times(tmp_path):
         "__global__ void k(float *w, int n, int m) { w[AT(threadIdx.x)] = 1; }\n"
     )
     assert "shape: [m, n]" in draft_spec(tmp_path / "k.cu")
+
+
+def _spmv(given):
+    return (
+        "__kernel void spmv(__global const int *starts, __global const int *cols,\n"
+        f"    __global const float *a, __global const float *x, __global float *y, {given}) {{\n"
+        "  int row = get_global_id(0); if (row >= num_rows) return;\n"
+        "  float sum = 0;\n"
+        "  for (int k = starts[row]; k < starts[row + 1]; k++) sum += a[k] * x[cols[k]];\n"
+        "  y[row] = sum;\n}\n"
+    )
+
+
+@pytest.mark.parametrize("more", ["", ", int nnz"])
+def test_integers_that_the_code_does_not_use_make_no_size_smaller(tmp_path, more):
+    (tmp_path / "k.cl").write_text(_spmv(f"int num_rows{more}"))
+    assert "    - {num_rows: 65536, nnz: 524288}\n" in draft_spec(tmp_path / "k.cl")
