@@ -32,6 +32,8 @@ multiples of any block that is guessed."""
 _THREADS = 256
 """Of a block with one axis."""
 _DIM = "n"
+_COLUMNS = re.compile(r"(?:^|[^a-z]|n|num)col(?:s|umns?)?(?![a-z])", re.IGNORECASE)
+_ROWS = re.compile(r"row", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -173,9 +175,17 @@ class SignatureGuesses:
     @cached_property
     def _unused(self) -> frozenset[str]:
         """The sizes that the code does not use."""
+        if not self.kernel.block:
+            return frozenset()
         code = f"{self.kernel.code(self.kernel.body)}\n{called_code(self.kernel)}"
         words = {free_name(word, self._types) for word in re.findall(r"[A-Za-z_]\w*", code)}
         return frozenset(self._sizes) - words
+
+    def _held(self, array: str) -> str:
+        """The size that an array of indices holds numbers below: columns that nothing else uses."""
+        unused = (size for size in self._sizes if size in self._unused and _COLUMNS.search(size))
+        column = None if _ROWS.search(array) else next(unused, None)
+        return column or self._shape[0]
 
     @property
     def _used(self) -> tuple[str, ...]:
@@ -226,7 +236,7 @@ class SignatureGuesses:
             elements={
                 f"{name}[]": Polynomial.atom(END) + ONE
                 if name in self.indices.offsets
-                else Polynomial.atom(self._shape[0])
+                else Polynomial.atom(self._held(name))
                 for name in self.indices.used_as_index
             },
         )
@@ -265,7 +275,10 @@ class SignatureGuesses:
             return struct_guess(self.kernel, name, parameter, self._sizes)
         dtype = parameter.type if known else parameter.dtype or ""
         if parameter.is_integer:
-            value, why = quoted(free_name(name, self._types)), "a size"
+            size = free_name(name, self._types)
+            value, why = quoted(size), "a size"
+            if size in self._unused:
+                why += ", which the code does not use"
         else:
             value, why = unknown_value(name, dtype)
         fields = {"kind": "scalar", "dtype": dtype, "value": value}
@@ -286,7 +299,7 @@ class SignatureGuesses:
         own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
         offset, used = self.indices.offsets.get(name), self.indices.used_as_index.get(name)
-        why += index_contents(fields, name, offset, used, self._shape[0])
+        why += index_contents(fields, name, offset, used, self._held(name))
         return ArgumentGuess(name=name, fields=fields, why=why, confidence=sure)
 
     def _use(self, name: str, parameter: Parameter) -> tuple[str, str, Confidence]:

@@ -86,3 +86,12 @@ def _spmv(given):
 def test_integers_that_the_code_does_not_use_make_no_size_smaller(tmp_path, more):
     (tmp_path / "k.cl").write_text(_spmv(f"int num_rows{more}"))
     assert "    - {num_rows: 65536, nnz: 524288}\n" in draft_spec(tmp_path / "k.cl")
+
+
+def test_column_indices_stay_below_columns_that_nothing_else_uses(tmp_path):
+    (tmp_path / "k.cl").write_text(_spmv("int num_rows, int num_cols"))
+    text = draft_spec(tmp_path / "k.cl")
+    assert 'values: {integers: [0, "num_cols - 1"]}' in text
+    assert "{name: x, kind: in, dtype: float32, shape: [num_cols]}" in text
+    assert "value: num_cols}    # guess: a size, which the code does not use (low)" in text
+    assert "value: num_rows}    # guess: a size (low)" in text
