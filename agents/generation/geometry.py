@@ -10,7 +10,7 @@ otherwise the sizes must divide ``total``. One work-item can also do several ele
 *Strided*: the same, in a loop that steps by the number of work-items. Any grid is correct.
 
 *Cooperative*: the block reads its own size in a loop. A smaller block takes more iterations, so the
-baseline's expression is capped.
+baseline's expression is capped. The number of blocks stays, so it must not depend on their size.
 """
 
 import math
@@ -18,6 +18,7 @@ import re
 from collections import deque
 from dataclasses import replace
 
+from agents.generation.block_sizes import divides, multiplies, stands_for, steps_by
 from agents.generation.dialect import Dialect, dialect
 from agents.generation.draft import Draft
 from agents.generation.vectors import VectorAccess, vector_access, vector_source
@@ -39,8 +40,6 @@ _OWN_BOUNDS = re.compile(
     r"\s*\([^()]*\)\s*\)\)"
 )
 _COMPARISON = r"(?<![\w\s])\s*\(([^()&|?]*)\)(?=\s*(?:&&|\|\||$))"
-_STEP = re.compile(r"\+=\s*((?:[^;(){}]|\([^()]*\))*)")
-_TURNS = r"\bfor\s*\(\s*\w+\s+(\w+)\s*=\s*0\s*;\s*\1\s*<\s*"
 _RESIDENT = (1, 2, 4)
 _THREADS_PER_BLOCK = 1024
 _THREADS_PER_MULTIPROCESSOR = 2048
@@ -154,10 +153,10 @@ def _cooperative(
     launch = draft.launch
     assert launch is not None
     own = launch.block[axis].text
-    if not _steps_by(words.block_size, code):
+    if not steps_by(words.block_size, code):
         why = "no loop steps by the block size, so a smaller block may leave elements out"
         return _untuned(draft, axis, why)
-    if own.isdecimal() and _stands_for(int(own), code):
+    if own.isdecimal() and stands_for(int(own), code):
         why = f"a number in the source may stand for its size, {own}"
         return _untuned(draft, axis, why)
     fixed = [int(size.text) for size in launch.block if size.text.isdecimal()]
@@ -165,41 +164,16 @@ def _cooperative(
     sizes = tuple(size for size in words.cooperative_sizes if size < most)
     if not sizes:
         return _untuned(draft, axis, "it cannot be smaller than it is")
-    block = _block_name(draft, experiment, axis)
     grid = launch.grid[axis].text if axis < len(launch.grid) else "1"
+    if divides(grid, own, code) or multiplies(words.group_index, words.block_size, code):
+        return _untuned(draft, axis, "the number of blocks may depend on their size")
+    block = _block_name(draft, experiment, axis)
     text = block if own.isdecimal() else f"min({own}, {block})"
     return (
         _with_axis(draft, axis, grid, text)
         .with_parameter(block, (*sizes, most))
         .noted(block, "the block asks for its own size, so a smaller one does the same")
     )
-
-
-def _steps_by(block_size: str, code: str) -> bool:
-    """Whether some loop advances by the block size, or by a variable computed from it.
-
-    So does one that counts its turns, if their number is divided by the block size.
-    """
-    derived = [block_size]
-    assignments = re.findall(r"\b(\w+)\s*=\s*([^=;][^;]*);", code)
-    while True:
-        sized = re.compile("|".join(derived))
-        if any(sized.search(step) for step in _STEP.findall(code)):
-            return True
-        divided = [name for name, value in assignments if sized.search(value.rpartition("/")[2])]
-        if any(re.search(rf"{_TURNS}{name}\s*;", code) for name in divided):
-            return True
-        more = {rf"\b{name}\b" for name, value in assignments if sized.search(value)}
-        if more <= set(derived):
-            return False
-        derived += sorted(more - set(derived))
-
-
-def _stands_for(size: int, code: str) -> bool:
-    """Whether the block size or its half is written out, other than as the length of an array."""
-    without_lengths = re.sub(r"\[\s*\d+\s*\]", "", code)
-    numbers = re.findall(r"(?<![\w.])(\d+)[uU]?\b", without_lengths)
-    return size > 2 and any(int(number) in (size, size // 2) for number in numbers)
 
 
 def _block_name(draft: Draft, experiment: Experiment, axis: int) -> str:
@@ -235,7 +209,8 @@ def _index(kernel: KernelSource, words: Dialect) -> str:
     index, rest = "", deque(kernel.block.named_children if kernel.block else ())
     while rest and not index:
         text = kernel.tree.text(rest.popleft())
-        named = re.search(rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?{words.global_index}\s*[;,]", text)
+        assigned = rf"\b(\w+)\s*=\s*(?:\([\w ]+\)\s*)?\(?\s*{words.global_index}\s*\)?\s*[;,]"
+        named = re.search(assigned, text)
         index = named[1] if named and "{" not in text else ""
     changed = (
         rf"\b{index}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{index}\b|\b{index}\s*(?:\+\+|--)"

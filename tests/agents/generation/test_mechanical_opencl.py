@@ -112,6 +112,30 @@ def test_corners_agree_with_the_plain_kernel(name: str, every: bool) -> None:
             )
 
 
+def test_a_computed_global_index_is_varied_alike() -> None:
+    """On two axes, at the outermost corners."""
+    asked = load("stencil_2d")
+    text = asked.kernel.source.text
+    for axis, computed in enumerate(
+        (
+            "(int)get_group_id(0) * (int)get_local_size(0) + (int)get_local_id(0)",
+            "get_local_id(1) + get_local_size(1) * get_group_id(1)",
+        )
+    ):
+        assert f"get_global_id({axis})" in text
+        text = text.replace(f"get_global_id({axis})", computed)
+    source = replace(asked.kernel.source, text=text)
+    experiment = replace(asked, kernel=replace(asked.kernel, source=source))
+    template = mechanical_template(experiment).template
+    runner = Runner(experiment)
+    expected = runner.run(None, Configuration(()))
+    assert template.parameters == mechanical_template(asked).template.parameters
+    tried = corners(template, experiment)
+    for configuration in (tried[0], tried[-1]):
+        for got, wanted in zip(runner.run(template, configuration), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted, err_msg=str(configuration))
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_baseline_itself_is_in_the_space(name: str) -> None:
     experiment = load(name)

@@ -245,6 +245,8 @@ def test_a_grid_stride_loop_takes_any_grid() -> None:
         ("(uint64_t)blockDim.x * blockIdx.x + threadIdx.x", "((uint64_t)kw_index)"),
         ("size_t(blockIdx.x) * blockDim.x + threadIdx.x", "((size_t)kw_index)"),
         ("static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x", "((long long)kw_index)"),
+        ("(blockIdx.x * blockDim.x) + threadIdx.x", "((unsigned int)kw_index)"),
+        ("(int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x", "((int)kw_index)"),
     ],
 )
 def test_the_index_keeps_its_type(index: str, kept: str) -> None:
@@ -255,6 +257,90 @@ def test_the_index_keeps_its_type(index: str, kept: str) -> None:
     )
     assert f"auto i = {kept};" in result.template.source.text
     assert "k_element(x, n, kw_index);" in result.template.source.text
+
+
+BY_ROW = (
+    "kernel void k(global half *x, int n) {{ const int row = {index};\n"
+    "  if (row >= n) return;\n  for (int j = 0; j < 2; ++j) x[row] += x[row] * j; }}"
+)
+SIZE, GROUP, ITEM = "get_local_size({})", "get_group_id({})", "get_local_id({})"
+
+
+@pytest.mark.parametrize(
+    ("index", "kept", "axis"),
+    [
+        (f"{GROUP} * {SIZE} + {ITEM}", "kw_index", 0),
+        (f"{GROUP} * {SIZE} + {ITEM}", "kw_index", 1),
+        (f"{GROUP} * {SIZE} + {ITEM}", "kw_index", 2),
+        (f"{SIZE} * {GROUP} + {ITEM}", "kw_index", 0),
+        (f"{ITEM} + {SIZE} * {GROUP}", "kw_index", 0),
+        (f"{ITEM} + ({GROUP} * {SIZE})", "kw_index", 0),
+        (f"({GROUP}*{SIZE})+{ITEM}", "kw_index", 0),
+        (f"(int)({GROUP} * {SIZE} + {ITEM})", "(int)(kw_index)", 0),
+        (f"(int){GROUP} * (int){SIZE} + (int){ITEM}", "((int)kw_index)", 0),
+        (f"(uint){GROUP} * (int){SIZE} + (int){ITEM}", "((uint)kw_index)", 0),
+        (f"(int){GROUP} * {SIZE} + {ITEM}", "kw_index", 0),
+        (f"(size_t){GROUP} * {SIZE} + (size_t) {ITEM}", "kw_index", 0),
+    ],
+)
+def test_a_computed_global_index_is_one(index: str, kept: str, axis: int) -> None:
+    block = [64 if number == axis else 1 for number in range(axis + 1)]
+    grid = ["ceil_div(n, 64)" if size == 64 else 1 for size in block]
+    computed = made(BY_ROW.format(index=index.format(axis, axis, axis)), grid=grid, block=block)
+    asked = made(BY_ROW.format(index=f"get_global_id({axis})"), grid=grid, block=block)
+    assert computed.template.parameters == asked.template.parameters
+    assert computed.template.launch == asked.template.launch
+    assert constraints(computed) == constraints(asked)
+    assert (f"row = {kept};" in computed.template.source.text) == (axis == 0)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        f"2 * {GROUP} * {SIZE} + {ITEM}",
+        f"2 * (int){GROUP} * {SIZE} + {ITEM}",
+        f"{GROUP} * {SIZE} + {ITEM} * 4",
+        f"n - {GROUP} * {SIZE} + {ITEM}",
+        f"abs({GROUP} * {SIZE}) + {ITEM}",
+        f"{GROUP} * ({SIZE} * 2) + {ITEM}",
+    ],
+)
+def test_what_is_not_a_global_index_fixes_the_block(index: str) -> None:
+    source = BY_ROW.format(index=index.format(0, 0, 0)).replace("++j", "j += get_local_size(0)")
+    assert "BLOCK" not in made(source).template.parameters
+
+
+@pytest.mark.parametrize("product", ["group * size", "(size * 2) * (int)group"])
+def test_variables_that_hold_block_and_size_count_too(product: str) -> None:
+    result = made(
+        "kernel void k(global half *x, int n) { int group = (int)get_group_id(0);\n"
+        "  int size = get_local_size(0), first = " + product + ";\n"
+        "  for (int j = get_local_id(0); j < n; j += size) x[first + j] = 1; }",
+        grid=["n"],
+    )
+    assert why(result, "block[0]") == "not tuned: the number of blocks may depend on their size"
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "fixed"),
+    [
+        ("ceil_div(n, 64)", 64, True),
+        ("ceil_div(n, 128)", 64, True),
+        ("ceil_div(n, min(n, 512))", "min(n, 512)", True),
+        ("ceil_div(n, 16)", 64, False),
+        ("ceil_div(n, 192)", 64, False),
+        ("64", 64, False),
+        ("n", "min(n, 512)", False),
+    ],
+)
+def test_a_grid_that_divides_by_the_block_fixes_it(grid: str, block: object, fixed: bool) -> None:
+    result = made(
+        "kernel void k(global half *x, int n) { int first = get_group_id(0) * 192;\n"
+        "  for (int j = get_local_id(0); j < n; j += get_local_size(0)) x[first + j] = 1; }",
+        grid=[grid],
+        block=[block],
+    )
+    assert ("BLOCK" in result.template.parameters) != fixed
 
 
 def test_a_template_kernel_is_not_coarsened() -> None:
