@@ -314,6 +314,15 @@ _TOO_LARGE: Mapping[str, float] = {
 """From where on each floating-point type rounds to infinity: half a step past its largest number.
 Integers, since a float of Python does not hold the last one."""
 
+_TOO_SMALL: Mapping[str, float] = {
+    "float8_e4m3": 2**-10,
+    "float8_e5m2": 2**-17,
+    "float16": 2**-25,
+    "bfloat16": 2**-134,
+    "float32": 2**-150,
+}
+"""Up to where each type below float64 rounds to 0: half its smallest subnormal number."""
+
 
 def _number(given: Number | None, dtype: str, symbols: Mapping[str, Value]) -> int | float:
     if given is None:
@@ -345,6 +354,11 @@ def holds(dtype: str, value: float) -> bool:
         return not _TOO_LARGE[dtype] <= abs(value) < math.inf
     low, high = integer_limits(dtype)
     return low <= value <= high and value == int(value)
+
+
+def rounds_to_zero(dtype: str, value: float) -> bool:
+    """Whether a number that is not 0 is 0 in a floating-point type."""
+    return 0 < abs(value) <= _TOO_SMALL.get(dtype, 0)
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:

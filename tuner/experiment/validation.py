@@ -207,9 +207,15 @@ def _messages(cls: type, located: list[_Located]) -> Iterator[tuple[Path, str, b
             yield item.path, _unknown_key(str(item.path[-1]), known), True
         elif item.type != "missing" and not (item.type == "too_short" and item.data):
             by_value[item.path].append(item)
+    short: dict[Path, str] = {}
     for item in located:
-        if item.type == "missing" and (item.path, item.missing) not in misspelt:
+        if item.type == "missing" and isinstance(item.data, list):
+            needed, given = int(item.missing) + 1, len(item.data)
+            short[item.path] = f"needs {needed} values, not {given}"  # the last one missing counts
+        elif item.type == "missing" and (item.path, item.missing) not in misspelt:
             yield item.path, f"missing key '{item.missing}'", True
+    for path, text in short.items():
+        yield path, text, False
     for path, items in by_value.items():
         yield path, _message(items), False
 

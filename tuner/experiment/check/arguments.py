@@ -9,9 +9,11 @@ from tuner.experiment.arguments import (
     IntegerRange,
     OffsetsTo,
     ResolvedArgument,
+    holds,
     integer_limits,
     item_bytes,
     resolve_argument,
+    rounds_to_zero,
 )
 from tuner.experiment.check.expressions import places
 from tuner.experiment.check.finding import Finding, listed
@@ -209,8 +211,9 @@ def _sizes(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> I
         except SpecError as error:
             yield Finding(path, str(error))
             continue
-        message = _fill_problem(resolved) or _key_problem(argument, experiment, binding)
-        if message:
+        if message := _range_problem(resolved):
+            yield Finding((*path, "range"), message)
+        elif message := _fill_problem(resolved) or _key_problem(argument, experiment, binding):
             yield Finding(path, f"argument '{argument.name}': {message}")
     for key in ("bytes", "flops"):
         cost = getattr(experiment.cost, key) if experiment.cost else None
@@ -220,6 +223,16 @@ def _sizes(experiment: Experiment, binding: ShapeBinding, wrong: set[Path]) -> I
             and (message := _below(cost, binding, 0))
         ):
             yield Finding(("cost", key), message)
+
+
+def _range_problem(argument: ResolvedArgument) -> str | None:
+    dtype = argument.dtype
+    for end in argument.range or ():
+        if not holds(dtype, end):
+            return f"range ends at {end!r}, which {dtype} does not hold: narrow it"
+        if rounds_to_zero(dtype, end):
+            return f"range ends at {end!r}, which {dtype} rounds to 0: write 0, or narrow it"
+    return None
 
 
 def _fill_problem(argument: ResolvedArgument) -> str | None:
