@@ -178,6 +178,19 @@ def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes | None:
     return data
 
 
+def given_path(folder: Path, given: str) -> Path:
+    """The path of a file that the user names, relative to a folder.
+
+    Raises:
+        ValueError: the name is empty or holds a zero byte.
+    """
+    if not given:
+        raise ValueError("names no file: write its path")
+    if "\0" in given:
+        raise ValueError(f"{given!r} is no path: it holds a zero byte")
+    return folder / given
+
+
 def given_text(path: Path, limit: int) -> str:
     """The UTF-8 text of a file that the user names, read as :func:`given_bytes` does.
 

@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from tuner.backends.registry import backends
 from tuner.experiment.recorded_results import best_recorded
 from tuner.expressions import shown
-from tuner.files import given_bytes, given_text, packed, unpacked
+from tuner.files import given_bytes, given_path, given_text, packed, unpacked
 from tuner.trial import Value
 
 MAX_FILE_BYTES = 1 << 20
@@ -98,13 +98,13 @@ def read_text(path: Path) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def directory_of(info: ValidationInfo, given: str) -> Path:
-    """The folder that paths are relative to; raises ``ValueError`` where files are refused."""
+def _place(info: ValidationInfo, given: str) -> Path:
+    """A file by its path in a spec; raises ``ValueError`` where files are refused."""
     if info.context is None:
         raise ValueError(f"names the file {shown(given)}, but only inline text is accepted here")
     directory = info.context["directory"]
     assert isinstance(directory, Path)
-    return directory
+    return given_path(directory, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Source:
 def _read_source(given: object, info: ValidationInfo) -> object:
     if not isinstance(given, str):
         return given
-    path = directory_of(info, given) / given
+    path = _place(info, given)
     return Source(name=path.name, text=read_text(path))
 
 
@@ -133,7 +133,7 @@ SourceFile = Annotated[
 def _read_bytes(given: object, info: ValidationInfo) -> object:
     if not (isinstance(given, dict) and given.keys() == {"file"}):
         return given
-    path = directory_of(info, str(given["file"])) / str(given["file"])
+    path = _place(info, str(given["file"]))
     return given_bytes(path, MAX_STRUCT_BYTES).hex()
 
 
@@ -184,7 +184,7 @@ class BinaryContents:
 def _read_binary(given: object, info: ValidationInfo) -> object:
     if not isinstance(given, str):
         return given
-    path = directory_of(info, given) / given
+    path = _place(info, given)
     contents = given_bytes(path, MAX_BINARY_BYTES)
     data = packed(contents)
     if len(data) > MAX_PACKED_CHARACTERS:
@@ -219,7 +219,7 @@ def _read_function(given: object, info: ValidationInfo) -> object:
     file, separator, function = given.rpartition(":")
     if not separator or not file.endswith(".py") or not function.isidentifier():
         raise ValueError(f"{shown(given)} is not of the form file.py:function")
-    path = directory_of(info, given) / file
+    path = _place(info, file)
     return PythonFunction(file=path.name, text=read_text(path), function=function)
 
 
@@ -236,7 +236,7 @@ def _read_seeds(given: object, info: ValidationInfo) -> object:
         return tuple(given)
     if not isinstance(given, str):
         return given
-    return best_recorded(directory_of(info, given) / given)
+    return best_recorded(_place(info, given))
 
 
 Seeds = Annotated[

@@ -27,7 +27,7 @@ from tuner.experiment.validation import adapter, mended, validate
 from tuner.experiment.yaml_document import Data, Document, parse
 from tuner.experiment.yaml_document import Path as DataPath
 from tuner.expressions import closest
-from tuner.files import is_plain
+from tuner.files import given_path, is_plain
 
 T = TypeVar("T")
 
@@ -173,7 +173,8 @@ def _read(path: Path) -> Document:
     try:
         text = read_text(path)
     except ValueError as error:
-        raise SpecProblems.of([Problem(str(path), None, "", str(error))]) from None
+        what = str(error).removeprefix(f"{path} ").removesuffix(f": {path}")
+        raise SpecProblems.of([Problem(str(path), None, "", what)]) from None
     return parse(text, str(path))
 
 
@@ -182,8 +183,8 @@ def _template(
 ) -> tuple[Template | None, Document]:
     """The template from a separate file, and that file's document."""
     assert isinstance(document.data, dict)
-    path = directory / str(document.data["template"])
     try:
+        path = given_path(directory, str(document.data["template"]))
         text = read_text(path)
     except ValueError as error:
         problems.append(document.problem(("template",), str(error)))
@@ -275,8 +276,9 @@ def _as_built(
     written = section.get("source") if isinstance(section, dict) else None
     place = directory / (written if isinstance(written, str) else kernel.source.name)
     try:
-        built = source_build(place, directory, commands=directory / kernel.compile_commands)
-    except SpecError as error:
+        commands = given_path(directory, kernel.compile_commands)
+        built = source_build(place, directory, commands=commands)
+    except (SpecError, ValueError) as error:
         problems.append(document.problem(("kernel", "compile_commands"), str(error)))
         return experiment
     macros = (one.partition("=")[::2] for one in built.defines)

@@ -21,7 +21,7 @@ from tuner.experiment import contents, model
 from tuner.experiment.model import ShapeBinding
 from tuner.experiment.problems import Problem
 from tuner.experiment.yaml_document import Data, Document, Path
-from tuner.expressions import closest, nearest
+from tuner.expressions import closest, described, nearest
 
 T = TypeVar("T")
 
@@ -271,10 +271,13 @@ def _message(errors: list[_Located]) -> str:
         return f"'{first.data}': {_NOT_SUPPORTED[first.data]} is not supported yet"
     if isinstance(first.data, str) and first.data in _CHANGED and _union(errors):
         return _CHANGED[first.data]
-    given = _shown(first.data)
+    given = described(first.data)
     if first.type == "string_pattern_mismatch":
         pattern = first.error["ctx"]["pattern"]
         return f"{given} is not a name that may stand here: it must match {pattern}"
+    if first.type == "string_too_long":
+        limit = first.error["ctx"]["max_length"]
+        return f"{given} has {len(str(first.data))} characters; at most {limit} are allowed"
     if first.type in ("too_short", "too_long"):
         limit = first.error["ctx"].get("min_length") or first.error["ctx"].get("max_length")
         return f"needs at {'least' if first.type == 'too_short' else 'most'} {limit} entries"
@@ -291,16 +294,3 @@ def _union(errors: list[_Located]) -> bool:
 def _choices(error: _Located) -> list[str]:
     expected = str(error.error.get("ctx", {}).get("expected", ""))
     return re.findall(r"'([^']*)'", expected)
-
-
-def _shown(data: Data) -> str:
-    if isinstance(data, dict):
-        return "a mapping"
-    if isinstance(data, list):
-        return "a list"
-    if data is None:
-        return "nothing"
-    if isinstance(data, bool):
-        return str(data).lower()
-    text = repr(data)
-    return text if len(text) <= 60 else text[:57] + "..."

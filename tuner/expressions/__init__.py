@@ -20,7 +20,15 @@ from tuner.device import Device
 from tuner.expressions import c, fold, mask, postfix, scalar, tree
 from tuner.expressions.c import C_HELPERS
 from tuner.expressions.mask import Bools, Column, Values
-from tuner.expressions.tree import RESERVED, ExpressionError, Kind, closest, nearest, shown
+from tuner.expressions.tree import (
+    RESERVED,
+    ExpressionError,
+    Kind,
+    closest,
+    described,
+    nearest,
+    shown,
+)
 from tuner.trial import Value
 
 __all__ = [
@@ -30,6 +38,7 @@ __all__ = [
     "ExpressionError",
     "Kind",
     "closest",
+    "described",
     "nearest",
     "shown",
 ]
@@ -196,8 +205,8 @@ class Expression:
         if isinstance(given, cls):
             return given
         if not isinstance(given, bool | int | str):
-            kind = "a fraction" if isinstance(given, float) else f"a {type(given).__name__}"
-            raise ValueError(f"an expression is text, an integer or a bool, not {kind}")  # noqa: TRY004
+            kind = "a fraction" if isinstance(given, float) else described(given)
+            raise ValueError(f"an expression is text, an integer, true or false, not {kind}")  # noqa: TRY004
         return cls.parse(given)
 
     def _plain(self) -> Value:

@@ -16,7 +16,7 @@ from typing import Any, Self
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from tuner.expressions.tree import MAX_DEPTH, ExpressionError, Kind, nearest, read, shown
+from tuner.expressions.tree import MAX_DEPTH, ExpressionError, Kind, described, nearest, read, shown
 
 _LARGEST = sys.float_info.max
 
@@ -124,7 +124,7 @@ class RealExpression:
         if isinstance(given, cls):
             return given
         if not isinstance(given, str):
-            raise ValueError(f"an expression is text, not a {type(given).__name__}")  # noqa: TRY004
+            raise ValueError(f"an expression is text, not {described(given)}")  # noqa: TRY004
         return cls.parse(given)
 
 

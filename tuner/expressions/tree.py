@@ -159,6 +159,20 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
+def described(given: object) -> str:
+    """Data of a file for a message: what it is, or a plain value itself."""
+    if isinstance(given, dict):
+        return "a mapping"
+    if isinstance(given, list | tuple):
+        return "a list"
+    if given is None:
+        return "nothing"
+    if isinstance(given, bool):
+        return str(given).lower()
+    text = repr(given)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def constant(value: Value) -> Const:
     """A literal, checked: integers fit 64 bits, strings are printable and short."""
     if isinstance(value, str):

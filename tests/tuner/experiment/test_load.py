@@ -140,6 +140,15 @@ BAD = [
     ("language: opencl", "language: hip", "spec.yaml:4: 'hip': HIP is not supported yet"),
     ("language: opencl", "language: opencll", "did you mean 'opencl'?"),
     ("source: scale.cl", "source: gone.cl", "spec.yaml:5: no such file"),
+    ("name: scale\nk", f"name: {'a' * 81}\nk", "spec.yaml:2: 'aaa|81 characters; at most 80"),
+    ("source: scale.cl", 'source: ""', "spec.yaml:5: names no file: write its path"),
+    ("source: scale.cl", r'source: "a\0b"', "is no path: it holds a zero byte"),
+    ("template: template.yaml", 'template: ""', "names no file: write its path"),
+    ("reference.py:scale", r'"a\0b.py:f"', "is no path: it holds a zero byte"),
+    ('["ceil_div(n, 64)"]', "null", "spec.yaml:7: an expression is text, an integer, true or"),
+    ('["ceil_div(n, 64)"]', "{}", "true or false, not a mapping"),
+    ("block: [64]", "block: [64], shared_bytes: null", "true or false, not nothing"),
+    ("block: [64]", "block: [[64]]", "true or false, not a list"),
     ("source: scale.cl", "source: .", "not a regular file"),
     ("source: scale.cl", "source: " + "x" * 300, "File name too long"),
     ("entry: scale\n", "entry: scala\n", "no kernel 'scala' in scale.cl; did you mean 'scale'?"),
@@ -195,7 +204,7 @@ BAD = [
     ("range: [-3, 3]", "range: [-1e39, 1e39]", "range ends at -1e+39, which float32 does not hold"),
     ("range: [-3, 3]", "range: [1e-320, 1e-310]", "which float32 rounds to 0: write 0, or"),
     ("value: n}", "value: 7, range: [0, 2**31]}", "should be a number"),
-    ("value: n}", "value: 7, range: [0, 2147483648]}", "ends at 2147483648.0, which int32 does not"),
+    ("value: n}", "value: 7, range: [0, 2147483648]}", "ends at 2147483648.0, which int32"),
     ("value: n}", "value: 7, range: [0.5, 9]}", "range ends at 0.5, which int32 does not hold"),
     ("range: [-3, 3]", "align: 12", "power of two"),
     ("range: [-3, 3]", "align: 2", "smaller than one float32"),
@@ -317,7 +326,7 @@ def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, messag
         ("{x: 1 / (n - 777)}", "'1 / (n - 777)' has no value at n=777"),
         ("{x: 1 if n else 2}", "outside the grammar of real numbers"),
         ("{'x y': n / seconds}", "'x y' is not a name that may stand here: it must match ^[A-Z"),
-        ("{x: }", "an expression is text, not a NoneType"),
+        ("{x: }", "an expression is text, not nothing"),
         ("{speedup: n / seconds}", "'speedup' is a column of the tables: rename the metric"),
     ],
 )
@@ -451,17 +460,18 @@ def test_all_problems_at_once_each_with_line_and_caret(tmp_path):
     [
         (b"", "should be a mapping"),
         (b"[]", "should be a mapping"),
-        (b"\xff\xfe", "not UTF-8"),
-        (b"a\0b", "zero byte"),
-        (b"a: " + b"x" * (1 << 20), "larger than"),
+        (b"\xff\xfe", "a.yaml: is not UTF-8 text"),
+        (b"a\0b", "a.yaml: is not a text file: it contains a zero byte"),
+        (b"a: " + b"x" * (1 << 20), "a.yaml: is larger than"),
         (b"template: t.yaml", "missing key 'kernel'"),
     ],
 )
 def test_files_that_are_no_spec(tmp_path, data, message):
     path = tmp_path / "a.yaml"
     path.write_bytes(data)
-    with pytest.raises(SpecError, match=re.escape(message)):
+    with pytest.raises(SpecError, match=re.escape(message)) as raised:
         load_experiment(path)
+    assert str(raised.value).partition("\n")[0].count("a.yaml") == 1
 
 
 def test_a_missing_spec(tmp_path):
