@@ -175,7 +175,9 @@ class _DocumentReader:
                 raise self._refusal(event, f"more than {MAX_KEYS} keys in one mapping")
             key, mark = event.value, _mark(event)
             self._check_key(event, mark)
-            if key in items:
+            if not _is_text(key):
+                self._node(next(events), events, (*path, key))
+            elif key in items:
                 message = f"duplicate key '{key}', first on line {self.keys[(*path, key)].line}"
                 self.problems.append(self.problem(mark, message))
                 self._node(next(events), events, (*path, key, "duplicate"))
@@ -192,9 +194,7 @@ class _DocumentReader:
 
     def _scalar(self, event: ev.ScalarEvent, mark: Mark) -> Data:
         text = event.value
-        try:
-            text.encode()
-        except UnicodeEncodeError:
+        if not _is_text(text):
             self.problems.append(self.problem(mark, "half of a surrogate pair is not text"))
             return ""
         if event.style is not None:
@@ -219,6 +219,11 @@ class _DocumentReader:
         if message:
             self.problems.append(self.problem(mark, message))
         return text
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written: YAML's escapes also give halves of surrogate pairs."""
+    return not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def _depth(data: Data) -> int:

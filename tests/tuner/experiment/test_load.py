@@ -255,6 +255,8 @@ BAD = [
     ("trials: 10", "trails: 10", "did you mean 'trials'?"),
     ("template: template.yaml", "template: gone.yaml", "no such file"),
     ("template: template.yaml", "template: 3", "should be a mapping, not 3"),
+    ("cost:", '"\\ud800": 1\ncost:', "spec.yaml:18: half of a surrogate pair is not text"),
+    ("{n: 1000}", r'{n: 1000, "a\udfff": [1]}', "spec.yaml:15: half of a surrogate pair"),
     ("cost:", "cost: {}\ncost:", "duplicate key 'cost', first on line 18"),
 ]  # fmt: skip
 
