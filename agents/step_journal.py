@@ -18,6 +18,7 @@ from agents.llm.port import Reply, Role, StepKey
 from agents.llm.replay import Exchange
 from tuner.errors import EnvironmentProblem, JournalUnwritable, SpecError
 from tuner.files import UnreadableFile, first_problem, make_folder, read_bounded, write_whole
+from tuner.printable import counted
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class CallTotals:
 
     def __str__(self) -> str:
         return (
-            f"{self.calls} {'call' if self.calls == 1 else 'calls'}, {self.input_tokens} tokens "
+            f"{counted(self.calls, 'call')}, {self.input_tokens} tokens "
             f"read, {self.output_tokens} written, {self.cost_usd:.4f} USD"
         )
 

@@ -1,4 +1,4 @@
-"""Makes text from outside safe to show: control and invisible formatting characters as escapes.
+"""Text that is safe and right to show: hidden characters as escapes, nouns behind their number.
 
 A compiler's log, a kernel's name or a reply could otherwise move the cursor, hide text or reverse
 its direction.
@@ -27,6 +27,11 @@ def printable_line(text: str) -> str:
 def visible(text: str) -> str:
     """Text of several lines, without anything hidden in it: for readers that escapes mislead."""
     return _IN_TEXT.sub("", text)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: "1 loop", "3 loops"; ``plural`` where that is not noun and s."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _escaped(found: re.Match[str]) -> str:

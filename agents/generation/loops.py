@@ -6,6 +6,7 @@ from dataclasses import replace
 from agents.generation.draft import Draft
 from tuner.csource.kernels import KernelSource, called_functions
 from tuner.experiment.model import Experiment
+from tuner.printable import counted
 
 _NUMERIC = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+unroll[ \t(]+(\d+)\)?[ \t]*$", re.MULTILINE)
 _LOOPS = ("for_statement", "for_range_loop", "while_statement", "do_statement")
@@ -48,7 +49,10 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
     return (
         replace(draft, source=source)
         .with_parameter(name, values)
-        .noted(name, f"{len(edits)} loops may overlap their iterations; 0 lets the compiler decide")
+        .noted(
+            name,
+            f"iterations of {counted(len(edits), 'loop')} may overlap; 0 lets the compiler decide",
+        )
     )
 
 

@@ -15,7 +15,7 @@ from cluster.campaigns.folder import Record
 from cluster.campaigns.plan import PlannedRun
 from cluster.commands.results import history_of, result_of, rounds_of, tried
 from tuner.errors import KernelwrightError
-from tuner.printable import printable_line
+from tuner.printable import counted, printable_line
 from tuner.report.document import Document, Section, Table
 from tuner.report.markdown import markdown
 from tuner.results.result import Result
@@ -147,7 +147,7 @@ def sentence(rows: Sequence[Row]) -> str:
     partly = sum(row.faster_on is not None for row in rows)
     some = f", {partly} of them on some shapes only" if partly else ""
     more = f"; {others}" if others else ""
-    return f"{count['improved']} of {len(rows)} kernels improved{some}{more}."
+    return f"{count['improved']} of {counted(len(rows), 'kernel')} improved{some}{more}."
 
 
 def text(rows: Sequence[Row], width: int) -> str:
@@ -183,7 +183,7 @@ def as_markdown(name: str, date: str, rows: Sequence[Row]) -> str:
     verdicts = tuple((row.name, row.words or row.outcome_text, row.run or row.spec) for row in rows)
     document = Document(
         title=f"Campaign {name}",
-        subtitle=f"{len(rows)} kernels, begun {date}",
+        subtitle=f"{counted(len(rows), 'kernel')}, begun {date}",
         verdict=sentence(rows),
         sections=(
             Section(

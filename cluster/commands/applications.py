@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import typer
 
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
+from tuner.printable import counted
 from tuner.report.text import time_text
 from workers.interposer.application import Ended, InterposerSettings, run_application
 from workers.interposer.assembly import (
@@ -155,7 +156,7 @@ def _nothing_captured(kernel: str, traces: Sequence[Trace]) -> str:
 def _say_truncated(recording: Recording, max_mib: int) -> None:
     truncated = sum(buffer.truncated for launch in recording.launches for buffer in launch.buffers)
     if truncated:
-        say(f"{truncated} buffers were cut at {max_mib} MiB; raise --max-mib for all of them")
+        say(f"{counted(truncated, 'buffer')} cut at {max_mib} MiB; raise --max-mib to keep all")
     for note in dict.fromkeys(note for launch in recording.launches for note in launch.notes):
         say(f"a replay is incomplete: {note}")
 
@@ -193,9 +194,11 @@ def _table(kernels: Sequence[KernelProfile]) -> Iterator[str]:
             mean = f"{time_text(shape.mean_ns)} each" if shape.mean_ns else "not timed"
             yield _fitted(f"  {_described(shape)}", f"{shape.launches} × {mean}")
         if len(kernel.shapes) > _SHAPES_SHOWN:
-            yield f"  … {len(kernel.shapes) - _SHAPES_SHOWN} other shapes (all with --json)"
+            others = counted(len(kernel.shapes) - _SHAPES_SHOWN, "other shape")
+            yield f"  … {others} (all with --json)"
         if kernel.untimed:
-            yield f"  {kernel.untimed} launches were not timed and are not in the GPU time"
+            untimed = counted(kernel.untimed, "launch", "launches")
+            yield f"  {untimed} not timed and not in the GPU time"
 
 
 def _row(name: str, *columns: str) -> str:

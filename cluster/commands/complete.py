@@ -44,6 +44,7 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.files import make_folder
+from tuner.printable import counted
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -163,7 +164,7 @@ class _Trial:
         """What a reference that passed equals; empty if there is nothing to compare with."""
         told = []
         if self._cases:
-            told.append(f"the captured results of {len(self._cases)} shapes")
+            told.append(f"the captured results of {counted(len(self._cases), 'shape')}")
         if self._bench is not None:
             told.append(f"the baseline on {self._device.name}")
         return " and ".join(told)

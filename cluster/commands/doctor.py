@@ -12,6 +12,7 @@ from cluster.jobs.node_report import READY, REPORT, NodeReport, node_report
 from cluster.settings import Settings
 from tuner.backends.registry import backends
 from tuner.errors import EnvironmentProblem
+from tuner.printable import counted
 from workers.devices.discover import Found
 
 
@@ -70,8 +71,8 @@ def _nodes(here: NodeReport, cluster: Survey) -> Iterator[tuple[str, str]]:
             continue
         report = node.report
         devices = ", ".join(_device(one) for one in report.devices if one.device) or "no device"
-        counted = f"{report.cpus} processors, {node.gpus} GPUs of Ray"
-        yield "node", f"{node.address} ({report.host}): {counted}; {devices}"
+        extent = f"{counted(report.cpus, 'processor')}, {counted(node.gpus, 'GPU')} of Ray"
+        yield "node", f"{node.address} ({report.host}): {extent}; {devices}"
         for problem in _amiss(here, node, report):
             yield "", problem
 

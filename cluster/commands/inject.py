@@ -15,6 +15,7 @@ from tuner.export.bundle import Export
 from tuner.export.substitution import SubstitutionRule, substitution_rules
 from tuner.journal.history import History
 from tuner.plan import Binary, Build
+from tuner.printable import counted
 from tuner.report.text import time_text
 from tuner.trial import Rejected
 from workers.compilers.worker import CompileWorker
@@ -178,12 +179,16 @@ def _line(kernel: InjectedKernel) -> str:
     compared = kernel.equal + kernel.different
     parts = []
     if compared:
-        parts.append(f"{compared} launches compared, {kernel.different} different")
+        parts.append(
+            f"{counted(compared, 'launch', 'launches')} compared, {kernel.different} different"
+        )
         worst = f", at most by {kernel.worst:.3g}" if kernel.unequal else ""
-        parts.append(f"{kernel.unequal} elements not equal bit for bit{worst}")
+        parts.append(f"{counted(kernel.unequal, 'element')} not equal bit for bit{worst}")
     if kernel.substituted:
         graphs = f" ({kernel.recorded} of them into graphs)" if kernel.recorded else ""
-        parts.append(f"{kernel.substituted} launches of tuned kernels{graphs}")
+        parts.append(
+            f"{counted(kernel.substituted, 'launch', 'launches')} of tuned kernels{graphs}"
+        )
     if kernel.fell_back:
         parts.append(f"{kernel.fell_back} fell back to the original")
     parts += [f"{count} of the original: {reason}" for reason, count in kernel.original.items()]

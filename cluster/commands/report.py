@@ -28,7 +28,7 @@ from cluster.runs.search_run import EXPORT, write_derived
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.files import inside, write_whole
 from tuner.journal.history import History
-from tuner.printable import printable
+from tuner.printable import counted, printable
 from tuner.report.cells import cells_csv
 from tuner.report.document import Document
 from tuner.report.html import html
@@ -202,8 +202,9 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
         typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
         return
     if summary is not None and len(summary.rounds) > 1:
+        configurations = counted(tried(histories.values()), "configuration")
         typer.echo(
-            f"{tried(histories.values())} configurations in {len(summary.rounds)} rounds; the "
+            f"{configurations} in {len(summary.rounds)} rounds; the "
             f"result below is from round {summary.searched}:"
         )
     width = terminal_width()

@@ -17,6 +17,7 @@ from tuner.engine.work import BenchSetup
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.plan import CellPlan
+from tuner.printable import counted
 from tuner.trial import Configuration, Full, Infeasible, Measured, Outcome, Rejected, Value
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
@@ -133,7 +134,7 @@ def _show(
                     took += f", {cell.energy.millijoules:.4g} mJ"
                     baseline += f", {cell.energy.baseline_mj:.4g} mJ"
                 near = f"half of them within {cell.mad_ns / 1000:.2f} µs"
-                of = f"median of {cell.samples} timings in one process, {near}"
+                of = f"median of {counted(cell.samples, 'timing')} in one process, {near}"
                 typer.echo(f"  {shape}: {took}, {baseline}, {1 / cell.ratio:.2f}× ({of})")
             elif isinstance(cell, Infeasible):
                 typer.echo(f"  {shape}: infeasible: {cell.reason}")

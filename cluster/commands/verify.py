@@ -30,6 +30,7 @@ from tuner.export.recheck import RULE, Recheck, outcome, recheck
 from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
 from tuner.journal.facts import ConfirmationSampled
 from tuner.plan import Plan
+from tuner.printable import counted
 from tuner.results.statistics import interval_text
 from tuner.trial import Configuration, Rejected
 from workers.bench.device_bench import DeviceBench
@@ -91,13 +92,13 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
     if unclear := [f"{c.variant} on {c.shape}" for c in checks if c.verdict == "unclear"]:
         more = [f"{len(unclear) - _NAMED} more"] if len(unclear) > _NAMED else []
         typer.echo(
-            f"kernelwright: {len(unclear)} of {len(checks)} claims are unclear "
+            f"kernelwright: {len(unclear)} of {counted(len(checks), 'claim')} unclear "
             f"({'; '.join([*unclear[:_NAMED], *more])}): intervals too wide to decide; rerun on an "
             "idle device",
             err=True,
         )
     if found == "fails":
-        raise NothingValid(f"{counts['fails']} of {len(checks)} claims fail")
+        raise NothingValid(f"{counts['fails']} of {counted(len(checks), 'claim')} failed")
 
 
 def _exported(folder: Path) -> dict[str, str]:

@@ -23,6 +23,7 @@ from cluster.fleets.local import target_remedy
 from cluster.fleets.slots import WorkerLost
 from tuner.device import Backend, Device
 from tuner.errors import EnvironmentProblem, KernelwrightError
+from tuner.printable import counted
 
 STRAGGLER_SECONDS = 15.0
 """How long further benches may take after the first."""
@@ -114,7 +115,7 @@ async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken
                 )
         else:
             raise EnvironmentProblem(
-                f"{_count(share.least)} asked for and {group.free} of {group.gpus} free: "
+                f"{counted(share.least, 'GPU')} asked for and {group.free} of {group.gpus} free: "
                 f"{await asyncio.to_thread(gpu_holders, held)}; wait for them with --wait, ask for "
                 "fewer with --gpus, or end a run with `kernelwright stop RUN`"
             )
@@ -129,9 +130,11 @@ async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken
             return Taken(device=device, benches=taken, group=group, refused=refused | occupied)
         found = _found(devices, wanted) + _words(refused | occupied)
         if not claim.waits:
-            raise EnvironmentProblem(f"{_count(share.least)} of one model asked for: {found}")
+            raise EnvironmentProblem(
+                f"{counted(share.least, 'GPU')} of one model asked for: {found}"
+            )
         with claim.waiting():
-            claim.words = f"waiting for {_count(share.least)}: {found}"
+            claim.words = f"waiting for {counted(share.least, 'GPU')}: {found}"
             await asyncio.sleep(1 + secrets.randbelow(1000 * ASIDE_SECONDS) / 1000)
 
 
@@ -200,7 +203,7 @@ def _fitting(types: Mapping[str, T], wanted: str | None) -> dict[str, T]:
 async def _tell(claim: Claim, held: int) -> None:
     """Say what the run waits for."""
     holders = await asyncio.to_thread(gpu_holders, held)
-    claim.words = f"waiting for {_count(claim.share.least)}: {holders}"
+    claim.words = f"waiting for {counted(claim.share.least, 'GPU')}: {holders}"
 
 
 async def _settled(look: Callable[[], NodeGroup], share: Share) -> NodeGroup:
@@ -328,7 +331,3 @@ def _found(devices: Mapping[ActorBench, Device], wanted: str | None) -> str:
     names = Counter(device.name for device in devices.values())
     each = ", ".join(f"{count} × {name}" for name, count in names.items()) or "nothing"
     return f"{each} found room{f', {wanted!r} wanted' if wanted else ''}"
-
-
-def _count(gpus: int) -> str:
-    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"

@@ -42,6 +42,7 @@ from tuner.journal.facts import (
     Span,
     TrialCompiled,
 )
+from tuner.printable import counted
 from tuner.trial import Rejected
 
 RESTART_POLL_SECONDS = 0.5
@@ -139,8 +140,9 @@ class PooledFleet:
         if not self._missing:
             return ""
         count, (bench, reason) = len(self._missing), list(self._missing.items())[-1]
-        benches = "1 bench lost (" if count == 1 else f"{count} benches lost (the last "
-        return f"{benches}on {bench.node or 'an unknown node'}: {reason})"
+        last = "the last " if count > 1 else ""
+        where = f"{last}on {bench.node or 'an unknown node'}"
+        return f"{counted(count, 'bench', 'benches')} lost ({where}: {reason})"
 
     @property
     def benches_waiting(self) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 from cluster.watching.follower import RunPicture
 from cluster.watching.workers import WorkerTable, losses, worker_table
 from tuner.engine.progress import duration
-from tuner.printable import printable_line
+from tuner.printable import counted, printable_line
 from tuner.report.convergence import Climb
 
 MOST_COLUMNS = 110
@@ -74,7 +74,7 @@ def _progress(picture: RunPicture) -> str:
     if not picture.round:
         return f"{picture.words}; {lasted} in all"
     place = f"round {picture.round} of {picture.rounds}"
-    return f"{place}: {picture.words}; {picture.tried} trials, {lasted} in all"
+    return f"{place}: {picture.words}; {counted(picture.tried, 'trial')}, {lasted} in all"
 
 
 def _climb(climbs: Sequence[Climb]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cluster.watching.follower import RunPicture
 from tuner.engine.progress import duration
 from tuner.journal.counts import RunCounts, WorkerCounts
+from tuner.printable import counted
 from tuner.report.timeline import share_text
 
 _UUID = re.compile("([0-9a-f]{8})[0-9a-f]{24}$")
@@ -41,10 +42,9 @@ def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> W
     shown = benches if len(benches) <= most else benches[: most - 1]
     groups = [(_short(name), [one]) for name, one in shown]
     if others := [one for _, one in benches[len(shown) :]]:
-        groups.append((f"{len(others)} more benches", others))
+        groups.append((counted(len(others), "more bench", "more benches"), others))
     if compilers:
-        name = "1 compile worker" if len(compilers) == 1 else f"{len(compilers)} compile workers"
-        groups.append((name, compilers))
+        groups.append((counted(len(compilers), "compile worker"), compilers))
     live = picture.state == "running"
     return WorkerTable(
         head=("worker", "trials", "busy", *(("last minute", "last answer") if live else ())),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tuner.engine.session import Session
 from tuner.experiment.longest import LONGEST_SECONDS
 from tuner.journal.history import History
+from tuner.printable import counted
 
 ENDLESS = LONGEST_SECONDS
 """The trials, and the seconds, of a search without an end of its own."""
@@ -117,7 +118,7 @@ class RunProgress:
                 checked = ", checking winners for memory errors and races" if examined else ""
                 done = f"{min(self.confirmations, self.processes)}/{self.processes}"
                 return f"confirm: {done} processes, {self.rejected} rejected{left}{checked}{best}"
-        return f"{self.phase}: {self.finished} trials, {self.rejected} rejected{best}"
+        return f"{self.phase}: {counted(self.finished, 'trial')}, {self.rejected} rejected{best}"
 
 
 class Pace:

@@ -9,6 +9,7 @@ from tuner.candidate import BASELINE
 from tuner.journal.facts import Entry, Profile, WorkKind
 from tuner.journal.history import History
 from tuner.journal.timeline import Timeline, spans, union
+from tuner.printable import counted
 from tuner.report.document import Facts, Part, Section, Table
 from tuner.report.figure import Bar, BarRow, Bars, Interval, Schedule
 from tuner.report.text import name_of
@@ -170,7 +171,7 @@ def time_section(found: Timeline, entries: Iterable[Entry]) -> Section:
             )
         )
     if found.lost:
-        parts.append(f"Lost with a worker and sent again: {len(found.lost)} times.")
+        parts.append(f"Lost with a worker and sent again: {counted(len(found.lost), 'time')}.")
     return Section(title="Where the time went", parts=tuple(parts))
 
 
@@ -193,7 +194,7 @@ def _schedule(found: Timeline, entries: Iterable[Entry]) -> Schedule | None:
         for began, ended in _joined(each, most)
     ]
     left_out = len(busy) - len(names)
-    more = f" {left_out} less busy workers are left out." if left_out else ""
+    more = f" {counted(left_out, 'less busy worker')} left out." if left_out else ""
     return Schedule(
         name="timeline",
         title="What each worker did",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tuner.candidate import BASELINE, INCUMBENT
+from tuner.printable import counted
 from tuner.report.wrapping import MOST_PROSE, WIDTH, hanging, wrapped
 from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
 from tuner.results.statistics import Comparison
@@ -105,7 +106,8 @@ def _heading(result: Result) -> str:
         counts.append(f"{unmeasured} not measured")
     lines = [
         f"{result.experiment} on {result.device or 'no device yet'} ({result.backend})",
-        f"{result.trials} configurations in {result.searched_seconds:.1f} s: {', '.join(counts)}",
+        f"{counted(result.trials, 'configuration')} in {result.searched_seconds:.1f} s: "
+        + ", ".join(counts),
     ]
     if result.ended:
         lines.append(f"search ended: {_ENDED[result.ended]}")

@@ -23,6 +23,7 @@ from tuner.journal.facts import (
 from tuner.journal.history import History
 from tuner.journal.timeline import spans
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Plan, Step, Usage
+from tuner.printable import counted
 from tuner.report.text import cost_text, labelled, time_text
 from tuner.report.wrapping import hanging
 from tuner.space.lower import lower
@@ -252,10 +253,12 @@ def _cell(cell: Cell | None) -> str:
             baseline = cost_text(cell.baseline_ns, energy.baseline_mj if energy else None)
             return (
                 f"{took} ± {time_text(cell.mad_ns)}, baseline {baseline}, "
-                f"{1 / cell.ratio:.3f}× ({cell.samples} timings)"
+                f"{1 / cell.ratio:.3f}× ({counted(cell.samples, 'timing')})"
             )
         case CutShort():
-            return f"cut short after {cell.samples} timings: clearly slower than the best"
+            return (
+                f"cut short after {counted(cell.samples, 'timing')}: clearly slower than the best"
+            )
         case Infeasible():
             return f"infeasible: {cell.reason}"
         case None:
@@ -269,7 +272,11 @@ def _step(step: Step) -> str:
 
 
 def _features(step: KernelStep) -> str:
-    parts = [f"{step.shared_bytes} bytes of dynamic shared memory"] if step.shared_bytes else []
+    parts = (
+        [f"{counted(step.shared_bytes, 'byte')} of dynamic shared memory"]
+        if step.shared_bytes
+        else []
+    )
     parts += ["cooperative"] if step.cooperative else []
     parts += ["dependent"] if step.dependent else []
     parts += [f"cluster {_axes(step.cluster)}"] if step.cluster != (1, 1, 1) else []
@@ -282,9 +289,10 @@ def _axes(axes: Sequence[int]) -> str:
 
 def _confirmed_line(one: Confirmed) -> str:
     plainly = ", launched plainly" if one.serialised else ""
+    processes = counted(one.processes, "process", "processes")
     return (
         f"{one.shape}, {one.cache}{plainly}: {time_text(one.median_ns)}, baseline "
-        f"{time_text(one.baseline_ns)}, {one.speedup:.3f}× ({one.processes} processes)"
+        f"{time_text(one.baseline_ns)}, {one.speedup:.3f}× ({processes})"
     )
 
 

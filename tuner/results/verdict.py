@@ -1,6 +1,7 @@
 """The verdict on a run in words: what its outcome means, and what it does not."""
 
 from tuner.experiment.objective import COSTS, Objective
+from tuner.printable import counted
 from tuner.results.result import Cell, Result
 from tuner.results.statistics import MARGIN, Comparison
 
@@ -73,7 +74,7 @@ def _improved(result: Result) -> str:
         shapes = f"geometric mean over {count} tune shapes, " if count > 1 else ""
         return (
             f"{found} faster than the baseline with one configuration: {shapes}"
-            f"{found.processes} fresh processes."
+            f"{counted(found.processes, 'fresh process', 'fresh processes')}."
         )
     over_all = f" Over all tune shapes: {_judged(found)}" if result.general and found else ""
     return (
