@@ -56,8 +56,9 @@ def geometry(draft: Draft, experiment: Experiment) -> Draft:
         return draft.noted("launch", "a cooperative launch is left as it is")
     names = {name for name, _ in draft.parameters}
     for axis, block in reversed(list(enumerate(launch.block))):
-        if block.names & names:
-            draft = draft.noted(f"block[{axis}]", "it is a parameter already")
+        if given := block.names & names:
+            already = f"already varied by {', '.join(sorted(given))}"
+            draft = draft.noted(f"block[{axis}]", already)
         elif axis == 0 or block.text != "1":
             draft = _axis(draft, experiment, axis)
     return _bounds(draft, experiment)

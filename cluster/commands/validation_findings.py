@@ -10,6 +10,7 @@ from tuner.device import Device
 from tuner.drafts.draft_spec import guesses_left
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.model import Experiment
+from tuner.printable import counted
 from tuner.report.estimate import Estimate
 from tuner.space.feasible import FeasibleSet
 
@@ -160,10 +161,11 @@ class Findings:
 
 
 def _compiled(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """What compiled, and each problem once with all configurations that have it."""
-    for one in attempts:
-        if one.problem is None:
-            yield f"compiled {one.configuration}: ok"
+    """How much compiled, and each problem once with all configurations that have it."""
+    if attempts and attempts[0].problem is None:
+        well = sum(one.problem is None for one in attempts[1:])
+        rest = f" and {counted(well, 'configuration')}" if well else ""
+        yield f"compiled {attempts[0].configuration}{rest}: ok"
     for problem in dict.fromkeys(one.problem for one in attempts if one.problem):
         having = [one.configuration for one in attempts if one.problem == problem]
         more = f" and {len(having) - 1} more" if len(having) > 1 else ""

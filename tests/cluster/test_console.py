@@ -128,7 +128,7 @@ def test_a_long_wait_for_a_device_is_worth_a_line():
 
 def test_the_last_confirmation_is_named_in_words():
     last = replace(SEARCHING, round=1, suffix="-meanwhile2-final1")
-    assert str(last).startswith("round 1 (while a model was asked, last confirmation): ")
+    assert str(last).startswith("round 1 (while a model was asked, confirming the winners): ")
 
 
 def test_no_line_is_printed_twice():

@@ -62,7 +62,7 @@ def test_each_node_is_a_line_and_what_is_amiss_another(told):
     )
     lines = text.splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("node"))
-    assert "10.0.0.7 (node7): 64 processors, 1 GPUs of Ray; cuda:0" in lines[start]
+    assert "10.0.0.7 (node7): 64 processors, 1 GPU of Ray; cuda:0" in lines[start]
     assert lines[start + 1].startswith("node         10.0.0.8 (node8)")
     for words in (
         f"Kernelwright is 0.0.1 there and {__version__} here",

@@ -165,5 +165,5 @@ def test_a_configuration_over_a_limit_is_told_and_no_failure(tmp_path, capsys):
     )
     check(tmp_path, KERNEL.replace("FACTOR", "2"), SPEC + template)
     shown = capsys.readouterr().out
-    assert "compiled KIB=1: ok" in shown
+    assert "compiled the baseline and 1 configuration: ok" in shown
     assert "over a limit: KIB=400: " in shown

@@ -16,7 +16,7 @@ _SEARCHES = {
     "d": "draft {}",
     "rung": "rung {}",
     "meanwhile": "while a model was asked",
-    "final": "last confirmation",
+    "final": "confirming the winners",
 }
 """Words for the parts of a search's suffix."""
 

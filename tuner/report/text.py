@@ -45,10 +45,10 @@ def render(result: Result, width: int = WIDTH) -> str:
         parts.append(_tables(result, width))
         if result.metrics:
             parts.append(_metrics(result, width))
-        groups = ((*_winners(result),), (*_device(result),))
-        parts += ["\n".join(labelled(prose, *each) for each in group) for group in groups]
         if result.outcome == "no_gain":
             parts.append(hanging(outcome_text(result), prose))
+        groups = ((*_winners(result),), (*_device(result),))
+        parts += ["\n".join(labelled(prose, *each) for each in group) for group in groups]
     elif not result.baseline_rejected:
         parts.append(_nothing(result))
     notes = [f"note: {note}" for note in result.notes]
@@ -146,7 +146,7 @@ def _table(
 ) -> str:
     """A row per shape for the general configuration, and one for a better one on that shape."""
     copies = cache == "cold" and any(shape.least_ns for shape in result.shapes)
-    rows: list[tuple[str, ...]] = [("shape", "baseline", "time", "speedup", "of copy")]
+    rows: list[tuple[str, ...]] = [("shape", "baseline", "time", "speedup", "of copy speed")]
     for shape in result.shapes:
         cell = next((cell for cell in general if cell.shape == shape.index), None)
         copy = "-"

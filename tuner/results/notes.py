@@ -7,8 +7,9 @@ from tuner.trial import Code
 
 _WRONG_REMEDY = "mend it (a bounds check, say), or narrow shapes.domain"
 _DISAGREES_REMEDY = (
-    "mend the reference, an argument's `kind` or the `tolerance`, or give a `range` of the numbers "
-    "that occur"
+    "ordinary inputs agree, so the tolerance is too narrow for such inputs: widen its `rtol` or "
+    "`atol`, or give a `range` of the numbers that occur; if the difference is more than rounding, "
+    "mend the reference or an argument's `kind`"
 )
 
 

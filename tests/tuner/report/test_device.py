@@ -79,7 +79,7 @@ def test_a_result_says_how_near_a_copy_it_is_and_how_the_device_was():
     flat = " ".join(text.split())
     rows = {line.split()[0]: line for line in text.splitlines() if line.startswith("n=")}
     assert [row.rsplit("  ", 1)[1].strip() for row in rows.values()] == ["64 %", "80 %", "100 %"]
-    assert "of copy" in text
+    assert "of copy speed" in text
     assert "ceilings     copies 4 GB/s, multiplies matrices at 30 Tflop/s (float32)" in text
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "telemetry SM 1755–1980 (median 1980) MHz, memory 2619 MHz" in flat
@@ -103,7 +103,7 @@ def test_it_is_there_for_programs_too():
 def test_no_copy_is_spoken_of_where_none_can_be_compared(untold):
     result = summarise(untold)
     assert all(shape.least_ns is None for shape in result.shapes)
-    assert "of copy" not in render(result)
+    assert "of copy speed" not in render(result)
     assert "of_copy" not in results_jsonl(untold)
 
 

@@ -22,6 +22,7 @@ from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda import device_program as device_program_module
 from workers.backends.cuda import image, instruction_mix, nvcc, ptx
 from workers.backends.cuda.device_program import DeviceProgram, device_program, shim_texts
+from workers.backends.cuda.installation import REMEDY, cupy_problem
 from workers.backends.cuda.nvcc import CompilerOutput, compile_with_nvcc
 from workers.backends.cuda.ptx import (
     lasting_variables,
@@ -33,7 +34,6 @@ from workers.backends.cuda.ptx import (
 STANDARD = "--std=c++17"
 """The language standard of a build that names none."""
 
-_REMEDY = "pip install '.[cuda13]' in a clone of kernelwright"
 _DETAIL_CHARACTERS = 8000
 
 _NOWHERE = "/nowhere/"
@@ -267,11 +267,11 @@ def _nvrtc() -> ModuleType:
     try:
         from cupy_backends.cuda.libs import nvrtc
     except ImportError as error:
-        raise EnvironmentProblem(f"compiling CUDA needs CuPy ({error}): {_REMEDY}") from None
+        raise cupy_problem(error) from None
     try:
         nvrtc.getVersion()
     except (RuntimeError, OSError) as error:
-        raise EnvironmentProblem(f"NVRTC does not load ({error}): {_REMEDY}") from None
+        raise EnvironmentProblem(f"NVRTC does not load ({error}): {REMEDY}") from None
     module: ModuleType = nvrtc
     return module
 
@@ -294,5 +294,5 @@ def _include_folders(version: tuple[int, int]) -> tuple[Path, ...]:
         return tuple(folder for folder in (include, include / "cccl") if folder.is_dir())
     raise EnvironmentProblem(
         f"the CUDA {major} headers are missing (cuda_fp16.h is in none of "
-        f"{', '.join(str(root / 'include') for root in roots)}): {_REMEDY}"
+        f"{', '.join(str(root / 'include') for root in roots)}): {REMEDY}"
     )

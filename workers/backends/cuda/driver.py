@@ -10,9 +10,9 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.trial import Code
 from workers.backends.cuda.architectures import BASE_ALIGN, DTYPES
+from workers.backends.cuda.installation import cupy_problem
 from workers.devices.port import DeviceFailure
 
-_REMEDY = "pip install '.[cuda13]' in a clone of kernelwright"
 _INSUFFICIENT_DRIVER = 35
 _NO_DEVICE = 100
 _MEMORY_CLOCK_RATE, _MEMORY_BUS_WIDTH = 36, 37
@@ -116,7 +116,7 @@ def import_cuda() -> Cuda:
     try:
         from cupy_backends.cuda.api import driver, runtime
     except ImportError as error:
-        raise EnvironmentProblem(f"CUDA needs CuPy ({error}): {_REMEDY}") from None
+        raise cupy_problem(error) from None
     return Cuda(runtime, driver)
 
 
