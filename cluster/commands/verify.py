@@ -98,7 +98,9 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             err=True,
         )
     if found == "fails":
-        raise NothingValid(f"{counts['fails']} of {counted(len(checks), 'claim')} failed")
+        raise NothingValid(
+            f"{counts['fails']} of {counted(len(checks), 'claim')} failed when measured again"
+        )
 
 
 def _exported(folder: Path) -> dict[str, str]:
