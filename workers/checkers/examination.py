@@ -101,8 +101,10 @@ def _defects(
         place = Path(made)
         kinds = tools(site.device, place / "all")
         if candidates and not kinds:
-            missing = adapter_of(site.device.backend).checkers_missing
-            notes.append(f"winners were not examined for races and stray accesses: {missing}")
+            notes.append(
+                "winners were not examined for races and stray accesses: `kernelwright doctor` "
+                "says what to install"
+            )
         together = [(candidates, kind) for kind in kinds if kind.together and len(candidates) > 1]
         content = {tool.name for _, tool, said in _checked(together, site) if said is None}
         passed = Counter({name: len(candidates) for name in sorted(content)})
