@@ -1,14 +1,13 @@
 """Estimates of the duration of a run, or of what is left of it."""
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from tuner.backends.registry import traits_of
 from tuner.device import Device
-from tuner.engine.progress import duration
+from tuner.engine.progress import FEW, duration
 from tuner.errors import SpecError
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
@@ -80,17 +79,18 @@ class Estimate:
     def pace(self, history: History) -> float:
         """How many times as long as estimated a run takes, on a busy machine; 1 on an idle one.
 
-        By the median of the last trials on benches: the first ones find nothing loaded.
+        By the quickest quarter of the last trials on benches: a busy machine slows those too, while
+        a first launch, which finds nothing loaded, is none of them. 1 before a few trials are in.
         """
         last = islice(reversed(history.trials.values()), RECENT)
-        taken = [
+        taken = sorted(
             one.device_seconds
             for one in last
             if one.device_seconds and isinstance(one.outcome, Measured)
-        ]
-        if not taken or not self.trial_seconds:
+        )
+        if len(taken) < FEW or not self.trial_seconds:
             return 1.0
-        return min(MOST_TIMES, max(1.0, statistics.median(taken) / self.trial_seconds))
+        return min(MOST_TIMES, max(1.0, taken[(len(taken) - 1) // 4] / self.trial_seconds))
 
     def confirming(self, history: History, *, rest: bool) -> float:
         """Seconds that confirming must still take, at the pace of the trials.

@@ -69,6 +69,17 @@ def test_the_pace_of_trials_corrects_an_estimate():
     assert of(baseline_ns=[1e9, 1e9, 1e9]).pace(slow) == 1.0
 
 
+def test_slow_first_trials_do_not_set_the_pace():
+    history = Run(experiment()).drive(fleet(durations=Durations(bench=0.01))).history
+    expected = of()
+    quick = [one for one in history.trials.values() if one.device_seconds]
+    for one in quick[: len(quick) // 2 + 1]:
+        one.device_seconds = 100 * expected.trial_seconds
+    for one in quick[len(quick) // 2 + 1 :]:
+        one.device_seconds = expected.trial_seconds
+    assert expected.pace(history) == pytest.approx(1.0)
+
+
 def test_what_confirming_must_still_take_goes_down_with_its_processes():
     run, expected = Run(experiment(trials=20)), of(checker_bytes=8 << 20)
     run.drive(fleet(durations=Durations(bench=0.01)))
