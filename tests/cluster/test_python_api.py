@@ -120,7 +120,7 @@ def test_tuning_works_inside_an_event_loop(tmp_path):
         assert tuned == pytest.approx(8 * one.shape["n"] / one.time_ns)
     assert "<th>GB/s</th>" in result._repr_html_()
     lines = [str(event) for event in events]
-    assert lines[-1].startswith("finished: 1 trials")
+    assert lines[-1].startswith("finished: 1 trial,")
     assert all(one != after for one, after in pairwise(lines))
     assert (result.path / "report.html").is_file()
 
