@@ -110,7 +110,7 @@ def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     spec = write_experiment(
         folder / "spec",
-        spec=SPEC.replace("trials: 6,", "trials: 60,"),
+        spec=SPEC.replace("trials: 6,", "trials: 60,").replace("processes: 2", "processes: 4"),
         kernel=SLOW_KERNEL,
     )
     result = kernelwright("run", spec, "--fleet", "local", "--run-dir", folder / "run")

@@ -43,7 +43,7 @@ kernel void scale(global float *out, global const float *x, int n) {
 """
 
 SLOW_KERNEL = KERNEL.replace(
-    "if (i < n)", "volatile int idle = 0;\n  while (idle < 300) ++idle;\n  if (i < n)"
+    "if (i < n)", "volatile int idle = 0;\n  while (idle < 2000) ++idle;\n  if (i < n)"
 )
 """So slow that every configuration is faster with certainty."""
 
