@@ -1,8 +1,9 @@
-"""What a kernel's code and its grid say of the block size: who steps, counts or divides by it."""
+"""What a kernel and its grid say of the block size: what steps by, multiplies or divides by it."""
 
 import re
 
 _STEP = re.compile(r"\+=\s*((?:[^;(){}\[\]]|\([^()]*\))*)")
+_NUMBER = re.compile(r"(?<![\w.])(\d+)[uU]?\b")
 _TURNS = r"\bfor\s*\(\s*\w+\s+(\w+)\s*=\s*0\s*;\s*\1\s*<\s*"
 
 
@@ -31,7 +32,7 @@ def divides(grid: str, own: str, code: str) -> bool:
     if not own.isdecimal():
         return re.search(rf"(?<!\w){re.escape(own)}(?!\w)", grid) is not None
     numbers = [] if grid.isdecimal() else re.findall(r"\b\d+\b", grid)
-    written = set(re.findall(r"(?<![\w.])(\d+)[uU]?\b", code))
+    written = set(_NUMBER.findall(code))
     return any(int(number) and int(number) % int(own) == 0 for number in {*numbers} - written)
 
 
@@ -54,5 +55,5 @@ def multiplies(group_index: str, block_size: str, code: str) -> bool:
 def stands_for(size: int, code: str) -> bool:
     """Whether the block size or its half is written out, other than as the length of an array."""
     without_lengths = re.sub(r"\[\s*\d+\s*\]", "", code)
-    numbers = re.findall(r"(?<![\w.])(\d+)[uU]?\b", without_lengths)
+    numbers = _NUMBER.findall(without_lengths)
     return size > 2 and any(int(number) in (size, size // 2) for number in numbers)

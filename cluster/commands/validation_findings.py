@@ -57,10 +57,10 @@ class Findings:
     """A spec without errors, and what came of trying it.
 
     ``device`` is ``None`` for the reason ``no_device``. ``rounds`` is how many rounds ``model``
-    writes templates in; 0 without agents. ``guesses`` are the lines of guesses that nobody has
-    confirmed, ``tolerances`` how each output is compared. ``space``, ``estimate``, ``reference``
-    and ``baseline`` are ``None`` where they were not tried. ``nothing_to_vary`` says why a run
-    would be refused, if it would.
+    writes templates in; 0 without agents. ``guesses`` are the lines of unconfirmed guesses,
+    ``tolerances`` how each output is compared. ``space``, ``estimate``, ``reference`` and
+    ``baseline`` are ``None`` where they were not tried. ``nothing_to_vary`` says why a run would be
+    refused, if it would.
     """
 
     experiment: Experiment

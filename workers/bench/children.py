@@ -1,4 +1,4 @@
-"""The child processes of one bench: who is next, and which are still ending.
+"""The child processes of one bench: opens the next ahead, and ends others in the background.
 
 On a GPU a context takes a quarter of a second to open and a tenth to go. Both are done beside other
 things here, but never while anything is timed.
