@@ -68,6 +68,18 @@ class BlockRows:
     arrays: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class BlockSegments:
+    """A segment for each block: its number in the code, and what that stays below.
+
+    ``arrays`` have one element for each segment, or one more.
+    """
+
+    index: str
+    bound: str | None
+    arrays: frozenset[str]
+
+
 class Indices:
     """What the indices in one kernel say."""
 
@@ -115,6 +127,16 @@ class Indices:
             lengths = {length for _, length in found}
             if len(lengths) == 1:
                 return BlockRows(variable, lengths.pop(), frozenset(array for array, _ in found))
+        return None
+
+    @cached_property
+    def block_segments(self) -> BlockSegments | None:
+        """Where segments begin and end by a block's index along axis 0; ``None`` if by none."""
+        for index in self.offsets.values():
+            if _FIRST_BLOCK.fullmatch(self._values.get(index, index)):
+                by_it = {name for name, found in self._of_array.items() if {*found} == {index}}
+                ends = {name for name, found in self.offsets.items() if found == index}
+                return BlockSegments(index, self._bounds.get(index), frozenset(by_it | ends))
         return None
 
     @property

@@ -110,16 +110,28 @@ class SignatureGuesses:
 
     @cached_property
     def _rows(self) -> str | None:
-        """A symbol for the number of blocks, if each has a row whose length is the only size."""
-        found = self.indices.block_rows
-        if found is None or (self._size(found.length),) != self._sizes:
-            return None
-        return free_name(f"{found.variable}s", (*self._types, *self._names))
+        """The number of blocks, if each has a segment, or a row whose length is the only size.
+
+        A symbol of its own where the kernel is not given it.
+        """
+        if segments := self.indices.block_segments:
+            counts = self._unused - {END}
+            unused = (n for n in self._sizes if n in counts and not _COLUMNS.search(n))
+            given = self._size(segments.bound) or next(unused, None)
+            return given or self._own_symbol(segments.index)
+        rows = self.indices.block_rows
+        alone = rows and (self._size(rows.length),) == self._sizes
+        return self._own_symbol(rows.variable) if rows and alone else None
+
+    def _own_symbol(self, index: str) -> str:
+        """A symbol for how many numbers a variable, or an expression, has."""
+        name = f"{index}s" if index.isidentifier() else "segments"
+        return free_name(name, (*self._types, *self._names))
 
     @cached_property
     def _lengths(self) -> tuple[str, ...]:
         """The sizes, and before them the number of rows, if that is none of them."""
-        return (self._rows, *self._sizes) if self._rows else self._sizes
+        return (self._rows, *self._sizes) if self._rows not in (None, *self._sizes) else self._sizes
 
     @cached_property
     def _symbols(self) -> tuple[str, ...]:
@@ -142,11 +154,11 @@ class SignatureGuesses:
         left = [size for size in reversed(self._shape) if size not in bounds]
         if len(axes) == 1:
             left = [" * ".join(self._used)]
+        covered = block  # elements of each axis that a block covers
         if self._rows:
-            grid = [self._rows, *["1"] * (len(axes) - 1)]
-            return ", ".join(grid), ", ".join(map(str, block))
+            bounds[0], covered, left = self._rows, (1, *block[1:]), []
         grid = []
-        for axis, bound, threads in zip(axes, bounds, block, strict=True):
+        for axis, bound, threads in zip(axes, bounds, covered, strict=True):
             size = bound or (left.pop(0) if left and (axis.thread or axis.block) else "1")
             grid.append(quoted(size) if threads == 1 else f'"ceil_div({size}, {threads})"')
         return ", ".join(grid), ", ".join(map(str, block))
@@ -185,24 +197,27 @@ class SignatureGuesses:
         """The size that an array of indices holds numbers below: columns that nothing else uses."""
         unused = (size for size in self._sizes if size in self._unused and _COLUMNS.search(size))
         column = None if _ROWS.search(array) else next(unused, None)
-        return column or self._shape[0]
+        return column or next((size for size in self._shape if size != END), END)
 
     @property
     def _used(self) -> tuple[str, ...]:
         """The extents of a launch over all elements: sizes that the code uses, all if none is."""
         ends = {END} if self.indices.offsets else set()
-        return tuple(size for size in self._shape if size not in self._unused | ends) or self._shape
+        used = tuple(size for size in self._shape if size not in self._unused | ends)
+        return used or ((self._rows,) if self._rows else self._shape)
 
     def _extents(self, array: str) -> tuple[str, ...]:
         """An array's shape: where its indices surely need another length, that length."""
-        if self._rows and self.indices.block_rows and array in self.indices.block_rows.arrays:
-            return (self._rows, *self._sizes)
+        matrices = self.indices.block_rows
+        if self._rows and matrices and array in matrices.arrays:
+            length = self._size(matrices.length)
+            return (self._rows, length) if length else self._shape
         shape = self._multiplied(array)
         reached = [access.extent for access in self._accesses[array]]
         if array in self.indices.offsets or None in reached:
             return shape
         # Unlike sizes, so that products of different ones differ.
-        sizes = {name: 4096 + 9 * place for place, name in enumerate(self._sizes)}
+        sizes = {name: 4096 + 9 * place for place, name in enumerate(self._lengths)}
         sizes[END] = PER_SEGMENT * 4096
         elements = [size_of(one, sizes) or 0 for one in reached if one is not None]
         guessed = size_of(_product(shape), sizes) or 0
@@ -226,7 +241,7 @@ class SignatureGuesses:
         pairs = zip(self._names, self._parameters, strict=True)
         unknown = (Polynomial.atom("(unknown)"),) * MAX_AXES
         launched = Launched(
-            grid=unknown,
+            grid=(Polynomial.atom(self._rows), *unknown[1:]) if self._rows else unknown,
             block=unknown,
             known={
                 name: Polynomial.atom(free_name(name, self._types))
@@ -252,7 +267,9 @@ class SignatureGuesses:
 
     def _multiplied(self, array: str) -> tuple[str, ...]:
         """Of a matrix, what a row is multiplied by in its index is the last extent."""
-        if length := self._size(self.indices.length(array)):
+        segments = self.indices.block_segments
+        by_block = segments and array in segments.arrays
+        if length := self._rows if by_block else self._size(self.indices.length(array)):
             return (f"{length} + 1",) if array in self.indices.offsets else (length,)
         found = list(map(self._size, self.indices.factors(array)))
         named = [size for size in found if size in self._shape]

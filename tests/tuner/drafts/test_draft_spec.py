@@ -392,3 +392,49 @@ def test_the_last_offset_is_the_size_of_that_name_wherever_the_kernel_takes_it(t
         "  if (r < rows) { o[r] = 0; for (int i = s[r]; i < s[r + 1]; ++i) o[r] += v[i]; }\n}\n"
     )
     assert 'shape: ["rows + 1"], values: {offsets: nnz}}' in draft_spec(tmp_path / "k.cl")
+
+
+@pytest.mark.parametrize(
+    ("integers", "index", "guard", "grid"),
+    [
+        (", int rows", "r", "if (r >= rows) return;", "rows"),
+        (", int rows", "r", "", "rows"),
+        (", int nnz, int rows, int cols", "r", "", "rows"),
+        ("", "r", "", "n"),
+        ("", "get_group_id(0)", "", "n"),
+    ],
+    ids=["guarded", "unguarded", "others first", "not given", "no variable"],
+)
+def test_a_block_for_each_segment(tmp_path, integers, index, guard, grid):
+    (tmp_path / "k.cl").write_text(
+        "__kernel void k(__global float* y, __global const float* v, __global const int* s,\n"
+        f"                __global const float* x, __global const int* c{integers}) {{\n"
+        f"  const int r = (int)get_group_id(0), t = get_local_id(0); {guard} __local float p[32];\n"
+        f"  float sum = 0; for (int e = s[{index}] + t; e < s[{index} + 1]; e += 32)\n"
+        "    sum += v[e] * x[c[e]];\n  p[t] = sum; barrier(CLK_LOCAL_MEM_FENCE);\n"
+        "  if (t > 0) return; sum = 0; for (int i = 0; i < 32; i++) sum += p[i];\n"
+        f"  y[{index}] = sum;\n}}\n"
+    )
+    text = draft_spec(tmp_path / "k.cl")
+    assert f"grid: [{grid}]" in text
+    assert "block: [32]" in text
+    columns = "cols" if "cols" in integers else grid
+    shapes = {"y": grid, "v": "nnz", "s": f'"{grid} + 1"', "x": columns, "c": "nnz"}
+    for name, shape in shapes.items():
+        assert re.search(rf"name: {name}, .*shape: \[{re.escape(shape)}\]", text), text
+    (tmp_path / "spec.yaml").write_text(text)
+    load_experiment(tmp_path / "spec.yaml")
+
+
+def test_segments_of_rows_have_a_symbol_for_their_number(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "__global__ void k(float* o, const float* x, const int* ends, int dim) {\n"
+        "  int b = blockIdx.x; for (int d = threadIdx.x; d < dim; d += blockDim.x) { float s = 0;\n"
+        "    for (int i = ends[b]; i < ends[b + 1]; ++i) s += x[i * dim + d];\n"
+        "    o[b * dim + d] = s; }\n}\n"
+    )
+    text = draft_spec(tmp_path / "k.cu")
+    assert "grid: [bs]" in text
+    assert "{name: o, kind: out, dtype: float32, shape: [bs, dim]}" in text
+    assert "{name: x, kind: in, dtype: float32, shape: [nnz, dim]}" in text
+    assert 'shape: ["bs + 1"], values: {offsets: nnz}}' in text
