@@ -131,7 +131,9 @@ class SignatureGuesses:
     @cached_property
     def _lengths(self) -> tuple[str, ...]:
         """The sizes, and before them the number of rows, if that is none of them."""
-        return (self._rows, *self._sizes) if self._rows not in (None, *self._sizes) else self._sizes
+        if self._rows is None or self._rows in self._sizes:
+            return self._sizes
+        return (self._rows, *self._sizes)
 
     @cached_property
     def _symbols(self) -> tuple[str, ...]:
@@ -210,8 +212,8 @@ class SignatureGuesses:
         """An array's shape: where its indices surely need another length, that length."""
         matrices = self.indices.block_rows
         if self._rows and matrices and array in matrices.arrays:
-            length = self._size(matrices.length)
-            return (self._rows, length) if length else self._shape
+            row_length = self._size(matrices.length)
+            return (self._rows, row_length) if row_length else self._shape
         shape = self._multiplied(array)
         reached = [access.extent for access in self._accesses[array]]
         if array in self.indices.offsets or None in reached:
