@@ -51,20 +51,24 @@ class DeviceLock:
         self._descriptor: int | None = None
         self._taken_at = self._idle_since = 0.0
         self._urgent: int | None = None
-        self._urgent_until = -math.inf
+        """The thread without patience that has the device, or waits for it."""
+        self._pause_at, self._pause = -math.inf, KEPT_SECONDS
+        """When a pause of such threads begins, and how long after its last use that was."""
         self.waits_for = ""
         """Which process has had the device since a long wait for it began; empty without one."""
 
     @contextmanager
-    def held(self, *, patience: float = 0.0) -> Iterator[None]:
+    def held(self, *, patience: float = 0.0, pause: float = KEPT_SECONDS) -> Iterator[None]:
         """Hold the device; a thread that holds it may ask again.
 
-        A thread with ``patience`` waits so many seconds, at most, for a pause of those without.
+        Args:
+            patience: so many seconds, at most, this thread waits for a pause of those without.
+            pause: such a pause begins when the device was unused for so many seconds after this.
 
         Raises:
             EnvironmentProblem: aborted while waiting.
         """
-        self._enter(patience)
+        self._enter(patience, pause)
         try:
             if self._depth == 0:
                 self._begin()
@@ -76,7 +80,7 @@ class DeviceLock:
                 self._idle_since = time.monotonic()
         finally:
             if self._depth == 0 and self._urgent == threading.get_ident():
-                self._urgent, self._urgent_until = None, time.monotonic()
+                self._urgent, self._pause_at = None, time.monotonic() + pause
             self._mutex.release()
 
     def pause(self) -> None:
@@ -95,23 +99,25 @@ class DeviceLock:
                 self._end()
             self._mutex.release()
 
-    def _enter(self, patience: float) -> None:
+    def _enter(self, patience: float, pause: float) -> None:
         """Take the mutex; with patience, let threads that ask without it go first."""
         latest = time.monotonic() + patience
-        while time.monotonic() < latest:
-            if not self._urgently_used() and self._mutex.acquire(blocking=False):
+        while (left := latest - time.monotonic()) > 0:
+            wait = self._until_pause()
+            if not wait and self._mutex.acquire(blocking=False):
                 return
             self._stop_if_aborted()
-            time.sleep(_POLL_SECONDS)
+            # Seldom: every thread that wakes up takes the interpreter from the one that measures.
+            self._abort.wait(min(left, max(wait, _POLL_SECONDS)))
         if not patience:
-            self._urgent = threading.get_ident()
+            self._urgent, self._pause = threading.get_ident(), pause
         self._mutex.acquire()
 
-    def _urgently_used(self) -> bool:
-        """Whether another thread without patience wants the device, or held it a moment ago."""
+    def _until_pause(self) -> float:
+        """Seconds, at least, until a pause of threads without patience; 0 in one."""
         if self._urgent is not None:
-            return self._urgent != threading.get_ident()
-        return time.monotonic() < self._urgent_until + KEPT_SECONDS
+            return 0.0 if self._urgent == threading.get_ident() else self._pause
+        return max(0.0, self._pause_at - time.monotonic())
 
     def _stop_if_aborted(self) -> None:
         if self._abort.is_set():

@@ -20,7 +20,7 @@ from ray.exceptions import RayError, RayTaskError, RpcError, RuntimeEnvSetupErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.cli.console import Update
-from cluster.fleets.actors import free_rooms
+from cluster.fleets.actors import free_rooms, spare_collections
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
 from cluster.fleets.local import target_remedy
@@ -36,6 +36,7 @@ from tuner.device import Backend
 from tuner.engine.progress import RunProgress
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem, KernelwrightError, Preempted, RunInterrupted
+from tuner.journal.facts import BaselinePrepared, Fact
 
 NAMESPACE = "kernelwright"
 
@@ -130,7 +131,7 @@ class DriverActor:
         known = {} if keys is None else read_keys(keys)
         access = ModelAccess(keys=known, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
         self._metrics = DriverMetrics(path.name)
-        process = RunProcess(path, opener, job, claim, self._metrics.counts.apply)
+        process = RunProcess(path, opener, job, claim, self._observe)
         self._run = open_run(process, access)
 
     async def progress(self) -> AsyncIterator[Update]:
@@ -146,6 +147,11 @@ class DriverActor:
     async def stop(self, reason: StopReason) -> None:
         """Ask for an end."""
         self._run.stop(reason)
+
+    def _observe(self, fact: Fact) -> None:
+        self._metrics.counts.apply(fact)
+        if isinstance(fact, BaselinePrepared):  # the search begins: all it needs is imported
+            spare_collections()
 
 
 def driver_lost(error: RayError) -> EnvironmentProblem:

@@ -200,20 +200,21 @@ def test_a_turn_ends_when_nothing_is_done() -> None:
         assert time.monotonic() - began >= KEPT_SECONDS / 2
 
 
-def test_a_thread_with_patience_waits_for_a_pause_of_one_without():
+@pytest.mark.parametrize("pause", [KEPT_SECONDS, 0.15])
+def test_a_thread_with_patience_waits_for_a_pause_of_one_without(pause):
     device, taken = lock(), []
 
     def patient() -> None:
         with device.held(patience=60):
             taken.append(time.monotonic())
 
-    with device.held():
+    with device.held(pause=pause):
         thread = started(patient)
         with device.held(patience=60):
             pass  # one that holds it need not wait for itself
     ended = time.monotonic()
     thread.join(30)
-    assert taken[0] - ended >= 0.9 * KEPT_SECONDS
+    assert taken[0] - ended >= 0.9 * pause
 
 
 def test_patience_ends_though_there_is_no_pause():

@@ -52,8 +52,9 @@ from workers.integrity.trivial_answers import trivial_answer_rejection
 from workers.scratch import PrivateFolder
 
 _SWITCH_SECONDS = 0.0001
-"""Python's switch interval: a bench's thread sends dozens of requests per trial, and must not wait
-5 ms for another thread in each."""
+"""Python's switch interval: a bench must not wait 5 ms for another thread in each request."""
+_PAUSE_SECONDS = 0.25
+"""Test cases wait so long for the device after a trial: each would hold up the next for 0.1 s."""
 CHILD_ATTEMPTS = 2
 """Children in which a candidate is tried if its child is lost."""
 CANARY_ATTEMPTS = 2
@@ -157,7 +158,7 @@ class DeviceBench:
             return TrialFinished(
                 trial=candidate.trial, outcome=refused, span=self._span(time.time())
             )
-        with self._lock().held():
+        with self._lock().held(pause=_PAUSE_SECONDS):
             began, at = time.monotonic(), time.time()
             for _ in range(CHILD_ATTEMPTS):
                 try:
