@@ -7,7 +7,7 @@ from itertools import cycle
 import numpy as np
 
 from tuner.experiment.arguments import IntegerRange, ResolvedArgument, ResolvedField
-from tuner.experiment.constants import Constants, changed_fields, changed_with
+from tuner.experiment.constants import Constants, OtherSign, changed_fields, changed_with
 from tuner.experiment.contents import FromFile, FromPython
 from workers.elements import is_float, numpy_dtype
 
@@ -43,14 +43,18 @@ def change_constants(
             )
             continue
         constant = argument.kind != "scalar" or argument.name in scalars
-        with_what = changed_with(argument) if constant else None
-        if with_what is None or with_what != _WITH.get(what, what):
+        if isinstance(what, OtherSign):
+            constant = argument.name == what.name
+        wanted = "scalars" if isinstance(what, OtherSign) else _WITH.get(what, what)
+        if not constant or changed_with(argument) != wanted:
             found.append(argument)
             continue
         changed = _changed(argument, what, near, rng)
         found.append(changed)
         if argument.kind == "scalar":
             words.append(f"{argument.name}={changed.value:.6g} in place of {argument.value:.6g}")
+            if isinstance(what, OtherSign):
+                words.append("which no `range` excludes")
         else:
             words.append(f"{argument.name} not constant")
     return tuple(found), ", ".join(words)
@@ -95,9 +99,11 @@ def _with_other_fields(
 def _other(
     scalar: ResolvedArgument, what: Constants, near: Iterator[bool], rng: np.random.Generator
 ) -> float:
-    """Another value of a scalar: at one of its ends, or anywhere."""
+    """Another value of a scalar: at one of its ends, on the other side of 0, or anywhere."""
     if what in _WITH:
         return _end(scalar, rng, near=next(near))
+    if isinstance(what, OtherSign):
+        return -_float(scalar, rng)
     return _float(scalar, rng) if is_float(scalar.dtype) else _integer(scalar, rng)
 
 

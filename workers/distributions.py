@@ -173,7 +173,10 @@ def reaching(
 def on_side(argument: ResolvedArgument, values: NDArray[Any], side: int) -> NDArray[Any]:
     """Numbers around 0 with their signs changed to ``side``, as far as the argument may have it."""
     most = (-np.inf, np.inf) if is_float(argument.dtype) else integer_limits(argument.dtype)
-    found: NDArray[Any] = np.clip(side * np.abs(values), *(argument.range or most))
+    low, high = argument.range or most
+    if side < 0 <= low:
+        return np.full_like(values, low)
+    found: NDArray[Any] = np.clip(side * np.abs(values), low, high)
     return found
 
 
@@ -192,9 +195,11 @@ def few(argument: ResolvedArgument) -> NDArray[Any]:
     low, high = argument.range or ((0, 1) if argument.fill == "uniform" else (-2, 2))
     if not is_float(argument.dtype):
         lowest, highest = integer_limits(argument.dtype)
-        low, high = max(low, lowest), min(high, highest)
-        return np.unique(np.rint(np.linspace(low, high, _FEW)))
-    return np.append(np.linspace(low, high, _FEW), 0.0 if low <= 0 <= high else low)
+        low, high = int(max(low, lowest)), int(min(high, highest))
+        steps = (low + (high - low) * number // (_FEW - 1) for number in range(_FEW))
+        return np.unique(np.array(list(steps), wide(argument)))
+    spaced = 2 * np.linspace(low / 2, high / 2, _FEW)
+    return np.append(spaced, 0.0 if low <= 0 <= high else low)
 
 
 def wide(argument: ResolvedArgument) -> type[np.int64 | np.uint64]:

@@ -253,11 +253,14 @@ def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float)
         low, high = (int(limits[0]), int(limits[1])) if limits else (lowest, highest)
         if argument.fill == "uniform" or argument.dtype == "bool":
             return rng.integers(low, high, size=shape, endpoint=True, dtype=wide(argument))
-        return np.clip(np.rint(10 * rng.standard_normal(shape)), low, high)
+        near = np.rint(10 * rng.standard_normal(shape))
+        return np.clip(np.maximum(near, lowest).astype(wide(argument)), low, high)
     precision = np.float64 if argument.dtype == "float64" else np.float32
     if argument.fill == "uniform":
         first, last = limits or (0.0, 1.0)
-        return (first + (last - first) * rng.random(shape, precision)) * scale
+        # In halves, since the difference of the ends may be larger than any number of the type.
+        halves = first / 2 + (last / 2 - first / 2) * rng.random(shape, precision)
+        return np.clip(halves, first / 2, last / 2) * 2 * scale
     drawn = rng.standard_normal(shape, precision) * precision(scale)
     return np.clip(drawn, *limits) if limits else drawn
 

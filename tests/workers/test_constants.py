@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.workers.test_inputs import no_python
 from tuner.experiment.arguments import IntegerRange, ResolvedArgument, ResolvedField
+from tuner.experiment.constants import OtherSign
 from tuner.experiment.contents import FromFile
 from workers.constants import change_constants
 from workers.inputs import fill, stream
@@ -100,6 +101,24 @@ def test_every_other_scalar_is_0_or_at_an_end_of_its_range() -> None:
     assert [ends(one) for one in within[1:]] == [[[-1], [-2]], [[1], [2]], [[0], [1]]]
     kept = scalar(1.0, fixed=True), scalar(8, "int32"), scalar(1, "int32")
     assert ends(*kept) == [[1.0, 8, 1], [1.0, 8, 1]]
+
+
+def test_a_scalar_without_a_range_takes_the_other_sign_alone() -> None:
+    given = scalar(1.5), replace(scalar(-2.0), name="t"), replace(scalar(8, "int32"), name="n")
+    names = {one.name for one in given}
+    rng = stream(1, "changed")
+    found, words = change_constants(given, names, OtherSign("t"), rng)
+    assert found[0] == given[0]
+    assert 0.5 <= found[1].value <= 8
+    assert found[2] == given[2]
+    assert words.endswith("in place of -2, which no `range` excludes")
+    fields = tuple(
+        ResolvedField(name=name, dtype="float32", offset=0, values=(1.0, 2.0)) for name in "st"
+    )
+    struct = ResolvedArgument(name="p", kind="struct", dtype="", fields=fields)
+    (other,), words = change_constants([struct], {"p.s", "p.t"}, OtherSign("p.t"), rng)
+    assert (other.fields[0], words) == (fields[0], "p.t changed")
+    assert max(other.fields[1].values) < 0
 
 
 def test_zeros_and_files_of_one_number_are_drawn() -> None:

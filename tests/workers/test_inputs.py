@@ -1,3 +1,5 @@
+from typing import get_args
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
 from tuner.experiment.contents import FromFile, FromPython
 from tuner.experiment.fields import PythonFunction
-from workers.distributions import REACHES
+from workers.distributions import REACHES, Distribution
 from workers.elements import dtype_name, numpy_dtype
 from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
 
@@ -75,6 +77,28 @@ def test_flipping_changes_a_few_elements_of_a_huge_array() -> None:
     values = drawn(given)
     changed = flipped(values, given, stream(1, "flip"))
     assert 1 <= np.count_nonzero(changed != values) <= 2
+
+
+@pytest.mark.parametrize("fill", ["normal", "uniform"])
+@pytest.mark.parametrize(
+    ("dtype", "limits"),
+    [
+        ("float16", (-65504.0, 65504.0)),
+        ("bfloat16", (-3e38, 3.38e38)),
+        ("float32", (-3.4028234663852886e38, 3.4028234663852886e38)),
+        ("float64", (-1.7e308, 1.7e308)),
+        ("int64", (-(2**63), 2**63 - 1)),
+        ("int64", (2**62, 2**63 - 1)),
+        ("uint64", (0, 2**64 - 1)),
+        ("uint64", (2**63, 2**64 - 1)),
+    ],
+)
+def test_ranges_up_to_the_ends_of_a_type_hold_every_number_drawn(dtype, limits, fill) -> None:
+    given = argument(fill, dtype=dtype, range=limits)
+    low, high = (np.array(end).astype(numpy_dtype(dtype)) for end in limits)
+    for distribution in get_args(Distribution):
+        values = drawn(given, distribution)
+        assert ((low <= values) & (values <= high)).all(), distribution
 
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "float16", "bfloat16", "float32", "float64"])

@@ -4,13 +4,25 @@ A kernel that contains such a value is right wherever the value is the same, and
 """
 
 from collections.abc import Set
+from dataclasses import dataclass
 from typing import Literal
 
 from tuner.experiment.arguments import ResolvedArgument, ResolvedField, resolve_arguments
 from tuner.experiment.contents import FromFile, FromPython, follows
 from tuner.experiment.model import Argument, Experiment, ShapeBinding
 
-Constants = Literal["scalars", "contents", "ends", "other ends"]
+
+@dataclass(frozen=True, slots=True)
+class OtherSign:
+    """The sign of one scalar without a range, or of one field of a struct (``p.eps``), by name.
+
+    Each for itself: where one is undefined below zero, others may still be.
+    """
+
+    name: str
+
+
+Constants = Literal["scalars", "contents", "ends", "other ends"] | OtherSign
 """What is changed together: a kernel that is undefined for other contents is still checked with
 other scalars. Flags are changed with the contents. At the ``ends`` every other scalar is 0, or what
 its range has nearest to that, and those between are what they are at the ``other ends``: far from
@@ -45,10 +57,11 @@ def changed_fields(
     Other integers may be sizes or strides, and there is no range to say which others are defined.
     """
     flags = what == "contents"
+    names = constant & {what.name} if isinstance(what, OtherSign) else constant
     return tuple(
         field
         for field in argument.fields
-        if f"{argument.name}.{field.name}" in constant
+        if f"{argument.name}.{field.name}" in names
         and not argument.fixed
         and field.dtype.startswith(("float", "bfloat")) != flags
         and (not flags or set(field.values) <= {0, 1})
@@ -88,8 +101,8 @@ def changed_with(argument: ResolvedArgument) -> Constants | None:
 def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constants], ...]:
     """Each tune shape for each kind of constants that there is, and what is changed on it.
 
-    On all of them, since kernels for some sizes often are others. Scalars at their ends are on the
-    first alone; if there is a single one without a range, it has no other end.
+    On all of them, since kernels for some sizes often are others. Scalars at their ends and with
+    other signs are on the first alone; a single one without a range has no other end.
     """
     tune = [ShapeBinding(shape.symbols) for shape in experiment.shapes.tune]
     constant = constant_names(experiment)
@@ -101,10 +114,13 @@ def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constant
             found.add(kind)
     ends: tuple[Constants, ...] = ("ends", "other ends") if "scalars" in found else ()
     scalars = [a for a in arguments if a.name in constant and changed_with(a) == "scalars"]
-    fields = sum(len(changed_fields(a, constant, "scalars")) for a in arguments)
-    if len(scalars) + fields == 1 and all(scalar.range is None for scalar in scalars):
+    fields = [(a, field) for a in arguments for field in changed_fields(a, constant, "scalars")]
+    if len(scalars) + len(fields) == 1 and all(scalar.range is None for scalar in scalars):
         ends = ends[:1]
+    signed = [a.name for a in scalars if a.range is None and a.value]
+    signed += [f"{a.name}.{field.name}" for a, field in fields if any(field.values)]
     return (
         *((shape, kind) for kind in kinds if kind in found for shape in tune),
         *((tune[0], end) for end in ends),
+        *((tune[0], OtherSign(name)) for name in signed),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from tuner.experiment.fields import FunctionName, OneOrMany
 from tuner.experiment.longest import LONGEST_SECONDS
@@ -23,6 +23,9 @@ VariableName = Annotated[
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]
 """A budget of time."""
+
+_EXACT_IN_FLOATS = 1 << 1000
+"""Integers below this have a nearest float."""
 
 MAX_STRUCT_FIELDS, MAX_FIELD_VALUES = 1000, 1024
 """Of a struct by value, and of one of its fields. Larger structs are given as bytes."""
@@ -156,6 +159,17 @@ def _number(given: object) -> object:
 
 Number = Annotated[Expression | RealExpression | float, BeforeValidator(_number)]
 """A number that a scalar or a field of a struct holds."""
+
+
+def _exact(given: object) -> object:
+    """An integer as a float that equals it, if there is one."""
+    if type(given) is int and abs(given) < _EXACT_IN_FLOATS and float(given) == given:
+        return float(given)
+    return given
+
+
+RangeEnd = Annotated[float | int, BeforeValidator(_exact), WithJsonSchema({"type": "number"})]
+"""An end of a range; one that no float equals, such as the largest int64, stays an integer."""
 
 
 def follows(value: "Number | None") -> bool:

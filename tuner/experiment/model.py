@@ -19,6 +19,7 @@ from tuner.experiment.contents import (
     Name,
     Number,
     Positive,
+    RangeEnd,
     Seconds,
     StructField,
     Tolerance,
@@ -79,10 +80,11 @@ class Argument:
     """Contents of an `in` or `constant` argument."""
     initial: Fill = "normal"
     """Contents of an `inout` argument before each launch."""
-    range: tuple[float, float] | None = None
+    range: tuple[RangeEnd, RangeEnd] | None = None
     """Lowest and highest value that your application passes; holds for every test case. Without it
     some test cases hold values 32 times as large, others values of the type's whole range, and a
-    scalar is changed by a factor of 2 to 4, and to 0. With it a scalar is also at either end."""
+    scalar is changed by a factor of 2 to 4, to 0, and to the other sign where the kernel is defined
+    there. With it a scalar is also at either end."""
     fixed: bool = False
     """Whether your application always passes this `value` of a scalar, these floats of a struct, or
     these contents. Otherwise test cases change scalars and such floats that do not follow from the

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tuner.experiment.arguments import ResolvedArgument
-from tuner.experiment.constants import constant_scalars, fixed_scalars
+from tuner.experiment.constants import fixed_scalars
 from workers.bench.input_specs import InputSpec
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
@@ -62,24 +62,13 @@ def _note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
 
 
 def _note_values(prep: Preparation, oracle: Oracle) -> None:
-    """Note scalars that never change, or never their sign, and inputs without infinity and NaN."""
+    """Note scalars that never change, and inputs without infinity and NaN."""
     for scalar in fixed_scalars(prep.setup.experiment):
         if not scalar.fixed:
             oracle.note(
                 f"{scalar.name} is {scalar.value} in every test case: give it a `range`, or say "
                 "`fixed: true`"
             )
-    scalars = {scalar.name for scalar in constant_scalars(prep.setup.experiment)}
-    one_sided = [
-        a.name
-        for a in prep.arguments[0]
-        if a.name in scalars and is_float(a.dtype) and a.range is None and a.value and not a.fixed
-    ]
-    if one_sided:
-        oracle.note(
-            f"{', '.join(one_sided)}: numbers of the other sign are not tested: give a `range` "
-            "if they may occur"
-        )
     unsaid = [
         a.name
         for a in prep.arguments[0]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.experiment.arguments import ResolvedArgument
+from tuner.experiment.constants import OtherSign
 from workers.bench.preparation import Preparation
 from workers.distributions import NARROWER, WIDE, Distribution
 from workers.inputs import applies, stream
@@ -40,7 +41,8 @@ class InputSpec:
     ``label`` is for people, ``key`` chooses the random streams. The argument ``spare`` keeps the
     default distribution. ``flip`` changes a few elements of every input; ``redraw`` draws one
     argument anew at large magnitude. The outputs are those after so many ``launches`` in a row.
-    ``odd_shape`` is the shape in words, if it is one that is not timed.
+    ``odd_shape`` is the shape in words, if it is one that is not timed. A scalar may have the
+    ``other_sign`` than the spec's.
     """
 
     label: str
@@ -51,6 +53,7 @@ class InputSpec:
     redraw: str | None = None
     launches: int = 1
     odd_shape: str = ""
+    other_sign: bool = False
 
     @property
     def described(self) -> str:
@@ -65,7 +68,7 @@ class InputSpec:
     @property
     def wide(self) -> bool:
         """Whether results may not be finite though the inputs are."""
-        return self.distribution in WIDE
+        return self.other_sign or self.distribution in WIDE
 
     def stream_key(self, argument: str) -> str:
         """The key of an argument's random stream."""
@@ -125,7 +128,9 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
             if number == 0 or (turn + _first_turn(prep, spec)) % min(2, len(alike)) == 0
         ]
     if shape in prep.constants:
-        changed = prep.constants[shape]
+        what, changed = prep.constants[shape]
+        if isinstance(what, OtherSign):
+            return [replace(FIRST, label=f"{changed}, {FIRST.label}", other_sign=True)]
         wanted = small if small and is_large(arguments) else (FIRST, *small)
         return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]
     other = [spec for spec in specs if spec.distribution == "outliers"] or specs

@@ -227,10 +227,10 @@ class Oracle:
             first, second = (found[argument.name] for found in after[:2])
             if (problem := unwritten(argument, first, second)) is not None:
                 return replace(problem, shape=shape)
-            if once and spec.distribution == "default" and holds_no_number(argument, first):
-                return no_number(argument, shape)
             if spec.wide and not holds_numbers(argument, first):
                 return overflow(argument, shape)
+            if once and spec.distribution == "default" and holds_no_number(argument, first):
+                return no_number(argument, shape)
             want = reference.get(argument.name, first)
             if argument.compare == "exact":
                 want = want.astype(first.dtype)

@@ -9,7 +9,7 @@ from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import ResolvedArgument, moved_bytes, resolve_arguments
-from tuner.experiment.constants import changed_shapes, constant_names
+from tuner.experiment.constants import Constants, changed_shapes, constant_names
 from tuner.experiment.model import Measure, ShapeBinding
 from tuner.experiment.objective import ENERGY_SHARE
 from tuner.experiment.odd_shapes import every_shape
@@ -35,15 +35,15 @@ class Preparation:
     """Setup, device, shapes, arguments and cases by shape, the baseline's medians, ceilings.
 
     Shapes are numbered as the baseline's cells: tune, held-out, then those that are only checked:
-    odd ones, and those with other ``constants``, by the words for them. Timing uses a shape's first
-    case. ``python_fill`` calls the spec's functions.
+    odd ones, and those with other ``constants``: which, and the words for them. Timing uses a
+    shape's first case. ``python_fill`` calls the spec's functions.
     """
 
     setup: BenchSetup
     device: Device
     bindings: tuple[ShapeBinding, ...]
     arguments: Arguments
-    constants: dict[int, str] = field(default_factory=dict)
+    constants: dict[int, tuple[Constants, str]] = field(default_factory=dict)
     cases: dict[int, tuple[VerificationCase, ...]] = field(default_factory=dict)
     baseline_ns: dict[int, float] = field(default_factory=dict)
     ceilings: Ceilings | None = None
@@ -70,12 +70,13 @@ class Preparation:
         scalars = constant_names(experiment)
         changed = changed_shapes(experiment)
         for shape, (binding, what) in enumerate(changed, len(bindings) - len(changed)):
-            made.arguments[shape], made.constants[shape] = change_constants(
+            made.arguments[shape], words = change_constants(
                 made.arguments[shape],
                 scalars,
                 what,
                 stream(setup.secret, "constants", what, binding),
             )
+            made.constants[shape] = what, words
         return made
 
     @property

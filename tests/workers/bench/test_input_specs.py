@@ -55,8 +55,13 @@ def test_an_odd_shape_has_one_case() -> None:
 
 def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_small() -> None:
     prep = prepared()
-    assert len(prep.constants) == len(prep.tune) + 1
-    for shape, words in prep.constants.items():
+    assert len(prep.constants) == len(prep.tune) + 2
+    *others, (signed, (_, words)) = prep.constants.items()
+    assert words.startswith("eps=-")
+    (spec,) = extra_specs(prep, signed)
+    assert spec.label == f"{words}, ordinary inputs"
+    assert spec.wide
+    for shape, (_, words) in others:
         assert words.startswith("eps=")
         assert words.endswith(" in place of 1e-06")
         (eps,) = (a for a in prep.arguments[shape] if a.name == "eps")
@@ -71,7 +76,7 @@ def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_sma
 
 def test_large_shapes_have_the_one_case_in_which_constants_matter_most() -> None:
     prep = prepared()
-    last = max(prep.constants)
+    last = max(shape for shape, (what, _) in prep.constants.items() if what == "scalars")
     prep.arguments[last] = tuple(
         replace(argument, shape=(4096, 8192)) if argument.is_buffer else argument
         for argument in prep.arguments[last]
