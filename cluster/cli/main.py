@@ -135,7 +135,7 @@ def validate(
     device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
-    """Check a spec: print every error, or its space and time; compile, and run the baseline."""
+    """Check a spec: print all errors, or space and time; compile, try baseline and template."""
 
 
 @command(app, "runs.run")

@@ -1,6 +1,10 @@
-"""Checks the baseline of a spec on a device, outside a run: does it compute what it should?"""
+"""Checks a spec's baseline, and a configuration, on a device: do they compute what they should?
+
+For commands, outside a run.
+"""
 
 import secrets
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -14,7 +18,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import every_shape, odd_shapes
-from tuner.trial import Configuration, Rejected
+from tuner.trial import Configuration, Infeasible, Rejected, Stage
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 
@@ -55,16 +59,42 @@ def baseline_problem(
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigurationTried:
+    """A configuration that was launched and compared on one shape; why it was rejected, if so."""
+
+    configuration: str
+    shape: str
+    problem: str | None
+
+    def __str__(self) -> str:
+        if self.problem is None:
+            return f"{self.configuration} equals the baseline, at {self.shape}"
+        return (
+            f"{self.configuration} fails its checks at {self.shape}: {self.problem}. A run rejects "
+            "such a configuration and goes on"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class BaselineTried:
     """What the checks of the baseline found on the smallest shape and an odd one.
 
-    ``problem`` ends a run, too; of a ``warning`` a run makes a note, and goes on.
+    ``problem`` ends a run, too; of a ``warning`` a run makes a note, and goes on. ``configuration``
+    is one that was checked too, if one was.
     """
 
     shapes: str
     compared: bool
     problem: str | None
     warning: str | None = None
+    configuration: ConfigurationTried | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a run goes on in spite of."""
+        tried = self.configuration
+        failed = str(tried) if tried and tried.problem else None
+        return tuple(filter(None, (self.warning, failed)))
 
     def __str__(self) -> str:
         if self.problem is not None:
@@ -73,10 +103,13 @@ class BaselineTried:
         return f"the baseline {to}, at {self.shapes}"
 
 
-def try_baseline(experiment: Experiment, device: Device, index: int) -> BaselineTried:
-    """Launch and check the baseline on a device of this machine.
+def try_baseline(
+    experiment: Experiment, device: Device, index: int, configurations: Sequence[Configuration]
+) -> BaselineTried:
+    """Launch and check the baseline, and one configuration, on a device of this machine.
 
-    At the smallest shape, and at sizes just below it: there a missing bounds check shows.
+    The baseline at the smallest shape, and at sizes just below it: there a missing bounds check
+    shows. Of the ``configurations``, the first that can be launched at the smallest shape.
     """
     least, *_ = by_size(experiment)
     alone = replace(experiment, shapes=replace(experiment.shapes, tune=(least,), held_out=()))
@@ -86,24 +119,51 @@ def try_baseline(experiment: Experiment, device: Device, index: int) -> Baseline
     typer.echo(f"kernelwright: running the baseline at {shapes}", err=True)
     small = replace(
         alone,
-        template=None,
         search=replace(experiment.search, seeds=()),
         measure=replace(experiment.measure, warmup=1, repeats=3, cache="hot"),
     )
     both = replace(small, shapes=replace(small.shapes, held_out=tuple(below)))
     compared, backend = experiment.reference is not None, experiment.kernel.language
     with CompileWorker(device) as compiler, closing(DeviceBench(backend, index)) as bench:
+        warning = None
         problem = baseline_problem(both, device, compiler, bench)
-        if problem is None or problem.shape not in below:
-            return BaselineTried(shapes, compared, None if problem is None else str(problem))
-        warning = (
-            f"your kernel fails its checks at {problem}; shapes.domain has this shape: mend the "
-            "kernel (a bounds check, say) or narrow the domain. A run goes on, with this as a note"
-        )
-        problem = baseline_problem(small, device, compiler, bench)
-        return BaselineTried(
-            str(least), compared, None if problem is None else str(problem), warning
-        )
+        if problem is not None and problem.shape in below:
+            warning = (
+                f"your kernel fails its checks at {problem}; shapes.domain has this shape: mend "
+                "the kernel (a bounds check, say) or narrow the domain. A run goes on, with this "
+                "as a note"
+            )
+            shapes = str(least)
+            problem = baseline_problem(small, device, compiler, bench)
+        found = None if problem is None else str(problem)
+        tried = BaselineTried(shapes, compared, found, warning)
+        if problem is not None:
+            return tried
+        one = _try_configuration(small, device, compiler, bench, configurations)
+        return replace(tried, configuration=one)
+
+
+def _try_configuration(
+    experiment: Experiment,
+    device: Device,
+    compiler: CompileWorker,
+    bench: DeviceBench,
+    configurations: Sequence[Configuration],
+) -> ConfigurationTried | None:
+    """Check the first that can be launched at the only tune shape, on a bench that is prepared."""
+    candidates, shapes = Candidates(experiment, device), experiment.shapes.tune
+    for number, configuration in enumerate(configurations):
+        begun = candidates.begin(number, experiment.template, configuration, shapes)
+        made = candidates.compile_now(compiler.compile, begun)
+        if isinstance(made, Rejected) or isinstance(made.plan.cells[0], Infeasible):
+            continue
+        name, shape = str(configuration), str(shapes[0])
+        typer.echo(f"kernelwright: running {name} at {shape}", err=True)
+        outcome = bench.run(made).outcome
+        if isinstance(outcome, Rejected) and outcome.stage is not Stage.TIME:
+            return ConfigurationTried(name, shape, outcome.detail)
+        return ConfigurationTried(name, shape, None)  # so few launches tell nothing of its time
+    return None
 
 
 def elements(experiment: Experiment, binding: ShapeBinding) -> int:

@@ -73,9 +73,10 @@ def validate(
     reference = None if fast or experiment.reference is None else _try_reference(experiment)
     tried = None
     if model is not None and not fast:
-        attempts = _compile(experiment, space, model)
+        points = () if space is None else corners(space)
+        attempts = _compile(experiment, points, model)
         if index is not None and attempts[0].problem is None:
-            tried = try_baseline(experiment, model, index)
+            tried = try_baseline(experiment, model, index, points)
     expected = None
     if model is not None and not nothing_to_vary:
         expected = _estimate(experiment, model, space, rounds)
@@ -166,12 +167,13 @@ def _estimate(
     )
 
 
-def _compile(experiment: Experiment, space: FeasibleSet | None, device: Device) -> list[Attempt]:
-    """Compile the baseline and, if that compiles, the corners of the space."""
+def _compile(
+    experiment: Experiment, points: Sequence[Configuration], device: Device
+) -> list[Attempt]:
+    """Compile the baseline and, if that compiles, some configurations."""
     shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
     todo: list[tuple[Template | None, Configuration]] = [(None, Configuration(()))]
-    if space is not None:
-        todo.extend((experiment.template, corner) for corner in corners(space))
+    todo.extend((experiment.template, point) for point in points)
     attempts: list[Attempt] = []
     candidates = Candidates(experiment, device)
     with CompileWorker(device) as compiler:

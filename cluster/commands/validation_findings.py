@@ -122,8 +122,10 @@ class Findings:
         if self.baseline is not None:
             if self.baseline.problem is None:
                 yield f"  {self.baseline}"
-            if self.baseline.warning is not None:
-                yield f"  warning: {self.baseline.warning}"
+            if self.baseline.configuration and not self.baseline.configuration.problem:
+                yield f"  {self.baseline.configuration}"
+            for warning in self.baseline.warnings:
+                yield f"  warning: {warning}"
 
     @property
     def verdict(self) -> str:
@@ -132,7 +134,8 @@ class Findings:
         skipped = " (nothing was compiled or run)"
         if self.attempts:
             skipped = "" if tried else " (compiled, not run)"
-        warned = "a warning" if tried and tried.warning else ""
+        count = len(tried.warnings) if tried else 0
+        warned = "a warning" if count == 1 else f"{count} warnings" if count else ""
         left = guesses_left(self.guesses) if self.guesses else ""
         but = " and ".join(filter(None, (warned, left)))
         return f"{self.experiment.name}: no errors found{skipped}{f', but {but}' if but else ''}"

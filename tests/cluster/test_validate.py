@@ -7,7 +7,7 @@ import pytest
 from cluster.commands.validate import validate
 from tests.cluster.kernels import FAMILY as SCALE_FAMILY
 from tests.cluster.kernels import KERNEL as SCALE_KERNEL
-from tests.cluster.kernels import REFERENCE, write_experiment
+from tests.cluster.kernels import REFERENCE, TEMPLATE, write_experiment
 from tests.cluster.kernels import SPEC as SCALE
 from tuner.errors import NothingValid, SpecError
 
@@ -82,6 +82,7 @@ def test_a_baseline_that_differs_from_its_reference_is_an_error(tmp_path, capsys
     validate(str(right), target=None, fast=False, device=None, as_json=False)
     shown = capsys.readouterr().out
     assert "the baseline equals the reference, at n=777 and n=773" in shown
+    assert "  ITEMS=1 BLOCK=16 equals the baseline, at n=777\n" in shown
     assert shown.endswith(": no errors found\n")
 
 
@@ -95,6 +96,18 @@ def test_a_missing_bounds_check_is_a_warning_since_a_run_goes_on(tmp_path, capsy
     shown = capsys.readouterr().out
     assert "warning: your kernel fails its checks at n=761: the baseline itself fails" in shown
     assert "the baseline equals the reference, at n=768\n" in shown
+    assert shown.endswith(": no errors found, but a warning\n")
+
+
+def test_a_configuration_that_computes_something_else_is_a_warning(tmp_path, capsys):
+    path = write_experiment(
+        tmp_path,
+        family=SCALE_FAMILY.replace("3.0f", "2.0f"),
+        template=TEMPLATE.replace("[1, 2, 4]", "[1]").replace("[16, 64]", "[16]"),
+    )
+    validate(str(path), target=None, fast=False, device=None, as_json=False)
+    shown = capsys.readouterr().out
+    assert "warning: ITEMS=1 BLOCK=16 fails its checks at n=777: " in shown
     assert shown.endswith(": no errors found, but a warning\n")
 
 
