@@ -53,8 +53,9 @@ class BackendAdapter:
     """The checkers that this machine has; each logs to the path with its name added."""
     checkers_missing: str
     """How to get them."""
-    launch_under_checker: Callable[[Job], None]
-    """Launch a candidate once, in the process that a checker watches."""
+    open_under_checker: Callable[[int], Callable[[Job], None]]
+    """Open a device by index in the process that a checker watches; returns what launches a
+    candidate on it once."""
     profiler: Callable[[Path], Profiler | str] | None
     """A profiler that logs to the path, or why there is none; ``None`` where none is known."""
     counters_refused: Callable[[], str | None] | None

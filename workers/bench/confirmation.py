@@ -62,6 +62,7 @@ class Confirmation:
         prep: the prepared experiment.
         oracle: makes the extra cases.
         open_session: opens a session on a fresh child.
+        quieten: waits until nothing else of this bench is at work, before anything is timed.
         lock: held while a child works; others have their turns between launches.
         rng: decides the order of candidates.
     """
@@ -71,12 +72,14 @@ class Confirmation:
         prep: Preparation,
         oracle: Oracle,
         open_session: Callable[[], BenchSession],
+        quieten: Callable[[], None],
         lock: DeviceLock,
         rng: np.random.Generator,
     ) -> None:
         self._prep = prep
         self._oracle = oracle
         self._open_session = open_session
+        self._quieten = quieten
         self._lock = lock
         self._rng = rng
 
@@ -157,8 +160,7 @@ class Confirmation:
     ) -> tuple[Sample, ...]:
         checked_further = [c.trial for c in finalists if c.trial in work.extra_checks]
         extra = self._extra_cases(work.scope, notes) if checked_further else {}
-        self._oracle.settle()  # making others beside would disturb the clock of this process
-        self._oracle.end_children()
+        self._quieten()
         with self._lock.held():
             return self._timed(finalists, work.scope, checked_further, extra, notes, vitals)
 
@@ -341,18 +343,16 @@ class Confirmation:
             if isinstance(case, VerificationCase):
                 found.setdefault(shape, []).append(case)
                 continue
+            odd = shape not in self._prep.timed and shape not in self._prep.constants
             unchecked = Unchecked(
                 shape=str(self._prep.bindings[shape]),
                 inputs=spec.label,
                 reason=case.detail,
                 code=case.code,
-                wrong=self._is_odd(shape) and is_wrong(case),
+                wrong=odd and is_wrong(case),
             )
             notes[unchecked] = None
         return found
-
-    def _is_odd(self, shape: int) -> bool:
-        return shape not in self._prep.timed and shape not in self._prep.constants
 
     @contextmanager
     def _attribute_failure(self, trial: int, shape: int | None = None) -> Iterator[None]:

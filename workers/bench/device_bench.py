@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -29,25 +28,24 @@ from tuner.journal.facts import (
 )
 from tuner.search.port import Losses
 from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
-from workers.backends.registry import adapter_of
 from workers.bench.availability import if_free
 from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
 from workers.bench.children import BenchChildren
 from workers.bench.confirmation import Confirmation, extra_keys
 from workers.bench.deadlines import Deadlines
+from workers.bench.examiner import Examiner
 from workers.bench.input_notes import changed_inputs, note_untested
-from workers.bench.input_specs import FIRST, extra_specs, search_keys
+from workers.bench.input_specs import search_keys
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
 from workers.bench.preparation import Preparation, fits_beside, too_large
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bench.trial_runner import TrialRunner
-from workers.checkers.examination import Site, examine
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.forking import ChildFailed
-from workers.integrity.launch_checks import VerificationCase, rejected
+from workers.integrity.launch_checks import rejected
 from workers.integrity.trivial_answers import trivial_answer_rejection
 from workers.scratch import PrivateFolder
 
@@ -95,6 +93,7 @@ class DeviceBench:
         self._children = BenchChildren(backend, index, self._deadlines, folder)
         self._rng = rng or np.random.default_rng()
         self._closed = threading.Event()
+        self._examiner = Examiner(backend, index, self._folder.path, self._closed)
         self._guard = threading.Lock()
 
     @property
@@ -191,6 +190,12 @@ class DeviceBench:
         self._retire()
         with self._lock().held():
             self._children.open_ahead()
+        self._examiner.begin(work, prep, self._lock())
+
+        def quieten() -> None:
+            oracle.settle()  # making cases beside would disturb the clock of this process
+            self._examiner.settle()
+            oracle.end_children()
 
         def open_session() -> BenchSession:
             ends.close()
@@ -202,35 +207,23 @@ class DeviceBench:
             )
 
         try:
-            confirmation = Confirmation(prep, oracle, open_session, self._lock(), self._rng)
+            confirmation = Confirmation(
+                prep, oracle, open_session, quieten, self._lock(), self._rng
+            )
             return replace(confirmation.run(work), span=self._span(began))
         finally:
             ends.close()
             oracle.end_children()
 
     def examine(self, work: ExamineWork) -> WinnersExamined:
-        """Run winners under the memory and race checkers, and the best of them under a profiler.
-
-        Without checkers, and without a profiler for the backend, the device is not touched.
-        """
+        """Run winners under the checkers of this device, and the best under a profiler."""
         prep, oracle = self._prepared()
         oracle.settle()
         with self._lock().held():
             began = time.time()
-            profiler = work.profiler and adapter_of(prep.device.backend).profiler is not None
-            if work.checkers or profiler:
-                self._retire()
-            site = Site(
-                device=prep.device,
-                index=self._index,
-                arguments=prep.arguments,
-                timed=prep.timed,
-                contents=self._contents,
-                folder=self._folder.path,
-                abort=self._closed,
-            )
-            found = examine(work.winners, site, checkers=work.checkers, profiler=profiler)
-        return replace(found, work=work.id, span=self._span(began))
+            self._retire()
+            found = self._examiner.examine(work, prep, oracle)
+        return replace(found, span=self._span(began))
 
     def close(self) -> None:
         """End the children and free the device.
@@ -241,6 +234,7 @@ class DeviceBench:
         with self._guard:
             oracle = self._oracle
         self._children.close()
+        self._examiner.close()
         if oracle is not None:
             oracle.close()
         if self._device_lock is not None:
@@ -315,14 +309,6 @@ class DeviceBench:
                 return None
             _MEASURED[identity] = found
         return _MEASURED[identity]
-
-    def _contents(self, shape: int) -> Mapping[str, str] | None:
-        """Inputs of a shape for a checker, if the baseline gives outputs there."""
-        prep, oracle = self._prepared()
-        spec = FIRST if shape in prep.timed else extra_specs(prep, shape)[0]
-        case = oracle.case(shape, spec)
-        oracle.end_children()
-        return case.contents if isinstance(case, VerificationCase) else None
 
     def _ready(self, candidate: Candidate) -> TrialRunner:
         """A trial runner with a timed baseline; a new one if necessary.

@@ -1,16 +1,11 @@
 """Runs candidates under every checker of this machine, and under a profiler.
 
 Runs while no bench child holds the device. A tool that supports it runs all candidates in one
-process, and each alone only if it reports anything there. A finding is the candidate's defect. A
-tool that hangs, fails or is missing gives a note, never a rejection.
+process, and each of several alone only if it reports anything there. A finding is the candidate's
+defect. A tool that hangs, fails or is missing gives a note, never a rejection.
 """
 
-import contextlib
 import os
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,18 +19,13 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.journal.facts import Profile, WinnersExamined
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
-from workers.backends.registry import adapter_of, module_of
-from workers.checkers.job import Job, encode_job
+from workers.backends.registry import adapter_of
+from workers.checkers.job import Job, job_format
 from workers.checkers.tool import Tool
-from workers.child_environment import module_environment, private_environment
+from workers.checkers.watched import Launchers
 from workers.devices.port import StagedBuffer, StagedNull, StagedValue
 from workers.devices.staging import staged
-from workers.process_tree import kill_group, kill_tagged, tree_tag
 
-SECONDS = 90.0
-"""A checker is stopped after this, which gives a note."""
-
-_POLL_SECONDS = 0.05
 _MAX_CHARACTERS = 300
 
 
@@ -43,31 +33,15 @@ _MAX_CHARACTERS = 300
 class Site:
     """Where and on what candidates are launched under a tool.
 
-    ``index`` is the device's. ``arguments`` are by shape, ``timed`` are those that are timed;
-    ``contents`` gives the paths of a shape's
-    inputs, or ``None`` where there are none. Scratch files go to ``folder``; ``abort`` ends the
-    tools.
+    ``arguments`` are by shape, ``timed`` are those that are timed; ``contents`` gives the paths of
+    a shape's inputs, or ``None`` where there are none. ``launchers`` are the device's.
     """
 
     device: Device
-    index: int
     arguments: Mapping[int, Sequence[ResolvedArgument]]
     timed: Collection[int]
     contents: Callable[[int], Mapping[str, str] | None]
-    folder: Path
-    abort: threading.Event
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """A tool's log of one process, ``None`` where it wrote none, and how it failed, if it did.
-
-    ``shape`` is the first candidate's.
-    """
-
-    shape: int
-    log: str | None
-    problem: str
+    launchers: Launchers
 
 
 def tools(device: Device, log: Path) -> tuple[Tool, ...]:
@@ -97,7 +71,8 @@ def _defects(
     """The first defect of each candidate that has one, and notes on what was checked."""
     defects: dict[int, Rejected] = {}
     notes: list[str] = []
-    with TemporaryDirectory(dir=site.folder) as made:
+    passed: Counter[str] = Counter()
+    with TemporaryDirectory(dir=site.launchers.folder) as made:
         place = Path(made)
         kinds = tools(site.device, place / "all")
         if candidates and not kinds:
@@ -105,16 +80,20 @@ def _defects(
                 "winners were not examined for races and stray accesses: `kernelwright doctor` "
                 "says what to install"
             )
-        together = [(candidates, kind) for kind in kinds if kind.together and len(candidates) > 1]
-        content = {tool.name for _, tool, said in _checked(together, site) if said is None}
-        passed = Counter({name: len(candidates) for name in sorted(content)})
-        alone = [
-            ((candidate,), tool)
-            for candidate in candidates
-            for tool in tools(site.device, place / str(candidate.trial))
-            if tool.name not in content
-        ]
-        for (candidate, *_), tool, said in _checked(alone, site):
+        alone = len(candidates) == 1
+        groups = [(candidates, kind) for kind in kinds if kind.together or alone]
+        answers = _checked(groups if candidates else [], site)
+        if not alone:
+            content = sorted(tool.name for _, tool, said in answers if said is None)
+            passed.update(dict.fromkeys(content, len(candidates)))
+            each = [
+                ((candidate,), tool)
+                for candidate in candidates
+                for tool in tools(site.device, place / str(candidate.trial))
+                if tool.name not in content
+            ]
+            answers = _checked(each, site)
+        for (candidate, *_), tool, said in answers:
             if said is None:
                 passed[tool.name] += 1
             elif isinstance(said, Rejected):
@@ -139,7 +118,7 @@ def _profile(candidate: Candidate, site: Site) -> Profile | str | None:
     open_profiler = adapter_of(site.device.backend).profiler
     if open_profiler is None:
         return None
-    with TemporaryDirectory(dir=site.folder) as made:
+    with TemporaryDirectory(dir=site.launchers.folder) as made:
         profiler = open_profiler(Path(made, "profile"))
         if isinstance(profiler, str):
             return profiler
@@ -147,11 +126,11 @@ def _profile(candidate: Candidate, site: Site) -> Profile | str | None:
         jobs = _jobs([candidate], tool, site)
         if isinstance(jobs, str):
             return jobs
-        ran = _launched(jobs, tool, site)
+        ran = site.launchers.launch(tool, [path for _, path in jobs])
     counters = profiler.counters(ran.log or "")
     if isinstance(counters, str):
         return f"{tool.name} read no counters: {counters or ran.problem}"
-    return Profile(trial=candidate.trial, shape=ran.shape, counters=counters)
+    return Profile(trial=candidate.trial, shape=jobs[0][0], counters=counters)
 
 
 _Jobs = list[tuple[int, Path]]
@@ -173,7 +152,7 @@ def _verdict(
 ) -> Rejected | str | None:
     if isinstance(jobs, str):
         return jobs
-    ran = _launched(jobs, tool, site)
+    ran = site.launchers.launch(tool, [path for _, path in jobs])
     said = tool.read(ran.log or "")
     if said:
         detail = f"{tool.name}: {'; '.join(said)}"
@@ -215,8 +194,6 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
         code.write_bytes(binary.code)
         arguments = staged(site.arguments[shape], contents)
         job = Job(
-            adapter=module_of(site.device.backend),
-            index=site.index,
             build=candidate.plan.builds[cell.build],
             code=str(code),
             symbols=binary.symbols,
@@ -226,44 +203,6 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
             nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
         )
         path = code.with_suffix(".json")
-        path.write_bytes(encode_job(job))
+        path.write_bytes(job_format().dump_json(job))
         return shape, path
     return None
-
-
-def _launched(jobs: _Jobs, tool: Tool, site: Site) -> Launched:
-    """Run the launcher under the tool."""
-    files = [str(path) for _, path in jobs]
-    mark = tree_tag()
-    environment = module_environment(os.environ) | mark
-    environment |= private_environment(site.device.backend, tool.log.parent)
-    environment["XDG_CACHE_HOME"] = str(tool.log.parent)
-    launcher = (sys.executable, "-P", "-m", "workers.checkers.launcher", *files)
-    output = tool.log.with_name(f"{tool.log.name}.out")
-    with output.open("wb") as stream:
-        process = subprocess.Popen(
-            [*tool.command, *launcher],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-            env=environment,
-            start_new_session=True,
-        )
-    ends = time.monotonic() + SECONDS
-    try:
-        while process.poll() is None and time.monotonic() < ends and not site.abort.is_set():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_POLL_SECONDS)
-        code = process.poll()
-    finally:
-        kill_group(process.pid)
-        process.wait()
-        kill_tagged(mark)
-    problem = ""
-    if code != 0:
-        lines = output.read_text(errors="replace").strip().splitlines()
-        ending = f"stopped after {SECONDS:.0f} s" if code is None else f"exit {code}"
-        problem = ": ".join([ending, *(line[:_MAX_CHARACTERS] for line in lines[-1:])])
-    log = tool.log.read_text(errors="replace") if tool.log.exists() else None
-    return Launched(shape=jobs[0][0], log=log, problem=problem)

@@ -11,14 +11,12 @@ from workers.devices.port import StagedBuffer, StagedNull, StagedValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """``adapter`` is the module of the backend's adapter.
+    """What a launcher launches once.
 
     ``code`` is the path of the compiled build, for devices that load what was timed; ``symbols``
     maps entries to their names in it.
     """
 
-    adapter: str
-    index: int
     build: Build
     code: str
     symbols: tuple[tuple[str, str], ...]
@@ -29,16 +27,6 @@ class Job:
 
 
 @cache
-def _adapter() -> TypeAdapter[Job]:
-    """Built when it is first used: few processes use it, and all would wait for it."""
+def job_format() -> TypeAdapter[Job]:
+    """A job as JSON. Built when it is first used: few processes use it, and all would wait."""
     return TypeAdapter(Job)
-
-
-def encode_job(job: Job) -> bytes:
-    """A job as JSON."""
-    return _adapter().dump_json(job)
-
-
-def decode_job(text: bytes) -> Job:
-    """The job in a JSON text."""
-    return _adapter().validate_json(text)

@@ -116,7 +116,7 @@ def test_a_tool_that_hangs_is_stopped(laboratory, monkeypatch, tmp_path):
     tool.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("workers.checkers.examination.SECONDS", 0.5)
+    monkeypatch.setattr("workers.checkers.watched.SECONDS", 0.5)
     examined = laboratory.examined(laboratory.candidate(f"{HEAD} {HONEST} }}"))
     assert "stopped after" in examined.notes[0]
     assert threading.active_count() < 50

@@ -4,6 +4,8 @@ import math
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -70,10 +72,14 @@ def read_compute_sanitizer(log: str) -> tuple[str, ...] | None:
     return tuple(described(kind, counts[kind], places[kind]) for kind in counts) or ("errors",)
 
 
-def launch(job: Job) -> None:
-    """Load the very code that was benched, and launch."""
+def open_under_checker(index: int) -> Callable[[Job], None]:
+    """Open a device; returns what loads the very code that was benched, and launches it."""
     cuda = import_cuda()
-    select(cuda, job.index)
+    select(cuda, index)
+    return partial(_launch, cuda)
+
+
+def _launch(cuda: Cuda, job: Job) -> None:
     module, symbols = cuda.driver.moduleLoadData(Path(job.code).read_bytes()), dict(job.symbols)
     sizes = {buffer.name: buffer.size for buffer in job.buffers}
     sizes |= {s.name: max(1, s.elements) * item_bytes(s.dtype) for s in job.cell.scratch}

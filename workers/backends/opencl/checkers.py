@@ -3,7 +3,9 @@
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +112,16 @@ class _ExactDevice(OpenCLDevice):
         return _Exact(self.cl, self.context, self.queue, size)
 
 
-def launch(job: Job) -> None:
-    """Compile from source for the first device there is, which is the checker's, and launch.
+def open_under_checker(index: int) -> Callable[[Job], None]:  # noqa: ARG001 (the checker has one)
+    """Open the first device there is, which is the checker's.
 
-    Without ``restrict``, a mere promise: Oclgrind 21.10 does not know what its own compiler makes
-    of one where a function is inlined.
+    Returns what compiles from source, without ``restrict``, a mere promise, and launches: Oclgrind
+    21.10 does not know what its own compiler makes of one where a function is inlined.
     """
-    device = _ExactDevice(opencl_devices()[0], 0)
+    return partial(_launch, _ExactDevice(opencl_devices()[0], 0))
+
+
+def _launch(device: _ExactDevice, job: Job) -> None:
     build = replace(job.build, options=(*job.build.options, *_NO_PROMISES))
     binary = OpenCLCompiler(device.handle).compile(build)
     if not isinstance(binary, Binary):

@@ -1,0 +1,77 @@
+"""What a bench does with winners: gives a launch of each to the tools that watch one.
+
+Tools that check all winners at once are begun while these are confirmed: to import the driver's
+package and to open the device takes most of their time.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tuner.engine.work import ConfirmWork, ExamineWork
+from tuner.journal.facts import WinnersExamined
+from workers.backends.registry import adapter_of
+from workers.bench.input_specs import FIRST, extra_specs
+from workers.bench.oracle import Oracle
+from workers.bench.preparation import Preparation
+from workers.checkers.examination import Site, examine, tools
+from workers.checkers.watched import Launchers
+from workers.device_lock import DeviceLock
+from workers.integrity.launch_checks import VerificationCase
+
+
+class Examiner:
+    """The tools of one device.
+
+    Args:
+        backend: the device's.
+        index: the device's.
+        folder: for their files.
+        abort: set to end them.
+    """
+
+    def __init__(self, backend: str, index: int, folder: Path, abort: threading.Event) -> None:
+        self._launchers = Launchers(backend, index, folder, abort)
+
+    def begin(self, work: ConfirmWork, prep: Preparation, lock: DeviceLock) -> None:
+        """Begin the tools if winners are confirmed, beside what follows until :meth:`settle`.
+
+        Not on a processor, which times meanwhile. The device is opened while ``lock`` is held.
+        """
+        if work.scope != "tune" and not prep.device.is_cpu:
+            self._launchers.begin(partial(tools, prep.device), lock)
+
+    def settle(self) -> None:
+        """Wait until nothing that :meth:`begin` began is at work."""
+        self._launchers.settle()
+
+    def examine(self, work: ExamineWork, prep: Preparation, oracle: Oracle) -> WinnersExamined:
+        """Run winners under the memory and race checkers, and the best of them under a profiler.
+
+        Without checkers, and without a profiler for the backend, the device is not touched.
+        """
+
+        def contents(shape: int) -> Mapping[str, str] | None:
+            """Inputs of a shape, if the baseline gives outputs there."""
+            spec = FIRST if shape in prep.timed else extra_specs(prep, shape)[0]
+            case = oracle.case(shape, spec)
+            oracle.end_children()
+            return case.contents if isinstance(case, VerificationCase) else None
+
+        site = Site(
+            device=prep.device,
+            arguments=prep.arguments,
+            timed=prep.timed,
+            contents=contents,
+            launchers=self._launchers,
+        )
+        profiler = work.profiler and adapter_of(prep.device.backend).profiler is not None
+        found = examine(work.winners, site, checkers=work.checkers, profiler=profiler)
+        self._launchers.close()
+        return replace(found, work=work.id)
+
+    def close(self) -> None:
+        """End what has launched nothing yet."""
+        self._launchers.close()

@@ -1,0 +1,197 @@
+"""A launcher under a tool, as its parent sees it: begun early, it waits for its jobs.
+
+What costs most of a checker's time is to import the driver's package and to open the device, which
+can be done while winners are confirmed.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tuner.errors import EnvironmentProblem
+from workers.backends.registry import preloaded_modules
+from workers.checkers import launcher
+from workers.checkers.tool import Tool
+from workers.child_environment import module_environment, private_environment
+from workers.device_lock import PATIENCE_SECONDS, DeviceLock
+from workers.process_tree import kill_group, kill_tagged, tree_tag
+
+SECONDS = 90.0
+"""A tool is stopped after this."""
+_AHEAD_SECONDS = 10.0
+"""How long one that is begun early may take to import, and again to open the device."""
+_POLL_SECONDS, _SIGN_SECONDS = 0.05, 0.005
+_MAX_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A tool's log of one process, ``None`` where it wrote none, and how it failed, if it did."""
+
+    log: str | None
+    problem: str
+
+
+class WatchedLauncher:
+    """One launcher, started at once. Ends with :meth:`launch` or :meth:`close`.
+
+    Args:
+        tool: what watches it.
+        backend: whose devices it opens.
+        index: the device's.
+        abort: set to end it.
+    """
+
+    def __init__(self, tool: Tool, backend: str, index: int, abort: threading.Event) -> None:
+        self.tool = tool
+        self._abort = abort
+        self._mark = tree_tag()
+        environment = module_environment(os.environ) | self._mark
+        environment |= private_environment(backend, tool.log.parent)
+        environment["XDG_CACHE_HOME"] = str(tool.log.parent)
+        words = ("-P", "-m", launcher.__name__, str(index), str(tool.log))
+        self._output = tool.log.with_name(f"{tool.log.name}.out")
+        with self._output.open("wb") as stream:
+            self._process = subprocess.Popen(
+                [*tool.command, sys.executable, *words, *preloaded_modules(backend)],
+                stdin=subprocess.PIPE,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+            )
+        self._opened = False
+
+    def has(self, done: str) -> bool:
+        """Wait until it has imported or opened the device; whether it has, in good time."""
+        sign = Path(f"{self.tool.log}{done}")
+        ends = time.monotonic() + _AHEAD_SECONDS
+        while not sign.exists():
+            if time.monotonic() > ends or self._abort.is_set() or self._process.poll() is not None:
+                return False
+            time.sleep(_SIGN_SECONDS)
+        return True
+
+    def open(self) -> None:
+        """Have it open the device; does not wait."""
+        self._opened = True
+        self._tell("\n")
+
+    def launch(self, jobs: Sequence[Path]) -> Launched:
+        """Have it launch these jobs, one after the other, and wait for its end."""
+        if not self._opened:
+            self.open()
+        self._tell("".join(f"{path}\n" for path in jobs))
+        self._end_input()
+        ends = time.monotonic() + SECONDS
+        try:
+            while (
+                self._process.poll() is None
+                and time.monotonic() < ends
+                and not self._abort.is_set()
+            ):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_POLL_SECONDS)
+            code = self._process.poll()
+        finally:
+            self.close()
+        problem = ""
+        if code != 0:
+            lines = self._output.read_text(errors="replace").strip().splitlines()
+            ending = f"stopped after {SECONDS:.0f} s" if code is None else f"exit {code}"
+            problem = ": ".join([ending, *(line[:_MAX_CHARACTERS] for line in lines[-1:])])
+        log = self.tool.log
+        return Launched(
+            log=log.read_text(errors="replace") if log.exists() else None, problem=problem
+        )
+
+    def close(self) -> None:
+        """End it and its descendants, if it has not ended."""
+        kill_group(self._process.pid)
+        self._process.wait()
+        kill_tagged(self._mark)
+        self._end_input()
+
+    def _end_input(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def _tell(self, text: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # its exit code says more
+            self._process.stdin.write(text.encode())
+            self._process.stdin.flush()
+
+
+class Launchers:
+    """The launchers of one device's tools, some of them begun before their jobs are known.
+
+    Args:
+        backend: the device's.
+        index: the device's.
+        folder: for logs.
+        abort: set to end them.
+    """
+
+    def __init__(self, backend: str, index: int, folder: Path, abort: threading.Event) -> None:
+        self.folder = folder
+        self._device = backend, index, abort
+        self._place: TemporaryDirectory[str] | None = None
+        self._begun: dict[str, WatchedLauncher] = {}
+        self._opening: threading.Thread | None = None
+
+    def begin(self, tools: Callable[[Path], Sequence[Tool]], lock: DeviceLock) -> None:
+        """Begin one for each tool that takes all winners together, unless that was done before.
+
+        ``tools`` log to the path that it is given. The device is opened while ``lock`` is held,
+        beside what follows until :meth:`settle`.
+        """
+        if self._place is not None:
+            return
+        self._place = TemporaryDirectory(dir=self.folder)
+        self._begun = {
+            tool.name: WatchedLauncher(tool, *self._device)
+            for tool in tools(Path(self._place.name, "ahead"))
+            if tool.together
+        }
+        self._opening = threading.Thread(target=self._open, args=(lock,), daemon=True)
+        self._opening.start()
+
+    def settle(self) -> None:
+        """Wait until none of them imports or opens the device."""
+        if self._opening is not None:
+            self._opening.join()
+
+    def launch(self, tool: Tool, jobs: Sequence[Path]) -> Launched:
+        """Have a tool's launcher do these jobs: the one that was begun, or another."""
+        return (self._begun.pop(tool.name, None) or WatchedLauncher(tool, *self._device)).launch(
+            jobs
+        )
+
+    def close(self) -> None:
+        """End those that have launched nothing."""
+        for one in self._begun.values():
+            one.close()
+        self.settle()
+        self._begun.clear()
+        if self._place is not None:
+            self._place.cleanup()
+            self._place = None
+
+    def _open(self, lock: DeviceLock) -> None:
+        """One that fails here fails again when it is used, which is then told."""
+        begun = [one for one in self._begun.values() if one.has(launcher.IMPORTED)]
+        with contextlib.suppress(EnvironmentProblem), lock.held(patience=PATIENCE_SECONDS):
+            for one in begun:
+                one.open()
+            for one in begun:
+                one.has(launcher.OPEN)
