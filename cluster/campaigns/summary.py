@@ -18,6 +18,7 @@ from tuner.errors import KernelwrightError
 from tuner.printable import counted, printable_line
 from tuner.report.document import Document, Section, Table
 from tuner.report.markdown import markdown
+from tuner.report.wrapping import hanging
 from tuner.results.result import Result
 from tuner.results.statistics import interval_text
 from tuner.results.verdict import faster_shapes, is_faster_overall, verdict_text
@@ -151,18 +152,18 @@ def sentence(rows: Sequence[Row]) -> str:
 
 
 def text(rows: Sequence[Row], width: int) -> str:
-    """A table of one line per run, in lines of ``width`` columns; a failure has its reason."""
-    longest = min(max(len(name) for name in ("kernel", *(row.name for row in rows))), 24)
+    """A table with a row for each run, wrapped to ``width`` columns; a failure has its reason."""
+    longest = max(len(name) for name in ("kernel", *(row.name for row in rows)))
     wide = max(13, *(len(row.outcome_text) for row in rows))
     lines = [f"{'kernel':<{longest}}  {'outcome':<{wide}}  {'trials':>6}  {'time':>8}  speedup"]
     for row in rows:
         said = row.words if row.outcome == FAILED else row.speedup_text
         trials = "-" if row.trials is None else str(row.trials)
         line = (
-            f"{row.name[:longest]:<{longest}}  {row.outcome_text:<{wide}}  {trials:>6}  "
+            f"{row.name:<{longest}}  {row.outcome_text:<{wide}}  {trials:>6}  "
             f"{_time(row.seconds):>8}  {said}"
         )
-        lines.append(line if len(line) <= width else f"{line[: width - 1]}…")
+        lines.append(hanging(line, width))
     return "\n".join([*lines, "", sentence(rows)])
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,10 @@ def test_a_report_has_the_verdict_on_each_kernel(tmp_path):
     assert head.index("outcome") == first.index("improved")
     assert re.search(r"scale +improved +6 +- +2\.000× \[.*\] faster", said)
     assert "1 of 2 kernels improved; 1 not begun." in said
+    failed = replace(later, outcome="failed", words=" ".join(["no device"] * 20))
+    wrapped = summary.text([scale, failed], 80)
+    assert all(len(line) <= 80 for line in wrapped.splitlines())
+    assert wrapped.count("device") == 20
     page = summary.as_markdown("night", "today", rows)
     assert "faster than the baseline with one configuration" in page
     read = list(csv.DictReader(io.StringIO(summary.as_csv(rows))))
