@@ -133,10 +133,12 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
             return [replace(FIRST, label=f"{changed}, {FIRST.label}", other_sign=True)]
         wanted = small if small and is_large(arguments) else (FIRST, *small)
         return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]
-    other = [spec for spec in specs if spec.distribution == "outliers"] or specs
-    spec = (
-        ASSORTED if any(applies(a, "assorted") for a in arguments) else (other[0], FIRST)[shape % 2]
-    )
+    if any(applies(a, "assorted") for a in arguments):
+        spec = ASSORTED
+    elif shape % 2:
+        spec = FIRST
+    else:
+        spec = next((spec for spec in specs if spec.distribution == "outliers"), specs[0])
     return [replace(spec, odd_shape=str(prep.bindings[shape]))]
 
 
