@@ -1,11 +1,12 @@
 """One Ray for the whole session."""
 
 import os
+import random
 import shutil
 import socket
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,19 @@ os.environ |= {
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
+PORTS = range(20_000, 32_768)
+"""Below those that Linux gives to connections, and to other Rays, before this one listens."""
+
+
 def free_ports(count):
     """Ports that nobody listens on, all different."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("", 0))
-        return [one.getsockname()[1] for one in sockets]
+    found = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("", port))
+            found += [port] if port not in found else []
+    return found
 
 
 def start_ray(*, dashboard=False):

@@ -82,6 +82,7 @@ class Run:
         self.add_node()
 
 
+@pytest.mark.timeout(900)  # five recoveries, each of which a busy machine makes longer
 def test_each_part_of_a_run_is_killed_in_turn_and_no_trial_is_lost_or_repeated(
     ray_cluster, tmp_path
 ):
