@@ -90,6 +90,8 @@ async def _receive(server: JobServer, job: str, receiver: "Receiver") -> None:
     async with aclosing(server.follow(job, tell)) as texts:
         async for line in _lines(texts):
             receiver.take(line)
+            if receiver.files is not None:
+                return
 
 
 async def _lines(texts: AsyncIterator[str]) -> AsyncIterator[str]:

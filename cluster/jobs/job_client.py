@@ -109,7 +109,8 @@ class JobServer:
             try:
                 async with aclosing(self._client.tail_job_logs(job)) as texts:
                     async for text in _within(QUIET_SECONDS, texts):
-                        reached, broken = time.monotonic(), 0
+                        reached = time.monotonic()
+                        broken = 0 if ended is None else broken
                         new = text[max(0, yielded - seen) :]
                         seen += len(text)
                         if new:
@@ -122,19 +123,30 @@ class JobServer:
                 broken += 1
                 if broken == 1:
                     tell(f"lost the connection ({ray_problem(error)}); trying again")
-            # A log that was read before the end lacks the last lines where the node left with it.
-            if ended is not None and whole:
-                return
-            if ended is not None and broken >= _LOG_IS_GONE:
-                tell(f"the end of its log is lost. {ended.message}")
-                return
             try:
                 ended = await asyncio.to_thread(self.end, job)
                 reached = time.monotonic()
             except EnvironmentProblem:
                 if time.monotonic() > reached + LOST_SECONDS:
                     raise
+            if ended is not None and whole:
+                # The stream closes in the same way if the node leaves with the rest.
+                log = await self._log(job)
+                if log is not None and len(log) >= yielded:
+                    if log[yielded:]:
+                        yield log[yielded:]
+                    return
+                broken += 1
+            if ended is not None and broken >= _LOG_IS_GONE:
+                tell(f"the end of its log is lost. {ended.message}")
+                return
             await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _log(self, job: str) -> str | None:
+        """The whole log of a job that has ended; ``None`` if it cannot be read."""
+        with suppress(Exception):  # RuntimeError, and whatever requests raises
+            return str(await asyncio.to_thread(self._client.get_job_logs, job))
+        return None
 
     def end(self, job: str) -> JobEnd | None:
         """How a job ended; ``None`` while it goes on.

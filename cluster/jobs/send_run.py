@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import os
+import socket
 import sys
 import zlib
 from collections.abc import Iterator
@@ -32,10 +33,11 @@ def send(run: Path, known: dict[str, str]) -> None:
         is_run = (run / FIRST).is_file()
         files = _files(run) if is_run else []
     except OSError as error:
-        _tell("error", f"cannot read {run}: {error.strerror}")
+        _tell("error", f"cannot read {run} on the cluster: {error.strerror}")
         sys.exit(3)
     if not is_run:
-        _tell("error", f"{run} is not a run directory")
+        where = f"{run} is not a run directory on the cluster ({socket.gethostname()})"
+        _tell("error", f"{where}: give the name of a job, or a path there")
         sys.exit(2)
     for path in files:
         name = path.relative_to(run).as_posix()

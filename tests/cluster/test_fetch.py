@@ -118,5 +118,5 @@ def test_what_is_damaged_is_not_written(tmp_path, lines, words):
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path):
-    with pytest.raises(SpecError, match="is not a run directory"):
+    with pytest.raises(SpecError, match="is not a run directory on the cluster"):
         received(sent(tmp_path / "none", {}, tmp_path), tmp_path / "here")

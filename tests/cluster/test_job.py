@@ -1,5 +1,6 @@
 """Jobs: submitted by a command or by hand, followed over lost connections, left and stopped."""
 
+import asyncio
 import re
 import shutil
 import signal
@@ -11,6 +12,7 @@ from contextlib import closing, suppress
 
 import pytest
 
+from cluster.jobs.job_client import JobServer
 from tests.cluster.conftest import drain, start_ray
 from tests.cluster.faults import note
 from tests.cluster.kernels import (
@@ -90,6 +92,58 @@ def test_a_submitted_job_needs_no_installation_and_ends_with_the_code_of_its_run
     assert f"run directory {run}" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("kernelwright: outcome=")
     assert [fact.kind for fact in RunView.open(run).facts()][-1] == "run.finished"
+
+
+async def followed(cut_after, whole):
+    """What is read of a job that has ended: its stream closes early, its whole log is a reply."""
+    from aiohttp import web
+
+    async def info(request):
+        kind = {"type": "SUBMISSION", "status": "SUCCEEDED", "entrypoint": "", "message": "done"}
+        return web.json_response({**kind, "submission_id": "job", "driver_exit_code": 0})
+
+    async def tail(request):
+        stream = web.WebSocketResponse()
+        await stream.prepare(request)
+        await stream.send_str("one\ntwo\nthree\n"[:cut_after])
+        await stream.close()
+        return stream
+
+    async def logs(request):
+        return web.Response(status=500) if whole is None else web.json_response({"logs": whole})
+
+    async def version(request):
+        return web.json_response({"version": "1", "ray_version": "2.50.0", "ray_commit": ""})
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/api/version", version),
+            web.get("/api/jobs/", info),
+            web.get("/api/jobs/job", info),
+            web.get("/api/jobs/job/logs", logs),
+            web.get("/api/jobs/job/logs/tail", tail),
+        ]
+    )
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    told = []
+    server = await asyncio.to_thread(JobServer, f"http://127.0.0.1:{port}")
+    read = [text async for text in server.follow("job", told.append)]
+    await runner.cleanup()
+    return "".join(read), told
+
+
+@pytest.mark.slow
+def test_a_log_that_is_cut_is_read_to_its_end_or_said_to_be_lost():
+    whole = "one\ntwo\nthree\n"
+    assert asyncio.run(followed(len(whole), whole)) == (whole, [])
+    assert asyncio.run(followed(5, whole)) == (whole, [])
+    assert asyncio.run(followed(5, None)) == (whole[:5], ["the end of its log is lost. done"])
+    assert asyncio.run(followed(5, ""))[1] == ["the end of its log is lost. done"]
 
 
 @pytest.mark.parametrize(
@@ -241,4 +295,4 @@ def test_a_run_is_fetched_from_the_cluster_and_again_for_what_came_since(
     assert report.returncode == 0, report.stderr
     missing = kernelwright("fetch", "--address", address, "no-such-job", "--output", tmp_path / "x")
     assert missing.returncode == 2
-    assert "kernelwright-runs/no-such-job is not a run directory" in missing.stderr
+    assert "kernelwright-runs/no-such-job is not a run directory on the cluster" in missing.stderr
