@@ -15,6 +15,8 @@ from cluster.campaigns import summary
 from cluster.campaigns.folder import CampaignFolder, Record, default_name, is_campaign
 from cluster.campaigns.plan import load_campaign
 from cluster.campaigns.schedule import Places, Schedule
+from cluster.commands.placement import Placement
+from cluster.runs.agent_run import ModelAccess
 from cluster.settings import Settings, child_environment, environment_for_ray
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.longest import LONGEST_SECONDS
@@ -108,11 +110,8 @@ def _places(
     record: Record, settings: Settings, allow_endpoint: list[str] | None
 ) -> Iterator[Places]:
     """This machine, or the one Ray that all runs join, started here if need be."""
-    options = [] if record.fleet is None else ["--fleet", record.fleet]
-    if record.device is not None:
-        options += ["--device", record.device]
-    for host in allow_endpoint or ():
-        options += ["--allow-endpoint", host]
+    access = ModelAccess(endpoints=tuple(allow_endpoint or ()))
+    options = Placement(fleet=record.fleet, device=record.device, access=access).words
     if record.fleet == "local":
         yield Places(options=tuple(options), environment=child_environment(), gpus=None)
         return

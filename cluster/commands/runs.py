@@ -2,18 +2,17 @@
 
 import asyncio
 import secrets
-import shlex
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Unpack
 
 import typer
 
@@ -22,8 +21,7 @@ from agents.settings import SECTIONS
 from cluster.cli.console import display
 from cluster.commands import patterns, report, results
 from cluster.commands.find_spec import find_spec, tunable
-from cluster.fleets.claim import Share, read_labels
-from cluster.runs.agent_run import ModelAccess
+from cluster.commands.placement import Placement, PlaceOptions
 from cluster.runs.model_choice import (
     check_endpoint,
     check_models,
@@ -33,7 +31,7 @@ from cluster.runs.model_choice import (
 )
 from cluster.runs.resuming import resume_command
 from cluster.runs.run_layout import STOP_FILE
-from cluster.runs.workplace import Running, workplace
+from cluster.runs.workplace import Running, Workplace, workplace
 from cluster.settings import Settings
 from tuner.drafts.draft_spec import guesses_left, unread_guesses
 from tuner.errors import (
@@ -57,42 +55,28 @@ taken away, while Ray passes on the log of a job every two seconds."""
 def run(
     spec: str,
     *,
-    fleet: str | None,
     run_dir: Path | None,
     trials: int | None,
     seconds: float | None,
-    device: str | None,
-    gpus: int | None,
-    max_gpus: int | None,
-    wait: bool,
-    keep_gpus: bool,
-    node_label: list[str] | None,
-    target: str | None,
     model: str | None,
-    allow_endpoint: list[str] | None,
-    exit_when_waiting: bool,
     use_patterns: bool,
     as_json: bool,
+    **options: Unpack[PlaceOptions],
 ) -> None:
     """Tune the kernel of a spec; ``model`` writes the templates."""
-    settings, access = Settings.read(), _access(allow_endpoint, exit_when_waiting)
-    share = _share(gpus, max_gpus, wait, keep_gpus, node_label)
+    settings, where = Settings.read(), Placement.of(options)
     with new_run(
         spec,
         settings,
-        access,
-        fleet=fleet,
+        where,
         run_dir=run_dir,
         trials=trials,
         seconds=seconds,
-        device=device,
-        share=share,
-        target=target,
         model=model,
         use_patterns=use_patterns,
     ) as new:
-        again = _given(None, device, share, access)
-        _follow(new.running, new.folder, again, target, as_json=as_json)
+        # The run directory keeps the fleet.
+        _follow(new.running, new.folder, replace(where, fleet=None), as_json=as_json)
     with _reminding(new.guesses):
         learn = partial(patterns.leave, settings)
         report.conclude(new.folder, as_json=as_json, learn=learn)
@@ -111,15 +95,11 @@ class NewRun:
 def new_run(
     spec: str,
     settings: Settings,
-    access: ModelAccess,
+    where: Placement,
     *,
-    fleet: str | None,
     run_dir: Path | None,
     trials: int | None,
     seconds: float | None,
-    device: str | None = None,
-    share: Share | None = None,
-    target: str | None = None,
     model: str | None = None,
     use_patterns: bool = False,
 ) -> Iterator[NewRun]:
@@ -128,14 +108,14 @@ def new_run(
     Raises:
         KernelwrightError: spec, model or machine do not allow the run.
     """
-    with workplace(fleet, device, share or Share(), target, settings, access) as place:
+    with _workplace(where, settings) as place:
         path = find_spec(spec, place.has_gpu)
         given = load_experiment(path, SECTIONS)
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
             _say(guesses_left(guesses))
         asked = choose_model(path, given, model)
-        check_endpoint(path, given, asked, access.endpoints)
+        check_endpoint(path, given, asked, where.access.endpoints)
         check_models(path, given, asked, model)
         if asked == "none":
             experiment = replace(tunable(given)[0], agents=None)
@@ -147,7 +127,7 @@ def new_run(
         if begun(folder):
             _check_same(RunView.open(folder), given, path)
         directory = RunDirectory.create(
-            folder, experiment, text, fleet=fleet, origin=str(path.absolute())
+            folder, experiment, text, fleet=where.fleet, origin=str(path.absolute())
         )
         try:
             with closing(directory):
@@ -162,21 +142,7 @@ def new_run(
             raise
 
 
-def resume(
-    run_dir: Path,
-    *,
-    fleet: str | None,
-    device: str | None,
-    gpus: int | None,
-    max_gpus: int | None,
-    wait: bool,
-    keep_gpus: bool,
-    node_label: list[str] | None,
-    target: str | None,
-    allow_endpoint: list[str] | None,
-    exit_when_waiting: bool,
-    as_json: bool,
-) -> None:
+def resume(run_dir: Path, *, as_json: bool, **options: Unpack[PlaceOptions]) -> None:
     """Continue a run; of a finished run, only print the result."""
     folder = run_dir.absolute()
     if changed := _changed_since(RunView.open(folder)):
@@ -186,15 +152,16 @@ def resume(
         return
     if (held := read_tenure(folder)) is not None and not held.alive:
         _say(f"taking the run directory over: {held.why_stale}")
-    access = _access(allow_endpoint, exit_when_waiting)
-    share = _share(gpus, max_gpus, wait, keep_gpus, node_label)
-    settings, again = Settings.read(), _given(fleet, device, share, access)
+    settings, where = Settings.read(), Placement.of(options)
     view = RunView.open(folder)
-    fleet = fleet or view.info.fleet
-    with workplace(fleet, device, share, target, settings, access) as place:
+    with _workplace(replace(where, fleet=where.fleet or view.info.fleet), settings) as place:
         place.check(view.experiment.kernel.language)
-        _follow(place.start(folder), folder, again, target, as_json=as_json)
+        _follow(place.start(folder), folder, where, as_json=as_json)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+
+
+def _workplace(where: Placement, settings: Settings) -> AbstractContextManager[Workplace]:
+    return workplace(where.fleet, where.device, where.share, where.target, settings, where.access)
 
 
 def _changed_since(view: RunView) -> str:
@@ -268,14 +235,14 @@ def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
     return settings.lasting(wanted, Path("runs", default), "--run-dir")
 
 
-def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_json: bool) -> None:
+def _follow(run: Running, folder: Path, where: Placement, *, as_json: bool) -> None:
     """Show progress until the run ends; a first signal ends it in order, a second at once.
 
     Raises:
-        SystemExit: the run can be continued, with the options ``again`` (and ``target``, until the
-            device itself is needed): 130 or 143 after a signal, 143 where the node is drained, 130
-            if it was stopped before anything was measured, 6 if a reply or the device is awaited, 3
-            after its result so far if it lost its driver, its benches or its disk.
+        SystemExit: the run can be continued, with the options of ``where`` (the target among them
+            until the device itself is needed): 130 or 143 after a signal, 143 where the node is
+            drained, 130 if it was stopped before anything was measured, 6 if a reply or the device
+            is awaited, 3 after its result so far if it lost its driver, its benches or its disk.
     """
     received: list[signal.Signals] = []
 
@@ -296,7 +263,8 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
                 shown.show(progress)
 
     _say(f"run directory {folder}")
-    on_target = again if target is None else f"{again} --target {target}"
+    again = where.words
+    on_target = again if where.target is None else [*again, "--target", where.target]
     try:
         with suppress(asyncio.CancelledError):
             asyncio.run(follow())
@@ -322,38 +290,13 @@ def _follow(run: Running, folder: Path, again: str, target: str | None, *, as_js
         _leave(summary.detail, folder, options, DeviceNeeded.exit_code)
 
 
-def _leave(why: str, folder: Path, options: str, code: int, *, lingers: float = 0.0) -> NoReturn:
+def _leave(
+    why: str, folder: Path, options: Sequence[str], code: int, *, lingers: float = 0.0
+) -> NoReturn:
     """Exit with the command that continues the run, after so many seconds."""
     _say(f"{why}; continue with: {resume_command(folder, options)}")
     time.sleep(lingers)
     sys.exit(code)
-
-
-def _access(endpoints: list[str] | None, exit_when_waiting: bool) -> ModelAccess:
-    """How models are reached, as far as the command line says."""
-    return ModelAccess(endpoints=tuple(endpoints or ()), exit_when_waiting=exit_when_waiting)
-
-
-def _share(
-    gpus: int | None,
-    max_gpus: int | None,
-    wait: bool,
-    keep_gpus: bool,
-    node_label: list[str] | None,
-) -> Share:
-    """How GPUs are shared with other runs, as the command line says."""
-    labels = read_labels(node_label or ())
-    return Share(gpus=gpus, max_gpus=max_gpus, wait=wait, keep=keep_gpus, labels=labels)
-
-
-def _given(fleet: str | None, device: str | None, share: Share, access: ModelAccess) -> str:
-    """The options with which a resume runs in the same place."""
-    words = "" if fleet is None else f" --fleet {fleet}"
-    if device is not None:
-        words += f" --device {shlex.quote(device)}"
-    words += share.options()
-    words += "".join(f" --allow-endpoint {shlex.quote(host)}" for host in access.endpoints)
-    return f"{words} --exit-when-waiting" if access.exit_when_waiting else words
 
 
 def _remove_if_empty(folder: Path) -> None:

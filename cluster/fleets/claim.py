@@ -3,7 +3,6 @@
 Knows nothing of Ray.
 """
 
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,14 +63,16 @@ class Share:
             )
         return devices[: self.most(len(devices))]
 
-    def options(self) -> str:
-        """The options that say this on a command line, each after a space."""
-        words = [f"--gpus {self.gpus}"] if self.gpus else []
-        words += [f"--max-gpus {self.max_gpus}"] if self.max_gpus else []
+    @property
+    def words(self) -> list[str]:
+        """The options that say this on a command line."""
+        words = ["--gpus", str(self.gpus)] if self.gpus else []
+        words += ["--max-gpus", str(self.max_gpus)] if self.max_gpus else []
         words += ["--wait"] if self.wait else []
         words += ["--keep-gpus"] if self.keep else []
-        words += [f"--node-label {shlex.quote(f'{k}={v}')}" for k, v in self.labels.items()]
-        return "".join(f" {word}" for word in words)
+        for key, value in self.labels.items():
+            words += ["--node-label", f"{key}={value}"]
+        return words
 
 
 def read_labels(given: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.cli.console import Activity
+from cluster.commands.placement import Placement
 from cluster.commands.results import stop
 from cluster.commands.runs import _follow
 from cluster.runs.run_process import RunProcess
@@ -109,7 +110,7 @@ def test_a_run_on_a_node_that_is_drained_ends_with_143_and_the_command_that_resu
 
     path = begin(tmp_path, 60)
     with pytest.raises(SystemExit) as ended:
-        _follow(Drained(), path, " --fleet ray", None, as_json=False)
+        _follow(Drained(), path, Placement(fleet="ray"), as_json=False)
     assert ended.value.code == 143
     said = capsys.readouterr().err
     assert f"is being drained; continue with: kernelwright resume {path} --fleet ray\n" in said

@@ -113,7 +113,7 @@ def test_a_share_is_a_number_or_a_limit():
 
 def test_the_hint_to_resume_has_the_same_share():
     share = Share(gpus=2, wait=True, keep=True, labels=read_labels(["pool=a b"]))
-    assert share.options() == " --gpus 2 --wait --keep-gpus --node-label 'pool=a b'"
+    assert share.words == ["--gpus", "2", "--wait", "--keep-gpus", "--node-label", "pool=a b"]
     for wrong in ("pool", "=x", "pool="):
         with pytest.raises(SpecError, match="write KEY=VALUE"):
             read_labels([wrong])
