@@ -113,11 +113,13 @@ class Session:
 
         The slowest compile holds up all later ones: half as many again keep the other slots busy.
         No more than benches need, for what is in flight teaches the search nothing yet. In order
-        the number must not depend on how long trials take, or a resume would propose others.
+        the first trials, timed in full, do so too, and the number must not depend on how long
+        trials take, or a resume would propose others.
         """
         assert self.history.epoch is not None
-        batch = BATCH if self._in_order else self._bench_queue.batch
-        return self.history.epoch.compile_slots * 3 // 2 + QUEUED * batch * self._benches
+        slots, in_order = self.history.epoch.compile_slots, self._in_order
+        batch, spare = (BATCH, slots - 1) if in_order else (self._bench_queue.batch, slots // 2)
+        return slots + spare + QUEUED * batch * self._benches
 
     @property
     def again(self) -> list[Trial]:
