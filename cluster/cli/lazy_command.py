@@ -1,6 +1,6 @@
 """Commands whose code is imported when they run, so that ``--help`` answers at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from itertools import chain
@@ -8,6 +8,7 @@ from typing import ParamSpec
 
 import typer
 
+from cluster.settings import Settings
 from tuner.backends.registry import backends
 from workers.backends.registry import preloaded_modules
 from workers.forking import begin_server
@@ -18,7 +19,7 @@ _CHILDREN = (
     "workers.bench.child",
     "workers.reference",
 )
-"""What every run on this machine forks."""
+"""What every run on this machine forks; first what looks for devices."""
 
 P = ParamSpec("P")
 
@@ -44,8 +45,8 @@ def command(
         @wraps(declared)
         def call(*arguments: P.args, **options: P.kwargs) -> None:
             module, _, function = target.partition(".")
-            if options.get("fleet") == "local":
-                _begin_children(None if options.get("target") else options.get("spec"))
+            if "fleet" in options:
+                _begin_looking(options)
             getattr(import_module(f"cluster.commands.{module}"), function)(*arguments, **options)
 
         return group.command(name, context_settings=context)(call)
@@ -53,14 +54,18 @@ def command(
     return register
 
 
-def _begin_children(spec: object) -> None:
+def _begin_looking(options: Mapping[str, object]) -> None:
     """Begin what other processes can do while this one imports a command: it takes as long.
 
-    ``spec`` is what the user named, if devices are needed for it.
+    Devices of this machine are looked for, unless a cluster has them, and children begun for what
+    a run does here. On Ray its actors have children of their own.
     """
+    local, spec = options["fleet"] == "local", options.get("spec")
+    if not local and Settings.read().ray_address is not None:
+        return
     packages = (preloaded_modules(one.name) for one in backends())
-    begin_server([*_CHILDREN, *chain.from_iterable(packages)])
-    if isinstance(spec, str):
+    begin_server([*(_CHILDREN if local else _CHILDREN[:1]), *chain.from_iterable(packages)])
+    if isinstance(spec, str) and not options.get("target"):
         from cluster.commands.find_spec import begin_looking_for_devices
 
         begin_looking_for_devices(spec)

@@ -4,6 +4,8 @@ Imports neither pydantic, numpy, yaml nor ray, so that ``--help`` answers at onc
 does is in :mod:`cluster.commands`, which is imported when it runs.
 """
 
+import atexit
+import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -393,5 +395,7 @@ def main() -> None:
     """Entry point: any failure becomes one message and the exit code of its kind."""
     use_one_algebra_thread()
     open_standard_streams()
+    # Else Python looks through all objects at its end, for half a second after a run.
+    atexit.register(gc.freeze)
     with exit_with_message():
         app()

@@ -121,7 +121,7 @@ def _places(
         from cluster.jobs import ray_driver
 
         if not settings.ray_address:
-            _say("starting Ray on this machine (about ten seconds)")
+            _say("starting Ray on this machine (about five seconds)")
         stack.enter_context(ray_driver.connected(settings))
         yield Places(
             options=tuple(options),

@@ -153,6 +153,8 @@ class CompileActor:
         self._threads = [
             ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile") for _ in self._workers
         ]
+        for worker, thread in zip(self._workers, self._threads, strict=True):
+            thread.submit(worker.ready)  # while benches open their devices
         spare_collections()
 
     def ready(self, number: int) -> Place:

@@ -111,8 +111,11 @@ def check_gpu(backend: Backend) -> None:
         raise EnvironmentProblem(f"no node of the Ray cluster has a GPU{target_remedy(backend)}")
 
 
-class DriverActor:
-    """The one writer of a run directory, on the node where that lies. Asynchronous."""
+class Driver:
+    """The one writer of a run directory, on the node where that lies; asynchronous.
+
+    An actor on a cluster that others started, and in this process on a Ray of its own.
+    """
 
     def __init__(
         self,
@@ -144,7 +147,7 @@ class DriverActor:
         finally:
             self._metrics.publish(None, now=True)
 
-    async def stop(self, reason: StopReason) -> None:
+    def stop(self, reason: StopReason) -> None:
         """Ask for an end."""
         self._run.stop(reason)
 
@@ -198,7 +201,7 @@ class RemoteRun:
             max_restarts=0,
             name=self._name,
             scheduling_strategy=here,
-        )(DriverActor)
+        )(Driver)
         self._actor: Any = remote.remote(
             *(path, device, share or Share(), gpus, keys, endpoints),
             *(exit_when_waiting, cache, job),

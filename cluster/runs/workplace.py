@@ -1,6 +1,8 @@
 """Where a run executes: in this process, on a Ray cluster, or on a Ray started for it.
 
-Owns what is noticed before Ray is started, and when that is. Shows no progress.
+Only on a cluster that others started does the run need a driver actor. A Ray that is started here
+ends with this process, which drives the run itself. Owns what is noticed before Ray is started, and
+when that is. Shows no progress.
 """
 
 import threading
@@ -8,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +31,7 @@ from workers.devices.discover import list_devices
 
 
 class Running(Protocol):
-    """A run in this process, or in a driver actor."""
+    """A run in this process, or in a driver actor of a cluster."""
 
     def stop(self, reason: StopReason) -> None:
         """Ask the run to end."""
@@ -83,34 +86,52 @@ def workplace(
         return
     with ExitStack() as stack:
         keys = stack.enter_context(environment_for_ray(settings))
-
-        def start(folder: Path) -> Running:
-            from cluster.jobs import ray_driver
-
-            if not settings.ray_address:
-                typer.echo(
-                    "kernelwright: starting Ray on this machine (about ten seconds)", err=True
-                )
-                stack.enter_context(ray_driver.connected(settings))
-            return ray_driver.RemoteRun(
-                folder,
-                device,
-                # Nobody else takes GPUs of a Ray that was started for this run.
-                share=share if settings.ray_address else replace(share, keep=True),
-                keys=keys,
-                endpoints=access.endpoints,
-                exit_when_waiting=access.exit_when_waiting,
-                cache=settings.cache,
-                job=settings.job,
-            )
-
-        has_gpu, check = machine_has_gpu, _check_machine
         if settings.ray_address:
             from cluster.jobs import ray_driver
 
             stack.enter_context(ray_driver.connected(settings))
-            has_gpu, check = ray_driver.has_gpu, ray_driver.check_gpu
-        yield Workplace(has_gpu, check, start)
+
+            def join(folder: Path) -> Running:
+                return ray_driver.RemoteRun(
+                    folder,
+                    device,
+                    share=share,
+                    keys=keys,
+                    endpoints=access.endpoints,
+                    exit_when_waiting=access.exit_when_waiting,
+                    cache=settings.cache,
+                    job=settings.job,
+                )
+
+            yield Workplace(ray_driver.has_gpu, ray_driver.check_gpu, join)
+            return
+
+        def check(backend: Backend) -> None:
+            # Imported now, while other processes look for devices.
+            import_module("cluster.jobs.own_ray")
+            _check_machine(backend)
+
+        def start(folder: Path) -> Running:
+            from cluster.jobs import own_ray, ray_driver
+
+            typer.echo("kernelwright: starting Ray on this machine (about five seconds)", err=True)
+            ray = stack.enter_context(own_ray.started(settings))
+            import_hyperopt()  # which takes a second, and Ray needs longer
+            ray.wait()
+            return ray_driver.Driver(
+                folder,
+                device,
+                # Nobody else takes GPUs of a Ray that was started for this run.
+                replace(share, keep=True),
+                None,
+                keys,
+                access.endpoints,
+                access.exit_when_waiting,
+                settings.cache,
+                settings.job,
+            )
+
+        yield Workplace(machine_has_gpu, check, start)
 
 
 def _check_machine(backend: Backend) -> None:

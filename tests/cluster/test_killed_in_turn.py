@@ -92,7 +92,7 @@ def test_each_part_of_a_run_is_killed_in_turn_and_no_trial_is_lost_or_repeated(
             await run.until(lambda: finished_count(run.path))
             await run.strike("a bench", lambda: kill_actor("BenchActor"))
             await run.strike("a compile actor", lambda: kill_actor("CompileActor"))
-            await run.strike("the driver", lambda: kill_actor("DriverActor"), run.resumed)
+            await run.strike("the driver", lambda: kill_actor("Driver"), run.resumed)
             await run.strike("the only raylet", run.node.kill_raylet, run.another_node)
             await run.strike("the only GPU node", run.remove_node, run.another_node)
             await run.following

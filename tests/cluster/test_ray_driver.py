@@ -15,6 +15,7 @@ from cluster.runs.run_layout import round_path
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
+from tests.cluster import faults
 from tests.cluster.conftest import free_ports
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
 from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
@@ -153,7 +154,7 @@ def test_a_driver_whose_node_lacks_the_package_is_told_so():
     from cluster.jobs.ray_driver import driver_lost
 
     trace = "RuntimeError: failed to import\nModuleNotFoundError: No module named 'cluster'"
-    problem = driver_lost(ActorDiedError(RayTaskError("DriverActor", trace, ImportError())))
+    problem = driver_lost(ActorDiedError(RayTaskError("Driver", trace, ImportError())))
     assert type(problem) is EnvironmentProblem, "there is nothing to be continued"
     assert "No module named 'cluster': the Python that runs Ray there lacks it" in str(problem)
     assert "`kernelwright submit`" in str(problem)
@@ -182,6 +183,28 @@ def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
     assert re.search(extent, told.stdout, re.M)
     node = r"^node +[\d.]+ \(.*\): \d+ processors, 0 GPUs of Ray; opencl:0"
     assert re.search(node, told.stdout, re.M)
+
+
+@pytest.mark.slow
+def test_interrupted_on_a_ray_of_its_own_it_can_be_resumed_and_leaves_no_process(tmp_path):
+    run = faults.begin(tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    process = subprocess.Popen(
+        command("resume", run),
+        cwd=ROOT,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    faults.until(lambda: faults.finished_count(run) or process.poll() is not None)
+    begun = faults.below(process.pid)
+    assert len(faults.processes("ray::", process.pid)) > 2
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    assert f"kept; continue with: kernelwright resume {run}\n" in errors
+    faults.until(lambda: not any(Path(f"/proc/{one}").exists() for one in begun))
 
 
 @pytest.mark.slow

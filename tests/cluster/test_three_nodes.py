@@ -258,7 +258,7 @@ def test_a_run_goes_on_by_itself(nodes, tmp_path, fault):
 def test_a_driver_that_is_killed_says_so_and_the_run_is_resumed(nodes, tmp_path):
     run = begin(tmp_path)
     follower = Follower(nodes, run)
-    before, at = struck(run, follower, lambda: kill(nodes.process("ray::DriverActor")))
+    before, at = struck(run, follower, lambda: kill(nodes.process("ray::Driver")))
     code, said = follower.end()
     assert code != 0
     assert "error: the driver actor died" in said

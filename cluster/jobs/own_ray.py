@@ -1,0 +1,54 @@
+"""A Ray that is started on this machine for one command, beside what else that has to do.
+
+Starting it takes seconds in which this process only waits, and so does ending it. Both are done by
+one thread: Ray's processes end with the thread that started them.
+"""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+
+from cluster.jobs.ray_driver import connected
+from cluster.settings import Settings
+
+_ONE = threading.Lock()
+"""Held while this process has a Ray: the next is started when the last has ended."""
+
+
+class OwnRay:
+    """A Ray that starts now. It can be used from any thread, from :meth:`wait` to :meth:`leave`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._up: Future[None] = Future()
+        self._left = threading.Event()
+        # No daemon: this process ends when Ray has ended.
+        threading.Thread(target=self._hold, args=(settings,), name="ray").start()
+
+    def wait(self) -> None:
+        """Return once it is up; raises :class:`EnvironmentProblem` if it does not start."""
+        self._up.result()
+
+    def leave(self) -> None:
+        """Begin to end it, once it is up; does not wait for the end."""
+        with suppress(Exception):
+            self._up.result()
+        self._left.set()
+
+    def _hold(self, settings: Settings) -> None:
+        try:
+            with _ONE, connected(settings):
+                self._up.set_result(None)
+                self._left.wait()
+        except Exception as error:
+            self._up.set_exception(error)
+
+
+@contextmanager
+def started(settings: Settings) -> Iterator[OwnRay]:
+    """Start a Ray on this machine, and leave it at the end; waits for neither."""
+    ray = OwnRay(settings)
+    try:
+        yield ray
+    finally:
+        ray.leave()
