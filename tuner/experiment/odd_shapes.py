@@ -4,8 +4,9 @@ Finalists are checked on them; they are never searched or timed. Also the number
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle, islice
+from itertools import combinations, cycle, islice
 
+from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.constants import changed_shapes
@@ -16,7 +17,10 @@ from tuner.trial import Value
 
 _REACH = 512
 _MOST_ELEMENTS = 1 << 23
-_FAR_ELEMENTS, _FAR_GROWTH = 1 << 20, 4
+_FAR_ELEMENTS, _FAR_ELEMENTS_ON_GPU, _FAR_GROWTH = 1 << 20, 1 << 24, 4
+"""Elements of all arrays far above the known sizes. On a GPU so many are at least 2,048 blocks of
+1,024 threads with four elements each: some kernels sum over the first 1,024 blocks alone. More
+would be too large for a reference."""
 _MOST_ALONE = 4
 """Sizes that are varied alone; further ones only together with the others."""
 _PERIOD, _LARGER, _FAR, _SMALL, _VECTORS = 32, 2, 4, 6, 8
@@ -38,7 +42,7 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - all sizes just above the largest known of each, or above one known shape's if that is too big;
     - for each size that makes some argument larger: that size far above all known ones, the others
       small, but large enough that elements differ;
-    - all sizes equal;
+    - all sizes equal, and of three or more each two of them;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, and
       at three whole tiles; the others are a tune shape's, of each combination of types in turn.
 
@@ -89,7 +93,10 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             if remainder is not None:
                 values = [*values, *_at(experiment, around, name, remainder)]
             alone += _alone(experiment, around, name, values)
-    square = _square(experiment, base, sizes) if len(sizes) > 1 else []
+    square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
+    if len(sizes) > 2:
+        for pair in combinations(sizes[:_MOST_ALONE], 2):
+            square += _equal(experiment, next(bases), pair)
     unique = {str(ShapeBinding(symbols)): symbols for symbols in (*found, *alone, *square)}
     return tuple(ShapeBinding(symbols) for symbols in unique.values() if symbols not in known)
 
@@ -140,18 +147,26 @@ def _alone(
     experiment: Experiment, base: Mapping[str, Value], name: str, values: Iterable[Value]
 ) -> list[dict[str, Value]]:
     """``base`` with the first of ``values`` that is in the domain and not too large, if any."""
+    return _fitting(experiment, base, ({**base, name: value} for value in values))
+
+
+def _equal(
+    experiment: Experiment, base: Mapping[str, Value], names: Sequence[str]
+) -> list[dict[str, Value]]:
+    """``base`` with these sizes equal and others not, for kernels with a path for that, if any."""
+    others = {size for name, size in base.items() if name not in names}
+    values = (*_TILES, *(base[name] for name in names), *range(1, _REACH))
+    shapes = ({**base, **dict.fromkeys(names, size)} for size in values if size not in others)
+    return _fitting(experiment, base, shapes)
+
+
+def _fitting(
+    experiment: Experiment, base: Mapping[str, Value], shapes: Iterable[dict[str, Value]]
+) -> list[dict[str, Value]]:
+    """The first of ``shapes`` that is in the domain and not much larger than ``base``, if any."""
     most = max(_FAR_GROWTH * _elements(experiment, base), _FAR_ELEMENTS)
-    shapes = ({**base, name: value} for value in values)
     fits = (s for s in shapes if _inside(experiment, s) and _elements(experiment, s) <= most)
     return list(islice(fits, 1))
-
-
-def _square(
-    experiment: Experiment, base: Mapping[str, Value], sizes: Sequence[str]
-) -> list[dict[str, Value]]:
-    """The shape with all sizes equal, for kernels that have a path of their own for it, if any."""
-    shapes = ({**base, **dict.fromkeys(sizes, value)} for value in (*_TILES, *range(1, _REACH)))
-    return list(islice((one for one in shapes if _inside(experiment, one)), 1))
 
 
 def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
@@ -216,7 +231,9 @@ def _grows(
     """Whether ``further`` is in the domain and larger than ``symbols``, but not too large."""
     if not _inside(experiment, further):
         return False
-    return _elements(experiment, symbols) < _elements(experiment, further) <= _FAR_ELEMENTS
+    gpu = traits_of(experiment.kernel.language).gpu_only
+    most = _FAR_ELEMENTS_ON_GPU if gpu else _FAR_ELEMENTS
+    return _elements(experiment, symbols) < _elements(experiment, further) <= most
 
 
 def _elements(experiment: Experiment, symbols: Mapping[str, Value]) -> int:

@@ -83,3 +83,19 @@ def test_what_is_larger_than_any_other_costs_little(tmp_path) -> None:
     sizes = [shape.symbols["n"] for shape in found]
     assert 1538 in sizes, "above the largest that is not too large"
     assert max(sizes) < 1 << 20
+
+
+def test_of_three_sizes_each_two_are_equal_once() -> None:
+    folder = Path("tests/exploits/experiments/transpose")
+    found = [shape.symbols for shape in odd_shapes(load_experiment(folder / "experiment.yaml"))]
+    pairs = (("batch", "rows"), ("batch", "columns"), ("rows", "columns"))
+    assert found[-4:] == [
+        dict.fromkeys(("batch", "rows", "columns"), 48),
+        *({"batch": 4, "rows": 24, "columns": 44} | dict.fromkeys(pair, 48) for pair in pairs),
+    ]
+
+
+def test_on_a_gpu_far_is_farther() -> None:
+    folder = Path("tests/gpu/exploits/experiments/affine")
+    found = odd_shapes(load_experiment(folder / "experiment.yaml"))
+    assert max(shape.symbols["n"] for shape in found) == 4194276
