@@ -7,6 +7,7 @@ import. What the driver does is :mod:`cluster.runs.search_run`; where workers ar
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -55,7 +56,9 @@ def connected(settings: Settings) -> Iterator[None]:
             _check_token(settings.ray_address)
             ray.init(address=settings.ray_address, **common)
         else:
-            ray.init(address="local", include_dashboard=False, **common)
+            # Ray itself counts cores that this process may not use.
+            cores = len(os.sched_getaffinity(0))
+            ray.init(address="local", include_dashboard=False, num_cpus=cores, **common)
     except Exception as error:  # a bare one where Ray's node does not come up within 30 s
         where = settings.ray_address or "a local Ray"
         raise EnvironmentProblem(
