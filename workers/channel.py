@@ -15,6 +15,8 @@ _PACKET = 64 * 1024
 """Bytes of a packet at most."""
 _SO_TIMESTAMPNS = 35
 """Linux's socket option, which Python does not name: each packet comes with when it was sent."""
+_READINGS, _AT_ONCE_NS = 10, 2000
+"""Of both clocks at most, to compare them; the nanoseconds that one takes unless interrupted."""
 _HEADER = struct.Struct("!QQ")
 _LENGTH = struct.Struct("!Q")
 _TIMESTAMP = struct.Struct("@qq")
@@ -39,14 +41,10 @@ def channel_sockets() -> tuple[socket.socket, socket.socket]:
 
 
 class Channel:
-    """Frames over a socket that keeps packets apart.
-
-    ``sent_ns`` is when the end of the last received frame was sent, in nanoseconds on this
-    machine's clock; when it was read, where the kernel notes no times.
-    """
+    """Frames over a socket that keeps packets apart."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.sent_ns = 0
+        self._noted_ns = 0
         self._sock = sock
         self._timeout = sock.gettimeout()
         self._unread = bytearray()
@@ -95,6 +93,15 @@ class Channel:
         text = self._read(size, check)
         return text, [self._read(length, check) for length in lengths]
 
+    @property
+    def sent_ns(self) -> int:
+        """When the last received frame's end was sent: nanoseconds on the monotonic clock.
+
+        When it was read, where the kernel notes no times. The kernel notes them on the system's
+        clock: ask right after receiving, so that setting that clock is hardly read as time.
+        """
+        return self._noted_ns + _ahead_ns()
+
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
@@ -118,7 +125,7 @@ class Channel:
                 raise ChannelClosed from error
             if not piece:
                 raise ChannelClosed
-            self.sent_ns = _sent_ns(notes)
+            self._noted_ns = _noted_ns(notes)
             self._unread += piece
         with memoryview(self._unread) as unread:
             found = bytes(unread[:size])
@@ -126,10 +133,19 @@ class Channel:
         return found
 
 
-def _sent_ns(notes: Sequence[tuple[int, int, bytes]]) -> int:
-    """When a packet was sent, from what the kernel notes of it."""
+def _noted_ns(notes: Sequence[tuple[int, int, bytes]]) -> int:
+    """When a packet was sent, on the system's clock, from what the kernel notes of it."""
     for level, kind, data in notes:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESTAMP.unpack(data)
             return int(seconds * 1_000_000_000 + nanoseconds)
     return time.time_ns()
+
+
+def _ahead_ns() -> int:
+    """By how much the monotonic clock is ahead of the system's; read again where interrupted."""
+    for _ in range(_READINGS):
+        before, system, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        if after - before < _AT_ONCE_NS:
+            break
+    return before - system
