@@ -4,8 +4,10 @@
 experiment, the baseline as its own candidate, a few random configurations of the template, and the
 first configuration that each template of the recorded transcripts names. All go through every check
 of a first confirmation, the thousand repeats on a GPU among them, and with the first secret through
-the checkers; they are timed no longer than that takes, and not on the largest held-out shapes. CUDA
-adds the honest kernels of unusual kinds.
+the checkers; they are timed no longer than that takes, and not on the largest held-out shapes.
+
+The experiments are the bundled ones, kernels of the kinds that public projects hold
+(``tests/data/public``, one source for both languages), and for CUDA those of unusual kinds.
 
 Prints a line for each experiment and seed, and each rejection. Exits with 1 if there was one, or if
 not all was tried.
@@ -32,6 +34,7 @@ from tests.workers.harness import Laboratory
 from tuner.candidate import Candidate
 from tuner.errors import KernelwrightError
 from tuner.experiment.arguments import resolve_arguments
+from tuner.experiment.fields import BackendName
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
 from tuner.experiment.odd_shapes import every_shape
@@ -44,10 +47,13 @@ from workers.bench.input_specs import is_large
 
 ROOT = Path(__file__).parents[2]
 SPECS = {
-    "opencl": ("deploy/experiments/*/opencl.yaml",),
-    "cuda": ("tests/gpu/data/honest/*.yaml", "deploy/experiments/*/cuda*.yaml"),
+    "opencl": ("tests/data/public/*.yaml", "deploy/experiments/*/opencl.yaml"),
+    "cuda": (
+        "tests/gpu/data/honest/*.yaml",
+        "tests/data/public/*.yaml",
+        "deploy/experiments/*/cuda*.yaml",
+    ),
 }
-CONFIGURATIONS = 3
 LAUNCHES = 10
 """Timed launches at most."""
 CHECKED = 1
@@ -56,10 +62,15 @@ CHECKED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Honest:
-    """The kernels of one experiment under one secret; ``alone``: nothing else uses the device."""
+    """The kernels of one experiment under one secret; ``alone``: nothing else uses the device.
+
+    So many random ``configurations`` of its template are among them.
+    """
 
     spec: Path
+    language: BackendName
     secret: int
+    configurations: int
     alone: bool
 
     @property
@@ -80,14 +91,15 @@ class Alarms:
     seconds: float
 
 
-def quick(experiment: Experiment) -> Experiment:
-    """The experiment with short timings, without held-out shapes whose inputs take seconds."""
+def quick(experiment: Experiment, language: BackendName) -> Experiment:
+    """In a language, with short timings, without held-out shapes whose inputs take seconds."""
     measure, shapes = experiment.measure, experiment.shapes
     held_out = (
         one for one in shapes.held_out if not is_large(resolve_arguments(experiment, one.symbols))
     )
     return replace(
         experiment,
+        kernel=replace(experiment.kernel, language=language),
         shapes=replace(shapes, held_out=tuple(held_out)),
         measure=replace(
             measure,
@@ -112,8 +124,9 @@ def templates(experiment: Experiment, spec: Path) -> Iterator[tuple[Template, Co
                 yield template, Configuration.of(seed)
 
 
-def candidates(laboratory: Laboratory, spec: Path, rng: random.Random) -> list[Candidate]:
+def candidates(laboratory: Laboratory, unit: Honest) -> list[Candidate]:
     """The honest kernels that compile and can run on every tune shape."""
+    rng = random.Random(unit.secret)
     experiment = laboratory.experiment
     bindings = every_shape(experiment)
     (build, *_) = laboratory.plan.builds
@@ -128,10 +141,10 @@ def candidates(laboratory: Laboratory, spec: Path, rng: random.Random) -> list[C
             if not isinstance(binaries, Rejected):
                 found.append(replace(twin, trial=len(found), plan=plan, binaries=binaries))
 
-    for template, configuration in templates(experiment, spec):
+    for template, configuration in templates(experiment, unit.spec):
         add(template, configuration)
     recorded = len(found)
-    while (template := experiment.template) and len(found) < recorded + CONFIGURATIONS:
+    while (template := experiment.template) and len(found) < recorded + unit.configurations:
         values = {name: rng.choice(v) for name, v in template.parameters.items()}
         add(template, Configuration.of(values))
     return found
@@ -147,7 +160,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
     try:
         with closing(
             Laboratory(
-                quick(load_experiment(unit.spec)),
+                quick(load_experiment(unit.spec), unit.language),
                 secret=unit.secret,
                 deadlines=Deadlines(),
                 binaries=binaries,
@@ -157,7 +170,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
             if isinstance(laboratory.prepared.result, Rejected):
                 rejected.append(("baseline", laboratory.prepared.result))
             else:
-                kernels = candidates(laboratory, unit.spec, random.Random(unit.secret))
+                kernels = candidates(laboratory, unit)
                 names = {one.trial: str(one.plan.builds[0].defines) for one in kernels}
                 outcomes = {one.trial: laboratory.bench.run(one).outcome for one in kernels}
                 rejected += [
@@ -194,13 +207,19 @@ def main() -> int:
     parser.add_argument("language", choices=SPECS, nargs="?", default="opencl")
     parser.add_argument("specs", type=Path, nargs="*", help="instead of the bundled ones")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--configurations", type=int, default=3, help="random ones of a template")
     parser.add_argument("--turns", action="store_true", help="take turns with a GPU")
     add_options(parser)
     given = parser.parse_args()
     specs = given.specs or [p for each in SPECS[given.language] for p in sorted(ROOT.glob(each))]
-    alone = given.turns or given.language == "opencl"
+    unit = partial(
+        Honest,
+        language=given.language,
+        configurations=given.configurations,
+        alone=given.turns or given.language == "opencl",
+    )
     first, *others = (
-        share([Honest(spec=s, secret=secret, alone=alone) for s in specs], given.part)
+        share([unit(spec=spec, secret=secret) for spec in specs], given.part)
         for secret in range(given.first, given.first + given.seeds)
     )
     rounds = [first, [unit for units in others for unit in units]]
