@@ -94,63 +94,85 @@ def accept_or_retime(
     Raises:
         DeviceFailure: single launches were slower each time.
     """
+    doubts = _Doubts(known, new, overhead_ns, unreported_ns)
+    if not (doubts.unreported(samples) or doubts.slower(samples)):
+        return Accepted(samples, doubts.unseen)
+    for turn in itertools.count(1):
+        samples = again()
+        clock = doubts.unreported(samples)
+        if not (found := clock or doubts.slower(samples)):
+            return Accepted(samples, doubts.unseen)
+        if turn >= (CLOCK_TURNS if clock else TURNS):
+            break
+    raise DeviceFailure(Code.SLOWER_AGAIN, f"{found}, {turn} times in a row")
+
+
+@dataclass(slots=True)
+class _Doubts:
+    """What makes a timing suspicious, in words: see :func:`accept_or_retime`.
+
+    ``unseen`` is that of :class:`Accepted`.
+    """
+
+    known: Callable[[], float]
+    new: Iterator[FirstLaunch]
+    overhead_ns: Callable[[], float]
+    unreported_ns: Callable[[], float]
     unseen: float | None = None
 
-    def unreported(samples: Sequence[float]) -> str:
-        more_ns = unreported_ns()
+    def unreported(self, samples: Sequence[float]) -> str:
+        """Whether more time passes on the host's clock than the device reports."""
+        more_ns = self.unreported_ns()
         if more_ns > max(UNREPORTED_NS, UNREPORTED * statistics.median(samples)):
             return f"is not as fast as the device reports: it takes {more_ns:.0f} ns more"
         return ""
 
-    def slower(samples: Sequence[float]) -> str:
-        nonlocal unseen
+    def slower(self, samples: Sequence[float]) -> str:
+        """Whether single launches are slower than the timing, or slower on new inputs."""
         timed_ns = statistics.median(samples)
-        bound_ns = max(SINGLE * timed_ns, timed_ns + SINGLE_NS)
-
-        def contradiction(known_ns: float) -> str:
-            if known_ns < bound_ns or known_ns - overhead_ns() < bound_ns:
-                return ""
-            return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
-
+        bound_ns = _bound_ns(timed_ns)
         known_ns = math.inf
         for _ in range(TIMES):
-            if (known_ns := min(known_ns, known())) < bound_ns:
+            if (known_ns := min(known_ns, self.known())) < bound_ns:
                 break
-        if found := contradiction(known_ns):
+        if found := self._contradiction(timed_ns, known_ns):
             return found
-        for number, first in enumerate(itertools.islice(new, TIMES)):
+        for number, first in enumerate(itertools.islice(self.new, TIMES)):
             if not number:
-                unseen = first.own_ns / known_ns
+                self.unseen = first.own_ns / known_ns
             if first.own_ns <= (1 + REMEMBERED) * max(timed_ns, known_ns):
                 return ""
         # By turns, so that both had the same luck on a busy machine.
-        turns = [(known(), first) for first in itertools.islice(new, TIMES)]
+        turns = [(self.known(), first) for first in itertools.islice(self.new, TIMES)]
         if not turns:
             return ""
         # One that remembers now and then may have done without each time: it is no faster then.
         known_ns = min(known_ns for known_ns, _ in turns)
-        if found := contradiction(known_ns):
-            return found
-        least_ns = max(timed_ns, known_ns)
-        new_ns = min(first.own_ns for _, first in turns)
-        noise_ns = _noise([first.baseline_ns for _, first in turns], least_ns)
-        if new_ns <= least_ns + max(REMEMBERED * least_ns, noise_ns):
-            return ""
-        return (
-            "remembers its inputs: a first launch on new ones took "
-            f"{new_ns / least_ns:.2g} times as long"
+        return self._contradiction(timed_ns, known_ns) or _remembers(
+            max(timed_ns, known_ns), [first for _, first in turns]
         )
 
-    if not (unreported(samples) or slower(samples)):
-        return Accepted(samples, unseen)
-    for turn in itertools.count(1):
-        samples = again()
-        clock = unreported(samples)
-        if not (found := clock or slower(samples)):
-            return Accepted(samples, unseen)
-        if turn >= (CLOCK_TURNS if clock else TURNS):
-            break
-    raise DeviceFailure(Code.SLOWER_AGAIN, f"{found}, {turn} times in a row")
+    def _contradiction(self, timed_ns: float, known_ns: float) -> str:
+        """Whether the quickest single launch on the timed contents contradicts the timing."""
+        bound_ns = _bound_ns(timed_ns)
+        if known_ns < bound_ns or known_ns - self.overhead_ns() < bound_ns:
+            return ""
+        return f"is not as fast as it was timed: {known_ns / timed_ns:.2g} times as long"
+
+
+def _bound_ns(timed_ns: float) -> float:
+    """How long a single launch may take that does not contradict a timing."""
+    return max(SINGLE * timed_ns, timed_ns + SINGLE_NS)
+
+
+def _remembers(least_ns: float, firsts: Sequence[FirstLaunch]) -> str:
+    """Whether launches on new inputs take longer than ``least_ns`` by more than the noise."""
+    new_ns = min(first.own_ns for first in firsts)
+    noise_ns = _noise([first.baseline_ns for first in firsts], least_ns)
+    if new_ns <= least_ns + max(REMEMBERED * least_ns, noise_ns):
+        return ""
+    more = f"{new_ns / least_ns:.2g} times as long"
+    return f"remembers its inputs: a first launch on new ones took {more}"
 
 
 def _noise(baseline_ns: Sequence[float], launch_ns: float) -> float:
