@@ -144,7 +144,7 @@ async def run_search(
         reserve = reserve_for(fleet, opening, rest=rest)
         session = Session(history, directory.secret, rest=rest, profile=profile, reserve=reserve)
         assert expected.space is not None, "there is a template"
-        due, pace = 0.0, Pace(expected.space)
+        status, pace = _StatusFile(directory, journal), Pace(expected.space)
         most = min(directory.experiment.search.trials, expected.space)
         checkers = rest and checker_bytes(fleet.device) > 0
         try:
@@ -157,12 +157,7 @@ async def run_search(
                         session.stop(reason if able else "interrupted")
                     elif lost and session.searched(t) >= directory.experiment.search.seconds:
                         raise RunInterrupted(f"no bench is left when the time is over ({lost})")
-                    if (began := time.monotonic()) >= due:
-                        found = summarise(session.history)
-                        with derived():
-                            directory.write(STATUS, status_json(found, journal.synced))
-                        took = time.monotonic() - began
-                        due = began + max(STATUS_SECONDS, took / STATUS_SHARE)
+                    status.write_if_due(session.history)
                     progress = replace(
                         RunProgress.of(session, t),
                         trials=most,
@@ -179,6 +174,25 @@ async def run_search(
                 write_derived(directory, session.history, result, journal.synced)
         if session.history.finished:
             ended(session.history, result)
+
+
+class _StatusFile:
+    """The status of a search that goes on."""
+
+    def __init__(self, directory: RunDirectory, journal: Journal) -> None:
+        self._directory = directory
+        self._journal = journal
+        self._due = 0.0
+
+    def write_if_due(self, history: History) -> None:
+        """Write it, unless that was done or took long just before."""
+        if (began := time.monotonic()) < self._due:
+            return
+        found = summarise(history)
+        with derived():
+            self._directory.write(STATUS, status_json(found, self._journal.synced))
+        took = time.monotonic() - began
+        self._due = began + max(STATUS_SECONDS, took / STATUS_SHARE)
 
 
 def copy_search(
