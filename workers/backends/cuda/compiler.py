@@ -20,10 +20,11 @@ from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.cuda import device_program as device_program_module
-from workers.backends.cuda import image, instruction_mix, nvcc, ptx
+from workers.backends.cuda import image, instruction_mix, nvcc, precompiled, ptx
 from workers.backends.cuda.device_program import DeviceProgram, device_program, shim_texts
 from workers.backends.cuda.installation import REMEDY, cupy_problem
 from workers.backends.cuda.nvcc import CompilerOutput, compile_with_nvcc
+from workers.backends.cuda.precompiled import PrecompiledHeaders
 from workers.backends.cuda.ptx import (
     lasting_variables,
     persists,
@@ -90,7 +91,9 @@ class NvrtcCompiler:
             *(f"-I{folder}" for folder in folders),
             "--ptxas-options=-v",
         )
-        self._not_minimal: set[str] = set()
+        self._not_quickly: set[str] = set()
+        """Sources that compile, but not as :meth:`_quickly` does."""
+        self._headers = PrecompiledHeaders(nvrtc, folders) if version >= precompiled.SINCE else None
 
     @property
     def fingerprint(self) -> str:
@@ -104,6 +107,7 @@ class NvrtcCompiler:
             includes.__file__,
             instruction_mix.__file__,
             nvcc.__file__,
+            precompiled.__file__,
             ptx.__file__,
         ):
             ours.update(Path(file).read_bytes())
@@ -121,31 +125,51 @@ class NvrtcCompiler:
         if build.compiler == "nvcc":
             return self._with_nvcc(build)
         given = device_program(build, self._folders, hosted=False)
-        if given.minimal and given.source not in self._not_minimal:
-            made = self._compiled(given, build, _MINIMAL)
+        if given.minimal and given.source not in self._not_quickly:
+            made = self._compiled(given, build, quickly=True)
             if isinstance(made, Binary):
                 return made
         made = self._compiled(given, build)
         if given.minimal and isinstance(made, Binary):
-            self._not_minimal.add(given.source)
+            self._not_quickly.add(given.source)
         if isinstance(made, Rejected) and not given.hosted and "undefined" in made.detail:
             again = self._compiled(device_program(build, self._folders, hosted=True), build)
             return again if isinstance(again, Binary) else made
         return made
 
-    def _compiled(self, given: DeviceProgram, build: Build, *more: str) -> Binary | Rejected:
+    def _compiled(
+        self, given: DeviceProgram, build: Build, *, quickly: bool = False
+    ) -> Binary | Rejected:
+        """Compile a program; ``quickly`` what NVRTC's minimal mode and parsed headers allow."""
         for file, text in ((build.file, given.source), *given.headers.items()):
             if problem := include_violation(file, text):
                 return _rejected(problem)
         began = time.perf_counter()
+        standard = any(o.lstrip("-").startswith("std") for o in build.options)
+        options = [
+            *self._fixed,
+            *given.options,
+            *([_MINIMAL] if quickly else []),
+            *([] if standard else [STANDARD]),
+            *build.options,
+        ]
+        macros = {name: str(value) for name, value in (*build.macros, *build.defines)}
+        source = given.source
+        replaced = None
+        if quickly and self._headers is not None and not given.options:
+            replaced = self._headers.applied(source, given.headers, macros, options)
+        if replaced:
+            source, macros = replaced[0], {}
+            options.append(replaced[1])
+        options += [f"-D{name}={value}" for name, value in macros.items()]
         program = self._nvrtc.createProgram(
-            given.source,
+            source,
             _NOWHERE + build.file,
             tuple(text.encode() for text in given.headers.values()),
             tuple(name.encode() for name in given.headers),
         )
         try:
-            return self._compile(program, build, given, more, began)
+            return self._compile(program, build, given, options, began)
         finally:
             self._nvrtc.destroyProgram(program)
 
@@ -154,22 +178,14 @@ class NvrtcCompiler:
         program: int,
         build: Build,
         given: DeviceProgram,
-        more: tuple[str, ...],
+        options: Sequence[str],
         began: float,
     ) -> Binary | Rejected:
         variables = {name: f"&{name}" for name in build.variables}
         for expression in (*build.entries, *variables.values()):
             self._nvrtc.addNameExpression(program, expression)
-        options = (
-            *self._fixed,
-            *given.options,
-            *more,
-            *(() if any(o.lstrip("-").startswith("std") for o in build.options) else (STANDARD,)),
-            *build.options,
-            *(f"-D{name}={value}" for name, value in (*build.macros, *build.defines)),
-        )
         try:
-            self._nvrtc.compileProgram(program, options)
+            self._nvrtc.compileProgram(program, tuple(options))
         except self._nvrtc.NVRTCError as error:
             log = self._nvrtc.getProgramLog(program).rstrip("\0")
             if error.status != _BAD_SOURCE:
