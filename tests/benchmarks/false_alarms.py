@@ -1,10 +1,11 @@
 """How often the bench rejects honest kernels: every bundled experiment, many secret seeds.
 
 ``python -m tests.benchmarks.false_alarms [SEEDS [opencl|cuda]]`` takes, for each seed and each
-experiment, the baseline as its own candidate, a few random configurations of the template, and the
-first configuration that each template of the recorded transcripts names. All go through every check
-of a first confirmation, the thousand repeats on a GPU among them, and with the first secret through
-the checkers; they are timed no longer than that takes, and not on the largest held-out shapes.
+experiment, the baseline as its own candidate, a few random configurations of the template, and for
+as many templates of the recorded transcripts the first configuration that each names. All go
+through every check of a first confirmation, the thousand repeats on a GPU among them, and with the
+first secret through the checkers; they are timed no longer than that takes. Each seed takes some of
+the experiment's shapes, but for the largest held-out ones, so that all have their turn.
 
 The experiments are the bundled ones, kernels of the kinds that public projects hold
 (``tests/data/public``, one source for both languages), and for CUDA those of unusual kinds.
@@ -38,6 +39,7 @@ from tuner.experiment.fields import BackendName
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, Template
 from tuner.experiment.odd_shapes import every_shape
+from tuner.journal.facts import ConfirmScope
 from tuner.plan import CellPlan
 from tuner.results.notes import note_texts
 from tuner.space.lower import lower
@@ -54,6 +56,8 @@ SPECS = {
         "deploy/experiments/*/cuda*.yaml",
     ),
 }
+TUNED = 2
+"""Tune shapes of one seed at most."""
 LAUNCHES = 10
 """Timed launches at most."""
 CHECKED = 1
@@ -64,7 +68,7 @@ CHECKED = 1
 class Honest:
     """The kernels of one experiment under one secret; ``alone``: nothing else uses the device.
 
-    So many random ``configurations`` of its template are among them.
+    Among them are so many random ``configurations``, and as many recorded templates.
     """
 
     spec: Path
@@ -91,16 +95,23 @@ class Alarms:
     seconds: float
 
 
-def quick(experiment: Experiment, language: BackendName) -> Experiment:
-    """In a language, with short timings, without held-out shapes whose inputs take seconds."""
-    measure, shapes = experiment.measure, experiment.shapes
-    held_out = (
+def quick(experiment: Experiment, unit: Honest) -> Experiment:
+    """In the unit's language, with short timings and few shapes.
+
+    Left out are held-out shapes whose inputs take seconds.
+    """
+    measure, shapes, rng = experiment.measure, experiment.shapes, random.Random(unit.secret)
+    held_out = [
         one for one in shapes.held_out if not is_large(resolve_arguments(experiment, one.symbols))
-    )
+    ]
     return replace(
         experiment,
-        kernel=replace(experiment.kernel, language=language),
-        shapes=replace(shapes, held_out=tuple(held_out)),
+        kernel=replace(experiment.kernel, language=unit.language),
+        shapes=replace(
+            shapes,
+            tune=tuple(rng.sample(shapes.tune, min(TUNED, len(shapes.tune)))),
+            held_out=tuple(rng.sample(held_out, min(1, len(held_out)))),
+        ),
         measure=replace(
             measure,
             warmup=1,
@@ -141,7 +152,8 @@ def candidates(laboratory: Laboratory, unit: Honest) -> list[Candidate]:
             if not isinstance(binaries, Rejected):
                 found.append(replace(twin, trial=len(found), plan=plan, binaries=binaries))
 
-    for template, configuration in templates(experiment, unit.spec):
+    known = list(templates(experiment, unit.spec))
+    for template, configuration in rng.sample(known, min(unit.configurations, len(known))):
         add(template, configuration)
     recorded = len(found)
     while (template := experiment.template) and len(found) < recorded + unit.configurations:
@@ -160,7 +172,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
     try:
         with closing(
             Laboratory(
-                quick(load_experiment(unit.spec), unit.language),
+                quick(load_experiment(unit.spec), unit),
                 secret=unit.secret,
                 deadlines=Deadlines(),
                 binaries=binaries,
@@ -176,7 +188,9 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
                 rejected += [
                     (names[n], out) for n, out in outcomes.items() if isinstance(out, Rejected)
                 ]
-                confirmed = laboratory.confirmed(*kernels)
+                held_out = laboratory.experiment.shapes.held_out
+                scope: ConfirmScope = "all" if held_out or unit.secret == CHECKED else "tune"
+                confirmed = laboratory.confirmed(*kernels, scope=scope)
                 failed = confirmed.failed
                 if unit.secret == CHECKED:
                     failed += laboratory.examined(*kernels).failed
