@@ -212,10 +212,10 @@ def tune(
         tuner.errors.EnvironmentProblem: a device, package or writable folder is missing.
         tuner.errors.NothingValid: no configuration was valid, or the baseline was rejected.
     """
-    from cluster.commands.placement import Placement
     from cluster.commands.report import check_outcome, finish
     from cluster.commands.results import is_over
     from cluster.commands.runs import new_run
+    from cluster.runs.placement import Placement
     from cluster.runs.run_thread import follow
     from cluster.settings import Settings, environment_kept
     from tuner.errors import SpecError

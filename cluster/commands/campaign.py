@@ -15,8 +15,8 @@ from cluster.campaigns import summary
 from cluster.campaigns.folder import CampaignFolder, Record, default_name, is_campaign
 from cluster.campaigns.plan import load_campaign
 from cluster.campaigns.schedule import Places, Schedule
-from cluster.commands.placement import Placement
 from cluster.runs.agent_run import ModelAccess
+from cluster.runs.placement import Placement
 from cluster.settings import Settings, child_environment, environment_for_ray
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.longest import LONGEST_SECONDS

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,6 @@ from agents.settings import SECTIONS
 from cluster.cli.console import display
 from cluster.commands import patterns, report, results
 from cluster.commands.find_spec import find_spec, tunable
-from cluster.commands.placement import Placement, PlaceOptions
 from cluster.runs.model_choice import (
     check_endpoint,
     check_models,
@@ -29,9 +28,10 @@ from cluster.runs.model_choice import (
     copy_transcript,
     with_agents,
 )
+from cluster.runs.placement import Placement, PlaceOptions
 from cluster.runs.resuming import resume_command
 from cluster.runs.run_layout import STOP_FILE
-from cluster.runs.workplace import Running, Workplace, workplace
+from cluster.runs.workplace import Running, workplace
 from cluster.settings import Settings
 from tuner.drafts.draft_spec import guesses_left, unread_guesses
 from tuner.errors import (
@@ -108,7 +108,7 @@ def new_run(
     Raises:
         KernelwrightError: spec, model or machine do not allow the run.
     """
-    with _workplace(where, settings) as place:
+    with workplace(where, settings) as place:
         path = find_spec(spec, place.has_gpu)
         given = load_experiment(path, SECTIONS)
         text = path.read_text(encoding="utf-8")
@@ -154,14 +154,10 @@ def resume(run_dir: Path, *, as_json: bool, **options: Unpack[PlaceOptions]) -> 
         _say(f"taking the run directory over: {held.why_stale}")
     settings, where = Settings.read(), Placement.of(options)
     view = RunView.open(folder)
-    with _workplace(replace(where, fleet=where.fleet or view.info.fleet), settings) as place:
+    with workplace(replace(where, fleet=where.fleet or view.info.fleet), settings) as place:
         place.check(view.experiment.kernel.language)
         _follow(place.start(folder), folder, where, as_json=as_json)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
-
-
-def _workplace(where: Placement, settings: Settings) -> AbstractContextManager[Workplace]:
-    return workplace(where.fleet, where.device, where.share, where.target, settings, where.access)
 
 
 def _changed_since(view: RunView) -> str:

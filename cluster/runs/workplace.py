@@ -7,7 +7,7 @@ when that is. Shows no progress.
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -18,10 +18,10 @@ import typer
 
 from cluster.cli.console import Update
 from cluster.commands.find_spec import machine_has_gpu
-from cluster.fleets.claim import Share
 from cluster.fleets.local import choose, open_local_fleet
 from cluster.fleets.target import open_target_fleet
-from cluster.runs.agent_run import ModelAccess, open_run
+from cluster.runs.agent_run import open_run
+from cluster.runs.placement import Placement
 from cluster.runs.run_process import FleetOpener, RunProcess
 from cluster.settings import Settings, environment_for_ray, take_keys
 from tuner.device import Backend
@@ -54,83 +54,86 @@ class Workplace:
     start: Callable[[Path], Running]
 
 
-@contextmanager
-def workplace(
-    fleet: str | None,
-    device: str | None,
-    share: Share,
-    target: str | None,
-    settings: Settings,
-    access: ModelAccess,
-) -> Iterator[Workplace]:
+def workplace(where: Placement, settings: Settings) -> AbstractContextManager[Workplace]:
     """This process, or Ray. A cluster is joined at once; a local Ray is started when needed.
 
-    ``target`` is compiled for in this process.
+    A target is compiled for in this process.
     """
-    if fleet == "local" or target is not None:
-        opener: FleetOpener = partial(
-            open_local_fleet, wanted=device, cache=settings.cache, share=share
-        )
-        check: Callable[[Backend], None] = _check_machine
-        if target is not None:
-            opener = partial(open_target_fleet, target=target, cache=settings.cache)
-            check = _check_nothing
-        asking = replace(access, keys=take_keys())
-        # It takes as long as looking for devices, which another process does meanwhile.
-        threading.Thread(target=import_hyperopt, name="import").start()
-        yield Workplace(
-            lambda: target is not None or machine_has_gpu(),
-            check,
-            lambda folder: open_run(RunProcess(folder, opener, settings.job), asking),
-        )
-        return
-    with ExitStack() as stack:
-        keys = stack.enter_context(environment_for_ray(settings))
-        if settings.ray_address:
-            from cluster.jobs import ray_driver
+    if where.fleet == "local" or where.target is not None:
+        return _here(where, settings)
+    return _on_cluster(where, settings) if settings.ray_address else _on_own_ray(where, settings)
 
-            stack.enter_context(ray_driver.connected(settings))
 
-            def join(folder: Path) -> Running:
-                return ray_driver.RemoteRun(
-                    folder,
-                    device,
-                    share=share,
-                    keys=keys,
-                    endpoints=access.endpoints,
-                    exit_when_waiting=access.exit_when_waiting,
-                    cache=settings.cache,
-                    job=settings.job,
-                )
+@contextmanager
+def _here(where: Placement, settings: Settings) -> Iterator[Workplace]:
+    target = where.target
+    opener: FleetOpener = partial(
+        open_local_fleet, wanted=where.device, cache=settings.cache, share=where.share
+    )
+    check: Callable[[Backend], None] = _check_machine
+    if target is not None:
+        opener = partial(open_target_fleet, target=target, cache=settings.cache)
+        check = _check_nothing
+    asking = replace(where.access, keys=take_keys())
+    # It takes as long as looking for devices, which another process does meanwhile.
+    threading.Thread(target=import_hyperopt, name="import").start()
+    yield Workplace(
+        lambda: target is not None or machine_has_gpu(),
+        check,
+        lambda folder: open_run(RunProcess(folder, opener, settings.job), asking),
+    )
 
-            yield Workplace(ray_driver.has_gpu, ray_driver.check_gpu, join)
-            return
 
-        def check(backend: Backend) -> None:
-            # Imported now, while other processes look for devices.
-            import_module("cluster.jobs.own_ray")
-            _check_machine(backend)
+@contextmanager
+def _on_cluster(where: Placement, settings: Settings) -> Iterator[Workplace]:
+    with environment_for_ray(settings) as keys:
+        from cluster.jobs import ray_driver
 
         def start(folder: Path) -> Running:
-            from cluster.jobs import own_ray, ray_driver
-
-            typer.echo("kernelwright: starting Ray on this machine (about five seconds)", err=True)
-            ray = stack.enter_context(own_ray.started(settings))
-            import_hyperopt()  # which takes a second, and Ray needs longer
-            ray.wait()
-            return ray_driver.Driver(
+            return ray_driver.RemoteRun(
                 folder,
-                device,
-                # Nobody else takes GPUs of a Ray that was started for this run.
-                replace(share, keep=True),
-                None,
-                keys,
-                access.endpoints,
-                access.exit_when_waiting,
-                settings.cache,
-                settings.job,
+                where.device,
+                share=where.share,
+                keys=keys,
+                endpoints=where.access.endpoints,
+                exit_when_waiting=where.access.exit_when_waiting,
+                cache=settings.cache,
+                job=settings.job,
             )
 
+        with ray_driver.connected(settings):
+            yield Workplace(ray_driver.has_gpu, ray_driver.check_gpu, start)
+
+
+@contextmanager
+def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
+    def check(backend: Backend) -> None:
+        # Imported now, while other processes look for devices.
+        import_module("cluster.jobs.own_ray")
+        _check_machine(backend)
+
+    def start(folder: Path) -> Running:
+        from cluster.jobs import own_ray, ray_driver
+
+        typer.echo("kernelwright: starting Ray on this machine (about five seconds)", err=True)
+        ray = stack.enter_context(own_ray.started(settings))
+        import_hyperopt()  # which takes a second, and Ray needs longer
+        ray.wait()
+        return ray_driver.Driver(
+            folder,
+            where.device,
+            # Nobody else takes GPUs of a Ray that was started for this run.
+            replace(where.share, keep=True),
+            None,
+            keys,
+            where.access.endpoints,
+            where.access.exit_when_waiting,
+            settings.cache,
+            settings.job,
+        )
+
+    with ExitStack() as stack:
+        keys = stack.enter_context(environment_for_ray(settings))
         yield Workplace(machine_has_gpu, check, start)
 
 

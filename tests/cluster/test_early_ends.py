@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cluster.cli.console import Activity
-from cluster.commands.placement import Placement
 from cluster.commands.results import stop
 from cluster.commands.runs import _follow
+from cluster.runs.placement import Placement
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU

@@ -14,6 +14,7 @@ from cluster.fleets.holders import describe
 from cluster.runs import agent_run, model_choice
 from cluster.runs.agent_run import AgentRun, ModelAccess
 from cluster.runs.model_choice import with_agents
+from cluster.runs.placement import Placement
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import opening
 from cluster.runs.workplace import workplace
@@ -175,7 +176,7 @@ def test_a_run_that_waits_says_for_what_and_leaves_when_asked():
 def test_a_missing_gpu_is_noticed_before_ray_is_started(capsys):
     settings = Settings(ray_address=None, in_job=False)
     with (
-        workplace(None, None, Share(), None, settings, ModelAccess()) as place,
+        workplace(Placement(), settings) as place,
         pytest.raises(EnvironmentProblem, match=r"no cuda device: .*; --target sm_90"),
     ):
         place.check("cuda")
